@@ -1,0 +1,53 @@
+# `make run` and `make test` need git, make and Python 3.11 or newer; everything else they install into .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+export MLFLOW_DISABLE_TELEMETRY := true
+export GX_ANALYTICS_ENABLED := False
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check ui install golden tables benchmark debian clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed"; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "install Debian's python3-venv"; exit 2; }
+	@echo "installing into $(VENV) (about 2 GB, 2 minutes) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	@touch $@
+
+install: $(STAMP) ## make the virtual environment
+
+run: $(STAMP) ## the whole pipeline on the recorded telemetry; ends with a table and a report
+	@$(BIN)/assay run
+
+test: $(STAMP) ## all tests
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+check: $(STAMP) ## ruff, mypy, import-linter, fast tests
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow" -q
+
+ui: $(STAMP) ## MLflow's web page on loopback
+	@$(BIN)/assay ui
+
+golden: $(STAMP) ## make the golden files again
+	$(BIN)/python -m tests.golden.regenerate
+
+tables: $(STAMP) ## make the tables in README and docs again from the measurements in benchmarks/results
+	$(BIN)/python -m benchmarks.tables
+
+benchmark: $(STAMP) ## measure the pipeline (benchmarks/results/pipeline.json)
+	$(BIN)/python -m benchmarks.pipeline
+
+debian: ## install the Debian packages that recording and its tests use (as root)
+	deploy/install-debian-packages.sh
+
+clean: ## remove the virtual environment and local state
+	rm -rf $(VENV) .assay build *.egg-info

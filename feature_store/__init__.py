@@ -1,0 +1,1 @@
+"""Telemetry: schema, sources, cleaning, expectations, features and splits."""

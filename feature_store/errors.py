@@ -1,0 +1,40 @@
+"""The one exception family of the project.
+
+It lives in the lowest layer because every layer raises it. The command line maps a family
+member to its exit code: 2 for bad usage or input, 1 where the job itself said no.
+A message reads `<thing> must <rule>, got <value> (<where>)`, then what to do next.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class AssayError(Exception):
+    """Base of every error that this project raises on purpose. Exit code 2."""
+
+    exit_code = 2
+
+
+class InputError(AssayError):
+    """A file, a column, a value or an option is unusable. Exit code 2."""
+
+
+class MissingToolError(AssayError):
+    """A program or an extra is not installed; the message carries the install command. Exit code 2."""
+
+
+class SourceError(AssayError):
+    """A telemetry source (Prometheus, a file, the host) did not deliver. Exit code 2."""
+
+
+class RefusedError(AssayError):
+    """The job said no: a gate failed, a proof is missing, a signature is wrong. Exit code 1."""
+
+    exit_code = 1
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint naming the known name nearest to `name`, or all of them where none is near."""
+    known = sorted(known)
+    close = get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known) or 'none'}"

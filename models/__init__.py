@@ -1,0 +1,1 @@
+"""Tasks, learners, training, verification and export."""

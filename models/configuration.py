@@ -1,0 +1,228 @@
+"""Reads `mlflow.yaml`: addresses, names, approval, key and ledger paths, gate thresholds.
+
+Parsed once at the boundary into one frozen value that every later step receives. All paths in it are
+absolute. The state folder ("home") is $ASSAY_HOME, or `.assay/` beside mlflow.yaml; relative paths
+in the file are resolved against it, so that steps which run in other working directories agree.
+"""
+
+import os
+import re
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from feature_store.errors import InputError, nearest
+from models.gates import check_thresholds
+
+Approval = Literal["auto", "manual"]
+
+# Without dots: "assay.{task}.{workload}" must never give two pairs one name.
+_PART = re.compile(r"[A-Za-z0-9_-]+")
+# MLflow reserves "latest" and names such as "v3" as aliases.
+_ALIAS = re.compile(r"(?!(?:latest|[vV]\d+)$)[A-Za-z][A-Za-z0-9_-]*")
+_URI = re.compile(r"[a-z][a-z0-9+.-]*:")
+_KEYS: dict[str, tuple[str, ...]] = {
+    "": ("tracking", "experiment", "model_name", "aliases", "approval", "ledger", "keys", "gates"),
+    "tracking": ("uri", "artifacts"),
+    "aliases": ("champion", "challenger"),
+    "keys": ("private", "public"),
+}
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """The content of mlflow.yaml with every path absolute.
+
+    Attributes:
+        home: the state folder.
+        tracking_uri: MLflow tracking and registry URI; a local sqlite path is absolute.
+        artifact_root: absolute folder, or the URI of an artifact store.
+        experiment: name of the MLflow experiment.
+        model_name_template: holds `{task}` and `{workload}`; read through `model_name`.
+        champion_alias, challenger_alias: registry aliases.
+        approval: "auto" or "manual".
+        ledger_path: the promotion ledger (JSON lines).
+        private_key_path, public_key_path: EC P-256 key pair, PEM.
+        gates: gates[task][gate][parameter]; asking for a task that is not listed is an InputError.
+    """
+
+    home: Path
+    tracking_uri: str
+    artifact_root: str
+    experiment: str
+    model_name_template: str
+    champion_alias: str
+    challenger_alias: str
+    approval: Approval
+    ledger_path: Path
+    private_key_path: Path
+    public_key_path: Path
+    gates: dict[str, dict[str, dict[str, Any]]]
+
+    def model_name(self, task: str, workload: str) -> str:
+        """Name of the registered model of one task and workload, e.g. "assay.performance.redis".
+
+        Raises:
+            InputError: a name holds anything but letters, digits, "_" and "-".
+        """
+        for what, name in (("task", task), ("workload", workload)):
+            if not _PART.fullmatch(name):
+                raise InputError(f"{what} must hold only letters, digits, _ and -, got {name!r} (model name)")
+        return self.model_name_template.replace("{task}", task).replace("{workload}", workload)
+
+
+class _GatesByTask(dict[str, dict[str, dict[str, Any]]]):
+    """Names the task that has no gates, where a plain dict would raise a bare KeyError."""
+
+    def __missing__(self, task: str) -> dict[str, dict[str, Any]]:
+        raise InputError(
+            f"task must have gates in mlflow.yaml, got {task!r}; {nearest(task, self)} "
+            "Add its gates under `gates:`"
+        )
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a repeated key: PyYAML keeps the last one, which could silently weaken a gate."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            name = str(key.value)
+            if name in seen:
+                line = key.start_mark.line + 1
+                raise InputError(f"key must be given once, got {name!r} twice (line {line})")
+            seen.add(name)
+        return super().construct_mapping(node, deep)
+
+
+def load_configuration(path: Path, environment: Mapping[str, str] = os.environ) -> Configuration:
+    """Parses mlflow.yaml.
+
+    Args:
+        path: the file.
+        environment: where ASSAY_HOME is looked up.
+
+    Raises:
+        InputError: the file is missing or not YAML, a key is unknown or missing, a value is unusable.
+    """
+    path = Path(path).absolute()
+    try:
+        data = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+    except OSError as error:
+        raise InputError(f"configuration must be a readable file, got {path} ({error.strerror})") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"configuration must be YAML, got {error} ({path})") from error
+    except InputError as error:
+        raise InputError(f"{error} ({path})") from error
+    home = _home(path, environment)
+    root = _section(data, "", path)
+    tracking, aliases, keys = (_section(root[name], name, path) for name in ("tracking", "aliases", "keys"))
+    return Configuration(
+        home=home,
+        tracking_uri=_tracking_uri(_text(tracking, "uri", path), home, path),
+        artifact_root=_location(_text(tracking, "artifacts", path), home),
+        experiment=_text(root, "experiment", path),
+        model_name_template=_template(_text(root, "model_name", path), path),
+        champion_alias=_alias(aliases, "champion", path),
+        challenger_alias=_alias(aliases, "challenger", path),
+        approval=_approval(root["approval"], path),
+        ledger_path=home / _text(root, "ledger", path),
+        private_key_path=home / _text(keys, "private", path),
+        public_key_path=home / _text(keys, "public", path),
+        gates=_gates(root["gates"], path),
+    )
+
+
+def _home(path: Path, environment: Mapping[str, str]) -> Path:
+    given = environment.get("ASSAY_HOME", "")
+    if not given:
+        return path.parent / ".assay"
+    if not Path(given).is_absolute():
+        # Steps run in other working directories: a relative folder would split the state in two.
+        raise InputError(f"ASSAY_HOME must be an absolute path, got {given!r} (environment)")
+    return Path(given)
+
+
+def _section(data: Any, name: str, path: Path) -> Mapping[str, Any]:
+    where = f"{path}, {name}" if name else str(path)
+    if not isinstance(data, Mapping):
+        raise InputError(
+            f"configuration must be a mapping of {', '.join(_KEYS[name])}, got {data!r} ({where})"
+        )
+    for key in data:
+        if key not in _KEYS[name]:
+            raise InputError(
+                f"key must be a known one, got {key!r} ({where}); {nearest(str(key), _KEYS[name])}"
+            )
+    for key in _KEYS[name]:
+        if key not in data:
+            raise InputError(
+                f"key {key!r} must be given, got {', '.join(map(str, data)) or 'none'} ({where})"
+            )
+    return data
+
+
+def _text(section: Mapping[str, Any], key: str, path: Path) -> str:
+    value = section[key]
+    if not isinstance(value, str) or not value.strip():
+        raise InputError(f"{key} must be a text, got {value!r} ({path})")
+    return value
+
+
+def _tracking_uri(uri: str, home: Path, path: Path) -> str:
+    if uri.startswith("sqlite:///"):
+        return f"sqlite:///{home / uri.removeprefix('sqlite:///')}"
+    if uri.startswith("file:") or not _URI.match(uri):
+        raise InputError(
+            f"tracking uri must name a database or a server, got {uri!r} ({path}); "
+            "MLflow no longer keeps runs in a plain folder: write sqlite:///mlflow.db"
+        )
+    return uri
+
+
+def _location(location: str, home: Path) -> str:
+    return location if _URI.match(location) else str(home / location)
+
+
+def _template(template: str, path: Path) -> str:
+    if not all(template.count(part) == 1 for part in ("{task}", "{workload}")):
+        raise InputError(
+            f"model_name must hold {{task}} and {{workload}} once each, got {template!r} ({path})"
+        )
+    between = re.split(r"\{task\}|\{workload\}", template)
+    if set("/:{}%'\"") & set("".join(between)) or "." not in between[1]:
+        rule = "must have a dot between its parts and hold none of / : {} % and quotes"
+        raise InputError(f"model_name {rule}, got {template!r} ({path})")
+    return template
+
+
+def _alias(aliases: Mapping[str, Any], key: str, path: Path) -> str:
+    alias = _text(aliases, key, path)
+    other = aliases["challenger" if key == "champion" else "champion"]
+    if not _ALIAS.fullmatch(alias) or alias == other:
+        rule = "must be a name of its own (letters, digits, _, -; not latest or v3)"
+        raise InputError(f"alias {key} {rule}, got {alias!r} ({path})")
+    return alias
+
+
+def _approval(value: Any, path: Path) -> Approval:
+    if value == "auto":
+        return "auto"
+    if value == "manual":
+        return "manual"
+    raise InputError(f"approval must be auto or manual, got {value!r} ({path})")
+
+
+def _gates(data: Any, path: Path) -> dict[str, dict[str, dict[str, Any]]]:
+    if not isinstance(data, Mapping) or not data:
+        raise InputError(f"gates must map a task to its gates, got {data!r} ({path})")
+    gates = _GatesByTask()
+    for task, thresholds in data.items():
+        if not isinstance(thresholds, Mapping):
+            raise InputError(f"gates.{task} must map a gate to its threshold, got {thresholds!r} ({path})")
+        check_thresholds(thresholds, f"{path}, gates.{task}")
+        gates[str(task)] = {name: dict(item) for name, item in thresholds.items()}
+    return gates

@@ -1,0 +1,1 @@
+"""From a verified network to a bundle that ships."""

@@ -1,0 +1,118 @@
+"""Writes the folder of plain files that ships: ONNX, contract, certificate, evidence.
+
+Flow: called by the export step with a final verdict; the gate step adds gates.json, and `register` signs.
+Formats: docs/reference/bundle.md; serving/bundle.py opens and checks what this module writes.
+"""
+
+import hashlib
+import io
+import json
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from feature_store.scaling import FeatureScaling
+from models.export.onnx_model import INPUT, OPSET, build_onnx, require_same_weights
+from models.tasks.task import Quantity, Task
+from models.verification.checker import check_certificate
+from models.verification.network import ReluNetwork
+from models.verification.specification import Specification
+from models.verification.verdict import Status, Verdict
+
+CONTRACT_FORMAT = "assay-bundle/1"
+CERTIFICATE_FORMAT = "assay-certificate/1"
+
+
+def specification_digest(contract: Mapping[str, Any]) -> str:
+    """Hex SHA-256 over specification, inputs and outputs of a contract: what a certificate is about."""
+    claim = {key: contract[key] for key in ("specification", "inputs", "outputs")}
+    return hashlib.sha256(json.dumps(claim, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def make_contract(
+    task: Task, workload: str, scaling: FeatureScaling, specification: Specification, model: bytes,
+    versions: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The content of contract.json. The box is the specification's, in raw units; versions: code, data, seed."""
+    low, high = (scaling.features.unscale(wall[None])[0] for wall in (specification.lower, specification.upper))
+    names = specification.feature_names
+    return {
+        "format": CONTRACT_FORMAT, "task": task.name, "workload": workload,
+        "inputs": [_entry(q, float(a), float(b), description=q.description)
+                   for q, a, b in zip(task.features(workload), low, high, strict=True)],
+        "outputs": [_entry(task.target, scaling.target.minimum[0], scaling.target.maximum[0])],
+        "specification": {
+            "tolerance": specification.tolerance,
+            "properties": [{"monotone": {"features": [names[f] for f in rule.features], "direction": rule.direction}}
+                           for rule in specification.properties],
+            "statement": specification.statement},
+        "model": {"file": "model.onnx", "sha256": hashlib.sha256(model).hexdigest(), "opset": OPSET, "input": INPUT,
+                  "output": task.target.name},
+        "code_version": versions["code_version"], "data_version": versions["data_version"],
+        "seed": int(versions["seed"]),
+    }
+
+
+def _entry(quantity: Quantity, low: float, high: float, **more: Any) -> dict[str, Any]:
+    return {"name": quantity.name, "unit": quantity.unit, **more, "minimum": low, "maximum": high,
+            "physical_minimum": quantity.minimum, "physical_maximum": quantity.maximum}
+
+
+def write_bundle(
+    folder: Path, task: Task, workload: str, network: ReluNetwork, scaling: FeatureScaling,
+    specification: Specification, verdict: Verdict, versions: Mapping[str, Any],
+) -> tuple[bytes, Verdict]:
+    """Writes model.onnx, contract.json and, where PROVED, the certificate; the folder appears whole.
+
+    The certificate is checked against the written file by the independent checker: a proof that does not carry
+    over to the file is UNKNOWN.
+
+    Returns:
+        The bytes of model.onnx, and the verdict about the file.
+    """
+    metadata = {"task": task.name, "workload": workload, "code_version": str(versions["code_version"]),
+                "data_version": str(versions["data_version"]), "units": "inputs and output are in raw units"}
+    model = build_onnx(network, scaling, task.target.name, metadata)
+    contract = make_contract(task, workload, scaling, specification, model, versions)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".bundle.", dir=folder.parent) as temporary:
+        new = Path(temporary) / "bundle"
+        new.mkdir()
+        (new / "model.onnx").write_bytes(model)
+        require_same_weights(new / "model.onnx", network)
+        write_json(new / "contract.json", contract)
+        if verdict.status is Status.PROVED:
+            verdict = _write_certificate(new, contract, verdict)
+        new.rename(folder)
+    return model, verdict
+
+
+def _write_certificate(folder: Path, contract: Mapping[str, Any], verdict: Verdict) -> Verdict:
+    tree = verdict.tree
+    if tree is None:
+        return verdict.because(Status.ERROR, "a proof must carry its leaves, got none")
+    leaves = io.BytesIO()
+    np.savez_compressed(leaves, split_dimension=tree.split_dimension, split_value=tree.split_value)
+    path = folder / "certificate.npz"
+    path.write_bytes(leaves.getvalue())
+    certificate = {
+        "format": CERTIFICATE_FORMAT, "verdict": str(Status.PROVED), "model_sha256": contract["model"]["sha256"],
+        "specification_sha256": specification_digest(contract), "leaves_file": path.name, "leaves": tree.leaves,
+        "leaves_sha256": hashlib.sha256(leaves.getvalue()).hexdigest(), "lower_bound": verdict.lower_bound,
+        "tolerance": contract["specification"]["tolerance"], "statement": contract["specification"]["statement"]}
+    result = check_certificate(folder / "model.onnx", contract, certificate, path)
+    if not result.accepted:
+        path.unlink()
+        return verdict.because(Status.UNKNOWN, f"the independent checker refused the file: {result.reason}")
+    write_json(folder / "certificate.json", certificate)
+    return verdict
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes JSON under a temporary name and renames it: a reader never sees a part."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text(json.dumps(value, indent=1, allow_nan=True) + "\n", encoding="utf-8")
+    temporary.replace(path)

@@ -1,0 +1,72 @@
+"""A verified network as an ONNX file that takes raw units: Sub, Mul (scaling), Gemm, Relu, ..., Gemm, Mul, Add.
+
+The graph is written node by node, so that the independent checker can read it back without
+interpretation: the weights in the file are bit for bit the verified ones.
+
+Symbols: n inputs; `telemetry` float32 (batch, n) raw units -> target float32 (batch, 1) raw units.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from feature_store.errors import RefusedError
+from feature_store.scaling import FeatureScaling
+from models.verification.checker import read_model
+from models.verification.network import ReluNetwork
+
+# The oldest opset in which all operators have today's meaning: readable by onnxruntime 1.12 and later.
+OPSET = 17
+IR_VERSION = 8
+INPUT = "telemetry"
+
+
+def build_onnx(network: ReluNetwork, scaling: FeatureScaling, output: str, metadata: Mapping[str, str]) -> bytes:
+    """Serialises the network with its scaling.
+
+    Args:
+        scaling: ranges of the n features and of the target, raw units.
+        output: name of the output, the target's.
+        metadata: stored in the file's metadata_props.
+    """
+    low, high = (np.array(side, dtype=np.float64) for side in (scaling.features.minimum, scaling.features.maximum))
+    base, top = scaling.target.minimum[0], scaling.target.maximum[0]
+    tensors = {"feature_offset": low, "feature_factor": 1.0 / (high - low),
+               "target_gain": np.array([top - base]), "target_offset": np.array([base])}
+    nodes = [helper.make_node("Sub", [INPUT, "feature_offset"], ["centred"], "centre"),
+             helper.make_node("Mul", ["centred", "feature_factor"], ["layer_0_in"], "scale")]
+    last = len(network.weights) - 1
+    for k, (weight, bias) in enumerate(zip(network.weights, network.biases, strict=True)):
+        tensors |= {f"weight_{k}": weight, f"bias_{k}": bias}
+        nodes.append(helper.make_node("Gemm", [f"layer_{k}_in", f"weight_{k}", f"bias_{k}"], [f"layer_{k}"],
+                                      f"linear_{k}", transB=1))
+        if k < last:
+            nodes.append(helper.make_node("Relu", [f"layer_{k}"], [f"layer_{k + 1}_in"], f"relu_{k}"))
+    nodes += [helper.make_node("Mul", [f"layer_{last}", "target_gain"], ["unscaled"], "unscale"),
+              helper.make_node("Add", ["unscaled", "target_offset"], [output], "uncentre")]
+    graph = helper.make_graph(
+        nodes, "assay",
+        [helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, ["batch", network.inputs])],
+        [helper.make_tensor_value_info(output, TensorProto.FLOAT, ["batch", 1])],
+        [numpy_helper.from_array(np.ascontiguousarray(array, dtype=np.float32), name)
+         for name, array in tensors.items()])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION,
+                              producer_name="assay")
+    helper.set_model_props(model, dict(metadata))
+    onnx.checker.check_model(model, full_check=True)
+    return model.SerializeToString()
+
+
+def require_same_weights(path: Path, network: ReluNetwork) -> None:
+    """Reads the file back through the checker's reader. Raises RefusedError unless all weights are bit-identical."""
+    weights, biases, _, _ = read_model(path)
+    stored: list[NDArray[np.float64]] = [*weights, *biases]
+    verified = [*network.weights, *network.biases]
+    same = len(stored) == len(verified) and all(
+        np.array_equal(a.astype(np.float32), b) for a, b in zip(stored, verified, strict=True))
+    if not same:
+        raise RefusedError(f"weights in the file must be the verified ones, they differ ({path})")

@@ -1,0 +1,62 @@
+"""How far the exported file, run by onnxruntime, is from the network that was trained, and how fast it is."""
+
+import time
+
+import numpy as np
+import onnxruntime
+import torch
+
+from feature_store.scaling import FeatureScaling
+from models.export.onnx_model import INPUT
+from models.verification.network import ReluNetwork, forward
+from models.verification.specification import FloatArray
+from models.verification.verdict import Witness
+
+
+def open_session(model: bytes) -> onnxruntime.InferenceSession:
+    """A single-threaded CPU session: one-row decisions lose time to thread pools."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def largest_difference(model: bytes, network: ReluNetwork, scaling: FeatureScaling, points: int, seed: int) -> float:
+    """Largest |onnxruntime - torch| over random raw inputs of the box, in scaled target units.
+
+    The torch side runs the scaling and the network in float32, as the file does; `points` uniform samples.
+    """
+    unit = np.random.default_rng(seed).random((points, network.inputs))
+    raw = scaling.features.unscale(unit)
+    (out,) = open_session(model).run(None, {INPUT: raw.astype(np.float32)})
+    weights, biases = network.tensors()
+    with torch.no_grad():
+        expected = forward(weights, biases, torch.as_tensor(scaling.features.scale(raw), dtype=torch.float32))
+    got = scaling.target.scale(out.astype(np.float64))[:, 0]
+    return float(np.abs(got - expected.double().numpy()).max())
+
+
+def one_row_latency_us(model: bytes, row: FloatArray, repeats: int = 300) -> float:
+    """Median microseconds of one onnxruntime call on one row (n,) of raw units."""
+    session = open_session(model)
+    feed = {INPUT: np.asarray(row, dtype=np.float32)[None]}
+    times = []
+    for _ in range(repeats + 20):
+        started = time.perf_counter()
+        session.run(None, feed)
+        times.append(time.perf_counter() - started)
+    return float(np.median(times[20:]) * 1e6)
+
+
+def replays(model: bytes, witness: Witness, scaling: FeatureScaling, tolerance: float) -> bool:
+    """Whether a counterexample (scaled coordinates) violates the order in onnxruntime on the file, inside the box."""
+    low, high = np.array(scaling.features.minimum), np.array(scaling.features.maximum)
+    pair = np.clip(scaling.features.unscale(np.stack([witness.low, witness.high])), low, high)
+    pair32 = pair.astype(np.float32)
+    if (pair32 < low).any() or (pair32 > high).any() or not pair32[0, witness.feature] < pair32[1, witness.feature]:
+        # rounding to float32 must not leave the box: one step back inside
+        pair32 = np.where(pair32 > high, np.nextafter(pair32, np.float32(-np.inf)), pair32)
+        pair32 = np.where(pair32 < low, np.nextafter(pair32, np.float32(np.inf)), pair32)
+    (out,) = open_session(model).run(None, {INPUT: pair32})
+    value = scaling.target.scale(out.astype(np.float64))[:, 0]
+    distance = np.abs(np.diff(scaling.features.scale(pair32.astype(np.float64)), axis=0)).sum()
+    return bool(witness.sign * (value[0] - value[1]) > tolerance * distance)

@@ -1,0 +1,67 @@
+"""A trunk shared by all workloads with one head each, and its growth into a workload's own network.
+
+The paper's "unified learner" (vPALs, "Future Work"): domain-specific heads on a shared backbone. All
+workloads' features stand in one joint input vector; a workload lacks some of them, and those are zero.
+A workload's network starts from the trunk: Net2Net (Chen et al., ICLR 2016) widens and deepens it to
+the sizes of table 6 without changing its function (identity layers are exact after a ReLU).
+
+Symbols: J joint features, K workloads, w trunk width; x (batch, J), workload (batch,) indices.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from models.learners.mlp import build_mlp, linear_layers
+
+
+class Backbone(nn.Module):
+    """trunk: two hidden layers of `width` on J joint features; head: one output row a workload."""
+
+    def __init__(self, joint_features: int, workloads: int, width: int, generator: torch.Generator) -> None:
+        super().__init__()
+        network = build_mlp(joint_features, (width, width), generator)
+        self.trunk = network[:-1]
+        self.head = nn.Linear(width, workloads)
+        with torch.no_grad():
+            self.head.weight.copy_(network[-1].weight.expand(workloads, -1))
+            self.head.bias.zero_()
+
+    @property
+    def layers(self) -> list[nn.Linear]:
+        """The Linear layers, first to last."""
+        return [*linear_layers(self.trunk), self.head]
+
+    def forward(self, x: Tensor, workload: Tensor) -> Tensor:
+        """Scaled target of each row for its workload: (batch,)."""
+        return self.head(self.trunk(x)).gather(1, workload[:, None])[:, 0]
+
+
+@torch.no_grad()
+def grow(backbone: Backbone, workload: int, columns: Sequence[int], network: nn.Sequential) -> nn.Sequential:
+    """Makes a freshly initialised network compute what the backbone does for one workload.
+
+    Args:
+        columns: positions (n,) of the workload's features in the joint vector, in the order of its inputs.
+        network: at least two hidden layers, none narrower than the trunk; otherwise it is returned as it is. Units
+            beyond the trunk's keep their weights from below and feed nothing yet.
+    """
+    first, second, head = backbone.layers
+    layers = linear_layers(network)
+    width = second.out_features
+    if len(layers) < 3 or min(layer.out_features for layer in layers[:-1]) < width:
+        return network
+    layers[0].weight[:width] = first.weight[:, list(columns)]
+    layers[0].bias[:width] = first.bias
+    layers[1].weight[:width] = 0
+    layers[1].weight[:width, :width] = second.weight
+    layers[1].bias[:width] = second.bias
+    for layer in layers[2:-1]:
+        layer.weight[:width] = 0
+        layer.weight[:width, :width] = torch.eye(width)
+        layer.bias[:width] = 0
+    layers[-1].weight.zero_()
+    layers[-1].weight[0, :width] = head.weight[workload]
+    layers[-1].bias[0] = head.bias[workload]
+    return network

@@ -1,0 +1,191 @@
+"""A task: one declarative object a YAML file in this folder describes completely.
+
+It names the telemetry (inputs with units and physical bounds, target), the workloads with their
+configurable properties, layer sizes and specification, how to split, and how to train. Adding a
+learned performance predictor is adding one such file; gate thresholds stand in mlflow.yaml.
+
+Flow: read by pipelines/ (which workloads to fan out over) and by every component; `features(workload)`
+fixes the order of the columns of a model's input, everywhere.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from feature_store.errors import InputError, nearest
+from feature_store.schema import CONFIGURATION, METRICS, TARGETS, Column, TelemetrySchema
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A named measured quantity with its unit and the bounds physics gives it (None: unbounded)."""
+
+    name: str
+    unit: str
+    minimum: float | None = None
+    maximum: float | None = None
+    description: str = ""
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """How a base learner is trained: Adam and mean squared error, vPALs, section "DNN Training"."""
+
+    method: str = "monotone"
+    learning_rate: float = 2e-3
+    batch_size: int = 256
+    epochs: int = 120
+    pretrain_epochs: int = 30
+    trunk_width: int = 300
+    iterations: int = 20  # limit of the train-verify loop after the planned epochs (Algorithm 1, epsilon)
+    epochs_per_iteration: int = 10
+    counterexamples_per_iteration: int = 256
+    hinge_margin: float = 2e-3  # by how much a counterexample pair shall be ordered, scaled target units
+    loop_verify_seconds: float = 15.0
+    verify_seconds: float = 60.0  # budget of the final proof
+
+
+METHODS = ("plain", "counterexample_guided", "monotone")
+
+
+@dataclass(frozen=True)
+class WorkloadTask:
+    """One workload of a task: its configurable properties, hidden layer widths and specification (as in YAML)."""
+
+    name: str
+    configuration: tuple[Quantity, ...]
+    hidden: tuple[int, ...]
+    specification: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Task:
+    """See the module docstring. `split_by` columns form the groups that no split may cut through."""
+
+    name: str
+    description: str
+    target: Quantity
+    inputs: tuple[Quantity, ...]
+    workloads: Mapping[str, WorkloadTask]
+    split_by: tuple[str, ...] = ("environment", "window_start")
+    test_share: float = 0.2
+    accuracy_tolerance: float = 0.05  # equation 2 of vPALs, in units of the scaled target
+    minimum_rows: int = 100
+    training: TrainingSettings = field(default_factory=TrainingSettings)
+
+    def workload(self, name: str) -> WorkloadTask:
+        """The workload called `name`. Raises InputError with the nearest known name."""
+        if name not in self.workloads:
+            raise InputError(f"workload must be one of task {self.name!r}, got {name!r}; "
+                             f"{nearest(name, self.workloads)}")
+        return self.workloads[name]
+
+    def features(self, workload: str) -> tuple[Quantity, ...]:
+        """Inputs of a workload's model, in the order of its input columns."""
+        return self.inputs + self.workload(workload).configuration
+
+    def telemetry_schema(self, workload: str) -> TelemetrySchema:
+        """The columns that this workload's rows must have, for expectations and features."""
+        def column(quantity: Quantity) -> Column:
+            return Column(quantity.unit, quantity.minimum, quantity.maximum, quantity.description)
+
+        return TelemetrySchema(
+            workload=workload,
+            features={q.name: column(q) for q in self.features(workload)},
+            target={self.target.name: column(self.target)},
+            split_by=self.split_by,
+            minimum_rows=self.minimum_rows,
+        )
+
+
+def load_task(source: str | Path) -> Task:
+    """Reads a task by name (a file of this folder) or from the path of a YAML file.
+
+    Raises:
+        InputError: no such task, or a field is unknown, missing or of the wrong kind.
+    """
+    folder = Path(__file__).parent
+    path = Path(source)
+    if path.suffix not in (".yaml", ".yml"):
+        path = folder / f"{source}.yaml"
+        if not path.is_file():
+            raise InputError(f"task must be the name of a file in models/tasks or a YAML path, got {str(source)!r}; "
+                             + nearest(str(source), (p.stem for p in folder.glob("*.yaml"))))
+    if not path.is_file():
+        raise InputError(f"task file must exist, got {path}")
+    try:
+        data = yaml.safe_load(path.read_text())
+    except yaml.YAMLError as error:
+        raise InputError(f"task file must be valid YAML, got {error} ({path})") from error
+    return parse_task(data, where=str(path))
+
+
+def parse_task(data: Any, where: str) -> Task:
+    """Builds a Task from parsed YAML; `where` goes into error messages."""
+    data = dict(_mapping(data, where))
+    _known(data, {f.name for f in fields(Task)}, where)
+    for key in ("name", "target", "inputs", "workloads"):
+        if key not in data:
+            raise InputError(f"task must have the field {key!r} ({where})")
+    workloads = {}
+    for name, entry in _mapping(data.pop("workloads"), f"{where}: workloads").items():
+        place = f"{where}: workloads.{name}"
+        entry = dict(_mapping(entry, place))
+        _known(entry, {f.name for f in fields(WorkloadTask)} - {"name"}, place)
+        workloads[str(name)] = WorkloadTask(
+            name=str(name),
+            configuration=_quantities(entry.get("configuration", []), CONFIGURATION, f"{place}.configuration"),
+            hidden=tuple(int(width) for width in entry.get("hidden", (64, 64))),
+            specification=_mapping(entry.get("specification", {}), f"{place}.specification"),
+        )
+    training = dict(_mapping(data.pop("training", {}), f"{where}: training"))
+    _known(training, {f.name for f in fields(TrainingSettings)}, f"{where}: training")
+    settings = TrainingSettings(**training)
+    if settings.method not in METHODS:
+        raise InputError(f"training method must be one of {', '.join(METHODS)}, got {settings.method!r} ({where}); "
+                         + nearest(str(settings.method), METHODS))
+    (target,) = _quantities([data.pop("target")], TARGETS, f"{where}: target")
+    inputs = _quantities(data.pop("inputs"), METRICS, f"{where}: inputs")
+    if "split_by" in data:
+        data["split_by"] = tuple(data["split_by"])
+    return Task(target=target, inputs=inputs, workloads=workloads, training=settings,
+                **{"description": "", **data})
+
+
+def _quantities(entries: Any, known: Mapping[str, Column], where: str) -> tuple[Quantity, ...]:
+    """A list of names (of the canonical schema) or of mappings with name, unit, minimum, maximum, description."""
+    if not isinstance(entries, list):
+        raise InputError(f"a list of columns must stand here, got {entries!r} ({where})")
+    quantities = []
+    for entry in entries:
+        if isinstance(entry, str):
+            if entry not in known:
+                raise InputError(f"column must be in the schema or be described by a mapping, got {entry!r} "
+                                 f"({where}); {nearest(entry, known)}")
+            column = known[entry]
+            quantities.append(Quantity(entry, column.unit, column.minimum, column.maximum, column.description))
+        else:
+            entry = _mapping(entry, where)
+            _known(entry, {f.name for f in fields(Quantity)}, where)
+            if "name" not in entry or "unit" not in entry:
+                raise InputError(f"column must have a name and a unit, got {entry!r} ({where})")
+            quantities.append(Quantity(**entry))
+    names = [quantity.name for quantity in quantities]
+    if len(set(names)) < len(names):
+        raise InputError(f"columns must be distinct, got {names} ({where})")
+    return tuple(quantities)
+
+
+def _mapping(value: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InputError(f"a mapping must stand here, got {value!r} ({where})")
+    return value
+
+
+def _known(data: Mapping[str, Any], known: set[str], where: str) -> None:
+    for key in data:
+        if key not in known:
+            raise InputError(f"field must be known, got {key!r} ({where}); {nearest(str(key), known)}")

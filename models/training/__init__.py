@@ -1,0 +1,1 @@
+"""Supervised training, pretraining and the counterexample-guided loop."""

@@ -1,0 +1,137 @@
+"""Pretraining of the shared backbone over all workloads, and each workload's start from it.
+
+The interface is what later learners keep: `pretrain` takes every workload's scaled training data, and
+`start` gives one workload's initial network. Two backbones are trained on the same batches: one on the
+sign pattern for the verified learners, an ordinary one for their twins.
+
+Symbols: J joint features; x (m, n) scaled features and y (m,) scaled target of one workload.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from feature_store.errors import InputError
+from models.learners.backbone import Backbone, grow
+from models.learners.mlp import build_mlp, linear_layers
+from models.tasks.task import TrainingSettings
+from models.training.sign_pattern import initialise, project
+from models.verification.specification import FloatArray
+from torch import nn
+
+Queries = Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class WorkloadData:
+    """One workload's share of the pool: feature names (n), x (m, n), y (m,), and its monotone (feature, sign)s."""
+
+    features: tuple[str, ...]
+    x: FloatArray
+    y: FloatArray
+    queries: Queries
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """Backbones by kind ("monotone", "plain") with the order of their joint features and workloads."""
+
+    joint_features: tuple[str, ...]
+    workloads: tuple[str, ...]
+    backbones: Mapping[str, Backbone]
+
+    def start(self, workload: str, features: Sequence[str], hidden: Sequence[int], queries: Queries, kind: str,
+              seed: int) -> nn.Sequential:
+        """The initial network of a workload: the backbone grown to the sizes `hidden`; kind as in `backbones`."""
+        network = build_mlp(len(features), hidden, torch.Generator().manual_seed(seed))
+        if kind == "monotone":
+            initialise(linear_layers(network), queries)
+        if workload in self.workloads:
+            columns = [self.joint_features.index(name) for name in features]
+            network = grow(self.backbones[kind], self.workloads.index(workload), columns, network)
+        if kind == "monotone":
+            project(linear_layers(network), queries)
+        return network
+
+
+def pretrain(
+    pool: Mapping[str, WorkloadData], settings: TrainingSettings, seed: int,
+    on_progress: Callable[[dict[str, Any]], None] = lambda event: None,
+) -> Pretrained:
+    """Trains both backbones on the pool. Raises InputError for an empty pool."""
+    if not pool:
+        raise InputError("pool must have at least one workload, got none")
+    joint = tuple(dict.fromkeys(name for data in pool.values() for name in data.features))
+    x, y, workload = _joint_data(pool, joint)
+    queries = _agreed_queries(pool, joint)
+    kinds = ("monotone", "plain")
+    backbones = {kind: Backbone(len(joint), len(pool), settings.trunk_width, torch.Generator().manual_seed(seed))
+                 for kind in kinds}
+    initialise(backbones["monotone"].layers, queries)
+    optimisers = {kind: torch.optim.Adam(backbones[kind].parameters(), lr=settings.learning_rate) for kind in kinds}
+    batches = torch.Generator().manual_seed(seed)
+    for epoch in range(settings.pretrain_epochs):
+        total = 0.0
+        for batch in torch.randperm(len(x), generator=batches).split(settings.batch_size * 2):
+            for kind in kinds:
+                loss = ((backbones[kind](x[batch], workload[batch]) - y[batch]) ** 2).mean()
+                optimisers[kind].zero_grad()
+                loss.backward()
+                optimisers[kind].step()
+                if kind == "monotone":
+                    project(backbones[kind].layers, queries)
+                    total += float(loss.detach()) * len(batch)
+        on_progress({"stage": "pretrain", "epoch": epoch + 1, "epochs": settings.pretrain_epochs,
+                     "loss": total / len(x)})
+    return Pretrained(joint, tuple(pool), backbones)
+
+
+def _joint_data(pool: Mapping[str, WorkloadData], joint: Sequence[str]) -> tuple[torch.Tensor, ...]:
+    """x (sum m, J) with zeros where a workload lacks a feature, y (sum m,), workload index (sum m,)."""
+    xs, ys, ids = [], [], []
+    for index, data in enumerate(pool.values()):
+        x = np.zeros((len(data.x), len(joint)), dtype=np.float32)
+        x[:, [joint.index(name) for name in data.features]] = data.x
+        xs.append(x)
+        ys.append(data.y.astype(np.float32))
+        ids.append(np.full(len(data.x), index))
+    return tuple(torch.as_tensor(np.concatenate(parts)) for parts in (xs, ys, ids))
+
+
+def _agreed_queries(pool: Mapping[str, WorkloadData], joint: Sequence[str]) -> list[tuple[int, int]]:
+    """Monotone directions of the joint features; a feature on which two workloads disagree is left free."""
+    directions: dict[int, set[int]] = {}
+    for data in pool.values():
+        for feature, sign in data.queries:
+            directions.setdefault(joint.index(data.features[feature]), set()).add(sign)
+    return [(feature, signs.pop()) for feature, signs in directions.items() if len(signs) == 1]
+
+
+def save_pretrained(pretrained: Pretrained, path: Path) -> None:
+    """Writes names and weights as one .npz of plain arrays."""
+    arrays = {f"{kind}/{name}": value.numpy() for kind, backbone in pretrained.backbones.items()
+              for name, value in backbone.state_dict().items()}
+    names = {"joint_features": np.array(pretrained.joint_features), "workloads": np.array(pretrained.workloads)}
+    with path.open("wb") as file:
+        np.savez(file, **names, **arrays)
+
+
+def load_pretrained(path: Path) -> Pretrained:
+    """Reads what save_pretrained wrote. Raises InputError for any other file."""
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+        joint, workloads = (tuple(arrays.pop(key).tolist()) for key in ("joint_features", "workloads"))
+        backbones = {}
+        for kind in ("monotone", "plain"):
+            state = {name.split("/", 1)[1]: torch.as_tensor(value) for name, value in arrays.items()
+                     if name.startswith(kind + "/")}
+            backbones[kind] = Backbone(len(joint), len(workloads), state["head.weight"].shape[1], torch.Generator())
+            backbones[kind].load_state_dict(state)
+    except (OSError, KeyError, ValueError, RuntimeError) as error:
+        raise InputError(f"pretrained backbone must be readable, got {error} ({path})") from error
+    return Pretrained(joint, workloads, backbones)

@@ -1,0 +1,101 @@
+"""One workload's training data as the learners see it, read from its folder of features.
+
+Symbols: m rows, n features; x (m, n) and y (m,) scaled by the training side's ranges.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from torch import nn
+
+from feature_store.errors import InputError
+from feature_store.scaling import FeatureScaling
+from models.learners.mlp import build_mlp, linear_layers
+from models.tasks.task import Task
+from models.training.pretraining import WorkloadData
+from models.verification.network import ReluNetwork
+from models.verification.specification import FloatArray, Specification, parse_specification
+
+import torch
+
+# Walls of the scaled box stand this far outside of 0..1, so that the stored float32 scaling cannot push a raw value
+# of the box past them.
+WALL = 1e-6
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Scaled data of both sides of the split, their scaling, and the specification in scaled coordinates."""
+
+    name: str
+    x: FloatArray
+    y: FloatArray
+    x_test: FloatArray
+    y_test: FloatArray
+    scaling: FeatureScaling
+    specification: Specification
+
+    def pool_share(self) -> WorkloadData:
+        """What pretraining sees of it: the training side."""
+        return WorkloadData(self.scaling.features.names, self.x, self.y, self.specification.queries)
+
+
+def load_workload(folder: Path, task: Task, name: str) -> Workload:
+    """Reads train.parquet, test.parquet and scaling.json of one workload.
+
+    Raises:
+        InputError: the columns are not the task's, or the specification does not fit them.
+    """
+    scaling = FeatureScaling.from_json((folder / "scaling.json").read_text())
+    names = tuple(quantity.name for quantity in task.features(name))
+    if scaling.features.names != names:
+        raise InputError(f"features must be {', '.join(names)}, got {', '.join(scaling.features.names)} "
+                         f"(workload {name})")
+    sides = {}
+    for side in ("train", "test"):
+        frame = pd.read_parquet(folder / f"{side}.parquet")
+        sides[side] = (scaling.features.scale(frame[list(names)].to_numpy(dtype=np.float64)),
+                       scaling.target.scale(frame[[task.target.name]].to_numpy(dtype=np.float64))[:, 0])
+    return Workload(name, *sides["train"], *sides["test"], scaling, scaled_specification(task, name, scaling))
+
+
+def scaled_specification(task: Task, name: str, scaling: FeatureScaling) -> Specification:
+    """The task's specification with its box turned from raw into scaled coordinates."""
+    ranges = {feature: (low, high) for feature, low, high in
+              zip(scaling.features.names, scaling.features.minimum, scaling.features.maximum, strict=True)}
+    raw = parse_specification(task.workload(name).specification, scaling.features.names, ranges,
+                              f"task {task.name}: workload {name}")
+    lower, upper = (scaling.features.scale(wall[None])[0] for wall in (raw.lower, raw.upper))
+    return Specification(raw.feature_names, lower - WALL, upper + WALL, raw.properties, raw.tolerance)
+
+
+def save_network(network: nn.Sequential, path: Path) -> None:
+    """Writes the weights as an .npz of plain arrays: weight_0, bias_0, weight_1, ..."""
+    arrays = {}
+    for k, layer in enumerate(linear_layers(network)):
+        arrays |= {f"weight_{k}": layer.weight.detach().numpy(), f"bias_{k}": layer.bias.detach().numpy()}
+    with path.open("wb") as file:
+        np.savez(file, **arrays)
+
+
+def load_network(path: Path) -> ReluNetwork:
+    """Reads what save_network wrote. Raises InputError for any other file."""
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            layers = len(stored.files) // 2
+            return ReluNetwork(tuple(stored[f"weight_{k}"] for k in range(layers)),
+                               tuple(stored[f"bias_{k}"] for k in range(layers)))
+    except (OSError, KeyError, ValueError) as error:
+        raise InputError(f"network must be readable, got {error} ({path})") from error
+
+
+def to_torch(network: ReluNetwork) -> nn.Sequential:
+    """The same network as a torch module."""
+    module = build_mlp(network.inputs, [len(b) for b in network.biases[:-1]], torch.Generator())
+    with torch.no_grad():
+        for layer, weight, bias in zip(linear_layers(module), network.weights, network.biases, strict=True):
+            layer.weight.copy_(torch.as_tensor(weight))
+            layer.bias.copy_(torch.as_tensor(bias))
+    return module

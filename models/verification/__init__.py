@@ -1,0 +1,1 @@
+"""Specifications, bounds, search, falsification, certificates and their checker."""
