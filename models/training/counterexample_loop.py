@@ -31,7 +31,7 @@ from models.tasks.task import TrainingSettings
 from models.learners.mlp import linear_layers
 from models.training.sign_pattern import project
 from models.verification.falsification import falsify
-from models.verification.network import network_from_torch
+from models.verification.network import ReluNetwork, network_from_torch
 from models.verification.search import Budget
 from models.verification.specification import FloatArray, Specification
 from models.verification.verdict import Status, Verdict, Witness
@@ -227,12 +227,10 @@ class CounterexampleLoop:
                           torch.as_tensor(arrays["sign"], dtype=torch.float32))
 
 
-@torch.no_grad()
-def counterexample_accuracy(network: nn.Sequential, arrays: dict[str, np.ndarray], tolerance: float) -> float:
+def counterexample_accuracy(network: ReluNetwork, arrays: dict[str, np.ndarray], tolerance: float) -> float:
     """Share of the pairs whose order holds within the tolerance (1.0 of an empty set)."""
     if not len(arrays["low"]):
         return 1.0
-    relu_network = network_from_torch(network)
-    gap = arrays["sign"] * (relu_network.value(arrays["low"]) - relu_network.value(arrays["high"]))
+    gap = arrays["sign"] * (network.value(arrays["low"]) - network.value(arrays["high"]))
     distance = np.abs(arrays["high"] - arrays["low"]).sum(axis=1)
     return float(np.mean(gap <= tolerance * distance + 1e-9))

@@ -1,0 +1,1 @@
+"""Pipeline steps: read artifacts, one call, write artifacts."""

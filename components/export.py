@@ -1,0 +1,111 @@
+"""export: the final network -> a bundle (ONNX, contract, certificate, evidence), about the exported file itself."""
+
+import json
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from components.progress import step
+from components.workload_status import guarded
+from models.export.bundle import write_bundle, write_json
+from models.export.parity import largest_difference, one_row_latency_us, replays
+from models.tasks.task import Task, parse_task
+from models.training.baseline import monotone_gradient_boosting
+from models.training.counterexample_loop import counterexample_accuracy
+from models.training.evaluation import partial_dependence, predictions, scores
+from models.training.workload import Workload, load_network, load_workload
+from models.verification.network import ReluNetwork
+from models.verification.verdict import Status, Verdict, restore_verdict
+
+PARITY_POINTS = 10_000
+PACKAGES = ("torch", "onnx", "onnxruntime", "scikit-learn", "numpy", "pandas", "mlflow", "kfp")
+
+
+def run_export(task_yaml: str, workload: str, seed: int, code_version: str, features: Path, verified: Path,
+               output: Path) -> None:
+    """Writes model.onnx, contract.json, certificate.* (PROVED only) and evidence.json to the folder `output`."""
+    with step("export", workload):
+        torch.set_num_threads(1)
+
+        def work(folder: Path) -> None:
+            task = parse_task(yaml.safe_load(task_yaml), "task")
+            data = load_workload(features / workload, task, workload)
+            network, twin = (load_network(verified / name) for name in ("network.npz", "twin.npz"))
+            quality = json.loads((features / workload / "quality.json").read_text())
+            versions = {"code_version": code_version, "data_version": quality["data_version"], "seed": seed}
+            folder.rmdir()  # write_bundle makes it whole
+            model, verdict = write_bundle(folder, task, workload, network, data.scaling, data.specification,
+                                          _final_verdict(verified), versions)
+            verdict = _replayed(verdict, model, data)
+            evidence = _evidence(task, data, network, twin, verified, int(seed))
+            evidence["metrics"] |= {
+                "parity_max_abs": largest_difference(model, network, data.scaling, PARITY_POINTS, int(seed)),
+                "parity_points": PARITY_POINTS,
+                "latency_us": one_row_latency_us(model, data.scaling.features.unscale(data.x_test[:1])[0])}
+            evidence |= {"verdict": verdict.to_json(), "data": _data(features / workload, quality),
+                         "reproduce": _reproduce(task, versions)}
+            write_json(folder / "evidence.json", evidence)
+
+        guarded("export", verified, output, work)
+
+
+def _final_verdict(folder: Path) -> Verdict:
+    tree = folder / "tree.npz"
+    return restore_verdict(json.loads((folder / "verdict.json").read_text()), tree if tree.is_file() else None)
+
+
+def _replayed(verdict: Verdict, model: bytes, data: Workload) -> Verdict:
+    """REFUTED stands only if a witness violates the order in onnxruntime on the exported file."""
+    if verdict.status is not Status.REFUTED:
+        return verdict
+    if any(replays(model, witness, data.scaling, data.specification.tolerance) for witness in verdict.witnesses):
+        return verdict
+    return verdict.because(Status.UNKNOWN, "no witness replays on the exported file")
+
+
+def _evidence(task: Task, data: Workload, network: ReluNetwork, twin: ReluNetwork, verified: Path,
+              seed: int) -> dict[str, Any]:
+    loop = json.loads((verified / "loop.json").read_text())
+    with np.load(verified / "counterexamples.npz", allow_pickle=False) as stored:
+        pairs = {name: stored[name] for name in stored.files}
+    baseline = monotone_gradient_boosting(data.x, data.y, data.specification.queries, seed)
+    metrics: dict[str, float] = {}
+    sides = (("train", data.x, data.y), ("test", data.x_test, data.y_test))
+    for prefix, predict in (("", network.value), ("twin_", twin.value)):
+        for side, x, y in sides:
+            metrics |= scores(prefix + side, predict, x, y, task.accuracy_tolerance)
+    metrics |= scores("baseline", baseline.predict, data.x_test, data.y_test, task.accuracy_tolerance)
+    tolerance = data.specification.tolerance
+    metrics |= {
+        "counterexamples": len(pairs["sign"]),
+        "counterexample_accuracy": counterexample_accuracy(network, pairs, tolerance),
+        "twin_counterexample_accuracy": counterexample_accuracy(twin, pairs, tolerance),
+        "verification_iterations": len(loop["rounds"]), "verification_seconds": loop["seconds"]["verification"],
+        "training_seconds": loop["seconds"]["training"], "twin_seconds": loop["seconds"]["twin"]}
+    learners = {"verified": network.value, "unverified": twin.value}
+    curves = partial_dependence(learners, data.x_test, data.scaling, data.specification.queries)
+    units = {quantity.name: quantity.unit for quantity in task.features(data.name)}
+    return {
+        "format": "assay-evidence/1", "task": task.name, "workload": data.name, "seed": seed,
+        "target": {"name": task.target.name, "unit": task.target.unit,
+                   "minimum": data.scaling.target.minimum[0], "maximum": data.scaling.target.maximum[0]},
+        "metrics": metrics, "twin_verdict": loop["twin_verdict"],
+        "history": {"epochs": loop["epochs"], "rounds": loop["rounds"]},
+        "curves": {"partial_dependence": {name: {**curve, "unit": units[name]} for name, curve in curves.items()},
+                   "predictions": predictions(learners, data.x_test, data.y_test, data.scaling)}}
+
+
+def _data(folder: Path, quality: dict[str, Any]) -> dict[str, Any]:
+    from feature_store.digests import content_digest
+
+    return {"train_rows": quality["train_rows"], "test_rows": quality["test_rows"], "quality": quality,
+            "files": {name: content_digest(folder / name) for name in ("train.parquet", "test.parquet")}}
+
+
+def _reproduce(task: Task, versions: dict[str, Any]) -> dict[str, Any]:
+    return {"command": f"assay run --task {task.name} --seed {int(versions['seed'])}", **versions,
+            "python": platform.python_version(), "packages": {name: version(name) for name in PACKAGES}}

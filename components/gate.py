@@ -1,0 +1,73 @@
+"""gate: all gates of mlflow.yaml on every bundle; a missing or NaN metric fails."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+from components.progress import step
+from components.tracking import project_configuration
+from components.workload_status import failure
+from feature_store.errors import AssayError
+from feature_store.scaling import FeatureScaling
+from models.configuration import Configuration
+from models.export.bundle import write_json
+from models.export.parity import open_session
+from models.gates import evaluate_gates
+from models.tasks.task import Task, parse_task
+from models.training.evaluation import mean_squared_error
+
+CHAMPIONS = "champions.json"
+
+
+def run_gate(task_yaml: str, workloads: list[str], features: Path, bundles: list[Path], output: Path) -> bool:
+    """Copies each bundle to <output>/<workload>/ with its gates.json; failed workloads stay failed.json.
+
+    champions.json beside them: workload -> the standing champion measured on the new test set, or null.
+
+    Returns:
+        Whether every workload passed all gates.
+    """
+    with step("gate"):
+        task, configuration = parse_task(yaml.safe_load(task_yaml), "task"), project_configuration()
+        shutil.rmtree(output, ignore_errors=True)
+        output.mkdir(parents=True)
+        passed, champions = [], {}
+        for workload, bundle in zip(workloads, bundles, strict=True):
+            shutil.copytree(bundle, output / workload)
+            if failure(bundle):
+                passed.append(False)
+                continue
+            evidence = json.loads((bundle / "evidence.json").read_text())
+            champions[workload] = champion = _champion(configuration, task, workload, features)
+            report = evaluate_gates(evidence, champion, configuration.gates[task.name])
+            write_json(output / workload / "gates.json", report.to_json())
+            passed.append(report.passed)
+        write_json(output / CHAMPIONS, champions)
+        return all(passed)
+
+
+def _champion(configuration: Configuration, task: Task, workload: str, features: Path) -> dict[str, Any] | None:
+    """The standing champion's version and its error on the new test set, in the new scaling; None: no champion."""
+    from serving.registry import Registry
+
+    registry = Registry(configuration)
+    version = registry.champion(task.name, workload)
+    if version is None:
+        return None
+    try:
+        bundle = registry.open_champion(task.name, workload)
+        frame = pd.read_parquet(features / workload / "test.parquet")
+        scaling = FeatureScaling.from_json((features / workload / "scaling.json").read_text())
+        names = list(bundle.contract.input_names)
+        rows = frame[names].to_numpy(dtype=np.float32)
+        (out,) = open_session(bundle.model).run(None, {bundle.contract.model.input: rows})
+        target = scaling.target.scale(frame[[task.target.name]].to_numpy(dtype=np.float64))[:, 0]
+        error = mean_squared_error(scaling.target.scale(out.astype(np.float64))[:, 0], target)
+    except (AssayError, KeyError) as error_found:
+        # a champion that cannot be compared must not be replaced unseen: NaN fails its gate
+        return {"version": version, "test_mse": float("nan"), "reason": str(error_found)}
+    return {"version": version, "test_mse": error}

@@ -1,0 +1,25 @@
+"""pretrain: one model over all workloads that have features, from which each workload's learner starts."""
+
+import json
+from pathlib import Path
+
+import yaml
+from components.progress import step
+from models.tasks.task import parse_task
+from models.training.pretraining import pretrain as pretrain_pool
+from models.training.pretraining import save_pretrained
+from models.training.workload import load_workload
+
+
+def run_pretrain(task_yaml: str, seed: int, features: Path, output: Path) -> None:
+    """Trains the shared backbone and writes it to the file `output`; an empty pool writes an empty file."""
+    with step("pretrain") as progress:
+        task = parse_task(yaml.safe_load(task_yaml), "task")
+        status = json.loads((features / "status.json").read_text())
+        usable = [name for name, message in status.items() if not message]
+        output.parent.mkdir(parents=True, exist_ok=True)
+        if not usable:
+            output.write_bytes(b"")
+            return
+        pool = {name: load_workload(features / name, task, name).pool_share() for name in usable}
+        save_pretrained(pretrain_pool(pool, task.training, int(seed), progress), output)

@@ -1,0 +1,65 @@
+"""What a step says while it runs, for whoever shows it: one JSON line an event.
+
+The local runner sets $ASSAY_PROGRESS to a file and draws progress bars from it; elsewhere events go to
+the step's own log. Every step reports its seconds, peak memory and start-up time, so that the report
+can show where a run spends its time.
+"""
+
+import json
+import os
+import resource
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from feature_store.errors import AssayError
+
+PROGRESS_VARIABLE = "ASSAY_PROGRESS"
+
+
+def emit(event: dict[str, Any]) -> None:
+    """Appends one event; a single write below the pipe limit is atomic, so parallel steps do not mix lines."""
+    line = json.dumps({"at": time.time(), **event}) + "\n"
+    path = os.environ.get(PROGRESS_VARIABLE)
+    if not path:
+        print(line, end="", flush=True)
+        return
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(descriptor, line.encode())
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def step(name: str, workload: str = "") -> Iterator[Callable[[dict[str, Any]], None]]:
+    """Reports the start and the end of a step; yields a function that reports progress within it."""
+    started_at = psutil.Process().create_time()
+    began = time.time()
+    identity = {"step": name, "workload": workload}
+    emit({**identity, "event": "start"})
+    try:
+        yield lambda event: emit({**identity, "event": "progress", **event})
+    except BaseException as error:
+        known = isinstance(error, AssayError)
+        emit({**identity, "event": "failed", "message": str(error) if known else f"{type(error).__name__}: {error}",
+              "exit_code": error.exit_code if isinstance(error, AssayError) else 2})
+        raise
+    # startup_s: process start and imports before the step's own work; peak memory of this process
+    emit({**identity, "event": "end", "seconds": time.time() - began, "startup_s": began - started_at,
+          "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024})
+
+
+def read_events(path: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
+    """Complete events from byte `offset` on, and the offset after them."""
+    if not path.exists():
+        return [], offset
+    with path.open("rb") as file:
+        file.seek(offset)
+        data = file.read()
+    end = data.rfind(b"\n") + 1
+    return [json.loads(line) for line in data[:end].splitlines()], offset + end

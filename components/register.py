@@ -1,0 +1,72 @@
+"""register: every gated bundle becomes a model version; those that passed are signed and get an alias."""
+
+import json
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from components.progress import step
+from components.tracking import project_configuration
+from components.workload_status import failure
+from feature_store.errors import AssayError
+from models.export.bundle import write_json
+
+REGISTERED = "registered.json"
+
+
+def run_register(workloads: list[str], telemetry: str, scheduled: bool, features: Path, gated: Path,
+                 output: Path) -> list[dict[str, Any]]:
+    """Registers what `gate` left; writes registered.json, one entry a workload, and keeps the signed bundles.
+
+    An entry has workload, status ("registered", "rejected", "failed", "no new data", "error"), message, and for a
+    version: model, version, alias, run_id, reason, bundle (folder).
+    """
+    from serving.registry import Registry
+
+    with step("register"):
+        configuration = project_configuration()
+        registry = Registry(configuration, actor="assay train")
+        for drift in registry.reconcile():
+            print(drift)
+        champions = json.loads((gated / "champions.json").read_text())
+        source = json.loads((features / "source.json").read_text())
+        lineage = Path(telemetry) if Path(telemetry).is_file() else None
+        output.mkdir(parents=True, exist_ok=True)
+        entries = []
+        for workload in workloads:
+            failed = failure(gated / workload)
+            if failed:
+                entries.append({"workload": workload, "status": "failed", "message": failed["message"],
+                                "step": failed["step"]})
+                continue
+            entries.append(_register_one(registry, configuration.home / "bundles", workload, gated / workload,
+                                         champions[workload], lineage, scheduled))
+        write_json(output / REGISTERED, {"entries": entries, "source": source})
+        return entries
+
+
+def _register_one(registry: Any, bundles: Path, workload: str, folder: Path, champion: dict[str, Any] | None,
+                  lineage: Path | None, scheduled: bool) -> dict[str, Any]:
+    contract = json.loads((folder / "contract.json").read_text())
+    if scheduled and registry.is_known(contract):
+        return {"workload": workload, "status": "no new data",
+                "message": f"data {contract['data_version'][:12]} and this code are registered already"}
+    command = json.loads((folder / "evidence.json").read_text())["reproduce"]["command"]
+    try:
+        made = registry.register(folder, champion=champion, data_path=lineage, command=command)
+    except AssayError as error:
+        # nothing of it is registered; the other workloads go on
+        return {"workload": workload, "status": "error", "message": str(error)}
+    entry = {"workload": workload, **asdict(made), "message": made.reason,
+             "status": "registered" if made.gates_passed else "rejected"}
+    entry["drifts"] = [str(drift) for drift in made.drifts]
+    if made.gates_passed:
+        kept = bundles / contract["task"] / workload / str(made.version)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        temporary = kept.with_name(f".{kept.name}.tmp")
+        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.copytree(folder, temporary)
+        temporary.rename(kept)
+        entry["bundle"] = str(kept)
+    return entry

@@ -1,0 +1,65 @@
+"""report: one self-contained HTML a version, logged to MLflow, and one for the run."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from components.progress import emit, step
+from components.register import REGISTERED
+from components.tracking import log_version, project_configuration
+from models.export.bundle import write_json
+
+
+def run_report(workloads: list[str], run_name: str, features: Path, gated: Path, registered: Path,
+               output: Path) -> Path:
+    """Writes <workload>.html, index.html and summary.json under `output` and keeps a copy in the state folder.
+
+    Returns:
+        Path of index.html as the user will open it.
+    """
+    from models.reporting.report import render_run_report, render_version_report
+
+    with step("report"):
+        configuration = project_configuration()
+        kept = configuration.home / "reports" / run_name
+        kept.mkdir(parents=True, exist_ok=True)
+        output.mkdir(parents=True, exist_ok=True)
+        validation = json.loads((features / "validation.json").read_text())
+        correlation = json.loads((features / "correlation.json").read_text())
+        record = json.loads((registered / REGISTERED).read_text())
+        entries = []
+        for made in record["entries"]:
+            name = made["workload"]
+            entry = {**made, **_documents(gated / name)}
+            if entry["contract"]:
+                context = {"correlation": correlation, "validation": validation.get(name), "version": made.get("version"),
+                           "alias": made.get("alias"), "run_name": run_name,
+                           "data_quality": entry["evidence"]["data"]["quality"]}
+                page = render_version_report(entry["contract"], entry["evidence"], entry["gates"], context)
+                for folder in (output, kept):
+                    (folder / f"{name}.html").write_text(page, encoding="utf-8")
+                entry["report"] = f"{name}.html"
+                if made.get("run_id"):
+                    log_version(configuration, made["run_id"], entry["evidence"], output / f"{name}.html")
+            entries.append(entry)
+        page = render_run_report(entries, {"run_id": run_name, "correlation": correlation, "validation": validation,
+                                           "source": record["source"]})
+        for folder in (output, kept):
+            (folder / "index.html").write_text(page, encoding="utf-8")
+        summary = {"report": str(kept / "index.html"), "entries": [_summary(entry) for entry in entries]}
+        write_json(output / "summary.json", summary)
+        emit({"event": "result", "summary": summary})
+        return kept / "index.html"
+
+
+def _documents(folder: Path) -> dict[str, Any]:
+    return {name: json.loads((folder / f"{name}.json").read_text()) if (folder / f"{name}.json").is_file() else None
+            for name in ("contract", "evidence", "gates")}
+
+
+def _summary(entry: dict[str, Any]) -> dict[str, Any]:
+    """What the command line prints about a workload."""
+    evidence = entry["evidence"] or {}
+    keys = ("workload", "status", "message", "model", "version", "alias", "bundle", "report")
+    return {**{key: entry.get(key) for key in keys}, "metrics": evidence.get("metrics"),
+            "verdict": evidence.get("verdict", {}).get("status"), "gates": entry["gates"]}

@@ -1,0 +1,31 @@
+"""validate: the data gate. Workloads whose telemetry breaks a rule are stopped here, each with its message."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+from components.progress import step
+from feature_store.expectations import validate_all
+from models.tasks.task import parse_task
+
+
+def run_validate(task_yaml: str, workloads: list[str], samples: Path, output: Path, docs: Path) -> dict[str, Any]:
+    """Judges every workload's rows; writes validation.json and the Data Docs, and passes the samples on.
+
+    Returns:
+        workload -> {"passed", "failures", "warnings", "checks", "statistics"}.
+    """
+    with step("validate"):
+        task = parse_task(yaml.safe_load(task_yaml), "task")
+        frame = pd.read_parquet(samples / "samples.parquet")
+        schemas = {name: task.telemetry_schema(name) for name in workloads}
+        results = validate_all(dict.fromkeys(workloads, frame), schemas, docs)
+        verdicts = {name: result.to_dict() for name, result in results.items()}
+        output.mkdir(parents=True, exist_ok=True)
+        for name in ("samples.parquet", "source.json"):
+            shutil.copyfile(samples / name, output / name)
+        (output / "validation.json").write_text(json.dumps(verdicts, indent=1, default=str))
+        return verdicts

@@ -1,0 +1,175 @@
+"""The data gate: Great Expectations judges a workload's telemetry against the schema.
+
+Flow: `validate` calls it for all workloads after ingest and cleaning; a workload that fails is stopped with
+messages that name column, rule, count and first offending row. Nothing is repaired: duplicated, unordered or
+missing rows are failures. The HTML Data Docs are kept as an artifact (data_docs.py).
+
+    rules.py  what must hold  ->  one expectation each  ->  messages.py  what is wrong, what to do next
+
+Great Expectations takes about 5 CPU s to import, so it is imported here inside the functions, without its
+telemetry.
+"""
+
+import os
+import re
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from feature_store.data_docs import Page, write_data_docs
+from feature_store.data_quality import summarise
+from feature_store.errors import InputError
+from feature_store.messages import Failure, Judged, describe
+from feature_store.rules import WINDOW, Rule, check_table, rules_for
+from feature_store.schema import TelemetrySchema
+from feature_store.sources.files import has_synthetic_time
+
+NUMERIC_TYPES = ["float64", "float32", "int64", "int32"]  # asked only where pandas says that it is none
+SHOWN_VALUES = 10  # offending values that the Data Docs list for each rule
+
+
+@dataclass(frozen=True)
+class ValidationResult:
+    """What the gate found. `failures` stop the workload; `warnings` (a constant feature) are for the report.
+
+    checks: every rule that was asked, as {rule, column, statement, fatal, passed}: for quality.json.
+    statistics: {rows, rules, broken, time, quality}: counts, whether time is measured, column statistics.
+    """
+
+    workload: str
+    passed: bool
+    failures: tuple[Failure, ...]
+    warnings: tuple[Failure, ...]
+    checks: tuple[Mapping[str, Any], ...]
+    statistics: Mapping[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+
+def validate(frame: pd.DataFrame, schema: TelemetrySchema,
+             docs_folder: Path | None = None) -> ValidationResult:
+    """Judges the rows of the schema's workload in `frame`; see validate_all."""
+    return validate_all({schema.workload: frame}, {schema.workload: schema}, docs_folder)[schema.workload]
+
+
+def validate_all(frames: Mapping[str, pd.DataFrame], schemas: Mapping[str, TelemetrySchema],
+                 docs_folder: Path | None = None) -> dict[str, ValidationResult]:
+    """Judges several workloads with one Great Expectations context and one site of Data Docs.
+
+    Args:
+        frames: workload -> telemetry as recorded; rows of other workloads in it are left out. Row numbers in
+            messages are the frame's index, or positions where that is no index of integers.
+        schemas: workload -> schema, for every key of `frames`.
+        docs_folder: where the HTML goes (index.html); None: none is made.
+
+    Raises:
+        InputError: nothing to judge, or a schema that would check nothing. Bad data never raises: it fails.
+    """
+    if not frames or not set(frames) <= set(schemas):
+        raise InputError(f"at least one workload must be validated, each with its schema, got frames of "
+                         f"{sorted(frames)} and schemas of {sorted(schemas)}")
+    gx = _great_expectations()
+    context = gx.get_context(mode="ephemeral")
+    context.variables.progress_bars = {"globally": False}
+    results: dict[str, ValidationResult] = {}
+    pages: list[Page] = []
+    for workload, frame in frames.items():
+        name = re.sub("[^A-Za-z0-9_-]", "_", workload)  # it becomes a path
+        while any(page.name == name for page in pages):
+            name += "_"
+        result = _validate_one(context, name, frame, schemas[workload])
+        results[workload] = result
+        messages = [failure.message for failure in result.failures]
+        messages += [f"warning: {failure.message}" for failure in result.warnings]
+        pages.append(Page(name, workload, result.statistics["rows"], len(result.checks), result.passed,
+                          tuple(messages)))
+    if docs_folder is not None:
+        write_data_docs(context, docs_folder, pages)
+    return results
+
+
+def _validate_one(context: Any, page: str, frame: pd.DataFrame, schema: TelemetrySchema) -> ValidationResult:
+    rows = frame
+    if "workload" in frame:  # a row without a workload may be this one's: not_null names it
+        rows = frame[(frame["workload"] == schema.workload) | frame["workload"].isna()]
+    table = check_table(rows)
+    rules = rules_for(schema, table)
+    outcome = _run(context, page, table, rules)
+    broken = {number: result for number, result in outcome.items() if not result["success"]}
+    judged = Judged(table, rows, frame, schema)
+    found = [(rules[number], describe(rules[number], result, judged))
+             for number, result in sorted(broken.items())]
+    failures = tuple(failure for rule, failure in found if rule.fatal)
+    synthetic = has_synthetic_time(rows)
+    return ValidationResult(
+        workload=schema.workload,
+        passed=not failures,
+        failures=failures,
+        warnings=tuple(failure for rule, failure in found if not rule.fatal),
+        checks=tuple({"rule": rule.kind, "column": rule.column, "statement": rule.statement,
+                      "fatal": rule.fatal, "passed": number not in broken}
+                     for number, rule in enumerate(rules)),
+        statistics={"rows": len(rows), "rules": len(rules), "broken": len(broken),
+                    "time": "synthetic order, the file has none" if synthetic else "measured",
+                    "quality": summarise(rows, tuple(schema.numeric)).to_dict()},
+    )
+
+
+def _run(context: Any, page: str, table: pd.DataFrame, rules: tuple[Rule, ...]) -> dict[int, dict[str, Any]]:
+    """Runs one expectation for each rule; the result of each, by the rule's number.
+
+    Raises:
+        InputError: a rule was not evaluated, since Great Expectations passes what it does not evaluate.
+    """
+    gx = _great_expectations()
+    expectations = [_expectation(rule, number) for number, rule in enumerate(rules)]
+    suite = gx.ExpectationSuite(page, expectations=expectations)
+    asset = context.data_sources.add_pandas(page).add_dataframe_asset(page)
+    batch = asset.add_batch_definition_whole_dataframe(page)
+    definition = context.validation_definitions.add(
+        gx.ValidationDefinition(name=page, data=batch, suite=context.suites.add(suite)))
+    result = definition.run(batch_parameters={"dataframe": table}, run_id=gx.RunIdentifier(run_name="gate"),
+                            result_format={"result_format": "SUMMARY",
+                                           "partial_unexpected_count": SHOWN_VALUES})
+    outcome = {int(item.expectation_config.meta["number"]): item.to_json_dict() for item in result.results}
+    missed = [rule.statement for number, rule in enumerate(rules) if number not in outcome]
+    if missed or not rules:
+        raise InputError(f"every rule must be evaluated, got none for {missed or 'an empty suite'} ({page})")
+    return outcome
+
+
+def _expectation(rule: Rule, number: int) -> Any:
+    """The expectation that asks for a rule; `number` comes back in its result."""
+    gxe = _great_expectations().expectations
+    common = {"meta": {"number": number, "rule": rule.kind}, "description": rule.statement,
+              "severity": "critical" if rule.fatal else "warning"}
+    match rule.kind:
+        case "row_count":
+            return gxe.ExpectTableRowCountToBeBetween(min_value=int(rule.minimum or 1), **common)
+        case "column_present":
+            return gxe.ExpectColumnToExist(column=rule.column, **common)
+        case "numeric":
+            return gxe.ExpectColumnValuesToBeInTypeList(column=rule.column, type_list=NUMERIC_TYPES, **common)
+        case "not_null":
+            return gxe.ExpectColumnValuesToNotBeNull(column=rule.column, **common)
+        case "variation":
+            return gxe.ExpectColumnUniqueValueCountToBeBetween(column=rule.column, min_value=2, **common)
+        case "unique_windows":
+            return gxe.ExpectCompoundColumnsToBeUnique(column_list=list(WINDOW), **common)
+        case _:
+            return gxe.ExpectColumnValuesToBeBetween(column=rule.derived or rule.column, **common,
+                                                     min_value=rule.minimum, max_value=rule.maximum)
+
+
+def _great_expectations() -> Any:
+    os.environ["GX_ANALYTICS_ENABLED"] = "False"  # it would send usage events; read once, at import
+    with warnings.catch_warnings():  # 1.24.1 imports sre_constants, which Python 3.11 deprecates
+        warnings.simplefilter("ignore", DeprecationWarning)
+        import great_expectations
+    return great_expectations

@@ -1,0 +1,144 @@
+"""Features: a workload's rows, split without a leak and scaled by the training side, as a folder of files.
+
+Flow: `featurize` calls featurize() for each workload after the data gate; training and export read the
+folder:
+
+    train.parquet, test.parquet   features in order, target, split keys; raw units, float64
+    scaling.json                  MinMax ranges of the training rows (scaling.py)
+    quality.json                  rows, split and column statistics, dropped rows by reason, checks
+
+Source: vPALs, section "Data processing pipeline" (train 80 %, test 20 %, MinMax); splits.py says which rows.
+"""
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from feature_store.data_quality import summarise
+from feature_store.digests import content_digest
+from feature_store.errors import InputError, nearest
+from feature_store.scaling import FeatureScaling, MinMaxScaling
+from feature_store.schema import TelemetrySchema
+from feature_store.splits import split_by_group
+
+
+@dataclass(frozen=True)
+class FeatureSummary:
+    """What featurize wrote. `data_version` is the content digest of train and test together."""
+
+    workload: str
+    folder: Path
+    rows: int
+    train_rows: int
+    test_rows: int
+    train_groups: int
+    test_groups: int
+    data_version: str
+
+
+def featurize(frame: pd.DataFrame, schema: TelemetrySchema, test_share: float, seed: int, folder: Path, *,
+              dropped: Mapping[str, int] | None = None,
+              checks: Sequence[Mapping[str, Any]] = ()) -> FeatureSummary:
+    """Splits, scales and writes one workload's features; `folder` is replaced whole or not at all.
+
+    Args:
+        frame: telemetry that passed the data gate; rows of other workloads are left out.
+        schema: the workload's columns.
+        test_share: share of the groups on the test side, in (0, 1).
+        seed: another seed, another split.
+        folder: where the files go.
+        dropped: rows that cleaning dropped, by reason: recorded in quality.json.
+        checks: results of the data gate: recorded in quality.json.
+
+    Raises:
+        InputError: a column is missing, a value is not finite, or a side of the split would be empty.
+    """
+    table = feature_table(frame, schema)
+    split = split_by_group(table, schema.split_by, test_share, seed)
+    sides = {"train": table[~split.test].reset_index(drop=True),
+             "test": table[split.test].reset_index(drop=True)}
+    scaling = FeatureScaling(MinMaxScaling.from_frame(sides["train"], tuple(schema.features)),
+                             MinMaxScaling.from_frame(sides["train"], tuple(schema.target)))
+    summary = FeatureSummary(
+        workload=schema.workload, folder=folder, rows=len(table), train_rows=len(sides["train"]),
+        test_rows=len(sides["test"]), train_groups=split.train_groups, test_groups=split.test_groups,
+        data_version=_combined_digest(sides))
+    quality = {
+        **{key: value for key, value in asdict(summary).items() if key != "folder"},
+        "split_by": list(schema.split_by), "test_share": test_share, "seed": seed,
+        "dropped": dict(dropped or {}), "checks": [dict(check) for check in checks],
+        "data": summarise(_rows_of(frame, schema.workload), tuple(schema.numeric)).to_dict(),
+    }
+    _write_whole(folder, sides, {"scaling.json": scaling.to_json(),
+                                 "quality.json": json.dumps(quality, indent=2)})
+    return summary
+
+
+def feature_table(frame: pd.DataFrame, schema: TelemetrySchema) -> pd.DataFrame:
+    """Features in order, target and split keys of the schema's workload; numbers as float64, rows renumbered.
+
+    Raises:
+        InputError: no rows, a column is missing, a value is not finite or a split key is empty.
+    """
+    keys = [name for name in schema.split_by if name not in schema.numeric]
+    for name in (*schema.numeric, *schema.split_by):
+        if name not in frame:
+            raise InputError(f"column {name!r} must stand in the telemetry, got none "
+                             f"(workload {schema.workload}); " + nearest(name, map(str, frame.columns)))
+    rows = _rows_of(frame, schema.workload)
+    if rows.empty:
+        raise InputError(f"workload must have rows, got none of {len(frame)} ({schema.workload})")
+    for name in (*schema.numeric, *keys):
+        _require_values(rows[name], numeric=name in schema.numeric, workload=schema.workload)
+    table = rows.loc[:, [*schema.numeric, *keys]].reset_index(drop=True)
+    return table.astype(dict.fromkeys(schema.numeric, "float64"))
+
+
+def _require_values(values: pd.Series, numeric: bool, workload: str) -> None:
+    if numeric and not pd.api.types.is_numeric_dtype(values.dtype):
+        raise InputError(f"column {values.name!r} must hold numbers, got {values.dtype} "
+                         f"(workload {workload})")
+    bad = values.isna().to_numpy()
+    if numeric:
+        bad = ~np.isfinite(values.to_numpy(dtype=np.float64, na_value=np.nan))
+    if bad.any():
+        first = int(bad.argmax())
+        raise InputError(f"column {values.name!r} must hold a value in every row, got {values.iloc[first]} "
+                         f"at row {values.index[first]} (workload {workload}: {int(bad.sum())} of "
+                         f"{len(values)} rows); the data gate names every such column")
+
+
+def _rows_of(frame: pd.DataFrame, workload: str) -> pd.DataFrame:
+    return frame[frame["workload"] == workload] if "workload" in frame else frame
+
+
+def _combined_digest(sides: Mapping[str, pd.DataFrame]) -> str:
+    digests = [[name, content_digest(side)] for name, side in sides.items()]
+    return hashlib.sha256(json.dumps(digests).encode()).hexdigest()
+
+
+def _write_whole(folder: Path, tables: Mapping[str, pd.DataFrame], texts: Mapping[str, str]) -> None:
+    """Writes the files beside `folder`, then renames: a reader never sees a part of them."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as temporary:
+        new, old = Path(temporary) / "new", Path(temporary) / "old"
+        new.mkdir()
+        for name, table in tables.items():
+            table.to_parquet(new / f"{name}.parquet", index=False)
+        for name, text in texts.items():
+            (new / name).write_text(text + "\n", encoding="utf-8")
+        if folder.is_dir():
+            folder.rename(old)
+        try:
+            new.rename(folder)
+        except OSError:
+            if old.is_dir():
+                old.rename(folder)
+            raise

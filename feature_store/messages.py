@@ -1,0 +1,167 @@
+"""What is wrong with the data, in words: one message for each broken rule.
+
+Flow: expectations.py hands over a broken rule with Great Expectations' result; the command line and the
+report print the message. It names column, rule, count and first offending row, and says what to do next.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from feature_store.errors import nearest
+from feature_store.rules import Rule, bounds_text
+from feature_store.schema import TelemetrySchema
+
+RULE_TEXT = {
+    "not_null": "have a value in every row",
+    "finite": "be finite",
+    "unique_windows": "be unique for each workload and environment",
+    "time_order": "not go back from row to row",
+    "time_overlap": "be at least one window length after the one before",
+    "zoned_time": "carry a time zone",
+}
+ADVICE = {
+    "not_null": "an outage or a metric that stopped: drop these rows in cleaning, or fix the source",
+    "finite": "a division by zero in the source: fix it there",
+    "unique_windows": "remove the repeated rows, or tell their environments apart",
+    "time_order": "sort the file by time; where it was recorded in this order, the clock was set back",
+    "time_overlap": "windows that overlap leak from training to test rows: aggregate anew",
+    "time_gap": "where the clock was set forward, drop the run; otherwise give the rows behind the hole "
+                "another combination",
+    "time_plausible": "the unit of time looks wrong: set time: {unit: s, ms, us or ns} in the mapping",
+    "zoned_time": "convert the times to UTC",
+    "variation": "nothing can be learned from it: measure it over a wider range, or leave it out of the task",
+}
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A broken rule. `count` rows break it, `first_row` is the first (None where the table as such does)."""
+
+    column: str
+    rule: str
+    count: int
+    first_row: int | None
+    message: str
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What was judged: the workload's rows with the derived columns (`table`, rules.check_table) and with the
+    index of the source (`rows`), the table that they come from (`frame`, for hints), and the schema.
+    """
+
+    table: pd.DataFrame
+    rows: pd.DataFrame
+    frame: pd.DataFrame
+    schema: TelemetrySchema
+
+
+def describe(rule: Rule, result: Mapping[str, Any], judged: Judged) -> Failure:
+    """The message for a broken rule.
+
+    Args:
+        rule: what must hold.
+        result: what Great Expectations says about it, as a dict; row numbers in it count the rows from 0.
+        judged: the data.
+    """
+    rows, schema = judged.rows, judged.schema
+    error = _exception(result.get("exception_info") or {})
+    if error:
+        message = f"{rule.statement}: must be checked, got {error} (workload {schema.workload})"
+        return Failure(rule.column, rule.kind, len(rows), None, message)
+    details = result["result"]
+    if rule.kind in ("row_count", "column_present", "numeric", "variation"):
+        return _of_table(rule, judged)
+    positions = [int(position) for position in details.get("partial_unexpected_index_list") or []]
+    count = int(details.get("unexpected_count", 0))
+    first = min(positions, default=None)
+    label = None if first is None else _label(rows, first)
+    where = f"workload {schema.workload}: {count} of {len(rows)} rows"
+    if first is not None:
+        where += f", first at row {label}{_window(rows, first)}"
+    text = RULE_TEXT.get(rule.kind) or _bounds_text(rule, schema)
+    message = f"column {rule.column!r} must {text}, got {_value(rule, judged.table, first)} ({where})"
+    return Failure(rule.column, rule.kind, count, label, f"{message}; {_advice(rule, count, rows, schema)}")
+
+
+def _of_table(rule: Rule, judged: Judged) -> Failure:
+    """The message for a rule that the table as such breaks, not single rows."""
+    rows, frame, where = judged.rows, judged.frame, f"workload {judged.schema.workload}"
+    if rule.kind == "row_count":
+        message = f"rows must number at least {rule.minimum:g}, got {len(rows)} ({where}); record more"
+        if rows.empty and len(frame):
+            message += f"; the table holds {', '.join(map(str, frame['workload'].dropna().unique()))}"
+        return Failure("", rule.kind, len(rows), None, message)
+    if rule.kind == "column_present":
+        message = (f"column {rule.column!r} must be present, got none ({where}); "
+                   + nearest(rule.column, map(str, frame.columns)))
+        return Failure(rule.column, rule.kind, len(rows), None, message)
+    values = rows[rule.column]
+    if rule.kind == "numeric":
+        got = f"{values.dtype} such as {values.iloc[0]!r}" if len(rows) else str(values.dtype)
+        message = f"column {rule.column!r} must hold numbers, got {got} ({where}); convert it"
+    else:
+        got = f"{values.dropna().iloc[0]:g} alone"
+        message = (f"column {rule.column!r} must take at least two values, got {got} ({where}: "
+                   f"{len(rows)} rows); " + ADVICE["variation"])
+    return Failure(rule.column, rule.kind, len(rows), _label(rows, 0) if len(rows) else None, message)
+
+
+def _bounds_text(rule: Rule, schema: TelemetrySchema) -> str:
+    if rule.kind == "range":
+        return f"be {bounds_text(rule.minimum, rule.maximum)} {schema.numeric[rule.column].unit}"
+    if rule.kind == "time_gap":
+        return f"have no hole over {rule.maximum:.0f} s inside of a combination's run"
+    return f"have a year {bounds_text(rule.minimum, rule.maximum)}"
+
+
+def _value(rule: Rule, table: pd.DataFrame, first: int | None) -> str:
+    """The first offending value in words."""
+    if rule.kind == "not_null" or first is None:
+        return "none" if rule.kind == "not_null" else "another"
+    if rule.kind == "zoned_time":
+        return str(table[rule.column].dtype)
+    if rule.kind in ("unique_windows", "time_plausible"):
+        return str(table[rule.column].iloc[first])
+    value = table[rule.derived or rule.column].iloc[first]
+    match rule.kind:
+        case "time_order":
+            return f"a step of {value:g} s"
+        case "time_overlap":
+            return f"an overlap of {value:g} s"
+        case "time_gap":
+            return f"{value:g} s"
+    return f"{value:g}"
+
+
+def _advice(rule: Rule, count: int, rows: pd.DataFrame, schema: TelemetrySchema) -> str:
+    if rule.kind == "not_null" and count == len(rows):
+        return "the whole column is empty: check the metric's name or the mapping"
+    if rule.kind != "range":
+        return ADVICE[rule.kind]
+    column = schema.numeric[rule.column]
+    highest = rows[rule.column].max()
+    if column.unit == "share" and 1.0 < highest <= 100.0:
+        return "it looks like percent: divide by 100, or set unit: percent in the mapping"
+    return f"check the unit of the source: the schema's is {column.unit}"
+
+
+def _label(rows: pd.DataFrame, position: int) -> int:
+    """The row's number in the source: its index where that holds integers, else its position."""
+    return int(rows.index[position]) if pd.api.types.is_integer_dtype(rows.index.dtype) else position
+
+
+def _window(rows: pd.DataFrame, position: int) -> str:
+    start = rows["window_start"].iloc[position] if "window_start" in rows else pd.NaT
+    return "" if pd.isna(start) else f", window {start}"
+
+
+def _exception(info: Mapping[str, Any]) -> str | None:
+    """The message of an exception inside of Great Expectations, whichever of its two forms it comes in."""
+    for entry in (info, *info.values()):
+        if isinstance(entry, Mapping) and entry.get("raised_exception"):
+            return str(entry.get("exception_message"))
+    return None

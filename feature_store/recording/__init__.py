@@ -1,0 +1,1 @@
+"""The recorder of colocation campaigns on this host."""

@@ -1,0 +1,188 @@
+"""Calls of the Prometheus HTTP API: one request with a time limit, retries, and complete answers only.
+
+API: https://prometheus.io/docs/prometheus/latest/querying/api/
+"""
+
+import ipaddress
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+import requests
+from urllib3.exceptions import HTTPError, ReadTimeoutError
+
+from feature_store.errors import InputError, SourceError
+
+_FIRST_BACKOFF_S = 0.25
+_READ_BYTES = 2**20
+_RETRIED_STATUS = (408, 429, 500, 502, 503, 504)
+
+
+@dataclass(frozen=True)
+class Series:
+    """One time series of an answer.
+
+    Attributes:
+        labels: its labels by name.
+        times_s: Unix times, s, ascending.
+        values: value at each time.
+    """
+
+    labels: dict[str, str]
+    times_s: npt.NDArray[np.float64]
+    values: npt.NDArray[np.float64]
+
+
+class PrometheusApi:
+    """The query endpoints of one server. Safe to use from several threads."""
+
+    def __init__(self, url: str, timeout_s: float, retries: int) -> None:
+        """Args:
+            url: base address, `http(s)://[user:password@]host[:port][/prefix]`.
+            timeout_s: time limit of one request as a whole, s.
+            retries: how often a request is repeated after a failure that may pass.
+
+        Raises:
+            InputError: where one of them is unusable.
+        """
+        try:
+            parts = urlsplit(url)
+            port = f":{parts.port}" if parts.port else ""
+        except ValueError as error:
+            raise InputError(f"URL must be well-formed, got {url!r} (Prometheus): {error}") from None
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InputError(f"URL must be http(s)://host[:port][/path], got {url!r} (Prometheus)")
+        if not timeout_s > 0:
+            raise InputError(f"timeout_s must be positive, got {timeout_s!r} (Prometheus)")
+        if retries < 0:
+            raise InputError(f"retries must be 0 or more, got {retries!r} (Prometheus)")
+        self._url = url.rstrip("/")
+        # What messages show: without user and password.
+        self.address = f"{parts.scheme}://{parts.hostname}{port}{parts.path.rstrip('/')}"
+        self._timeout_s = timeout_s
+        self._retries = retries
+        self._sessions = _Sessions()
+        self._is_loopback = _is_loopback(parts.hostname)
+
+    def series(self, endpoint: str, parameters: Mapping[str, str]) -> list[Series]:
+        """The series that `query` or `query_range` answers with.
+
+        Raises:
+            SourceError: where the server does not answer, refuses, or answers in part.
+        """
+        where = f"{self.address}, {endpoint}"
+        problem = ""
+        for attempt in range(self._retries + 1):
+            if attempt:
+                time.sleep(_FIRST_BACKOFF_S * 2 ** (attempt - 1))
+            try:
+                status, body = self._exchange(endpoint, parameters)
+            except (requests.Timeout, ReadTimeoutError):
+                problem = f"none within {self._timeout_s:g} s"
+                continue
+            except (requests.RequestException, HTTPError) as error:
+                problem = type(error).__name__
+                continue
+            if status in _RETRIED_STATUS:
+                problem = f"HTTP {status}: {_message(body)}"
+                continue
+            if status != 200:
+                raise SourceError(f"answer must be HTTP 200, got {status}: {_message(body)} ({where})")
+            return _parse_series(_data(body, where), where)
+        tries = f"{self._retries + 1} tries" if self._retries else "1 try"
+        raise SourceError(f"server must answer, got {problem} after {tries} ({where})")
+
+    def _exchange(self, endpoint: str, parameters: Mapping[str, str]) -> tuple[int, bytes]:
+        """One request; returns status and body."""
+        deadline = time.monotonic() + self._timeout_s
+        session = self._sessions.of_this_thread(self._is_loopback)
+        with session.get(
+            f"{self._url}/api/v1/{endpoint}", params=parameters, timeout=self._timeout_s, stream=True
+        ) as answer:
+            parts = []
+            # Read as it arrives: the library's own limit starts again with each byte.
+            while part := answer.raw.read1(_READ_BYTES, decode_content=True):
+                parts.append(part)
+                if time.monotonic() > deadline:
+                    raise requests.Timeout
+            return answer.status_code, b"".join(parts)
+
+
+class _Sessions(threading.local):
+    """One HTTP session for each thread: a session is not safe to share."""
+
+    session: requests.Session | None = None
+
+    def of_this_thread(self, is_loopback: bool) -> requests.Session:
+        if self.session is None:
+            self.session = requests.Session()
+            if is_loopback:
+                # No proxy of the environment leads to this machine's own loopback, and compressing costs
+                # more there than it saves.
+                self.session.trust_env = False
+                self.session.headers["Accept-Encoding"] = "identity"
+        return self.session
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _message(body: bytes) -> str:
+    """The error in an answer, or the start of whatever else came."""
+    try:
+        return str(orjson.loads(body)["error"])
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return repr(body[:80].decode("utf-8", "replace"))
+
+
+def _data(body: bytes, where: str) -> dict[str, Any]:
+    """The data of an answer that is complete and well-formed."""
+    try:
+        answer = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise SourceError(f"answer must be JSON, got {error} ({where})") from None
+    if not isinstance(answer, dict) or answer.get("status") != "success":
+        raise SourceError(f"answer must have status success, got {_message(body)} ({where})")
+    if answer.get("warnings"):
+        raise SourceError(f"answer must be complete, got warnings {answer['warnings']} ({where})")
+    # VictoriaMetrics says it here instead of in `warnings`.
+    if answer.get("isPartial"):
+        raise SourceError(f"answer must be complete, got a partial one ({where})")
+    data = answer.get("data")
+    if not isinstance(data, dict) or "result" not in data:
+        raise SourceError(f"answer must have a result, got {_message(body)} ({where})")
+    return data
+
+
+def _parse_series(data: dict[str, Any], where: str) -> list[Series]:
+    kind, result = data.get("resultType"), data["result"]
+    try:
+        match kind:
+            case "matrix":
+                return [Series(one["metric"], *_points(one["values"])) for one in result]
+            case "vector":
+                return [Series(one["metric"], *_points([one["value"]])) for one in result]
+            case "scalar":
+                return [Series({}, *_points([result]))]
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise SourceError(f"series must be lists of [time, value], got {error!r} ({where})") from None
+    raise SourceError(f"result must be a matrix, a vector or a scalar, got {kind!r} ({where})")
+
+
+def _points(points: list[list[Any]]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Times and values as arrays; the loops run in C, there may be millions of points."""
+    count = len(points)
+    times = np.fromiter(map(itemgetter(0), points), np.float64, count)
+    values = np.fromiter(map(float, map(itemgetter(1), points)), np.float64, count)
+    return times, values

@@ -1,0 +1,83 @@
+"""Times of a user's file as UTC timestamps: numbers since the epoch, ISO 8601 text or Parquet timestamps.
+
+Flow: sources/files.py calls utc_timestamps for the column that a mapping names. A time that could mean two
+instants (no zone, a repeated hour at the end of summer time) is refused or read in the stated zone, never
+guessed.
+"""
+
+import re
+from typing import Literal
+
+import pandas as pd
+
+from feature_store.errors import InputError
+from feature_store.mapping import TimeSource
+
+_UNITS: dict[str, Literal["s", "ms", "us", "ns"]] = {"s": "s", "ms": "ms", "us": "us", "ns": "ns"}
+_OFFSET = re.compile(r"(?:Z|[+-]\d\d:?\d\d)$", re.IGNORECASE)
+
+
+def utc_timestamps(values: pd.Series, source: TimeSource, where: str) -> pd.Series:
+    """The column as UTC timestamps; an empty cell is NaT, which the expectations refuse.
+
+    Args:
+        values: numbers (unit s, ms, us or ns), or text or timestamps (unit iso).
+        source: its unit, and the zone of times that carry none.
+        where: goes into error messages.
+
+    Raises:
+        InputError: a value is no time in that unit, times with and without a zone are mixed, or a local time
+            does not exist or exists twice.
+    """
+    place = f"{where}, column {source.column!r}"
+    numeric = pd.api.types.is_numeric_dtype(values.dtype)
+    if source.unit == "iso" and numeric:
+        raise InputError(f"time must be written as ISO 8601, got {values.iloc[0]} ({place}); "
+                         "numbers need a mapping with time: {unit: s, ms, us or ns}")
+    if source.unit != "iso" and not numeric:
+        raise InputError(f"time must be a number of {source.unit} since 1970, got {values.iloc[0]} "
+                         f"({place}); for text and timestamps set time: {{unit: iso}} in the mapping")
+    if numeric:
+        return _converted(values, source, place)
+    if not pd.api.types.is_datetime64_any_dtype(values.dtype):
+        values = _parsed(values, place)
+    if isinstance(values.dtype, pd.DatetimeTZDtype):
+        return values.dt.tz_convert("UTC")
+    try:
+        return values.dt.tz_localize(source.zone).dt.tz_convert("UTC")
+    except ValueError as error:
+        raise InputError(f"local times must be unambiguous in zone {source.zone}, got {error} ({place}); "
+                         "write the times in UTC or with their offset") from error
+
+
+def carries_zone(values: pd.Series) -> bool:
+    """True for timestamps with a zone, for text whose first value ends in one, and for an empty column."""
+    if isinstance(values.dtype, pd.DatetimeTZDtype):
+        return True
+    texts = values.dropna()
+    return texts.empty or bool(_OFFSET.search(str(texts.iloc[0]).strip()))
+
+
+def _converted(values: pd.Series, source: TimeSource, place: str) -> pd.Series:
+    try:
+        return pd.to_datetime(values, unit=_UNITS[source.unit], utc=True)
+    except (ValueError, OverflowError) as error:
+        extreme = int(values.abs().to_numpy().argmax())
+        raise InputError(f"time must be a number of {source.unit} since 1970, got {values.iloc[extreme]:g} at row "
+                         f"{values.index[extreme]} ({place}); set time: {{unit: ...}} in the mapping") from error
+
+
+def _parsed(values: pd.Series, place: str) -> pd.Series:
+    texts = values.dropna().astype("str").str.strip()
+    zoned = texts.str.contains(_OFFSET).to_numpy()
+    if zoned.any() and not zoned.all():
+        without, beside = int(zoned.argmin()), int(zoned.argmax())
+        raise InputError(f"times must all carry a zone or none, got {texts.iloc[without]!r} at row "
+                         f"{texts.index[without]} beside {texts.iloc[beside]!r} ({place})")
+    times = pd.to_datetime(texts, format="ISO8601", utc=bool(zoned.any()), errors="coerce")
+    bad = times.isna().to_numpy()
+    if bad.any():
+        first = int(bad.argmax())
+        raise InputError(f"time must be written as ISO 8601, got {texts.iloc[first]!r} at row {texts.index[first]} "
+                         f"({place}: {int(bad.sum())} of {len(values)} rows); write 2024-01-31T12:00:00Z")
+    return times.reindex(values.index)

@@ -1,0 +1,163 @@
+"""Sections about the data and how to do it again: quality, validation, correlation, reproduction.
+
+Flow: as sections.py. The data quality is free in form: a list or mapping of columns is shown as a table, numbers
+beside it as facts, whatever keys they have (feature_store/data_quality.py and quality.json are the usual sources).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from models.reporting import plots
+from models.reporting.document import Cell, Code, Fold, Note, Part, Plot, Table, figures, text
+from models.reporting.formatting import count, number, words
+from models.reporting.reading import at, floats, items, mapping, mappings
+
+Json = Mapping[str, Any]
+
+COLUMN_KEYS = (("Minimum", ("minimum", "min")), ("Median", ("median",)), ("Maximum", ("maximum", "max")),
+               ("Missing", ("missing",)), ("Distinct", ("distinct",)))
+SHOWN_ELSEWHERE = ("columns", "checks", "failures", "warnings", "files", "quality", "data")
+
+
+def data_quality(contract: Json | None, evidence: Json | None, context: Json) -> tuple[Part, ...]:
+    """Facts and columns of the data, then whether it passed the data gate."""
+    quality = mapping(context, "data_quality") or mapping(evidence, "data", "quality")
+    parts: list[Part] = []
+    facts = [*_facts({key: value for key, value in mapping(evidence, "data").items() if key not in quality}),
+             *_facts(quality)]
+    for nested in ("data", "quality"):
+        facts += [fact for fact in _facts(mapping(quality, nested)) if fact not in facts]
+    if facts:
+        parts.append(Table(("", ""), tuple((text(label), text(value)) for label, value in facts), "Rows"))
+    columns = _columns(quality) or _columns(at(quality, "data")) or _columns(at(quality, "quality"))
+    if columns:
+        parts.append(_column_table(contract, columns))
+    if not parts:
+        parts.append(Note("No data quality was recorded.", "missing"))
+    checks = mappings(quality, "checks")
+    if checks:
+        parts.append(_checks(checks))
+    return (*parts, *validation(at(context, "validation")))
+
+
+def _facts(quality: Json) -> list[tuple[str, str]]:
+    """(label, value) of what is a number, text, list or small mapping of them."""
+    facts = []
+    for key, value in quality.items():
+        if key in SHOWN_ELSEWHERE or value is None or key in ("folder", "workload"):
+            continue
+        if isinstance(value, Mapping):
+            shown = ", ".join(f"{words(k)}: {number(v)}" for k, v in value.items()) or "none"
+        elif isinstance(value, list | tuple):
+            shown = ", ".join(number(item) for item in value) or "none"
+        else:
+            shown = str(value) if key == "seed" else number(value)
+        facts.append((words(key), shown))
+    return facts
+
+
+def _columns(quality: Any) -> list[Json]:
+    """The described columns, as a list of mappings with a name."""
+    described = at(quality, "columns")
+    if isinstance(described, Mapping):
+        return [{"name": name, **entry} for name, entry in described.items() if isinstance(entry, Mapping)]
+    return mappings(quality, "columns")
+
+
+def _column_table(contract: Json | None, columns: list[Json]) -> Table:
+    units = {str(item.get("name")): str(item.get("unit") or "")
+             for side in ("inputs", "outputs") for item in mappings(contract, side)}
+    used = [(label, keys) for label, keys in COLUMN_KEYS if any(key in item for item in columns for key in keys)]
+    rows = tuple((Cell(str(item.get("name")), code=True),
+                  text(item.get("unit") or units.get(str(item.get("name")), "")),
+                  *figures([number(next((item[key] for key in keys if key in item), None)) for _, keys in used]))
+                 for item in columns)
+    return Table(("Column", "Unit", *(label for label, _ in used)), rows, "Columns")
+
+
+def _checks(checks: list[Json]) -> Part:
+    broken = sum(check.get("passed") is not True for check in checks)
+    rows = tuple((Cell(str(check.get("column") or "table"), code=True),
+                  text(check.get("statement") or check.get("rule")),
+                  Cell("holds", tone="good") if check.get("passed") is True else Cell("broken", tone="bad"))
+                 for check in checks)
+    title = f"{count(len(checks), 'rule')} checked, {broken} broken"
+    return Fold(title, (Table(("Column", "Rule", ""), rows),))
+
+
+def validation(result: Any) -> tuple[Part, ...]:
+    """Whether the data passed, and the table of what it broke."""
+    if not isinstance(result, Mapping) or not isinstance(result.get("passed"), bool):
+        return (Note("The result of the validation is missing.", "missing"),)
+    parts: list[Part] = [Note("The data passed the validation.", "good") if result["passed"] else
+                         Note("The data did not pass the validation.", "bad")]
+    for key, title in (("failures", "Broken rules"), ("warnings", "Warnings")):
+        found = mappings(result, key)
+        if found:
+            rows = tuple((Cell(str(item.get("column") or "table"), code=True), text(words(item.get("rule") or "")),
+                          *figures([number(item.get("count")), _row_number(item.get("first_row"))]),
+                          text(item.get("message"))) for item in found)
+            parts.append(Table(("Column", "Rule", "Rows", "First row", "Message"), rows, title))
+    return tuple(parts)
+
+
+def _row_number(row: Any) -> str:
+    return "none" if row is None else number(row)
+
+
+def audit(found: Any) -> tuple[Part, ...]:
+    """An audit in whatever form it comes: text, facts, or a list of either."""
+    if isinstance(found, Mapping):
+        facts = _facts(found)
+        return (Table(("", ""), tuple((text(label), text(value)) for label, value in facts)),) if facts else ()
+    if isinstance(found, str):
+        return (Note(found),)
+    return tuple(part for item in items(found) for part in audit(item))
+
+
+def correlation(context: Json, workload: str, page: str) -> tuple[Part, ...]:
+    """Heat map and table of the Pearson coefficients; `workload` is set apart in the table."""
+    found = mapping(context, "correlation")
+    names, metrics = ([str(name) for name in items(found, key)] for key in ("workloads", "metrics"))
+    rows = [floats(row) for row in items(found, "pearson")]
+    if not rows or not metrics:
+        return (Note("The correlation of the target with the metrics was not computed.", "missing"),)
+    if len(rows) != len(names) or any(len(row) != len(metrics) for row in rows):
+        return (Note(f"The correlation table must have {len(names)} rows of {len(metrics)} numbers, one a workload, "
+                     "and has another shape.", "missing"),)
+    pearson = np.stack(rows)
+    markup = plots.correlation_heat_map(names, metrics, pearson, f"{page}-correlation")
+    table = Table(("Workload", *metrics), tuple(
+        (Cell(name, strong=name == workload),
+         *(Cell(f"{value:.2f}" if np.isfinite(value) else number(None), numeric=True, strong=bool(abs(value) >= 0.5))
+           for value in row)) for name, row in zip(names, pearson, strict=True)))
+    return (Plot(markup, plots.heat_map_width(len(metrics)),
+                 "Pearson coefficient of the target with each metric, over all rows of a workload; bold from 0.5."),
+            table)
+
+
+def reproduce(contract: Json | None, evidence: Json | None) -> tuple[Part, ...]:
+    """The command, then versions, seeds and hashes."""
+    recorded = mapping(evidence, "reproduce")
+    command = recorded.get("command")
+    parts: list[Part] = [Code(command) if isinstance(command, str) else
+                         Note("The command was not recorded.", "missing")]
+    rows = [("code version", at(recorded, "code_version") or at(contract, "code_version")),
+            ("data version", at(recorded, "data_version") or at(contract, "data_version")),
+            ("seed", next((str(s) for s in (recorded.get("seed"), at(contract, "seed"), at(evidence, "seed"))
+                           if s is not None), None)),
+            ("Python", recorded.get("python")),
+            ("SHA-256 of model.onnx", at(contract, "model", "sha256")),
+            ("ONNX opset", at(contract, "model", "opset"))]
+    rows += [(f"SHA-256 of {name}", digest) for name, digest in mapping(evidence, "data", "files").items()]
+    parts.append(Table(("", ""), tuple((text(label), Cell(number(value), code=True)) for label, value in rows)))
+    packages = mapping(recorded, "packages")
+    if packages:
+        parts.append(Fold(f"{count(len(packages), 'package')} and their versions", (Table(
+            ("Package", "Version"), tuple((text(name), Cell(str(packages[name]), code=True))
+                                          for name in sorted(packages))),)))
+    else:
+        parts.append(Note("The versions of the packages were not recorded.", "missing"))
+    return tuple(parts)

@@ -1,0 +1,149 @@
+"""A report as a value: sections of tables, plots and sentences, and the one function that makes it HTML.
+
+Flow: sections.py builds the parts, report.py orders them into a Document, report.html turns it into a page.
+Every text is escaped by the template; the only markup that passes is the SVG of figures.py.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+Tone = Literal["", "good", "bad", "open"]  # open: neither shown nor refuted
+
+
+@dataclass(frozen=True)
+class Badge:
+    """A short outcome at a glance; its text says it too, so that colour is never needed."""
+
+    text: str
+    tone: Tone = ""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a table. `numeric` aligns it right; `strong` sets it apart; `span` is in columns."""
+
+    text: str
+    numeric: bool = False
+    tone: Tone = ""
+    strong: bool = False
+    code: bool = False
+    link: str = ""
+    span: int = 1
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under a header (none where its labels are empty); `groups` is a row above it: (label, span).
+
+    A column is aligned as it is in the first full row.
+    """
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    caption: str = ""
+    note: str = ""
+    groups: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def numeric(self) -> tuple[bool, ...]:
+        """For each column, whether it holds numbers."""
+        full = [row for row in self.rows if len(row) == len(self.header)]
+        return tuple(cell.numeric for cell in full[0]) if full else (False,) * len(self.header)
+
+
+@dataclass(frozen=True)
+class Note:
+    """A sentence. `missing` says that something is not there, `bad` that something is wrong."""
+
+    text: str
+    kind: Literal["", "missing", "bad", "good", "statement"] = ""
+
+
+@dataclass(frozen=True)
+class Code:
+    """Text to copy into a shell."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Plot:
+    """An SVG or PNG of `width` inches at its natural size, with a sentence that says what it shows."""
+
+    markup: Markup
+    width: float
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Small plots side by side, as many in a row as fit."""
+
+    plots: tuple[Plot, ...]
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A few (label, value, remark) of note, side by side."""
+
+    items: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Parts that are shut until the reader opens them."""
+
+    title: str
+    parts: tuple["Part", ...]
+    badges: tuple[Badge, ...] = ()
+
+
+Part = Table | Note | Code | Plot | Grid | Facts | Fold
+
+
+@dataclass(frozen=True)
+class Section:
+    """A headed part of the report; `anchor` is its place in the page."""
+
+    anchor: str
+    title: str
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Document:
+    """A whole report. `wide` prints it in landscape."""
+
+    title: str
+    subtitle: str
+    badges: tuple[Badge, ...]
+    lead: tuple[Part, ...]
+    sections: tuple[Section, ...]
+    wide: bool = False
+
+
+def render(document: Document) -> str:
+    """The document as one HTML page that asks nothing of the network: inline style, inline plots, no script."""
+    folder = Path(__file__).parent
+    environment = Environment(loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined,
+                              trim_blocks=True, lstrip_blocks=True)
+    environment.filters["kind"] = lambda part: type(part).__name__
+    environment.filters["breakable"] = lambda label: escape(label).replace("_", Markup("_<wbr>"))
+    style = Markup((folder / "report.css").read_text())
+    return environment.get_template("report.html").render(document=document, style=style)
+
+
+def text(value: object) -> Cell:
+    """A cell of words; empty for None."""
+    return Cell("" if value is None else str(value))
+
+
+def figures(values: Sequence[str]) -> tuple[Cell, ...]:
+    """Cells of formatted numbers, aligned right."""
+    return tuple(Cell(value, numeric=True) for value in values)

@@ -1,0 +1,87 @@
+"""Numbers as a reader wants them: four digits, a unit after a blank, "missing" for what is not there.
+
+Flow: sections.py puts these texts into tables and captions; nothing else rounds.
+"""
+
+import math
+from numbers import Real
+from typing import Any
+
+MISSING = "missing"
+GAP = "\N{NO-BREAK SPACE}"  # keeps a number and its unit on one line
+
+
+def finite(value: Any) -> float | None:
+    """The value as a float; None where it is no finite number (a bool is none either)."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return None
+    try:
+        result = float(value)
+    except OverflowError:  # an integer that no float can hold
+        return None
+    return result if math.isfinite(result) else None
+
+
+def number(value: Any, unit: str = "") -> str:
+    """Four significant digits, thousands apart; text as it is, None and NaN as "missing"."""
+    if isinstance(value, str):
+        return value or MISSING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    known = finite(value)
+    if known is None:
+        infinite = isinstance(value, float) and math.isinf(value)
+        return ("infinite" if value > 0 else "-infinite") if infinite else MISSING
+    return _digits(known) + (GAP + unit if unit else "")
+
+
+def _digits(value: float) -> str:
+    size = abs(value)
+    if value == int(value) and size < 1e9:
+        return f"{int(value):,}"
+    if size >= 1e9 or size < 1e-4:
+        return f"{value:.3g}"
+    return f"{value:,.0f}" if size >= 1000 else f"{value:.4g}"
+
+
+def percent(share: Any) -> str:
+    """A share 0..1 in percent with one decimal; more where rounding would turn it into 100 or 0 percent."""
+    known = finite(share)
+    if known is None:
+        return MISSING
+    if known in (0.0, 1.0):
+        return f"{100 * known:.0f}{GAP}%"
+    for decimals in (1, 2, 3):
+        text = f"{100 * known:.{decimals}f}"
+        if float(text) not in (0.0, 100.0):
+            break
+    return f"{text}{GAP}%"
+
+
+def points(share: Any, other: Any) -> str:
+    """How far `share` lies above `other`, in percentage points."""
+    first, second = finite(share), finite(other)
+    return MISSING if first is None or second is None else f"{100 * (first - second):+.1f}{GAP}points"
+
+
+def duration(seconds: Any) -> str:
+    """Seconds up to two minutes, then minutes and seconds, then hours and minutes."""
+    known = finite(seconds)
+    if known is None:
+        return MISSING
+    if known < 120:
+        return f"{known:.3g}{GAP}s"
+    minutes, rest = divmod(round(known), 60)
+    if minutes < 120:
+        return f"{minutes}{GAP}min {rest}{GAP}s"
+    return f"{minutes // 60}{GAP}h {minutes % 60}{GAP}min"
+
+
+def words(name: str) -> str:
+    """A key as words: underscores become blanks."""
+    return str(name).replace("_", " ")
+
+
+def count(amount: int, one: str, many: str = "") -> str:
+    """`1 row`, `2,000 rows`."""
+    return f"{amount:,} {one if amount == 1 else many or one + 's'}"

@@ -1,0 +1,186 @@
+"""The two reports: of one model version, and of a run over all workloads.
+
+Flow: the report step reads contract.json, evidence.json and gates.json of each bundle and what the run
+recorded, calls these, and logs the HTML beside the version. Whatever is None or absent is said in words.
+Sources: vPALs, figures 2 (correlation), 5 (loss and verification), 6 (accuracy), equation 2 (accuracy).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from models.reporting import curve_sections, data_sections, plots, sections
+from models.reporting.document import (
+    Badge,
+    Cell,
+    Document,
+    Facts,
+    Fold,
+    Note,
+    Part,
+    Plot,
+    Section,
+    Table,
+    figures,
+    render,
+)
+from models.reporting.formatting import count, duration, number, percent, words
+from models.reporting.reading import at, column, mapping, mappings
+
+Json = Mapping[str, Any]
+
+# A plotted workload costs about 0.7 s and 150 KB; above this a run's report would outgrow a browser.
+MOST_PLOTTED = 12
+
+OVERVIEW_GROUPS = (("", 3), ("Test accuracy at 0.05", 3), ("On counterexamples", 2), ("Verification", 3), ("", 2))
+OVERVIEW = ("Workload", "Status", "Test MSE", "Verified", "Unverified", "Baseline", "Verified", "Unverified",
+            "Verdict", "Iterations", "Time", "Gates", "Version")
+
+
+def render_version_report(contract: Json | None, evidence: Json | None, gates: Json | None, context: Json) -> str:
+    """One HTML page about one model version.
+
+    Args:
+        contract: content of contract.json.
+        evidence: content of evidence.json.
+        gates: content of gates.json; None where the gates were not evaluated.
+        context: of the run; every key may be absent. `version` and `alias` in the registry; `correlation`
+            {"workloads", "metrics", "pearson": rows of a workload each}; `data_quality`, free in form;
+            `validation` {"passed", "failures"}; `audit`, free in form; `scaling`, the content of scaling.json,
+            without which a counterexample is shown in scaled units.
+    """
+    workload = _workload({"contract": contract, "evidence": evidence})
+    scaling = mapping(context, "scaling")
+    badges = (_version_badge(context), sections.verdict_badge(evidence), sections.gates_badge(gates))
+    parts = (
+        ("guarantee", "What is guaranteed", sections.guarantee(contract, evidence, scaling)),
+        ("gates", "Gates", sections.gate_table(gates)),
+        ("training", "Training and verification", sections.training(evidence, "v")),
+        ("accuracy", "Verified against unverified", sections.accuracy(contract, evidence, scaling, "v")),
+        ("curves", "Along each monotone feature", curve_sections.partial_dependence(contract, evidence, "v")),
+        ("predictions", "Predicted against measured", curve_sections.predictions(evidence, "v")),
+        ("data", "Data", data_sections.data_quality(contract, evidence, context)),
+        *([("audit", "Audit", data_sections.audit(context["audit"]))] if context.get("audit") else []),
+        ("correlation", "Correlation", data_sections.correlation(context, workload, "v")),
+        ("reproduce", "How to reproduce", data_sections.reproduce(contract, evidence)),
+    )
+    task = at(contract, "task") or at(evidence, "task") or "unknown task"
+    return render(Document(f"{task} / {workload}", "Report of a model version", badges,
+                           (sections.headline_facts(evidence),), tuple(Section(*part) for part in parts)))
+
+
+def render_run_report(entries: Sequence[Json], context: Json) -> str:
+    """One HTML page about a run over all workloads.
+
+    Args:
+        entries: one a workload: `contract`, `evidence`, `gates` as above or None, `workload` (needed where
+            contract and evidence are None), `version`, `alias`, `status` (one word), `message` (why it stopped),
+            `report_path` (of its version report, relative to this page).
+        context: as above, and `run_id`, `started`, `seconds`, `stages` [{"name", "seconds", "peak_mb"}].
+    """
+    parts: list[tuple[str, str, tuple[Part, ...]]] = [
+        ("overview", "Workloads", (_overview(entries),)),
+        ("stages", "Stages", _stages(context)),
+        ("correlation", "Correlation", data_sections.correlation(context, "", "run")),
+        ("details", "Each workload", _details(entries)),
+    ]
+    if isinstance(at(context, "validation", "passed"), bool) or context.get("data_quality"):
+        parts.insert(3, ("data", "Data", data_sections.data_quality(None, None, context)))
+    if context.get("audit"):
+        parts.insert(-1, ("audit", "Audit", data_sections.audit(context["audit"])))
+    proved = sum(at(entry, "evidence", "verdict", "status") == sections.PROVED for entry in entries)
+    passed = sum(at(entry, "gates", "passed") is True for entry in entries)
+    started = context.get("started")
+    facts = Facts((("Started", str(started) if started else number(None), ""),
+                   ("Took", duration(context.get("seconds")), ""),
+                   ("Proved", f"{proved} of {len(entries)}", "workloads"),
+                   ("Let through by the gates", f"{passed} of {len(entries)}", "workloads")))
+    tasks = sorted({str(task) for entry in entries for task in [at(entry, "contract", "task") or
+                                                                at(entry, "evidence", "task")] if task})
+    badge = Badge(f"{passed} of {count(len(entries), 'workload')} let through",
+                  "good" if entries and passed == len(entries) else "open" if passed else "bad")
+    return render(Document(f"Run {context.get('run_id') or 'without an id'}",
+                           f"Task {', '.join(tasks) or 'not recorded'}", (badge,), (facts,),
+                           tuple(Section(*part) for part in parts), wide=True))
+
+
+def _overview(entries: Sequence[Json]) -> Part:
+    if not entries:
+        return Note("The run has no workload.", "missing")
+    rows: list[tuple[Cell, ...]] = []
+    for entry in entries:
+        rows.append(_overview_row(entry))
+        if entry.get("message"):
+            rows.append((Cell(""), Cell(str(entry["message"]), span=len(OVERVIEW) - 1)))
+    return Table(OVERVIEW, tuple(rows), groups=OVERVIEW_GROUPS, note="A workload's name leads to its report. MSE in "
+                 "units of the scaled target; accuracy: share of rows predicted within 0.05 of it.")
+
+
+def _overview_row(entry: Json) -> tuple[Cell, ...]:
+    evidence, gates = entry.get("evidence"), entry.get("gates")
+    metrics = mapping(evidence, "metrics")
+    verdict, gate = sections.verdict_badge(evidence), sections.gates_badge(gates)
+    accuracies = ("test_accuracy", "twin_test_accuracy", "baseline_accuracy", "counterexample_accuracy",
+                  "twin_counterexample_accuracy")
+    results = mappings(gates, "gates")
+    held = f"{sum(g.get('passed') is True for g in results)} of {len(results)}" if results else "none"
+    alias = f" {entry['alias']}" if entry.get("alias") else ""
+    version = "none" if entry.get("version") is None else f"{entry['version']}{alias}"
+    name = Cell(_workload(entry), strong=True, link=_link(entry.get("report_path")))
+    status = Cell(words(entry.get("status") or "not recorded"))
+    if not metrics:
+        return name, status, Cell("no evidence", span=9), Cell(held, tone=gate.tone), Cell(version)
+    return (name, status,
+            *figures([number(metrics.get("test_mse")), *(percent(metrics.get(key)) for key in accuracies)]),
+            Cell(verdict.text, tone=verdict.tone),
+            *figures([number(metrics.get("verification_iterations")), duration(metrics.get("verification_seconds"))]),
+            Cell(held, tone=gate.tone), Cell(version))
+
+
+def _stages(context: Json) -> tuple[Part, ...]:
+    stages = mappings(context, "stages")
+    if not stages:
+        return (Note("The times of the stages were not recorded.", "missing"),)
+    seconds = column(stages, "seconds")
+    hidden = len(stages) - plots.MOST_STAGES
+    return (Plot(plots.stage_times(stages, seconds, "run-stages"), plots.FULL_WIDTH,
+                 "Wall time and peak memory of each stage."
+                 + (f" The {hidden} shortest are left out." if hidden > 0 else "")),)
+
+
+def _details(entries: Sequence[Json]) -> tuple[Part, ...]:
+    folds: list[Part] = []
+    for number_, entry in enumerate(entries[:MOST_PLOTTED]):
+        contract, evidence, page = entry.get("contract"), entry.get("evidence"), f"w{number_}"
+        message = [Note(str(entry["message"]), "bad")] if entry.get("message") else []
+        parts: tuple[Part, ...] = (Note("There is no evidence for this workload.", "missing"),)
+        if evidence is not None:
+            parts = (*sections.training(evidence, page)[:1],
+                     *sections.accuracy(contract, evidence, mapping(entry, "scaling"), page)[:1],
+                     *curve_sections.partial_dependence(contract, evidence, page),
+                     *curve_sections.predictions(evidence, page))
+        folds.append(Fold(_workload(entry), (*message, *parts),
+                          (sections.verdict_badge(evidence), sections.gates_badge(entry.get("gates")))))
+    if len(entries) > MOST_PLOTTED:
+        folds.append(Note(f"The plots of the other {len(entries) - MOST_PLOTTED} workloads are in their own reports."))
+    return tuple(folds) or (Note("The run has no workload.", "missing"),)
+
+
+def _workload(entry: Json) -> str:
+    named = entry.get("workload") or at(entry, "contract", "workload") or at(entry, "evidence", "workload")
+    return str(named or "unknown workload")
+
+
+def _version_badge(context: Json) -> Badge:
+    version, alias = context.get("version"), context.get("alias")
+    return Badge("no version yet" if version is None else f"version {version}" + (f", {alias}" if alias else ""))
+
+
+def _link(path: Any) -> str:
+    """The path as an address; empty where there is none, or where it would be another thing than a page."""
+    if not path:
+        return ""
+    scheme = urlsplit(str(path)).scheme
+    if scheme:
+        return str(path) if scheme in ("http", "https", "file") else ""
+    return quote(str(path))

@@ -1,0 +1,243 @@
+"""Sections about the model: what is guaranteed, the gates, how training went, how accurate it is.
+
+Flow: report.py hands over contract, evidence and gates as they were read from JSON; each function returns the
+parts of one section, in words where something is not there.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from models.reporting import plots
+from models.reporting.document import Badge, Cell, Facts, Note, Part, Plot, Table, figures, text
+from models.reporting.formatting import GAP, count, duration, finite, number, percent, points, words
+from models.reporting.reading import at, column, items, mapping, mappings, together
+from models.reporting.witness import witness_parts
+
+Json = Mapping[str, Any]
+
+PROVED, REFUTED = "PROVED", "REFUTED"
+MOST_ROUNDS = 14  # rounds in the table: the first half and the last half
+
+GATE_UNITS = {"champion_mse": "scaled²", "baseline_mse": "scaled²", "parity": "scaled", "latency": "µs"}
+SHARE_GATES = ("test_accuracy", "counterexample_accuracy")
+
+
+def verdict_badge(evidence: Json | None) -> Badge:
+    """The verdict in a word."""
+    status = at(evidence, "verdict", "status")
+    if not isinstance(status, str):
+        return Badge("no verdict", "open")
+    return Badge(status, "good" if status == PROVED else "bad" if status in (REFUTED, "ERROR") else "open")
+
+
+def gates_badge(gates: Json | None) -> Badge:
+    """How many gates hold."""
+    results = mappings(gates, "gates")
+    held = sum(gate.get("passed") is True for gate in results)
+    if not results:
+        return Badge("gates not evaluated", "open")
+    if at(gates, "passed") is True:
+        return Badge(f"all {len(results)} gates hold", "good")
+    return Badge(f"{len(results) - held} of {count(len(results), 'gate')} failed", "bad")
+
+
+def headline_facts(evidence: Json | None) -> Facts:
+    """The four numbers a reviewer asks for first."""
+    metrics = mapping(evidence, "metrics")
+    accuracy, mse, kept = (metrics.get(key) for key in ("test_accuracy", "test_mse", "counterexample_accuracy"))
+    return Facts((
+        ("Test accuracy at 0.05", percent(accuracy), f"unverified {percent(metrics.get('twin_test_accuracy'))}"),
+        ("Test MSE (scaled)", number(mse), f"unverified {number(metrics.get('twin_test_mse'))}"),
+        ("Right on counterexamples", percent(kept),
+         f"unverified {percent(metrics.get('twin_counterexample_accuracy'))}"),
+        ("Verification", duration(metrics.get("verification_seconds")),
+         f"{number(metrics.get('verification_iterations'))} iterations"),
+    ))
+
+
+def guarantee(contract: Json | None, evidence: Json | None, scaling: Json | None) -> tuple[Part, ...]:
+    """The statement with its box, or what stands against it."""
+    status = at(evidence, "verdict", "status")
+    statement = at(contract, "specification", "statement")
+    parts: list[Part] = []
+    if status == PROVED:
+        parts.append(Note("Proved, for every input in the box below:", ""))
+    elif status is None:
+        parts.append(Note("Nothing is guaranteed: there is no verdict. What was to be proved:", "bad"))
+    else:
+        reason = at(evidence, "verdict", "reason") or "no reason was given"
+        parts.append(Note(f"Nothing is guaranteed: the verdict is {status} ({reason}). What was to be proved:", "bad"))
+    parts.append(Note(statement, "good" if status == PROVED else "statement") if isinstance(statement, str) else
+                 Note("The contract with the statement and the box is missing.", "missing"))
+    if status == REFUTED:
+        parts += witness_parts(contract, evidence, scaling, "verdict", "model")
+    parts.append(_box(contract))
+    parts.append(_verdicts(evidence))
+    return tuple(parts)
+
+
+def directions(contract: Json | None) -> dict[str, str]:
+    """Feature -> increasing or decreasing, for the features of a monotonicity property."""
+    found = {}
+    for rule in mappings(contract, "specification", "properties"):
+        for feature in items(rule, "monotone", "features"):
+            found[str(feature)] = str(at(rule, "monotone", "direction"))
+    return found
+
+
+def _box(contract: Json | None) -> Part:
+    inputs = mappings(contract, "inputs")
+    if not inputs:
+        return Note("The box of inputs is missing.", "missing")
+    required = directions(contract)
+    rows = tuple((Cell(str(item.get("name")), code=True), text(item.get("unit")),
+                  *figures([number(item.get("minimum")), number(item.get("maximum"))]),
+                  Cell(required.get(str(item.get("name")), ""), strong=True), text(_physical(item)),
+                  text(item.get("description"))) for item in inputs)
+    return Table(("Input", "Unit", "From", "To", "Prediction is", "Possible", "Meaning"), rows, "The box")
+
+
+def _physical(item: Json) -> str:
+    """The physical bounds in words."""
+    low, high = finite(item.get("physical_minimum")), finite(item.get("physical_maximum"))
+    if low is None and high is None:
+        return "any"
+    if high is None:
+        return f"from {number(low)}"
+    return f"up to {number(high)}" if low is None else f"{number(low)} to {number(high)}"
+
+
+def _verdicts(evidence: Json | None) -> Part:
+    rows = []
+    for label, key in (("This model", "verdict"), ("Unverified twin", "twin_verdict")):
+        verdict = mapping(evidence, key)
+        if verdict:
+            tone = verdict_badge({"verdict": verdict}).tone
+            rows.append((text(label), Cell(str(verdict.get("status")), tone=tone), text(verdict.get("reason")),
+                         *figures([number(verdict.get("lower_bound")), percent(verdict.get("proved_share")),
+                                   number(verdict.get("leaves")), number(verdict.get("boxes")),
+                                   duration(verdict.get("seconds"))])))
+    if not rows:
+        return Note("No verdict of the verifier is in the evidence.", "missing")
+    return Table(("", "Verdict", "Reason", "Slope bound", "Proved", "Leaves", "Boxes", "Time"), tuple(rows), "Verdicts",
+                 "Slope bound: the smallest slope against the required direction that any box could still hold, in "
+                 "output range per feature range; proved: share of the box's volume; leaves: boxes of the certificate.")
+
+
+def gate_table(gates: Json | None) -> tuple[Part, ...]:
+    """Value, threshold, comparison and verdict of every gate."""
+    results = mappings(gates, "gates")
+    if not results:
+        return (Note("The gates were not evaluated: there is no gate report. Such a version is not promoted.",
+                     "missing"),)
+    rows = []
+    for gate in results:
+        name, passed = str(gate.get("name")), gate.get("passed") is True
+        shown = [percent(gate.get(key)) if name in SHARE_GATES else number(gate.get(key), GATE_UNITS.get(name, ""))
+                 for key in ("value", "threshold")]
+        rows.append((Cell(words(name)), Cell("holds" if passed else "fails", tone="good" if passed else "bad"),
+                     Cell(shown[0], numeric=True), Cell(str(gate.get("comparison"))),
+                     Cell("none" if gate.get("threshold") is None else shown[1], numeric=True),
+                     text(gate.get("reason"))))
+    held = at(gates, "passed") is True
+    return (Note("All gates hold." if held else "Not every gate holds: this version may not be promoted.",
+                 "good" if held else "bad"),
+            Table(("Gate", "Verdict", "Value", f"must{GAP}be", "Threshold", "Reason"), tuple(rows)))
+
+
+def training(evidence: Json | None, page: str) -> tuple[Part, ...]:
+    """Loss curve with the verifier's activations, and the table of these."""
+    history = mappings(evidence, "history", "epochs")
+    rounds = mappings(evidence, "history", "rounds")
+    parts: list[Part] = []
+    epochs, loss, twin = together(*(column(history, key) for key in ("epoch", "loss", "twin_loss")))
+    known = np.isfinite(epochs)
+    if known.any():
+        active = [plots.Activation(epoch, str(r.get("status")), None if found is None else int(found)) for r in rounds
+                  if (epoch := finite(r.get("epoch"))) is not None
+                  for found in [finite(r.get("counterexamples"))]]
+        markup = plots.loss_curve(epochs[known], loss[known], twin[known], active, f"{page}-loss")
+        parts.append(Plot(markup, plots.FULL_WIDTH, "Mean squared error on the training rows after each epoch. Bands: "
+                          "the verifier was active after that epoch; above them its outcome and how many "
+                          "counterexamples it found."))
+    else:
+        parts.append(Note("The loss of each epoch was not recorded.", "missing"))
+    parts.append(_rounds(rounds))
+    return tuple(parts)
+
+
+def _rounds(rounds: list[Json]) -> Part:
+    if not rounds:
+        return Note("No activation of the verifier was recorded.", "missing")
+    half = MOST_ROUNDS // 2
+    shown = rounds if len(rounds) <= MOST_ROUNDS else rounds[:half] + rounds[-half:]
+    rows = tuple((*figures([number(item.get("epoch"))]), text(item.get("status")),
+                  *figures([number(item.get("counterexamples")), number(item.get("twin_counterexamples")),
+                            number(item.get("lower_bound")), duration(item.get("seconds"))])) for item in shown)
+    left_out = len(rounds) - len(shown)
+    return Table(("After epoch", "Outcome", "Counterexamples", "of the twin", "Slope bound", "Time"), rows,
+                 "Activations of the verifier", f"{left_out:,} in the middle are left out." if left_out else "")
+
+
+def accuracy(contract: Json | None, evidence: Json | None, scaling: Json | None, page: str) -> tuple[Part, ...]:
+    """Verified against unverified and the baseline, on training, test and counterexample sets."""
+    metrics = mapping(evidence, "metrics")
+    if not metrics:
+        return (Note("No metric was recorded.", "missing"),)
+    sets = (("training rows", "train"), ("test rows", "test"), ("counterexamples", "counterexample"))
+
+    def value(key: str) -> float:
+        known = finite(metrics.get(key))
+        return float("nan") if known is None else known
+
+    groups = {label: {"verified": value(f"{key}_accuracy"), "unverified twin": value(f"twin_{key}_accuracy")}
+              for label, key in sets}
+    groups["test rows"]["baseline"] = value("baseline_accuracy")
+    chart = plots.accuracy_bars(groups, f"{page}-accuracy")
+    rows = [_compared(f"Accuracy, {label}", metrics, f"{key}_accuracy", "baseline_accuracy" if key == "test" else "")
+            for label, key in sets]
+    rows += [_compared(f"MSE, {label} (scaled)", metrics, f"{key}_mse", "baseline_mse" if key == "test" else "")
+             for label, key in sets[:2]]
+    table = Table(("", "Verified", "Unverified", "Difference", "Baseline"), tuple(rows),
+                  note="Baseline: gradient boosting with the same monotone constraints.")
+    return (Plot(chart, plots.FULL_WIDTH), Note(_what_is_right(evidence, metrics)), table,
+            *witness_parts(contract, evidence, scaling, "twin_verdict", "unverified twin"))
+
+
+def _compared(label: str, metrics: Json, key: str, baseline: str) -> tuple[Cell, ...]:
+    """A row: verified, unverified, difference, baseline."""
+    mine, twin = metrics.get(key), metrics.get(f"twin_{key}")
+    share = key.endswith("accuracy")
+    shown = percent if share else number
+    known = finite(mine), finite(twin)
+    if share:
+        difference = points(mine, twin)
+    elif known[0] is None or not known[1]:
+        difference = number(None)
+    else:
+        difference = f"{100 * (known[0] / known[1] - 1):+.1f} %"
+    reference = shown(metrics.get(baseline)) if baseline else ""
+    return text(label), *figures([shown(mine), shown(twin), difference, reference])
+
+
+def _what_is_right(evidence: Json | None, metrics: Json) -> str:
+    """When a prediction counts as right, in target units where they are known."""
+    half = tolerance(evidence)
+    unit = at(evidence, "target", "unit") or ""
+    raw = "" if half is None else f", which is {number(half, str(unit))}"
+    found = finite(metrics.get("counterexamples"))
+    sentence = (f"A prediction is right when it is within 0.05 of the scaled target (equation 2 of vPALs){raw}. A "
+                "counterexample, two inputs that differ in one feature, is right when the two predictions stand in the "
+                "specified order. ")
+    if found is None:
+        return sentence + "How many counterexamples there were was not recorded."
+    return sentence + (f"The set holds {count(int(found), 'counterexample')} found on the way, of the learner and of "
+                       "its twin." if found else "None was found on the way, of the learner or of its twin.")
+
+
+def tolerance(evidence: Json | None) -> float | None:
+    """Half width of what counts as right, in target units: 0.05 of the range of the training target."""
+    low, high = (finite(at(evidence, "target", key)) for key in ("minimum", "maximum"))
+    return None if low is None or high is None or high <= low else 0.05 * (high - low)

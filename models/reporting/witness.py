@@ -1,0 +1,72 @@
+"""A counterexample in words and as two rows: the same input but for one feature, the predictions the wrong way round.
+
+The verifier's witnesses are in the network's coordinates, 0..1 of the training range of each column
+(models/verification/verdict.py); with the scaling statistics they are shown in raw units, without them as they are.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from models.reporting.document import Cell, Note, Part, Table
+from models.reporting.formatting import count, finite, number
+from models.reporting.reading import at, floats, items, mapping, mappings
+
+Json = Mapping[str, Any]
+Range = tuple[float, float]
+
+
+def witness_parts(contract: Json | None, evidence: Json | None, scaling: Json | None, key: str,
+                  whose: str) -> list[Part]:
+    """The worst witness of evidence[key]: a sentence and a table of two rows. Nothing where no witness was needed.
+
+    Args:
+        scaling: content of scaling.json, {"features": {name: [minimum, maximum]}, "target": {...}}.
+        key: "verdict" or "twin_verdict".
+        whose: the model that it refutes, in words.
+    """
+    witnesses = mappings(evidence, key, "witnesses")
+    if not witnesses:
+        refuted = at(evidence, key, "status") == "REFUTED"
+        return [Note("The verdict is REFUTED, but its witness was not recorded.", "missing")] if refuted else []
+    worst = max(witnesses, key=lambda witness: finite(witness.get("excess")) or 0.0)
+    inputs = mappings(contract, "inputs")
+    low, high = floats(worst.get("low")), floats(worst.get("high"))
+    if not inputs or not len(inputs) == len(low) == len(high):
+        return [Note("The witness was recorded, but not the inputs that it speaks of.", "missing")]
+    names = [str(item.get("name")) for item in inputs]
+    feature = worst.get("feature")
+    varied = names[feature] if isinstance(feature, int) and 0 <= feature < len(names) else str(feature)
+    ranges = [_range(mapping(scaling, "features").get(name)) for name in names]
+    target = mapping(evidence, "target")
+    target_range = _range(mapping(scaling, "target").get(str(target.get("name")))) or _range(
+        [target.get("minimum"), target.get("maximum")])
+    unit = str(target.get("unit") or "") if target_range else "scaled"
+    outputs = [_raw(finite(worst.get(end)), target_range) for end in ("output_low", "output_high")]
+    header = [f"{item.get('name')} ({item.get('unit')})" if known else f"{item.get('name')} (scaled)"
+              for item, known in zip(inputs, ranges, strict=True)]
+    rows = tuple(
+        (Cell(label), *(Cell(number(_raw(float(value), known)), numeric=True, strong=name == varied)
+                        for name, value, known in zip(names, point, ranges, strict=True)),
+         Cell(number(output), numeric=True, strong=True))
+        for label, point, output in zip(("lower input", "higher input"), (low, high), outputs, strict=True))
+    table = Table(("", *header, f"prediction ({unit})"), rows, f"Worst counterexample of the {whose}")
+    return [Note(_sentence(whose, varied, worst.get("sign"), outputs, unit, len(witnesses))), table]
+
+
+def _sentence(whose: str, feature: str, sign: Any, outputs: list[float | None], unit: str, witnesses: int) -> str:
+    rule, does = ("must not rise", "rises") if sign == -1 else ("must not fall", "falls")
+    listed = "" if witnesses == 1 else f" It is the worst of the {count(witnesses, 'witness', 'witnesses')} listed."
+    return (f"The {whose}'s prediction {rule} when {feature} rises and all else is equal; here it {does} from "
+            f"{number(outputs[0], unit)} to {number(outputs[1], unit)}.{listed}")
+
+
+def _range(pair: Any) -> Range | None:
+    ends = [finite(end) for end in items(pair)]
+    if len(ends) != 2 or ends[0] is None or ends[1] is None:
+        return None
+    return ends[0], ends[1]
+
+
+def _raw(value: float | None, known: Range | None) -> float | None:
+    """From 0..1 to raw units; as it is where the range is not known."""
+    return value if value is None or known is None else known[0] + value * (known[1] - known[0])

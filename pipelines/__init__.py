@@ -1,0 +1,1 @@
+"""The DAGs in stage order, the command line, schedules."""

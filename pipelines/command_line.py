@@ -1,0 +1,52 @@
+"""The `assay` command."""
+
+import os
+from typing import Annotated
+
+import typer
+
+from pipelines.commands import (
+    bundle_commands,
+    record_command,
+    registry_commands,
+    schedule_commands,
+    train_commands,
+)
+
+# libraries read these when they are imported, some of them in the processes of the steps
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+os.environ.setdefault("GX_ANALYTICS_ENABLED", "False")
+
+app = typer.Typer(
+    name="assay", no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False,
+    help="Assay proves a learned cloud controller before it ships.\n\n"
+         "Exit codes: 0 done, 1 the job said no, 2 bad usage or input.")
+
+app.command("run")(train_commands.run)
+app.command("record")(record_command.record)
+app.command("compile")(train_commands.compile_pipeline)
+app.command("submit")(train_commands.submit)
+app.add_typer(schedule_commands.app, name="schedule")
+app.command("check")(bundle_commands.check)
+app.command("predict")(bundle_commands.predict)
+app.command("promote")(registry_commands.promote)
+app.command("rollback")(registry_commands.rollback)
+app.command("history")(registry_commands.history)
+app.command("ui")(registry_commands.ui)
+
+
+@app.callback()
+def root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
+) -> None:
+    """Options before the command."""
+    if version:
+        from importlib.metadata import version as installed
+
+        typer.echo(f"assay {installed('assay')}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Entry point of the installed command."""
+    app()

@@ -1,0 +1,1 @@
+"""The commands of `assay`, one file a family."""

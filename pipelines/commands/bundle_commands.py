@@ -1,0 +1,138 @@
+"""`assay check` and `assay predict`: what a controller does with a bundle."""
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from feature_store.errors import InputError, RefusedError
+from pipelines.console import ConfigOption, JsonOption, configuration_from, out, print_json, reported
+
+KeyOption = Annotated[Path | None, typer.Option("--public-key", help="Key of the signer; default: the project's.")]
+
+
+@reported
+def check(
+    bundle: Annotated[Path, typer.Argument(help="Folder of the bundle.")], public_key: KeyOption = None,
+    config: ConfigOption = None, json_output: JsonOption = False,
+) -> None:
+    """Check a bundle: signature, digests, gates, and every leaf of its proof again, by an independent program.
+
+    Needs nothing but the folder and the public key. Exit code 0: everything holds; 1: refused, with the reason.
+
+    Example: assay check .assay/bundles/performance/redis/1
+    """
+    from serving.bundle import check_bundle
+
+    key = public_key or configuration_from(config).public_key_path
+    started = time.perf_counter()
+    if not bundle.is_dir():
+        raise InputError(f"bundle must be a folder, got {bundle}")
+    try:
+        checked = check_bundle(bundle, key, deep=True)
+    except RefusedError as error:
+        if json_output:
+            print_json({"accepted": False, "reason": str(error)})
+            raise typer.Exit(1) from None
+        raise
+    seconds, contract = time.perf_counter() - started, checked.contract
+    if json_output:
+        print_json({"accepted": True, "task": contract.task, "workload": contract.workload, "sha256": checked.sha256,
+                    "leaves": checked.certificate["leaves"], "statement": contract.specification["statement"],
+                    "seconds": seconds})
+        return
+    out.print(f"accepted: {contract.task}, {contract.workload}; signature, digests and gates hold, "
+              f"{checked.certificate['leaves']} leaf boxes proved again ({seconds:.2f} s)", highlight=False, soft_wrap=True)
+    out.print(contract.specification["statement"], highlight=False)
+
+
+@reported
+def predict(
+    workload: Annotated[str | None, typer.Option("--workload", "-w", help="Champion of this workload.")] = None,
+    bundle: Annotated[Path | None, typer.Option(help="A bundle folder instead of the registry.")] = None,
+    task: Annotated[str, typer.Option(help="Task of the champion.")] = "performance",
+    row: Annotated[str | None, typer.Option(help="JSON object of the inputs, raw units; '-': from stdin.")] = None,
+    at: Annotated[str | None, typer.Option(help="'now': the metrics of this moment from --prometheus.")] = None,
+    prometheus: Annotated[str | None, typer.Option(help="Address of a Prometheus server.")] = None,
+    metric_map: Annotated[Path | None, typer.Option(help="Metric map; default: the node exporter's.")] = None,
+    setting: Annotated[list[str] | None, typer.Option("--set", help="name=value of a configuration input.")] = None,
+    window: Annotated[float, typer.Option(help="Seconds that the metrics are averaged over.")] = 60.0,
+    public_key: KeyOption = None, config: ConfigOption = None, json_output: JsonOption = False,
+) -> None:
+    """Predict with the checked champion of a workload, from a row or from the live host.
+
+    Inputs that neither the row nor Prometheus gives must come by --set; a configuration input that is left out takes
+    the middle of its proved range, and the answer says so.
+
+    Example: assay predict --workload redis --at now --prometheus http://127.0.0.1:9090 --set connections=16
+    """
+    from serving.session import Predictor
+
+    if (workload is None) == (bundle is None):
+        raise InputError("either --workload or --bundle must be given")
+    if (row is None) == (at is None):
+        raise InputError("either --row or --at now must be given")
+    if workload is not None:
+        predictor = Predictor.from_registry(configuration_from(config), task, workload)
+    else:
+        assert bundle is not None
+        predictor = Predictor.from_folder(bundle, public_key or configuration_from(config).public_key_path)
+    values = _row_values(row) if row is not None else _live_values(at, prometheus, metric_map, window)
+    contract = predictor.contract
+    values = {name: value for name, value in values.items() if row is not None or name in contract.input_names}
+    values |= _settings(setting or ())
+    assumed = []
+    for item in contract.inputs:
+        if item.name not in values and row is None:
+            values[item.name] = (item.minimum + item.maximum) / 2
+            assumed.append(item.name)
+    prediction = predictor.predict(values)
+    result = {"workload": contract.workload, prediction.output: prediction.value, "unit": prediction.unit,
+              "outside_box": list(prediction.outside_box), "assumed": assumed, "inputs": values,
+              "bundle_sha256": predictor.sha256}
+    if json_output:
+        print_json(result)
+        return
+    out.print(f"{contract.workload}: {prediction.output} = {prediction.value:.4g} {prediction.unit}", highlight=False)
+    for item in contract.inputs:
+        notes = " (assumed: the middle of its range)" * (item.name in assumed)
+        notes += f" (outside the proved box, moved to [{item.minimum:g}, {item.maximum:g}])" * (
+            item.name in prediction.outside_box)
+        out.print(f"  {item.name} = {values[item.name]:.4g} {item.unit}{notes}", highlight=False, soft_wrap=True)
+
+
+def _row_values(row: str) -> dict[str, Any]:
+    import sys
+
+    try:
+        values = json.loads(sys.stdin.read() if row == "-" else row)
+    except ValueError as error:
+        raise InputError(f"row must be a JSON object, got {error} (--row)") from error
+    if not isinstance(values, dict):
+        raise InputError(f"row must be a JSON object, got {type(values).__name__} (--row)")
+    return values
+
+
+def _live_values(at: str | None, url: str | None, metric_map: Path | None, window: float) -> dict[str, Any]:
+    from feature_store.sources.metric_map import DEFAULT_PATH, read_metric_map
+    from feature_store.sources.prometheus import PrometheusSource
+
+    if at != "now":
+        raise InputError(f"time must be now, got {at!r} (--at)")
+    if not url:
+        raise InputError("--prometheus must give the address of a server for --at now")
+    return dict(PrometheusSource(url).read_now(read_metric_map(metric_map or DEFAULT_PATH), window))
+
+
+def _settings(settings: Sequence[str]) -> dict[str, float]:
+    values = {}
+    for text in settings:
+        name, _, value = text.partition("=")
+        try:
+            values[name] = float(value)
+        except ValueError:
+            raise InputError(f"setting must be name=number, got {text!r} (--set)") from None
+    return values

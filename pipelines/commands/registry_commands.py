@@ -1,0 +1,117 @@
+"""`assay promote`, `rollback`, `history` and `ui`: what a reviewer does with registered versions."""
+
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from pipelines.console import ConfigOption, JsonOption, configuration_from, out, print_json, reported
+
+TaskOption = Annotated[str, typer.Option(help="Name of the task.")]
+WorkloadOption = Annotated[str, typer.Option("--workload", "-w", help="Name of the workload.")]
+ReasonOption = Annotated[str, typer.Option(help="Why; goes into the ledger.")]
+
+
+@reported
+def promote(
+    workload: WorkloadOption, task: TaskOption = "performance",
+    version: Annotated[int | None, typer.Option(help="Version to promote; default: the challenger.")] = None,
+    reason: ReasonOption = "", config: ConfigOption = None, json_output: JsonOption = False,
+) -> None:
+    """Make a version champion by your word; it must have passed all gates.
+
+    Example: assay promote --workload redis --reason "reviewed"
+    """
+    made = _registry(config).promote(task, workload, version, reason)
+    _moved("promoted", made, json_output)
+
+
+@reported
+def rollback(
+    workload: WorkloadOption, task: TaskOption = "performance", reason: ReasonOption = "",
+    config: ConfigOption = None, json_output: JsonOption = False,
+) -> None:
+    """Make the champion before the standing one champion again.
+
+    Example: assay rollback --workload redis --reason "latency alarms since the switch"
+    """
+    _moved("rolled back", _registry(config).rollback(task, workload, reason), json_output)
+
+
+@reported
+def history(
+    workload: Annotated[str | None, typer.Option("--workload", "-w", help="Only this workload.")] = None,
+    task: Annotated[str | None, typer.Option(help="Only this task.")] = None,
+    config: ConfigOption = None, json_output: JsonOption = False,
+) -> None:
+    """Show every move of the promotion ledger, after checking its chain and signatures.
+
+    Example: assay history --workload redis
+    """
+    from serving.ledger import Ledger
+
+    configuration = configuration_from(config)
+    entries = Ledger(configuration.ledger_path, configuration.public_key_path).history(task, workload)
+    rows = [entry.to_json() for entry in entries]
+    if json_output:
+        print_json(rows)
+        return
+    if not rows:
+        out.print("the ledger has no entries yet")
+        return
+    table = Table("#", "when", "action", "task", "workload", "version", "instead of", "reason", "by")
+    for row in rows:
+        table.add_row(*[str(row.get(key) if row.get(key) is not None else "") for key in
+                        ("sequence", "at", "action", "task", "workload", "version", "previous_version", "reason", "actor")])
+    out.print(table)
+    out.print(f"{len(rows)} entries; chain and signatures hold", highlight=False)
+
+
+@reported
+def ui(
+    port: Annotated[int, typer.Option(help="Port on loopback; 0: any free one.")] = 5000, config: ConfigOption = None,
+) -> None:
+    """Open MLflow's web page on loopback; Ctrl-C ends it.
+
+    Example: assay ui --port 5000
+    """
+    import os
+    import socket
+    import subprocess
+    import sys
+
+    from serving.registry import Registry
+
+    configuration = configuration_from(config)
+    Registry(configuration)  # makes the database where it is new
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    out.print(f"http://127.0.0.1:{port}  (Ctrl-C ends it)", highlight=False)
+    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", configuration.tracking_uri, "--host",
+               "127.0.0.1", "--port", str(port), "--workers", "1"]
+    environment = {**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"}
+    raise typer.Exit(subprocess.call(command, env=environment))
+
+
+def _registry(config: Any) -> Any:
+    import getpass
+
+    from serving.registry import Registry
+
+    return Registry(configuration_from(config), actor=getpass.getuser())
+
+
+def _moved(what: str, made: Any, json_output: bool) -> None:
+    if json_output:
+        print_json({"model": made.model, "version": made.version, "previous_version": made.previous_version,
+                    "drifts": [str(drift) for drift in made.drifts]})
+        return
+    for drift in made.drifts:
+        out.print(f"note: {drift}", highlight=False, soft_wrap=True)
+    before = f" (before: {made.previous_version})" if made.previous_version else ""
+    out.print(f"{what}: {made.model} version {made.version} is champion{before}", highlight=False)

@@ -1,0 +1,115 @@
+"""`assay schedule create | list | delete`: recurring runs on a cluster, or in this user's crontab."""
+
+import os
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from pipelines.commands.train_commands import MappingOption, SeedOption, TaskOption, TelemetryOption
+from pipelines.console import ConfigOption, JsonOption, configuration_from, out, print_json, reported
+from pipelines.request import DEFAULT_TELEMETRY, make_request
+from pipelines.schedule import ScheduleInfo
+
+app = typer.Typer(no_args_is_help=True, help="Run the train pipeline at set times.")
+LocalOption = Annotated[bool, typer.Option("--local", help="This user's crontab (or systemd timers), no cluster.")]
+EndpointOption = Annotated[str | None, typer.Option(help="Address of the KFP API; default: $ASSAY_KFP_ENDPOINT.")]
+NameOption = Annotated[str | None, typer.Option(help="Name of the schedule; default: train-<task>.")]
+
+
+@app.command()
+@reported
+def create(
+    cron: Annotated[str, typer.Option(help="Five fields: minute hour day month weekday.")],
+    task: TaskOption = "performance", telemetry: TelemetryOption = str(DEFAULT_TELEMETRY),
+    mapping: MappingOption = None, seed: SeedOption = 0, name: NameOption = None, local: LocalOption = False,
+    endpoint: EndpointOption = None, config: ConfigOption = None, json_output: JsonOption = False,
+) -> None:
+    """Create a schedule, or replace the one of the same name; shows the next three run times.
+
+    Example: assay schedule create --task performance --cron "0 2 * * *" --local
+    """
+    import tempfile
+
+    from pipelines.cluster import create_schedule
+    from pipelines.compiled import compile_train
+    from pipelines.cron import parse_cron
+    from pipelines.kfp_connection import resolve_endpoint
+    from pipelines.local_job import training_job
+    from pipelines.local_schedule import create_local_schedule
+
+    chosen = name or f"train-{task}"
+    parsed = parse_cron(cron)
+    request = make_request(task, telemetry, mapping, (), seed, chosen, scheduled=True)
+    if local:
+        configuration = configuration_from(config)
+        path = telemetry if telemetry.startswith("http") else str(Path(telemetry).resolve())
+        options = ["--telemetry", path, "--seed", str(seed)]
+        if mapping:
+            options += ["--mapping", str(mapping.resolve())]
+        job = training_job(chosen, task, directory=Path(__file__).resolve().parents[2], home=configuration.home,
+                           environment=os.environ, arguments=options)
+        made = create_local_schedule(job, parsed)
+    else:
+        arguments = {key: value for key, value in request.arguments().items() if key != "data_version"}
+        with tempfile.TemporaryDirectory() as folder:
+            package = compile_train(Path(folder) / "train.yaml")
+            made = create_schedule(chosen, cron, package, arguments, resolve_endpoint(endpoint, os.environ),
+                                   now=datetime.now(UTC))
+    _show([made], json_output)
+
+
+@app.command("list")
+@reported
+def list_all(local: LocalOption = False, endpoint: EndpointOption = None, json_output: JsonOption = False) -> None:
+    """List the schedules.
+
+    Example: assay schedule list --local
+    """
+    from pipelines.cluster import list_schedules
+    from pipelines.kfp_connection import resolve_endpoint
+    from pipelines.local_schedule import list_local_schedules
+
+    found = list_local_schedules() if local else list_schedules(resolve_endpoint(endpoint, os.environ))
+    _show(list(found), json_output)
+
+
+@app.command()
+@reported
+def delete(
+    name: Annotated[str, typer.Argument(help="Name of the schedule.")], local: LocalOption = False,
+    endpoint: EndpointOption = None, json_output: JsonOption = False,
+) -> None:
+    """Delete a schedule.
+
+    Example: assay schedule delete train-performance --local
+    """
+    from pipelines.cluster import delete_schedule
+    from pipelines.kfp_connection import resolve_endpoint
+    from pipelines.local_schedule import delete_local_schedule
+
+    gone = delete_local_schedule(name) if local else delete_schedule(name, resolve_endpoint(endpoint, os.environ))
+    if json_output:
+        print_json({"deleted": gone.name})
+    else:
+        out.print(f"deleted {gone.name}", highlight=False)
+
+
+def _show(schedules: list[ScheduleInfo], json_output: bool) -> None:
+    if json_output:
+        print_json([asdict(one) for one in schedules])
+        return
+    if not schedules:
+        out.print("no schedules")
+        return
+    table = Table("name", "cron", "next runs", "where", "enabled")
+    for one in schedules:
+        times = "\n".join(time.strftime("%a %Y-%m-%d %H:%M %Z") for time in one.next_runs)
+        table.add_row(one.name, one.cron + (f"\nKFP: {one.kfp_cron}" if one.kfp_cron else ""), times, one.target,
+                      "yes" if one.enabled else "no")
+    out.print(table)
+    for note in dict.fromkeys(note for one in schedules for note in one.notes):
+        out.print(f"note: {note}", highlight=False, soft_wrap=True)

@@ -1,0 +1,123 @@
+"""`assay run`, `compile` and `submit`: the train pipeline here, as YAML, and on a cluster."""
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from feature_store.errors import InputError
+from pipelines.console import ConfigOption, JsonOption, configuration_from, out, print_json, reported
+from pipelines.request import DEFAULT_TELEMETRY, make_request
+
+TaskOption = Annotated[str, typer.Option(help="Name of a task, or the path of its YAML.")]
+TelemetryOption = Annotated[
+    str, typer.Option(help="Parquet or CSV file, or the http address of a Prometheus server.")]
+MappingOption = Annotated[
+    Path | None, typer.Option(help="For a file: how its columns map. For Prometheus: the metric map.")]
+WorkloadOption = Annotated[list[str] | None, typer.Option("--workload", "-w", help="Only this workload; repeatable.")]
+SeedOption = Annotated[int, typer.Option(help="Seed of split, weights and batches.", min=0)]
+MethodOption = Annotated[
+    str | None, typer.Option(help="Overrules the task: monotone, counterexample_guided or plain.")]
+
+
+@reported
+def run(
+    task: TaskOption = "performance", telemetry: TelemetryOption = str(DEFAULT_TELEMETRY),
+    mapping: MappingOption = None, workload: WorkloadOption = None, seed: SeedOption = 0, method: MethodOption = None,
+    name: Annotated[str | None, typer.Option(help="Name of the run; default: the time.")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Compute every step again, use nothing cached.")] = False,
+    scheduled: Annotated[bool, typer.Option("--scheduled", help="Do nothing if there is no new data.")] = False,
+    config: ConfigOption = None, json_output: JsonOption = False,
+) -> None:
+    """Run the whole train pipeline on this machine.
+
+    A killed run resumes where it was when the command is given again.
+
+    Example: assay run --telemetry mine.parquet --mapping mapping.yaml
+    """
+    from contextlib import nullcontext
+
+    from pipelines.freshness import STATE_NAME, is_new_data, record_data_version
+    from pipelines.local_run import run_local
+    from pipelines.run_display import RunDisplay, run_exit_code, summary_notes, summary_table
+    from pipelines.run_lock import LOCK_NAME, acquire_run_lock
+
+    configuration = configuration_from(config)
+    run_name = name or datetime.now(UTC).strftime("%Y%m%d-%H%M%S-") + f"{os.getpid():05d}"
+    if not run_name.replace("-", "").replace("_", "").isalnum():
+        raise InputError(f"run name must be letters, digits, - and _, got {run_name!r}")
+    if (configuration.home / "runs" / run_name).exists():
+        raise InputError(f"run name must be new, got {run_name!r}; leave it out or choose another")
+    request = make_request(task, telemetry, mapping, workload or (), seed, run_name, method, scheduled)
+    gates = configuration.gates[request.task.name]  # a task without gates is refused before hours of training
+    with acquire_run_lock(configuration.home / LOCK_NAME) if scheduled else nullcontext():
+        state = configuration.home / STATE_NAME
+        if scheduled and not is_new_data(state, request.task.name, request.data_version, request.code_version):
+            message = f"no new data since the last run (data {request.data_version[:12]}): nothing was registered"
+            print_json({"status": "no new data", "message": message}) if json_output else out.print(message)
+            return
+        if not json_output:
+            out.print(f"task {request.task.name}: {len(request.workloads)} workloads, {len(gates)} gates, run {run_name}",
+                      highlight=False)
+        with RunDisplay(out, request.workloads, quiet=json_output) as display:
+            outcome = run_local(request, configuration.home, display.show, resume=not fresh)
+        if scheduled:
+            record_data_version(state, request.task.name, request.data_version, request.code_version)
+    if json_output:
+        print_json({**outcome.summary, "run": run_name, "seconds": outcome.seconds})
+    else:
+        out.print(summary_table(outcome.summary))
+        for line in summary_notes(outcome.summary):
+            out.print(line, highlight=False, markup=False, soft_wrap=True)
+        out.print(f"{outcome.seconds:.0f} s in all; the steps' own output: {outcome.folder / 'kfp.log'}",
+                  highlight=False, soft_wrap=True)
+    raise typer.Exit(run_exit_code(outcome.summary))
+
+
+@reported
+def compile_pipeline(
+    output: Annotated[Path, typer.Argument(help="Where the YAML goes.")] = Path("train.yaml"),
+    json_output: JsonOption = False,
+) -> None:
+    """Compile the train pipeline to the YAML that a Kubeflow Pipelines cluster runs.
+
+    Example: assay compile build/train.yaml
+    """
+    from pipelines.compiled import compile_train
+
+    if output.suffix not in (".yaml", ".yml"):
+        raise InputError(f"output must end in .yaml, got {output}")
+    compile_train(output)
+    print_json({"package": str(output)}) if json_output else out.print(f"wrote {output}", highlight=False)
+
+
+@reported
+def submit(
+    task: TaskOption = "performance", telemetry: TelemetryOption = str(DEFAULT_TELEMETRY),
+    mapping: MappingOption = None, workload: WorkloadOption = None, seed: SeedOption = 0, method: MethodOption = None,
+    endpoint: Annotated[str | None, typer.Option(help="Address of the KFP API; default: $ASSAY_KFP_ENDPOINT.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the run.")] = None, json_output: JsonOption = False,
+) -> None:
+    """Submit one run of the train pipeline to a Kubeflow Pipelines cluster.
+
+    The telemetry's path must be the same in the cluster's containers (a mounted volume).
+
+    Example: assay submit --telemetry /data/base/samples.parquet --endpoint http://127.0.0.1:8888
+    """
+    import tempfile
+
+    from pipelines.cluster import submit as submit_run
+    from pipelines.compiled import compile_train
+    from pipelines.kfp_connection import resolve_endpoint
+
+    run_name = name or datetime.now(UTC).strftime("train-%Y%m%d-%H%M%S")
+    request = make_request(task, telemetry, mapping, workload or (), seed, run_name, method)
+    with tempfile.TemporaryDirectory() as folder:
+        package = compile_train(Path(folder) / "train.yaml")
+        submitted = submit_run(package, request.arguments(), resolve_endpoint(endpoint, os.environ), run_name=run_name)
+    if json_output:
+        print_json(vars(submitted))
+    else:
+        out.print(f"submitted {submitted.name}: {submitted.run_id}\n{submitted.url}", highlight=False, soft_wrap=True)

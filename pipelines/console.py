@@ -1,0 +1,71 @@
+"""What all commands share: output for people or machines, and errors as exit codes.
+
+Exit codes: 0 done, 1 the job said no (a gate failed, a proof is missing, a signature is wrong),
+2 bad usage or input.
+"""
+
+import functools
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+from rich.console import Console
+
+from feature_store.errors import AssayError, InputError
+from models.configuration import Configuration, load_configuration
+
+out = Console()
+err = Console(stderr=True)
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", help="mlflow.yaml to use; default: $ASSAY_CONFIG, ./mlflow.yaml, or the project's own.")]
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def reported(command: Function) -> Function:
+    """Turns the project's errors into one line on stderr (with --json: one JSON document) and an exit code."""
+
+    @functools.wraps(command)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return command(*args, **kwargs)
+        except AssayError as error:
+            if kwargs.get("json_output"):
+                print_json({"error": str(error), "exit_code": error.exit_code})
+            else:
+                err.print(f"[bold red]error:[/] {_escape(str(error))}", soft_wrap=True, highlight=False)
+            raise typer.Exit(error.exit_code) from None
+        except KeyboardInterrupt:
+            err.print("stopped")
+            raise typer.Exit(130) from None
+
+    return wrapper  # type: ignore[return-value]
+
+
+def _escape(text: str) -> str:
+    return text.replace("[", r"\[")
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on stdout."""
+    sys.stdout.write(json.dumps(value, indent=1, default=str) + "\n")
+
+
+def configuration_from(path: Path | None) -> Configuration:
+    """The configuration that --config, the environment or the current folder name."""
+    import os
+
+    if path is None:
+        named = os.environ.get("ASSAY_CONFIG")
+        here = Path("mlflow.yaml")
+        path = Path(named) if named else here if here.is_file() else Path(__file__).resolve().parents[1] / "mlflow.yaml"
+    if not path.is_file():
+        raise InputError(f"configuration must be an existing file, got {path}")
+    # the steps of a pipeline run in processes of their own and read it from there
+    os.environ["ASSAY_CONFIG"] = str(path.resolve())
+    return load_configuration(path)

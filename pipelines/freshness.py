@@ -1,0 +1,105 @@
+"""Whether a scheduled run has anything to do: which data and code the last registered run of a task has seen.
+
+A scheduled run asks `is_new_data` after ingestion and, where the answer is no, says so and registers nothing;
+it calls `record_data_version` only once its results are registered, so that a run that failed is tried again
+on the same data. The state is one small JSON file in the state folder:
+  {"format": "assay-freshness/1", "tasks": {task: {"data_version": ..., "code_version": ...}}}
+A file that cannot be read is no reason to skip a retraining: it counts as new data, with a warning.
+"""
+
+import fcntl
+import json
+import logging
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from feature_store.errors import InputError
+
+STATE_NAME = "freshness.json"
+_FORMAT = "assay-freshness/1"
+_LOGGER = logging.getLogger(__name__)
+
+
+def is_new_data(state_path: Path, task: str, data_version: str, code_version: str) -> bool:
+    """Whether the last recorded run of `task` saw other data, or was made by other code.
+
+    Args:
+        state_path: the state file, usually `<state folder>/freshness.json`; may be missing.
+        task: name of the task.
+        data_version: content hash of the ingested telemetry.
+        code_version: version of the code; new code retrains on the same data.
+
+    Returns:
+        True also where nothing was recorded, or where the file is torn (a warning is logged).
+    """
+    recorded = _read_tasks(state_path).get(task)
+    return recorded != {"data_version": data_version, "code_version": code_version}
+
+
+def record_data_version(state_path: Path, task: str, data_version: str, code_version: str) -> None:
+    """Remember what a finished run of `task` has seen; the other tasks' entries stay.
+
+    The file is replaced in one step: a reader, or a crash at any moment, finds the old state or the new one.
+
+    Raises:
+        InputError: the disk is full or the folder is not writable; the old state stays.
+    """
+    try:
+        state_path.parent.mkdir(parents=True, exist_ok=True)
+        with _exclusive(state_path):
+            tasks = _read_tasks(state_path)
+            tasks[task] = {"data_version": data_version, "code_version": code_version}
+            text = json.dumps({"format": _FORMAT, "tasks": tasks}, indent=2, sort_keys=True) + "\n"
+            _replace(state_path, text)
+    except OSError as error:
+        raise InputError(
+            f"freshness state must be writable, got {error.strerror} ({state_path}); what the run registered "
+            "stands, but the next scheduled run will repeat it"
+        ) from error
+
+
+def _read_tasks(state_path: Path) -> dict[str, object]:
+    """The recorded tasks, or none where the file is missing or unusable."""
+    try:
+        state = json.loads(state_path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        _LOGGER.warning(
+            "freshness state is unreadable, so all data counts as new (%s): %s", state_path, error
+        )
+        return {}
+    if (
+        not isinstance(state, dict)
+        or state.get("format") != _FORMAT
+        or not isinstance(state.get("tasks"), dict)
+    ):
+        _LOGGER.warning("freshness state is not %s, so all data counts as new (%s)", _FORMAT, state_path)
+        return {}
+    return dict(state["tasks"])
+
+
+@contextmanager
+def _exclusive(state_path: Path) -> Iterator[None]:
+    """Two runs of different tasks that end at once must not lose each other's entry."""
+    with state_path.with_name(state_path.name + ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write beside, flush to the disk, rename over."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            Path(temporary).unlink()
+        raise

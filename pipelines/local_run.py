@@ -1,0 +1,144 @@
+"""Runs the `train` pipeline on this machine: kfp.local in a child process, its events on this side.
+
+    <state>/runs/<name>/   train.yaml, request.json, kfp.log, events.jsonl, the steps' outputs
+    <state>/cache/         kfp's step cache: what makes a killed run resume where it was
+
+The child and all its steps form one process group, which dies with this process.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from components.progress import PROGRESS_VARIABLE, read_events
+from feature_store.errors import AssayError
+from pipelines.request import TrainRequest
+
+KEPT_RUNS = 10
+POLL_SECONDS = 0.1
+
+
+class RunFailedError(AssayError):
+    """A step of the run failed; the message names the step and the log."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """What a finished run left: its folder, its summary (components/report.py) and all events."""
+
+    folder: Path
+    summary: dict[str, Any]
+    events: tuple[dict[str, Any], ...]
+    seconds: float
+
+
+def run_local(
+    request: TrainRequest, home: Path, on_event: Callable[[dict[str, Any]], None], resume: bool = True,
+) -> RunOutcome:
+    """Executes the request and waits for it.
+
+    Args:
+        home: the state folder.
+        on_event: called with every event of every step, in order.
+        resume: take finished steps of earlier runs with the same code and data from the cache.
+
+    Raises:
+        RunFailedError: a step failed. What finished before it is kept and is not computed again.
+        KeyboardInterrupt: after all steps have been stopped.
+    """
+    began = time.monotonic()
+    folder = home / "runs" / request.run_name
+    folder.mkdir(parents=True)
+    _drop_old_runs(home / "runs")
+    (folder / "workspace").mkdir()
+    specification = {
+        "package": str(folder / "train.yaml"), "arguments": request.arguments(),
+        "pipeline_root": str(folder / "outputs"), "workspace_root": str(folder / "workspace"),
+        "cache_root": str(home / "cache") if resume else None}
+    (folder / "request.json").write_text(json.dumps(specification, indent=1))
+    events: list[dict[str, Any]] = []
+    with (folder / "kfp.log").open("wb") as log:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "pipelines.local_process", str(folder / "request.json")],
+            stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=_environment(folder), cwd=folder,
+            start_new_session=True, preexec_fn=_die_with_parent)
+        try:
+            _follow(child, folder / "events.jsonl", events, on_event)
+        finally:
+            _stop(child)
+    if child.returncode != 0:
+        raise _failure(events, folder)
+    results = [event["summary"] for event in events if event["event"] == "result"]
+    if not results:
+        raise _failure(events, folder)
+    return RunOutcome(folder, results[-1], tuple(events), time.monotonic() - began)
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    root = str(Path(__file__).resolve().parent.parent)
+    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
+    return {**os.environ, "PYTHONPATH": path, PROGRESS_VARIABLE: str(folder / "events.jsonl"), "PYTHONUNBUFFERED": "1",
+            "GX_ANALYTICS_ENABLED": "False", "MLFLOW_DISABLE_TELEMETRY": "true", "KFP_DISABLE_TELEMETRY": "true",
+            # two steps run side by side on few cores: libraries must not each take all of them
+            "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
+
+
+def _die_with_parent() -> None:
+    """Linux: the child gets SIGTERM when this process ends, however it ends (PR_SET_PDEATHSIG = 1)."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+
+
+def _follow(child: "subprocess.Popen[bytes]", path: Path, events: list[dict[str, Any]],
+            on_event: Callable[[dict[str, Any]], None]) -> None:
+    offset, running = 0, True
+    while running:
+        running = child.poll() is None
+        new, offset = read_events(path, offset)
+        for event in new:
+            events.append(event)
+            on_event(event)
+        if running:
+            time.sleep(POLL_SECONDS)
+
+
+def _stop(child: "subprocess.Popen[bytes]") -> None:
+    """Ends the whole process group: the runner and whatever step is still at work."""
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, sign)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(timeout=5)
+            if sign is signal.SIGKILL:
+                return
+
+
+def _failure(events: list[dict[str, Any]], folder: Path) -> RunFailedError:
+    failed = [event for event in events if event["event"] == "failed"]
+    log = folder / "kfp.log"
+    if failed:
+        first = failed[0]
+        where = f"step {first['step']}" + (f", workload {first['workload']}" if first["workload"] else "")
+        return RunFailedError(f"{first['message']} ({where}; log: {log})", first.get("exit_code", 2))
+    return RunFailedError(f"the pipeline must end with a result, it stopped without one (log: {log}); "
+                          "run the same command again to resume", 2)
+
+
+def _drop_old_runs(runs: Path) -> None:
+    """Keeps the newest runs; the cache treats outputs that are gone as not cached."""
+    folders = sorted((path for path in runs.iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime)
+    for old in folders[:-KEPT_RUNS]:
+        shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,106 @@
+"""A training request: everything the `train` pipeline is told, as plain values.
+
+Flow: the command line builds one from its options; local_run.py executes it here, cluster.py submits it.
+Task and mapping travel as text, so that the same request runs where their files do not exist.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from feature_store.errors import InputError
+from models.tasks.task import Task, load_task, parse_task
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("components", "feature_store", "models", "pipelines", "serving")
+DEFAULT_TELEMETRY = ROOT / "data" / "base" / "samples.parquet"
+
+
+@dataclass(frozen=True)
+class TrainRequest:
+    """Arguments of the pipeline. telemetry: a file's path or the address of a Prometheus server."""
+
+    task: Task
+    task_yaml: str
+    workloads: tuple[str, ...]
+    telemetry: str
+    mapping_yaml: str
+    data_version: str
+    code_version: str
+    seed: int
+    run_name: str
+    scheduled: bool = False
+
+    def arguments(self) -> dict[str, Any]:
+        """The pipeline's parameters."""
+        return {"task_yaml": self.task_yaml, "workloads": list(self.workloads), "telemetry": self.telemetry,
+                "data_version": self.data_version, "code_version": self.code_version,
+                "mapping_yaml": self.mapping_yaml, "seed": self.seed, "run_name": self.run_name,
+                "scheduled": self.scheduled}
+
+
+def make_request(
+    task: str, telemetry: str, mapping: Path | None, workloads: Sequence[str], seed: int, run_name: str,
+    method: str | None = None, scheduled: bool = False,
+) -> TrainRequest:
+    """Reads task and mapping, checks the options against each other, and digests code and data.
+
+    Args:
+        task: name or path of a task; a mapping that carries a task of its own overrules it.
+        workloads: the ones to train; empty: all of the task.
+        method: overrules the task's training method.
+
+    Raises:
+        InputError: a file is missing or malformed, or a workload or method is unknown.
+    """
+    from feature_store.digests import content_digest
+    from feature_store.mapping import load_mapping
+    from feature_store.sources.production import is_prometheus
+
+    loaded, text, mapping_yaml = load_task(task), _task_text(task), ""
+    if mapping is not None:
+        if not mapping.is_file():
+            raise InputError(f"mapping must be an existing file, got {mapping}")
+        mapping_yaml = mapping.read_text()
+        if not is_prometheus(telemetry):
+            own = load_mapping(mapping).task
+            if own is not None:
+                loaded, text = parse_task(own, f"{mapping}: task"), yaml.safe_dump(dict(own), sort_keys=False)
+            # the mapping travels with its task inside, which may have been a path beside it
+            mapping_yaml = yaml.safe_dump({**yaml.safe_load(mapping_yaml), "task": own and dict(own)}, sort_keys=False)
+    if method is not None:
+        data = yaml.safe_load(text)
+        data["training"] = {**(data.get("training") or {}), "method": method}
+        text = yaml.safe_dump(data, sort_keys=False)
+        loaded = parse_task(data, "--method")
+    chosen = tuple(workloads) or tuple(loaded.workloads)
+    for name in chosen:
+        loaded.workload(name)
+    version = "live" if is_prometheus(telemetry) else content_digest(_existing(telemetry))
+    return TrainRequest(loaded, text, chosen, telemetry, mapping_yaml, version, code_version(), seed, run_name, scheduled)
+
+
+def _existing(telemetry: str) -> Path:
+    path = Path(telemetry)
+    if not path.is_file():
+        raise InputError(f"telemetry must be an existing file or the http address of a Prometheus server, got {path}")
+    return path
+
+
+def _task_text(task: str) -> str:
+    path = Path(task)
+    return (path if path.suffix else ROOT / "models" / "tasks" / f"{task}.yaml").read_text()
+
+
+def code_version() -> str:
+    """A digest of the source files of all packages: what a cached step's result depends on beside its data."""
+    digest = hashlib.sha256()
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*")):
+            if path.suffix in (".py", ".yaml", ".lua", ".html", ".css"):
+                digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]

@@ -1,0 +1,92 @@
+"""Shows a local run while it goes: one bar for the stages, one a workload, and the table at the end."""
+
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+STAGES = ("ingest", "validate", "featurize", "pretrain", "finetune", "verify", "export", "gate", "register", "report")
+FAN_OUT = ("finetune", "verify", "export")
+
+
+class RunDisplay:
+    """Turns events of the steps into progress bars; on a dumb terminal, into one line a finished step."""
+
+    def __init__(self, console: Console, workloads: tuple[str, ...], quiet: bool = False) -> None:
+        self._console, self._quiet = console, quiet
+        self._live = console.is_terminal and not quiet
+        self._progress = Progress(
+            SpinnerColumn(), TextColumn("{task.description:<22}"), BarColumn(bar_width=28),
+            TextColumn("{task.fields[note]:<44}"), TimeElapsedColumn(), console=console, disable=not self._live)
+        self._steps = len(STAGES) - len(FAN_OUT) + len(FAN_OUT) * len(workloads)
+        self._total = self._progress.add_task("pipeline", total=self._steps, note="")
+        self._bars: dict[str, TaskID] = {}
+
+    def __enter__(self) -> "RunDisplay":
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def show(self, event: dict[str, Any]) -> None:
+        """Called with every event of the run."""
+        kind, name = event["event"], event.get("step", "")
+        label = f"{name} {event.get('workload', '')}".strip()
+        if kind == "start":
+            self._bars[label] = self._progress.add_task(label, total=1.0, note="")
+        elif kind == "progress" and label in self._bars:
+            done, note = _share(event)
+            self._progress.update(self._bars[label], completed=done, note=note)
+        elif kind in ("end", "failed") and label in self._bars:
+            self._progress.remove_task(self._bars.pop(label))
+            self._progress.update(self._total, advance=1, note=f"{label} {'done' if kind == 'end' else 'FAILED'}")
+            if not self._live and not self._quiet:
+                seconds = f"{event['seconds']:.1f} s" if kind == "end" else "FAILED"
+                self._console.print(f"{label}: {seconds}", highlight=False)
+
+
+def _share(event: dict[str, Any]) -> tuple[float, str]:
+    """Share done (0..1) and a note of a progress event."""
+    if "proved_share" in event:
+        return event["proved_share"], f"{event['open_boxes']} boxes open, bound {event['worst_bound']:.2e}"
+    if "status" in event:
+        return 1.0, f"verifier: {event['status']}, {event['counterexamples']} counterexamples"
+    return min(1.0, event["epoch"] / event["epochs"]), f"epoch {event['epoch']}, loss {event['loss']:.5f}"
+
+
+def summary_table(summary: dict[str, Any]) -> Table:
+    """The table a run ends with."""
+    table = Table(title="Workloads", title_justify="left", header_style="bold", pad_edge=False)
+    for name, justify in (("workload", "left"), ("test MSE", "right"), ("acc@0.05", "right"), ("twin", "right"),
+                          ("verdict", "left"), ("iterations", "right"), ("verify s", "right"), ("gates", "left"),
+                          ("version", "right"), ("alias", "left")):
+        table.add_column(name, justify=justify, no_wrap=name in ("workload", "verdict"))  # type: ignore[arg-type]
+    for entry in summary["entries"]:
+        metrics, gates = entry["metrics"] or {}, entry["gates"]
+        if gates is None:
+            table.add_row(entry["workload"], *[""] * 3, f"[red]{entry['status']}[/]", *[""] * 5)
+            continue
+        failed = [gate["name"] for gate in gates["gates"] if not gate["passed"]]
+        table.add_row(
+            entry["workload"], f"{metrics['test_mse']:.5f}", f"{metrics['test_accuracy']:.3f}",
+            f"{metrics['twin_test_accuracy']:.3f}", entry["verdict"], f"{metrics['verification_iterations']:.0f}",
+            f"{metrics['verification_seconds']:.1f}",
+            "[red]failed: " + ", ".join(failed) + "[/]" if failed else f"{len(gates['gates'])} of {len(gates['gates'])}",
+            str(entry["version"] or ""), entry["alias"] or "")
+    return table
+
+
+def summary_notes(summary: dict[str, Any]) -> list[str]:
+    """Lines below the table: what went wrong, where the bundles and the report are."""
+    lines = [f"{entry['workload']}: {entry['message']}" for entry in summary["entries"]
+             if entry["status"] not in ("registered",)]
+    bundles = [entry["bundle"] for entry in summary["entries"] if entry.get("bundle")]
+    lines += [f"bundle: {bundle}" for bundle in bundles]
+    return [*lines, f"report: {summary['report']}"]
+
+
+def run_exit_code(summary: dict[str, Any]) -> int:
+    """0 if every workload was registered with all gates (or had no new data), else 1."""
+    return int(any(entry["status"] not in ("registered", "no new data") for entry in summary["entries"]))

@@ -1,0 +1,1 @@
+"""What stands beside a controller: bundles, sessions, registry, ledger. No torch."""

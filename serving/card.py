@@ -1,0 +1,52 @@
+"""What a reviewer sees of a model version in the registry: its tags and its gate table. Pure."""
+
+from serving.bundle import Bundle
+
+# Marks everything that one registration has made, so that a later process can find what it left.
+TICKET_TAG = "assay.ticket"
+_LONGEST = 4000  # MLflow takes 5000 characters
+
+
+def version_tags(bundle: Bundle, gates_passed: bool, command: str, ticket: str) -> dict[str, str]:
+    """Tags of the model version: what it is, what it was made from, how to make it again.
+
+    Args:
+        command: command line that reproduces the version.
+        ticket: id of the registration.
+    """
+    contract = bundle.contract
+    verdict = bundle.evidence.get("verdict")
+    status = verdict.get("status") if isinstance(verdict, dict) else None
+    tags = {
+        "task": contract.task,
+        "workload": contract.workload,
+        "verdict": str(status),
+        "gates_passed": str(gates_passed).lower(),
+        "data_version": contract.data_version,
+        "code_version": contract.code_version,
+        "seed": str(contract.seed),
+        "model_sha256": contract.model.sha256,
+        "bundle_sha256": bundle.sha256,
+        "reproduce": command,
+        TICKET_TAG: ticket,
+    }
+    return {key: value[:_LONGEST] for key, value in tags.items() if value}
+
+
+def gate_table(bundle: Bundle) -> str:
+    """The version's description: statement and gates as Markdown."""
+    lines = [
+        f"**{bundle.contract.specification['statement']}**",
+        "",
+        "| gate | passed | value | | threshold | reason |",
+        "|---|---|---|---|---|---|",
+    ]
+    for gate in bundle.gates.gates:
+        cells = [gate.name, "yes" if gate.passed else "NO", _cell(gate.value), gate.comparison,
+                 _cell(gate.threshold), gate.reason]  # fmt: skip
+        lines.append("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |")
+    return "\n".join(lines)
+
+
+def _cell(value: float | str | None) -> str:
+    return "" if value is None else f"{value:.6g}" if isinstance(value, (int, float)) else value

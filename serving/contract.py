@@ -1,0 +1,261 @@
+"""The contract of a bundle: what a controller feeds the model, what it gets, what was proved about it.
+
+`contract.json` is written by the export step and read by everybody who holds a bundle. All values are
+in raw units: the scaling is inside model.onnx.
+
+    inputs         in the order of the model's columns; [minimum, maximum] is the verified box,
+                   [physical_minimum, physical_maximum] what physics allows (None: unbounded)
+    outputs        [minimum, maximum] is the range of the training target
+    specification  {"tolerance": float, "properties": [...], "statement": sentence}, see models/verification
+    model          the ONNX file, its SHA-256, opset and the names of its one input and its output
+
+Numbers stay as they were parsed (1 stays 1, not 1.0), so that writing a contract back gives the same
+canonical bytes and the digest in the certificate still holds.
+"""
+
+import hashlib
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from feature_store.errors import InputError, nearest
+from serving.canonical import canonical_json
+
+FORMAT = "assay-bundle/1"
+MODEL_FILE = "model.onnx"
+
+_BOUNDS = ("minimum", "maximum", "physical_minimum", "physical_maximum")
+_INPUT_KEYS = ("name", "unit", "description", *_BOUNDS)
+_OUTPUT_KEYS = ("name", "unit", *_BOUNDS)
+_MODEL_KEYS = ("file", "sha256", "opset", "input", "output")
+_KEYS = (
+    "format", "task", "workload", "inputs", "outputs", "specification", "model",
+    "code_version", "data_version", "seed",
+)  # fmt: skip
+_SPECIFICATION_KEYS = ("tolerance", "properties", "statement")
+
+Item = TypeVar("Item", "InputSpec", "OutputSpec")
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """One column of the model's input, raw units. The proof covers [minimum, maximum]."""
+
+    name: str
+    unit: str
+    description: str
+    minimum: float
+    maximum: float
+    physical_minimum: float | None
+    physical_maximum: float | None
+
+
+@dataclass(frozen=True)
+class OutputSpec:
+    """One output of the model, raw units. [minimum, maximum] is what training saw."""
+
+    name: str
+    unit: str
+    minimum: float
+    maximum: float
+    physical_minimum: float | None
+    physical_maximum: float | None
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """The ONNX file that the contract is about."""
+
+    file: str
+    sha256: str
+    opset: int
+    input: str
+    output: str
+
+
+@dataclass(frozen=True)
+class Contract:
+    """The content of contract.json. `specification` is read-only all the way down."""
+
+    task: str
+    workload: str
+    inputs: tuple[InputSpec, ...]
+    outputs: tuple[OutputSpec, ...]
+    specification: Mapping[str, Any]
+    model: ModelSpec
+    code_version: str
+    data_version: str
+    seed: int
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """Names of the model's columns, in order."""
+        return tuple(item.name for item in self.inputs)
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of contract.json."""
+        return {
+            "format": FORMAT,
+            "task": self.task,
+            "workload": self.workload,
+            "inputs": [vars(item).copy() for item in self.inputs],
+            "outputs": [vars(item).copy() for item in self.outputs],
+            "specification": _thaw(self.specification),
+            "model": vars(self.model).copy(),
+            "code_version": self.code_version,
+            "data_version": self.data_version,
+            "seed": self.seed,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Contract":
+        """Reads and validates contract.json.
+
+        Raises:
+            InputError: a key is unknown or missing, a value has a wrong type, a number is not finite,
+                a box has its minimum above its maximum, a name is given twice, a property names an
+                unknown input.
+        """
+        _keys(data, _KEYS, "contract.json")
+        _check(data["format"] == FORMAT, "format", f"be {FORMAT!r}", data["format"], "contract.json")
+        for key in ("task", "workload", "code_version", "data_version"):
+            _text(data, key, "contract.json")
+        _check(_is_integer(data["seed"]), "seed", "be an integer", data["seed"], "contract.json")
+        inputs = _items(data["inputs"], "inputs", _INPUT_KEYS, InputSpec)
+        outputs = _items(data["outputs"], "outputs", _OUTPUT_KEYS, OutputSpec)
+        model = _model(data["model"], {item.name for item in outputs})
+        _specification(data["specification"], [item.name for item in inputs])
+        return cls(
+            task=data["task"],
+            workload=data["workload"],
+            inputs=inputs,
+            outputs=outputs,
+            specification=_freeze(data["specification"]),
+            model=model,
+            code_version=data["code_version"],
+            data_version=data["data_version"],
+            seed=data["seed"],
+        )
+
+
+def specification_sha256(contract: Contract | Mapping[str, Any]) -> str:
+    """What a certificate says it proved: hex SHA-256 over specification, inputs and outputs.
+
+    The boxes are part of it: a certificate for a smaller box must not pass for a larger one.
+
+    Args:
+        contract: a Contract, or the content of contract.json.
+    """
+    data = contract.to_json() if isinstance(contract, Contract) else contract
+    proved = {key: data[key] for key in ("specification", "inputs", "outputs")}
+    return hashlib.sha256(canonical_json(proved)).hexdigest()
+
+
+def _items(data: Any, key: str, keys: tuple[str, ...], build: Callable[..., Item]) -> tuple[Item, ...]:
+    _check(isinstance(data, list) and bool(data), key, "be a list of at least one", data, "contract.json")
+    for number, item in enumerate(data):
+        where = f"contract.json, {key}[{number}]"
+        _keys(item, keys, where)
+        for name in keys:
+            if name in _BOUNDS:
+                optional = name.startswith("physical_")
+                usable = _is_finite(item[name]) or (optional and item[name] is None)
+                _check(usable, name, f"be a finite number{' or null' * optional}", item[name], where)
+            else:
+                _text(item, name, where, empty=name != "name")
+        _bounds(item, where)
+    names = [item["name"] for item in data]
+    _check(len(set(names)) == len(names), "names", "be unique", names, f"contract.json, {key}")
+    return tuple(build(**item) for item in data)
+
+
+def _bounds(item: Mapping[str, Any], where: str) -> None:
+    low, high = item["minimum"], item["maximum"]
+    physical_low = -math.inf if item["physical_minimum"] is None else item["physical_minimum"]
+    physical_high = math.inf if item["physical_maximum"] is None else item["physical_maximum"]
+    name = item["name"]
+    _check(low <= high, f"box of {name}", "have its minimum at or below its maximum", [low, high], where)
+    _check(
+        low <= physical_high and physical_low <= high and physical_low <= physical_high,
+        f"box of {name}", f"meet the physical range {physical_low}..{physical_high}", [low, high], where,
+    )  # fmt: skip
+
+
+def _model(data: Any, outputs: set[str]) -> ModelSpec:
+    where = "contract.json, model"
+    _keys(data, _MODEL_KEYS, where)
+    _check(data["file"] == MODEL_FILE, "file", f"be {MODEL_FILE!r}", data["file"], where)
+    digest = data["sha256"]
+    is_digest = isinstance(digest, str) and re.fullmatch("[0-9a-f]{64}", digest) is not None
+    _check(is_digest, "sha256", "be 64 hex digits", digest, where)
+    opset = data["opset"]
+    _check(_is_integer(opset) and opset > 0, "opset", "be a positive integer", opset, where)
+    _text(data, "input", where)
+    _check(data["output"] in outputs, "output", f"be one of {sorted(outputs)}", data["output"], where)
+    return ModelSpec(**data)
+
+
+def _specification(data: Any, inputs: list[str]) -> None:
+    where = "contract.json, specification"
+    _keys(data, _SPECIFICATION_KEYS, where)
+    tolerance = data["tolerance"]
+    usable = _is_finite(tolerance) and tolerance >= 0
+    _check(usable, "tolerance", "be a finite number from 0", tolerance, where)
+    _text(data, "statement", where)
+    properties = data["properties"]
+    _check(isinstance(properties, list) and bool(properties), "properties", "be a list", properties, where)
+    for item in properties:
+        _check(isinstance(item, Mapping) and bool(item), "property", "be a mapping", item, where)
+        monotone = item.get("monotone")
+        features = monotone.get("features", []) if isinstance(monotone, Mapping) else []
+        for feature in features:
+            hint = nearest(str(feature), inputs)
+            _check(feature in inputs, "feature", "be an input", feature, f"{where}; {hint}")
+
+
+def _keys(data: Any, keys: tuple[str, ...], where: str) -> None:
+    _check(isinstance(data, Mapping), "it", "be a mapping", data, where)
+    for key in data:
+        if key not in keys:
+            raise InputError(f"key must be a known one, got {key!r} ({where}); {nearest(str(key), keys)}")
+    missing = [key for key in keys if key not in data]
+    _check(not missing, "keys", f"include {', '.join(missing)}", sorted(map(str, data)), where)
+
+
+def _text(data: Mapping[str, Any], key: str, where: str, empty: bool = False) -> None:
+    value = data[key]
+    usable = isinstance(value, str) and (empty or bool(value))
+    _check(usable, key, "be a text", value, where)
+
+
+def _check(holds: bool, what: str, rule: str, value: Any, where: str) -> None:
+    if not holds:
+        raise InputError(f"{what} must {rule}, got {value!r} ({where})")
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_finite(value: Any) -> bool:
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer that no float can hold
+        return False
+
+
+def _freeze(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return MappingProxyType({key: _freeze(item) for key, item in value.items()})
+    return tuple(_freeze(item) for item in value) if isinstance(value, (list, tuple)) else value
+
+
+def _thaw(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _thaw(item) for key, item in value.items()}
+    return [_thaw(item) for item in value] if isinstance(value, tuple) else value

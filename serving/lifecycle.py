@@ -1,0 +1,353 @@
+"""The life of a model version: registered, champion, rolled back. What `Registry` does, without MLflow.
+
+    register   bundle folder -> sign (only where every gate holds) -> upload -> download and check ->
+               model version -> ledger -> aliases
+    promote    a challenger, by a person's word         rollback   to the champion before
+    open_champion, download_bundle                      what controllers and `assay` read
+
+The store (MLflow) holds copies and pointers; what counts is elsewhere: which version is champion says
+the signed ledger (serving/promotion.py), what a version contains says its signed bundle, whose digest
+is in the ledger. An alias, tag or artifact that someone changed in the store changes no decision.
+"""
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from feature_store.errors import AssayError, RefusedError
+from models.configuration import Configuration
+from models.gates import evaluate_gates
+from serving.bundle import Bundle, CheckedBundle, check_bundle, check_content, open_bundle, write_folder
+from serving.card import gate_table, version_tags
+from serving.keys import create_key_pair
+from serving.ledger import Entry, Ledger
+from serving.moves import Action, Move, Standing
+from serving.promotion import Aliases, Drift, Promotions, beats
+from serving.signature import sign_folder
+from serving.store import Store, Upload
+from serving.unfinished import settle, ticket
+
+
+@dataclass(frozen=True)
+class Registration:
+    """What became of a bundle.
+
+    Attributes:
+        alias: alias that the version got, None for a rejected one.
+        reason: why it got that alias and not the next.
+        drifts: aliases that were not where the ledger says, before this registration.
+    """
+
+    model: str
+    version: int
+    run_id: str
+    gates_passed: bool
+    alias: str | None
+    reason: str
+    bundle_sha256: str
+    drifts: tuple[Drift, ...] = ()
+
+
+@dataclass(frozen=True)
+class Promotion:
+    """A champion that was moved: to `version`, from `previous_version`."""
+
+    model: str
+    version: int
+    previous_version: int | None
+    drifts: tuple[Drift, ...] = ()
+
+
+class Lifecycle:
+    """Ledger, keys and a store. Construct `serving.registry.Registry`, which brings MLflow as the store."""
+
+    def __init__(
+        self, configuration: Configuration, store: Store, actor: str, clock: Callable[[], datetime]
+    ) -> None:
+        self._configuration = configuration
+        self._store = store
+        self._actor = actor
+        self._clock = clock
+        self._aliases = Aliases(configuration.champion_alias, configuration.challenger_alias)
+        self._ledger = Ledger(
+            configuration.ledger_path, configuration.public_key_path, configuration.private_key_path
+        )
+        self._promotions = Promotions(self._ledger, store, configuration.model_name, self._aliases)
+        self._unfinished = configuration.ledger_path.parent / "unfinished"
+
+    def history(self, task: str | None = None, workload: str | None = None) -> tuple[Entry, ...]:
+        """Verified ledger entries, oldest first."""
+        return self._ledger.history(task, workload)
+
+    def champion(self, task: str, workload: str) -> int | None:
+        """The champion's version as the ledger says, None where there is none."""
+        return self._ledger.champion_of(task, workload)
+
+    def open_champion(self, task: str, workload: str) -> CheckedBundle:
+        """The champion's checked bundle.
+
+        Raises:
+            RefusedError: there is no champion, or its bundle does not check.
+        """
+        return self._open(task, workload, None)
+
+    def download_bundle(
+        self, task: str, workload: str, destination: Path, version: int | None = None
+    ) -> CheckedBundle:
+        """Writes a version's checked bundle to a new folder. `version` None: the champion.
+
+        Raises:
+            RefusedError: the version is not one that passed its gates, or its bundle does not check.
+            InputError: the destination is there already.
+        """
+        bundle = self._open(task, workload, version)
+        write_folder(bundle, destination)
+        return bundle
+
+    def register(
+        self,
+        folder: Path,
+        *,
+        champion: Mapping[str, Any] | None = None,
+        run_id: str | None = None,
+        data_path: Path | None = None,
+        command: str = "",
+    ) -> Registration:
+        """Registers a bundle as a new model version; signs it where, and only where, every gate holds.
+
+        Args:
+            folder: the bundle as the gate step left it. Gets its model.sig.
+            champion: {"test_mse", "version"} that the gates measured; None where there was no champion.
+            run_id: run that the version belongs to; None: a run of its own.
+            data_path: the data it was trained on, for the lineage.
+            command: command line that reproduces it.
+
+        Raises:
+            RefusedError: gates.json says more than the evidence bears, the bundle contradicts itself, or
+                the ledger does not verify. Nothing is registered.
+            AssayError: the store or the disk failed. Nothing is registered; leftovers are cleaned up, at
+                once or by the next registration.
+        """
+        try:
+            create_key_pair(self._configuration.private_key_path, self._configuration.public_key_path)
+            self.clean_up()
+            bundle = self._let_through(Path(folder), champion)
+            task, workload = bundle.contract.task, bundle.contract.workload
+            model = self._configuration.model_name(task, workload)
+            about = {"model": model, "task": task, "workload": workload}
+            with ticket(self._unfinished, about) as name:
+                upload = self._store.upload(bundle, run_id, name, data_path)
+                self._check_upload(bundle, upload)
+                return self._admit(bundle, champion, upload, name, command)
+        except BaseException as error:
+            # Best effort: on a full disk this fails as well, and the next registration finds the ticket.
+            with contextlib.suppress(AssayError, OSError):
+                self.clean_up()
+            if isinstance(error, OSError):
+                raise AssayError(
+                    f"registration must be written in full, got {error} ({folder}); nothing is registered, "
+                    "make room and repeat"
+                ) from error
+            raise
+
+    def promote(self, task: str, workload: str, version: int | None = None, reason: str = "") -> Promotion:
+        """Makes a version champion by a person's word. `version` None: the challenger.
+
+        Raises:
+            RefusedError: there is no challenger, or the version is champion already, was rejected, is
+                unknown to the ledger, or its bundle does not check.
+        """
+        with self._promotions.standing(task, workload) as (standing, drifts):
+            chosen = standing.challenger if version is None else version
+            if chosen is None:
+                raise RefusedError(
+                    f"workload must have a challenger to promote, got none ({task}, {workload})"
+                )
+            if chosen == standing.champion:
+                raise RefusedError(f"version must not be champion already, got {chosen} ({task}, {workload})")
+            return self._move("approve", task, workload, standing, chosen, reason, drifts)
+
+    def rollback(self, task: str, workload: str, reason: str = "") -> Promotion:
+        """Makes the champion before the standing one champion again.
+
+        Raises:
+            RefusedError: there is no champion before, or its bundle does not check.
+        """
+        with self._promotions.standing(task, workload) as (standing, drifts):
+            version = standing.previous_champion
+            if version is None:
+                raise RefusedError(
+                    "workload must have had a champion before the standing one to roll back to, got "
+                    f"{standing.champion} as its first ({task}, {workload})"
+                )
+            return self._move("rollback", task, workload, standing, version, reason, drifts)
+
+    def reconcile(self) -> tuple[Drift, ...]:
+        """Sets every alias to what the ledger says, cleans up after killed processes; says what was off.
+
+        Raises:
+            RefusedError: the ledger does not verify, or its end was cut off.
+        """
+        self.clean_up()
+        with self._ledger.locked():
+            pairs = sorted(self._ledger.standings())
+            return tuple(drift for pair in pairs for drift in self._promotions.reconcile(*pair))
+
+    def clean_up(self) -> None:
+        """Removes what registrations that died half-way have left in the store."""
+
+        def discard(name: str, about: Mapping[str, str]) -> None:
+            with self._ledger.locked():
+                standing = self._ledger.standing(about["task"], about["workload"])
+                self._store.discard(name, about["model"], {*standing.registered, *standing.rejected})
+
+        settle(self._unfinished, discard)
+
+    def _let_through(self, folder: Path, champion: Mapping[str, Any] | None) -> Bundle:
+        """Signs the bundle where its gates hold: in gates.json, and once more here on its evidence."""
+        bundle = open_bundle(folder)
+        if not bundle.gates.passed:
+            if bundle.is_signed:
+                raise RefusedError(
+                    f"bundle must not be signed where a gate fails, got a signature ({folder})"
+                )
+            return bundle
+        thresholds = self._configuration.gates[bundle.contract.task]
+        report = evaluate_gates(bundle.evidence, champion, thresholds)
+        if failed := [f"{gate.name}: {gate.reason}" for gate in report.gates if not gate.passed]:
+            rule = "gates.json must say what the evidence bears"
+            raise RefusedError(f"{rule}, got passed although {'; '.join(failed)} ({folder})")
+        check_content(bundle)
+        _refuse_external_data(bundle)
+        sign_folder(folder, self._configuration.private_key_path)
+        return check_bundle(folder, self._configuration.public_key_path, library=True)
+
+    def _check_upload(self, bundle: Bundle, upload: Upload) -> None:
+        """Reads everything back: a store can take a file and keep half of it."""
+        with self._store.fetched(upload.location) as folder:
+            if open_bundle(folder).files != bundle.files:
+                raise AssayError(
+                    f"stored bundle must be the uploaded one, got other content ({upload.location})"
+                )
+            if bundle.gates.passed:
+                check_bundle(folder, self._configuration.public_key_path)
+
+    def _admit(
+        self, bundle: Bundle, champion: Mapping[str, Any] | None, upload: Upload, name: str, command: str
+    ) -> Registration:
+        """Makes the model version, the ledger entries and the aliases, with the ledger held."""
+        task, workload, passed = bundle.contract.task, bundle.contract.workload, bundle.gates.passed
+        with self._promotions.standing(task, workload) as (standing, drifts):
+            actions, reason = self._decide(bundle, standing, champion)
+            version = self._store.create_version(
+                self._configuration.model_name(task, workload),
+                upload,
+                version_tags(bundle, passed, command, name),
+                gate_table(bundle),
+                above=standing.last_version,
+            )
+            move = self._template(task, workload, standing, version, bundle.sha256, reason)
+            self._promotions.record([move(action) for action in actions])
+        names = {"challenger": self._aliases.challenger, "champion": self._aliases.champion}
+        alias = names.get(actions[-1])
+        return Registration(
+            move(actions[-1]).model, version, upload.run_id, passed, alias, reason, bundle.sha256, drifts
+        )
+
+    def _decide(
+        self, bundle: Bundle, standing: Standing, champion: Mapping[str, Any] | None
+    ) -> tuple[list[Action], str]:
+        if not bundle.gates.passed:
+            failed = [gate.name for gate in bundle.gates.gates if not gate.passed]
+            return ["reject"], f"gates failed: {', '.join(failed)}"
+
+        def recorded_mse(version: int) -> float | None:
+            with contextlib.suppress(AssayError):  # tampered or gone: not comparable
+                other = self._open_version(bundle.contract.task, bundle.contract.workload, standing, version)
+                if _test_set(other) == _test_set(bundle):
+                    value: float | None = other.evidence["metrics"].get("test_mse")
+                    return value
+            return None
+
+        mse = bundle.evidence["metrics"].get("test_mse")
+        wins, reason = beats(standing.champion, mse, champion, recorded_mse)
+        if wins and self._configuration.approval == "auto":
+            return ["register", "challenger", "champion"], reason
+        return ["register", "challenger"], f"{reason}; waits for assay promote" if wins else reason
+
+    def _move(
+        self,
+        action: Literal["approve", "rollback"],
+        task: str,
+        workload: str,
+        standing: Standing,
+        version: int,
+        reason: str,
+        drifts: tuple[Drift, ...],
+    ) -> Promotion:
+        """Moves the champion to a version whose bundle checks. The ledger is held."""
+        bundle = self._open_version(task, workload, standing, version)
+        move = self._template(task, workload, standing, version, bundle.sha256, reason)(action)
+        self._promotions.record([move])
+        return Promotion(move.model, version, standing.champion, drifts)
+
+    def _template(
+        self, task: str, workload: str, standing: Standing, version: int, sha256: str, reason: str
+    ) -> Callable[[Action], Move]:
+        at = self._clock().astimezone(UTC).isoformat(timespec="seconds")
+        model = self._configuration.model_name(task, workload)
+
+        def move(action: Action) -> Move:
+            return Move(
+                action, at, task, workload, model, version, standing.champion, sha256,
+                gates_passed=action != "reject", reason=reason, actor=self._actor,
+            )  # fmt: skip
+
+        return move
+
+    def _open(self, task: str, workload: str, version: int | None) -> CheckedBundle:
+        standing = self._ledger.standing(task, workload)
+        chosen = standing.champion if version is None else version
+        if chosen is None:
+            raise RefusedError(
+                f"workload must have a champion, got none for {task}, {workload} ({self._ledger.path}); "
+                "run the train pipeline, or promote a challenger"
+            )
+        return self._open_version(task, workload, standing, chosen)
+
+    def _open_version(self, task: str, workload: str, standing: Standing, version: int) -> CheckedBundle:
+        """A version's bundle, checked: signature, content, and that it is the one in the ledger."""
+        model = self._configuration.model_name(task, workload)
+        if version not in standing.registered:
+            known = "it was rejected" if version in standing.rejected else "the ledger does not know it"
+            raise RefusedError(f"version must have passed its gates, got {version} of {model}; {known}")
+        with self._store.fetched(self._store.location(model, version)) as folder:
+            bundle = check_bundle(folder, self._configuration.public_key_path)
+        if bundle.sha256 != standing.registered[version]:
+            raise RefusedError(
+                f"bundle of {model} version {version} must be {standing.registered[version]} as the ledger "
+                f"says, got {bundle.sha256}; its artifacts were exchanged"
+            )
+        if (bundle.contract.task, bundle.contract.workload) != (task, workload):
+            raise RefusedError(f"bundle of {model} must be for {task}, {workload}, got {bundle.contract}")
+        return bundle
+
+
+def _refuse_external_data(bundle: Bundle) -> None:
+    """Weights in a file beside the model would be neither proved nor signed, and looked for anywhere."""
+    import onnx  # only where something is signed: controllers do without it
+
+    model = onnx.load_model_from_string(bundle.model)
+    tensors = [*model.graph.initializer, *(a.t for node in model.graph.node for a in node.attribute)]
+    if any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in tensors):
+        raise RefusedError(f"model.onnx must hold its weights, got external data ({bundle.folder})")
+
+
+def _test_set(bundle: Bundle) -> object:
+    """What tells whether two bundles were measured on one test set."""
+    data = bundle.evidence.get("data")
+    recorded = data.get("test_sha256") if isinstance(data, dict) else None
+    return recorded or bundle.contract.data_version

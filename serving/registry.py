@@ -1,0 +1,270 @@
+"""The one module that talks to MLflow's registry. What is done with it stands in serving/lifecycle.py.
+
+Traps, met by running it: two processes on a fresh database fail in its migrations (it is initialised
+under a lock); a version source `models:/m-...` is looked up through the global tracking URI;
+`search_model_versions()` returns empty `.aliases`; version numbers begin again when a registered model
+was deleted.
+"""
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from feature_store.errors import AssayError
+from models.configuration import Configuration
+from serving.bundle import Bundle, write_folder
+from serving.card import TICKET_TAG
+from serving.lifecycle import Lifecycle
+from serving.store import Upload
+
+# Read when mlflow is imported.
+os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
+os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+
+import mlflow
+import mlflow.onnx
+from mlflow.entities import Dataset, DatasetInput, InputTag, LoggedModelOutput, Metric
+from mlflow.exceptions import MlflowException
+from mlflow.models import ModelSignature
+from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
+from mlflow.types import Schema, TensorSpec
+
+_BUNDLE = "bundle"
+_HEAD_TAG = "assay.ledger_head"
+# MLflow answers with the second code where an alias is not there.
+_ABSENT = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
+
+
+class Registry(Lifecycle):
+    """MLflow's registry with the promotion ledger beside it. One per process is enough."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        actor: str = "assay",
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """Opens the database, making it where it is new.
+
+        Args:
+            configuration: parsed mlflow.yaml.
+            actor: who is written beside every move.
+            clock: current time, for the ledger.
+
+        Raises:
+            AssayError: the database or the tracking server cannot be opened.
+        """
+        super().__init__(configuration, MlflowStore(configuration), actor, clock)
+
+
+class MlflowStore:
+    """Implements `serving.store.Store` with MLflow."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        with self._initialising(), _errors("be reachable", configuration.tracking_uri):
+            self._client = mlflow.MlflowClient(configuration.tracking_uri, configuration.tracking_uri)
+            self._client.search_registered_models(max_results=1)
+
+    def alias(self, model: str, alias: str) -> int | None:
+        with _errors("give an alias", model):
+            try:
+                return int(self._client.get_model_version_by_alias(model, alias).version)
+            except MlflowException as error:
+                if error.error_code in _ABSENT:
+                    return None
+                raise
+
+    def set_alias(self, model: str, alias: str, version: int | None) -> None:
+        with _errors(f"take version {version} as {alias}", model):
+            if version is None:
+                self._client.delete_registered_model_alias(model, alias)
+            else:
+                self._client.set_registered_model_alias(model, alias, str(version))
+
+    def head(self, model: str) -> str | None:
+        with _errors("give its head tag", model):
+            try:
+                tags: dict[str, str] = self._client.get_registered_model(model).tags
+                return tags.get(_HEAD_TAG)
+            except MlflowException as error:
+                if error.error_code in _ABSENT:
+                    return None
+                raise
+
+    def set_head(self, model: str, head: str) -> None:
+        with _errors("take its head tag", model):
+            self._client.set_registered_model_tag(model, _HEAD_TAG, head)
+
+    def upload(self, bundle: Bundle, run_id: str | None, ticket: str, data_path: Path | None) -> Upload:
+        tags = {TICKET_TAG: ticket}
+        with _errors("take a bundle", bundle.contract.workload), self._as_global():
+            is_own = run_id is None
+            if run_id is None:
+                run_id = self._start_run(bundle, tags)
+            self._client.log_inputs(run_id, datasets=[_lineage(bundle, data_path)])
+            experiment_id = self._client.get_run(run_id).info.experiment_id
+            logged = self._client.create_logged_model(experiment_id, source_run_id=run_id, tags=tags)
+            with tempfile.TemporaryDirectory(prefix="assay-register-") as temporary:
+                write_folder(bundle, Path(temporary) / _BUNDLE)
+                self._client.log_model_artifacts(logged.model_id, str(Path(temporary) / _BUNDLE), _BUNDLE)
+            _log_flavor(bundle, logged.model_id)
+            self._client.log_outputs(run_id, models=[LoggedModelOutput(logged.model_id, step=0)])
+            if is_own:
+                self._client.set_terminated(run_id)
+            return Upload(run_id, logged.model_uri, logged.artifact_location)
+
+    @contextlib.contextmanager
+    def fetched(self, location: str) -> Iterator[Path]:
+        with tempfile.TemporaryDirectory(prefix="assay-bundle-") as temporary:
+            with _errors("give a bundle", location):
+                repository = self._artifacts(location)
+                # A local store answers with its own folder, without a copy.
+                is_local = isinstance(repository, LocalArtifactRepository)
+                folder = Path(repository.download_artifacts(_BUNDLE, None if is_local else temporary))
+            yield folder
+
+    def location(self, model: str, version: int) -> str:
+        with _errors(f"have version {version}", model):
+            location: str = self._client.get_model_version_download_uri(model, str(version))
+            return location
+
+    def create_version(
+        self, model: str, upload: Upload, tags: Mapping[str, str], description: str, above: int
+    ) -> int:
+        with _errors("take a version", model), self._as_global():
+            with contextlib.suppress(MlflowException):  # it is there already
+                about = {key: tags[key] for key in ("task", "workload")}
+                self._client.create_registered_model(model, tags=about)
+            while True:
+                made = self._client.create_model_version(
+                    model, upload.source, upload.run_id, dict(tags), description=description
+                )
+                if int(made.version) > above:
+                    return int(made.version)
+                # Numbers begin again where someone deleted the registered model; the ledger's stay used.
+                self._client.delete_model_version(model, str(made.version))
+
+    def discard(self, ticket: str, model: str, keep: Collection[int]) -> None:
+        with _errors("be cleaned up", model):
+            versions = [
+                version
+                for version in self._client.search_model_versions(f"name = '{model}'")
+                if version.tags.get(TICKET_TAG) == ticket
+            ]
+            if any(int(version.version) in keep for version in versions):
+                return  # it was registered before its process died
+            for version in versions:
+                self._client.delete_model_version(model, version.version)
+            experiments = [item.experiment_id for item in self._client.search_experiments()]
+            filter_string = f"tags.`{TICKET_TAG}` = '{ticket}'"
+            for logged in self._client.search_logged_models(experiments, filter_string):
+                self._artifacts(logged.artifact_location).delete_artifacts()
+                self._client.delete_logged_model(logged.model_id)
+            for run in self._client.search_runs(experiments, filter_string):
+                self._client.set_tag(run.info.run_id, "assay.failed", "registration did not finish")
+                self._client.set_terminated(run.info.run_id, "FAILED")
+
+    def _artifacts(self, location: str) -> Any:
+        repository: Any = get_artifact_repository(location, self._configuration.tracking_uri)
+        return repository
+
+    def _start_run(self, bundle: Bundle, tags: Mapping[str, str]) -> str:
+        label = f"{bundle.contract.task}.{bundle.contract.workload}"
+        run_id: str = self._client.create_run(
+            self._experiment_id(), tags=dict(tags), run_name=label
+        ).info.run_id
+        now_ms = int(time.time() * 1000)
+        metrics = [
+            Metric(key, float(value), now_ms, 0)
+            for key, value in bundle.evidence["metrics"].items()
+            if isinstance(value, (int, float)) and np.isfinite(value)
+        ]
+        self._client.log_batch(run_id, metrics)
+        return run_id
+
+    def _experiment_id(self) -> str:
+        name = self._configuration.experiment
+        with self._initialising():
+            found = self._client.get_experiment_by_name(name)
+            if found is not None:
+                return str(found.experiment_id)
+            return str(self._client.create_experiment(name, self._configuration.artifact_root))
+
+    @contextlib.contextmanager
+    def _initialising(self) -> Iterator[None]:
+        home = self._configuration.home
+        with _errors("be writable", str(home)):
+            home.mkdir(parents=True, exist_ok=True)
+            path = self._configuration.tracking_uri.removeprefix("sqlite:///")
+            if path != self._configuration.tracking_uri:
+                Path(path).parent.mkdir(parents=True, exist_ok=True)
+            for name in ("alembic", "mlflow.store.db.utils"):  # forty lines of migrations on the first start
+                logging.getLogger(name).setLevel(logging.WARNING)
+            with (home / "initialise.lock").open("ab") as file:
+                fcntl.flock(file.fileno(), fcntl.LOCK_EX)
+                yield
+
+    @contextlib.contextmanager
+    def _as_global(self) -> Iterator[None]:
+        """MLflow's fluent calls and the lookup of `models:/m-...` know only the global tracking URI."""
+        before = mlflow.get_tracking_uri()
+        mlflow.set_tracking_uri(self._configuration.tracking_uri)
+        try:
+            yield
+        finally:
+            mlflow.set_tracking_uri(before)
+
+
+def _log_flavor(bundle: Bundle, model_id: str) -> None:
+    """The model in MLflow's own format beside the bundle, for its UI and tools. Nothing of ours reads it."""
+    contract = bundle.contract
+    columns = len(contract.inputs)
+    output = TensorSpec(np.dtype(np.float32), (-1, 1), contract.model.output)
+    middle = [(item.minimum + item.maximum) / 2 for item in contract.inputs]
+    mlflow.onnx.log_model(
+        onnx.load_model_from_string(bundle.model),
+        model_id=model_id,
+        save_as_external_data=False,
+        onnx_execution_providers=["CPUExecutionProvider"],
+        signature=ModelSignature(
+            Schema([TensorSpec(np.dtype(np.float32), (-1, columns), contract.model.input)]), Schema([output])
+        ),
+        input_example={contract.model.input: np.array([middle], dtype=np.float32)},
+        # Named, or MLflow starts a process to find out.
+        pip_requirements=["onnx", "onnxruntime"],
+    )
+
+
+def _lineage(bundle: Bundle, data_path: Path | None) -> DatasetInput:
+    contract = bundle.contract
+    source = json.dumps({"uri": str(data_path) if data_path else f"assay:data/{contract.data_version}"})
+    dataset = Dataset(
+        name=f"{contract.task}.{contract.workload}",
+        digest=contract.data_version[:36],  # MLflow's limit
+        source_type="local" if data_path else "code",
+        source=source,
+        profile=json.dumps({"data_version": contract.data_version, "seed": contract.seed}),
+    )
+    return DatasetInput(dataset, tags=[InputTag("mlflow.data.context", "training")])
+
+
+@contextlib.contextmanager
+def _errors(rule: str, where: str) -> Iterator[None]:
+    """MLflow's and the disk's errors as ours: the caller's cleaning up is the same for all of them."""
+    try:
+        yield
+    except (MlflowException, OSError) as error:
+        raise AssayError(f"registry must {rule}, got {error} ({where})") from error

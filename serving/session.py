@@ -1,0 +1,186 @@
+"""Predicts from raw telemetry with a checked bundle: what a controller calls.
+
+    predictor = Predictor.from_folder(Path("bundle"), Path("assay.pub"))
+    predictor.predict({"psi_cpu_some": 0.2, ...}).value        # latency_ms, raw units
+
+A `Predictor` is made of a bundle that `check_bundle` let through, and of nothing else: signature,
+SHA-256, certificate and gates hold, and the bytes that onnxruntime runs are those that were checked.
+Every input is checked and moved into the verified box (serving/inputs.py), so the proof covers every
+answer. The output is reported as the model gives it: clipping would hide what was not proved.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+from feature_store.errors import InputError, RefusedError
+from serving.bundle import CertificateChecker, CheckedBundle, check_bundle
+from serving.contract import Contract
+from serving.inputs import InputReader
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from models.configuration import Configuration
+
+    Rows: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]] | pd.DataFrame | NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the model answers.
+
+    Attributes:
+        output: name of the predicted quantity, e.g. "latency_ms".
+        unit: its unit.
+        values: one per row, raw units, as the model gives them.
+        outside_box: inputs, in contract order, that lay outside the verified box in some row and were
+            moved to its edge: the answer is the one for the edge.
+        rows_outside: number of rows in which that happened.
+    """
+
+    output: str
+    unit: str
+    values: tuple[float, ...]
+    outside_box: tuple[str, ...]
+    rows_outside: int
+
+    @property
+    def value(self) -> float:
+        """The value of a prediction of one row.
+
+        Raises:
+            InputError: there are several rows.
+        """
+        if len(self.values) != 1:
+            raise InputError(f"prediction must be of one row to have one value, got {len(self.values)} rows")
+        return self.values[0]
+
+
+class Predictor:
+    """One model in onnxruntime behind its input checks. Threads may share it."""
+
+    def __init__(self, bundle: CheckedBundle) -> None:
+        self._contract = bundle.contract
+        self._sha256 = bundle.sha256
+        self._reader = InputReader(bundle.contract)
+        self._output = next(
+            item for item in bundle.contract.outputs if item.name == bundle.contract.model.output
+        )
+        self._input_name = bundle.contract.model.input
+        self._output_names = [self._output.name]
+        self._session = _open_session(bundle)
+
+    @classmethod
+    def from_folder(
+        cls,
+        folder: Path,
+        public_key_path: Path,
+        *,
+        deep: bool = False,
+        checker: CertificateChecker | None = None,
+    ) -> "Predictor":
+        """Checks a bundle folder and loads it; needs neither MLflow nor this project's state.
+
+        Raises:
+            RefusedError: the bundle is not signed by this key, not proved or not intact.
+            InputError: the folder or the key cannot be read.
+        """
+        return cls(check_bundle(folder, public_key_path, deep=deep, checker=checker))
+
+    @classmethod
+    def from_registry(cls, configuration: "Configuration", task: str, workload: str) -> "Predictor":
+        """Loads the champion of a task and workload, as the promotion ledger names it.
+
+        Raises:
+            RefusedError: there is no champion, or its bundle does not check.
+        """
+        # Only this way in needs MLflow.
+        from serving.registry import Registry
+
+        return cls(Registry(configuration).open_champion(task, workload))
+
+    @property
+    def contract(self) -> Contract:
+        """What goes in, what comes out, what was proved."""
+        return self._contract
+
+    @property
+    def sha256(self) -> str:
+        """Digest that names the bundle, for a decision log."""
+        return self._sha256
+
+    @property
+    def session(self) -> onnxruntime.InferenceSession:
+        """The session itself, for measurements beside plain onnxruntime. It checks nothing."""
+        return self._session
+
+    def predict(self, rows: "Rows") -> Prediction:
+        """Predicts from raw telemetry.
+
+        Args:
+            rows: a mapping of column name to value, a sequence of them, a pandas data frame with exactly
+                the contract's columns, or an array [inputs] or [rows, inputs] in the contract's order.
+
+        Raises:
+            InputError: naming column, rule, value and row, with the nearest column name or the likely unit.
+            RefusedError: the model answered something that is not a finite number.
+        """
+        if isinstance(rows, Mapping):
+            matrix, names = self._reader.read_row(rows)
+            return Prediction(
+                self._output.name, self._output.unit, self._run(matrix), names, int(bool(names))
+            )
+        if isinstance(rows, np.ndarray):
+            matrix, outside = self._reader.read_array(rows)
+        elif hasattr(rows, "columns") and hasattr(rows, "to_numpy"):
+            matrix, outside = self._reader.read_frame(rows)
+        elif isinstance(rows, Sequence) and not isinstance(rows, (str, bytes)):
+            matrix, outside = self._reader.read_rows(rows)
+        else:
+            rule = "be a mapping, a sequence of mappings, a data frame or an array"
+            raise InputError(f"rows must {rule}, got {type(rows).__name__}")
+        moved: list[bool] = np.any(outside, axis=0).tolist()
+        names = tuple(
+            name for name, is_moved in zip(self._contract.input_names, moved, strict=True) if is_moved
+        )
+        values = self._run(matrix)
+        return Prediction(self._output.name, self._output.unit, values, names, int(outside.any(axis=1).sum()))
+
+    def _run(self, matrix: NDArray[np.float32]) -> tuple[float, ...]:
+        values = tuple(self._session.run(self._output_names, {self._input_name: matrix})[0].ravel().tolist())
+        if len(values) != len(matrix) or not all(map(math.isfinite, values)):
+            raise RefusedError(
+                f"model must answer one finite number a row, got {values[:3]} for {len(matrix)} rows "
+                f"({self._contract.workload}, bundle {self._sha256[:12]})"
+            )
+        return values
+
+
+def _open_session(bundle: CheckedBundle) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    # One row is microseconds of work: waking another thread costs more than it saves.
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    try:
+        session = onnxruntime.InferenceSession(bundle.model, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's exceptions have no common base of their own
+        raise RefusedError(f"model must load in onnxruntime, got {error} ({bundle.folder})") from error
+    contract = bundle.contract
+    inputs = [(item.name, item.type, item.shape[1:]) for item in session.get_inputs()]
+    outputs = [item.name for item in session.get_outputs()]
+    if inputs != [(contract.model.input, "tensor(float)", [len(contract.inputs)])]:
+        raise RefusedError(
+            f"model must take {contract.model.input} float32 [rows, {len(contract.inputs)}] as its contract "
+            f"says, got {inputs} ({bundle.folder})"
+        )
+    if contract.model.output not in outputs:
+        raise RefusedError(f"model must give {contract.model.output}, got {outputs} ({bundle.folder})")
+    return session

@@ -1,0 +1,151 @@
+import gzip
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from feature_store.errors import InputError
+from feature_store.expectations import validate
+from feature_store.features import featurize
+from feature_store.mapping import ColumnSource, Label, TelemetryMapping, TimeSource, load_mapping
+from feature_store.sources.files import has_synthetic_time, read_telemetry
+from models.tasks.task import parse_task
+
+ROOT = Path(__file__).parents[3]
+IOCOST = Path(os.environ.get("ASSAY_DATA", ROOT.parent / "shared" / "data"),
+              "iocost_psi", "prot_memhog_psi_latency.csv.gz")
+MAPPING = TelemetryMapping(
+    workload=Label(column="app"), environment=Label(constant="lab"), time=TimeSource("ts", "s", window_s=60.0),
+    columns={"psi_io_full": ColumnSource("io", 0.01), "latency_ms": ColumnSource("rt", 1000.0)}, keep=("model",),
+    where="mapping.yaml")
+RAW = pd.DataFrame({"app": ["a", "b"], "ts": [1.7e9, 1.7e9 + 60], "io": [50, 7], "rt": [0.001, 0.002],
+                    "model": ["x", "y"], "unused": [1, 2]})
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t.csv", "t.csv.gz"])
+def test_a_table_in_the_schema_comes_back_as_it_was_written(tmp_path, telemetry, name):
+    frame = telemetry(30)
+    path = tmp_path / name
+    if name.endswith(".parquet"):
+        frame.to_parquet(path)
+    else:
+        frame.to_csv(path, index=False)
+    read = read_telemetry(path)
+    assert read["window_start"].tolist() == frame["window_start"].tolist()
+    pd.testing.assert_frame_equal(read, frame, check_dtype=False)
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t.csv"])
+def test_a_mapping_converts_names_units_and_times(tmp_path, name):
+    path = tmp_path / name
+    if name.endswith(".parquet"):
+        RAW.to_parquet(path)
+    else:
+        RAW.to_csv(path, index=False)
+    read = read_telemetry(path, MAPPING)
+    assert list(read.columns) == ["workload", "environment", "combination", "window_start", "window_s",
+                                  "psi_io_full", "latency_ms", "model"]
+    assert read["workload"].tolist() == ["a", "b"]
+    assert read["psi_io_full"].tolist() == [0.5, 0.07]
+    assert read["latency_ms"].tolist() == [1.0, 2.0]
+    assert read["window_start"].tolist() == [pd.Timestamp(1.7e9, unit="s", tz="UTC"),
+                                             pd.Timestamp(1.7e9 + 60, unit="s", tz="UTC")]
+    assert not has_synthetic_time(read)
+
+
+def test_without_time_the_order_is_synthetic(tmp_path):
+    RAW.to_csv(tmp_path / "t.csv", index=False)
+    read = read_telemetry(tmp_path / "t.csv", TelemetryMapping(Label(constant="a"), dict(MAPPING.columns)))
+    assert has_synthetic_time(read)
+    assert read["window_start"].is_monotonic_increasing
+    assert read["window_start"].is_unique
+
+
+def test_a_missing_column_names_the_nearest_one(tmp_path):
+    RAW.rename(columns={"model": "modell"}).to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(InputError, match=r"column 'model' must stand in the file, got none .*mapping.yaml"
+                                         r".*did you mean 'modell'\?"):
+        read_telemetry(tmp_path / "t.csv", MAPPING)
+
+
+def test_a_users_file_without_a_mapping_is_told_so(tmp_path):
+    RAW.to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(InputError, match=r"column 'workload' .*a file with other columns needs a mapping"):
+        read_telemetry(tmp_path / "t.parquet")
+
+
+def test_a_word_among_numbers_is_named_with_its_row(tmp_path):
+    RAW.astype({"io": "str"}).replace("7", "7,5").to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(InputError, match=r"column 'io' must hold numbers, got '7,5' at row 1 .*1 of 2 rows"):
+        read_telemetry(tmp_path / "t.csv", MAPPING)
+
+
+def test_an_empty_cell_becomes_nan(tmp_path):
+    RAW.assign(io=[np.nan, 7.0]).to_csv(tmp_path / "t.csv", index=False)
+    assert read_telemetry(tmp_path / "t.csv", MAPPING)["psi_io_full"].isna().tolist() == [True, False]
+
+
+def test_times_without_a_zone_are_refused_in_a_table_of_the_schema(tmp_path, telemetry):
+    frame = telemetry(5)
+    frame["window_start"] = frame["window_start"].dt.tz_localize(None)
+    frame.to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(InputError, match="window_start must carry a time zone"):
+        read_telemetry(tmp_path / "t.parquet")
+
+
+def _parquet_bytes(tmp_path):
+    RAW.to_parquet(tmp_path / "whole.parquet")
+    return (tmp_path / "whole.parquet").read_bytes()
+
+
+@pytest.mark.parametrize(("name", "content", "message"), [
+    ("t.csv", b"", "must hold a table, got an empty file"),
+    ("t.parquet", b"", "must hold a table, got an empty file"),
+    ("t.csv", b"\n\n", "must hold a table, got no columns"),
+    ("t.csv", b"app,ts,io,rt,model\n", "must hold rows, got a header alone"),
+    ("t.csv", b"\x89PNG\r\n\x1a\n\x00\x00\xff\xfe", "must be a whole CSV table"),
+    ("t.csv", b"app,ts,io,rt,model\na,1,2,3,x\nb,1,2,3,y,6\n", "must be a whole CSV table"),
+    ("t.csv", b"app,ts,io,rt,model\na,1,2,3,x,6\nb,1,2,3,y,6\n", "must be a whole CSV table"),
+    ("t.csv.gz", b"app,ts,io,rt,model\n", "must be a whole CSV table"),
+    ("t.csv.gz", gzip.compress(b"app,ts,io,rt,model\na,1,2,3,x\n" * 99)[:-20], "must be a whole CSV table"),
+    ("t.parquet", b"this is no Parquet file at all", "must be a whole Parquet table"),
+    ("t.parquet", "truncated", "must be a whole Parquet table"),
+    ("t.xlsx", b"x", "must end in .parquet, .pq, .csv, .csv.gz"),
+])
+def test_a_file_that_is_no_whole_table_is_refused(tmp_path, name, content, message):
+    if content == "truncated":
+        content = _parquet_bytes(tmp_path)[:-30]
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        read_telemetry(tmp_path / name, MAPPING)
+
+
+def test_a_parquet_file_with_damaged_pages_is_refused(tmp_path):
+    content = bytearray(_parquet_bytes(tmp_path))
+    content[4:40] = bytes(36)
+    (tmp_path / "t.parquet").write_bytes(content)
+    with pytest.raises(InputError, match="must be a whole Parquet table"):
+        read_telemetry(tmp_path / "t.parquet", MAPPING)
+
+
+def test_a_file_that_does_not_exist_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"telemetry must be an existing file, got .*t.csv"):
+        read_telemetry(tmp_path / "t.csv")
+
+
+@pytest.mark.skipif(not IOCOST.is_file(), reason=f"the public iocost table is not at {IOCOST} (set ASSAY_DATA)")
+def test_the_iocost_example_reads_passes_the_gate_and_splits_by_ssd(tmp_path):
+    mapping = load_mapping(ROOT / "examples" / "iocost" / "mapping.yaml")
+    task = parse_task(mapping.task, mapping.where)
+    schema = task.telemetry_schema("iocost")
+    frame = read_telemetry(IOCOST, mapping)
+    assert len(frame) == 1311
+    result = validate(frame, schema)
+    assert result.passed, result.failures
+    assert result.statistics["time"].startswith("synthetic")
+    summary = featurize(frame, schema, task.test_share, seed=1, folder=tmp_path / "iocost")
+    assert summary.train_groups + summary.test_groups == 36
+    sides = [pd.read_parquet(summary.folder / f"{side}.parquet") for side in ("train", "test")]
+    assert not set(sides[0]["model"]) & set(sides[1]["model"])

@@ -1,0 +1,102 @@
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from feature_store.errors import InputError
+from feature_store.features import featurize
+from feature_store.scaling import FeatureScaling
+
+
+def test_the_folder_holds_what_training_reads(tmp_path, telemetry, schema):
+    frame = telemetry(200)
+    summary = featurize(frame, schema, 0.2, 0, tmp_path / "redis", dropped={"warm-up": 12}, checks=[{"rule": "x"}])
+    train, test = (pd.read_parquet(tmp_path / "redis" / f"{side}.parquet") for side in ("train", "test"))
+    columns = ["psi_io_full", "cpu_time", "cpu_quota_cores", "latency_ms", "environment", "window_start"]
+    assert list(train.columns) == list(test.columns) == columns
+    assert set(train.dtypes[:4]) == {np.dtype("float64")}
+    assert (len(train), len(test)) == (summary.train_rows, summary.test_rows)
+    assert len(train) + len(test) == summary.rows == 200
+    both = pd.concat([train, test]).sort_values("window_start").reset_index(drop=True)
+    pd.testing.assert_frame_equal(both, frame[columns])
+    quality = json.loads((tmp_path / "redis" / "quality.json").read_text())
+    assert quality["dropped"] == {"warm-up": 12}
+    assert quality["checks"] == [{"rule": "x"}]
+    assert (quality["rows"], quality["train_rows"]) == (200, len(train))
+    assert quality["data_version"] == summary.data_version
+    assert quality["data"]["combinations"] == 10
+
+
+def test_scaling_is_of_the_training_rows_alone(tmp_path, telemetry, schema):
+    featurize(telemetry(200), schema, 0.2, 0, tmp_path / "redis")
+    train = pd.read_parquet(tmp_path / "redis" / "train.parquet")
+    scaling = FeatureScaling.from_json((tmp_path / "redis" / "scaling.json").read_text())
+    assert scaling.features.names == ("psi_io_full", "cpu_time", "cpu_quota_cores")
+    assert scaling.features.minimum[0] == train.psi_io_full.min()
+    assert scaling.target.to_dict() == {"latency_ms": [train.latency_ms.min(), train.latency_ms.max()]}
+
+
+def test_workloads_of_one_window_are_on_the_same_side(tmp_path, telemetry, schema):
+    frame = pd.concat([telemetry(100), telemetry(100, "mysql").iloc[::3]], ignore_index=True)
+    sides = {}
+    for workload in ("redis", "mysql"):
+        one = type(schema)(workload, schema.features, schema.target, schema.split_by)
+        featurize(frame, one, 0.3, 5, tmp_path / workload)
+        sides[workload] = set(pd.read_parquet(tmp_path / workload / "test.parquet").window_start)
+    assert sides["mysql"] <= sides["redis"]
+    assert sides["mysql"]
+
+
+def test_the_same_input_gives_the_same_version_and_other_input_another(tmp_path, telemetry, schema):
+    frame = telemetry()
+    versions = [featurize(frame, schema, 0.2, 0, tmp_path / "a").data_version,
+                featurize(frame, schema, 0.2, 0, tmp_path / "b").data_version]
+    assert versions[0] == versions[1]
+    assert featurize(frame, schema, 0.2, 1, tmp_path / "c").data_version != versions[0]
+
+
+def test_a_folder_is_replaced_whole(tmp_path, telemetry, schema):
+    folder = tmp_path / "redis"
+    folder.mkdir()
+    (folder / "stale").write_text("")
+    featurize(telemetry(), schema, 0.2, 0, folder)
+    assert sorted(path.name for path in folder.iterdir()) == ["quality.json", "scaling.json", "test.parquet",
+                                                              "train.parquet"]
+    assert [path.name for path in tmp_path.iterdir()] == ["redis"]
+
+
+def test_a_failure_to_write_leaves_the_old_folder(tmp_path, telemetry, schema, monkeypatch):
+    folder = tmp_path / "redis"
+    featurize(telemetry(), schema, 0.2, 0, folder)
+    before = (folder / "scaling.json").read_bytes()
+
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pd.DataFrame, "to_parquet", full)
+    with pytest.raises(OSError, match="No space left"):
+        featurize(telemetry(), schema, 0.2, 1, folder)
+    assert (folder / "scaling.json").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["redis"]
+
+
+def test_a_constant_feature_gets_a_range(tmp_path, telemetry, schema):
+    featurize(telemetry().assign(cpu_quota_cores=2.0), schema, 0.2, 0, tmp_path / "redis")
+    scaling = FeatureScaling.from_json((tmp_path / "redis" / "scaling.json").read_text())
+    assert scaling.features.to_dict()["cpu_quota_cores"] == [2.0, 3.0]
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    (lambda frame: frame.rename(columns={"psi_io_full": "psi_io_ful"}), "column 'psi_io_full' .*'psi_io_ful'?"),
+    (lambda frame: frame.iloc[:0], "workload must have rows"),
+    (lambda frame: frame.assign(cpu_time=np.where(frame.index == 7, np.nan, 0.1)), "got nan at row 7 .*1 of 120"),
+    (lambda frame: frame.assign(latency_ms=np.inf), "got inf at row 0 .*120 of 120"),
+    (lambda frame: frame.assign(cpu_time="x"), "column 'cpu_time' must hold numbers"),
+    (lambda frame: frame.assign(environment=None), "column 'environment' must hold a value in every row"),
+    (lambda frame: frame.iloc[:1], "split must leave groups on both sides"),
+])
+def test_bad_rows_are_refused_and_nothing_is_written(tmp_path, telemetry, schema, change, message):
+    with pytest.raises(InputError, match=message):
+        featurize(change(telemetry()), schema, 0.2, 0, tmp_path / "redis")
+    assert not list(tmp_path.iterdir())

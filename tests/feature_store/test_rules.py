@@ -1,0 +1,89 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from feature_store.errors import InputError
+from feature_store.mapping import UNKNOWN_COMBINATION
+from feature_store.rules import check_table, gap_limit_s, rules_for
+from feature_store.schema import TelemetrySchema
+
+
+def _asked(schema, frame):
+    return {(rule.kind, rule.column): rule for rule in rules_for(schema, check_table(frame))}
+
+
+def test_row_count_and_not_null_are_always_asked(schema, telemetry):
+    for frame in (telemetry(), telemetry().iloc[:0]):
+        asked = _asked(schema, frame)
+        assert asked["row_count", ""].minimum == 50
+        for name in ("workload", "environment", "combination", "window_start", *schema.numeric):
+            assert ("not_null", name) in asked
+
+
+def test_bounds_come_from_the_schema(schema, telemetry):
+    asked = _asked(schema, telemetry())
+    assert (asked["range", "psi_io_full"].minimum, asked["range", "psi_io_full"].maximum) == (0.0, 1.0)
+    assert (asked["range", "latency_ms"].minimum, asked["range", "latency_ms"].maximum) == (0.0, None)
+    assert ("finite", "latency_ms") in asked
+    assert ("finite", "psi_io_full") not in asked  # its bounds keep infinity out
+
+
+def test_a_constant_target_is_fatal_and_a_constant_feature_a_warning(schema, telemetry):
+    asked = _asked(schema, telemetry())
+    assert asked["variation", "latency_ms"].fatal
+    assert not asked["variation", "cpu_time"].fatal
+
+
+def test_a_missing_or_textual_column_gets_one_rule(schema, telemetry):
+    asked = _asked(schema, telemetry().drop(columns=["cpu_time", "window_start"]).assign(psi_io_full="x"))
+    for name, kind in (("cpu_time", "column_present"), ("window_start", "column_present"), ("psi_io_full", "numeric")):
+        assert [key for key in asked if key[1] == name] == [(kind, name)]
+
+
+def test_a_synthetic_order_is_not_judged_as_time(schema, telemetry):
+    asked = _asked(schema, telemetry().assign(window_s=0.0))
+    assert not [key for key in asked if key[0].startswith("time_")]
+    assert ("unique_windows", "window_start") in asked
+
+
+def test_times_without_a_zone_are_a_broken_rule(schema, telemetry):
+    frame = telemetry()
+    frame["window_start"] = frame["window_start"].dt.tz_localize(None)
+    assert ("zoned_time", "window_start") in _asked(schema, frame)
+    assert (check_table(frame)["zoned"] == 0.0).all()
+
+
+def test_a_schema_that_checks_nothing_is_refused(schema, telemetry):
+    for features, target in (({}, schema.target), (schema.features, {})):
+        with pytest.raises(InputError, match="schema must have features and a target"):
+            rules_for(TelemetrySchema("redis", features, target, ("environment",)), check_table(telemetry()))
+
+
+def test_split_keys_are_asked_for_too(schema, telemetry):
+    asked = _asked(TelemetrySchema("redis", schema.features, schema.target, ("model",)), telemetry())
+    assert ("column_present", "model") in asked
+
+
+def test_steps_are_counted_within_an_environment_as_recorded(telemetry):
+    frame = pd.concat([telemetry(3), telemetry(3).assign(environment="shifted")])
+    np.testing.assert_array_equal(check_table(frame)["step_s"], [np.nan, 60, 60, np.nan, 60, 60])
+
+
+def test_overlap_is_how_far_a_window_reaches_into_the_next(telemetry):
+    np.testing.assert_array_equal(check_table(telemetry(3).assign(window_s=90.0))["overlap_s"], [np.nan, 30, 30])
+
+
+def test_gaps_are_judged_within_one_known_combination(telemetry):
+    frame = telemetry(41)
+    frame.loc[10:, "window_start"] += pd.Timedelta("2h")  # inside of c0
+    frame.loc[20:, "window_start"] += pd.Timedelta("2h")  # between c0 and c1: a pause
+    gaps = check_table(frame)["gap_s"]
+    assert gaps[gaps > 60.0].to_dict() == {10: 7260.0}
+    assert check_table(frame.assign(combination=UNKNOWN_COMBINATION))["gap_s"].isna().all()
+
+
+@pytest.mark.parametrize(("step", "limit_s"), [("1s", 3600.0), ("60s", 6000.0), ("1h", 360_000.0)])
+def test_the_longest_hole_grows_with_the_window(telemetry, step, limit_s):
+    frame = telemetry(30)
+    frame["window_start"] = pd.date_range("2024-01-01", periods=30, freq=step, tz="UTC")
+    assert gap_limit_s(check_table(frame)) == limit_s

@@ -1,0 +1,136 @@
+"""mlflow.yaml is read once into absolute paths; what it cannot mean is refused by name."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from feature_store.errors import InputError
+from models.configuration import load_configuration
+
+SHIPPED = Path(__file__).parents[2] / "mlflow.yaml"
+
+
+@pytest.fixture
+def edited(tmp_path: Path):  # type: ignore[no-untyped-def]
+    """Loads the shipped file with one text replaced by another."""
+
+    def load(old: str, new: str, environment: dict[str, str] | None = None):  # type: ignore[no-untyped-def]
+        text = SHIPPED.read_text()
+        assert old in text
+        path = tmp_path / "mlflow.yaml"
+        path.write_text(text.replace(old, new))
+        return load_configuration(path, environment or {})
+
+    return load
+
+
+def test_the_shipped_file_loads_and_lists_every_gate_of_the_task() -> None:
+    configuration = load_configuration(SHIPPED, {})
+    assert configuration.model_name("performance", "redis") == "assay.performance.redis"
+    assert configuration.approval == "auto"
+    assert configuration.gates["performance"] == {
+        "specification": {"verdict": "PROVED"},
+        "test_accuracy": {"minimum": 0.5},
+        "champion_mse": {"maximum_ratio": 1.05},
+        "baseline_mse": {"maximum_ratio": 1.5},
+        "counterexample_accuracy": {"minimum": 1.0},
+        "parity": {"maximum": 1e-4},
+        "latency": {"maximum_us": 500},
+    }
+    json.dumps(configuration.gates)
+
+
+def test_every_gate_of_the_shipped_file_is_explained_by_a_comment_above_it() -> None:
+    lines = [line.strip() for line in SHIPPED.read_text().splitlines()]
+    for gate in load_configuration(SHIPPED, {}).gates["performance"]:
+        assert lines[lines.index(f"{gate}:") - 1].startswith("#")
+
+
+def test_paths_are_absolute_in_the_state_folder_beside_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mlflow.yaml").write_text(SHIPPED.read_text())
+    monkeypatch.chdir(tmp_path)
+    configuration = load_configuration(Path("mlflow.yaml"), {})
+    home = tmp_path / ".assay"
+    assert configuration.home == home
+    assert configuration.tracking_uri == f"sqlite:///{home}/mlflow.db"
+    assert configuration.artifact_root == str(home / "artifacts")
+    assert configuration.ledger_path == home / "ledger" / "promotions.jsonl"
+    assert configuration.private_key_path == home / "keys" / "assay.key"
+    assert configuration.public_key_path == home / "keys" / "assay.pub"
+    assert not home.exists(), "reading a configuration writes nothing"
+
+
+def test_assay_home_moves_the_state_folder(tmp_path: Path) -> None:
+    configuration = load_configuration(SHIPPED, {"ASSAY_HOME": str(tmp_path)})
+    assert configuration.home == tmp_path
+    assert configuration.ledger_path.is_relative_to(tmp_path)
+    with pytest.raises(InputError, match="ASSAY_HOME must be an absolute path, got 'state'"):
+        load_configuration(SHIPPED, {"ASSAY_HOME": "state"})
+
+
+@pytest.mark.parametrize("uri", ["http://mlflow:5000", "postgresql://u@db/assay", "sqlite:////var/lib/m.db"])
+def test_any_tracking_uri_is_accepted_as_it_stands(edited, uri: str) -> None:  # type: ignore[no-untyped-def]
+    assert edited("sqlite:///mlflow.db", uri).tracking_uri == uri
+
+
+def test_an_artifact_store_uri_is_kept_and_a_path_is_resolved(edited) -> None:  # type: ignore[no-untyped-def]
+    assert edited("artifacts: artifacts", "artifacts: s3://b/assay").artifact_root == "s3://b/assay"
+    assert edited("artifacts: artifacts", "artifacts: /srv/a").artifact_root == "/srv/a"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("approval: auto", "aproval: auto", "did you mean 'approval'"),
+        ("  uri:", "  url:", "did you mean 'uri'"),
+        ("    test_accuracy:", "    test_acuracy:", "did you mean 'test_accuracy'"),
+        ("minimum: 0.5", "maximum: 0.5", "did you mean 'minimum'"),
+        ("maximum: 0.0001", "maximum: 1e-4", "YAML reads 1e-4 as text"),
+        ("approval: auto", "approval: maybe", "approval must be auto or manual, got 'maybe'"),
+        ("approval: auto", "", "'approval' must be given"),
+        ("experiment: assay", "experiment: ", "experiment must be a text"),
+        ("sqlite:///mlflow.db", "file:///tmp/mlruns", "no longer keeps runs in a plain folder"),
+        ("sqlite:///mlflow.db", "mlruns", "must name a database or a server"),
+        ("assay.{task}.{workload}", "assay.{task}", "once each"),
+        ("assay.{task}.{workload}", "assay{task}{workload}", "must have a dot"),
+        ("assay.{task}.{workload}", "a/{task}.{workload}", "must have a dot"),
+        ("assay.{task}.{workload}", "a.{workload}_{task}", "must have a dot"),
+        ("champion: champion", "champion: latest", "alias champion must be a name of its own"),
+        ("champion: champion", "champion: v2", "alias champion must be a name of its own"),
+        ("champion: champion", "champion: challenger", "alias champion must be a name of its own"),
+        ("approval: auto", "approval: auto\napproval: manual", "given once, got 'approval' twice"),
+        ("      minimum: 1.0", "      minimum: 1.0\n      minimum: 0.0", "given once, got 'minimum' twice"),
+        ("experiment: assay", "experiment: [", "must be YAML"),
+    ],
+)
+def test_an_unusable_file_is_refused_with_the_reason(edited, old: str, new: str, message: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(InputError, match=message):
+        edited(old, new)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "gates: {}"])
+def test_a_file_that_is_not_the_mapping_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "mlflow.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError, match="must be"):
+        load_configuration(path, {})
+
+
+def test_a_task_without_gates_is_an_error_that_names_it() -> None:
+    configuration = load_configuration(SHIPPED, {})
+    with pytest.raises(InputError, match=r"got 'autoscaling'.*known: performance.*Add its gates"):
+        configuration.gates["autoscaling"]
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="must be a readable file"):
+        load_configuration(tmp_path / "absent.yaml", {})
+
+
+@pytest.mark.parametrize("workload", ["a.b", "a/b", "", "a:b", "..", "a b"])
+def test_a_workload_that_could_collide_or_escape_has_no_model_name(workload: str) -> None:
+    with pytest.raises(InputError, match="workload must hold only"):
+        load_configuration(SHIPPED, {}).model_name("performance", workload)

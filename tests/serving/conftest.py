@@ -1,0 +1,337 @@
+"""Small bundles, as `export` writes them, built with onnx.helper: no torch in these tests."""
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from feature_store.errors import AssayError
+from models.configuration import Configuration, load_configuration
+from models.gates import evaluate_gates
+from serving.bundle import Bundle, write_folder
+from serving.card import TICKET_TAG
+from serving.contract import specification_sha256
+from serving.keys import create_key_pair
+from serving.store import Upload
+
+os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
+ROOT = Path(__file__).parents[2]
+
+INPUTS: list[dict[str, Any]] = [
+    {
+        "name": "psi_cpu_some",
+        "unit": "share",
+        "description": "time in which some task waited for a CPU",
+        "minimum": 0.0,
+        "maximum": 0.6,
+        "physical_minimum": 0.0,
+        "physical_maximum": 1.0,
+    },
+    {
+        "name": "psi_io_full",
+        "unit": "share",
+        "description": "time in which all tasks waited for IO",
+        "minimum": 0.1,
+        "maximum": 0.9,
+        "physical_minimum": 0.0,
+        "physical_maximum": 1.0,
+    },
+    {
+        "name": "connections",
+        "unit": "count",
+        "description": "concurrent connections",
+        "minimum": 1,
+        "maximum": 64,
+        "physical_minimum": 0.0,
+        "physical_maximum": None,
+    },
+]
+OUTPUTS: list[dict[str, Any]] = [
+    {
+        "name": "latency_ms",
+        "unit": "ms",
+        "minimum": 0.5,
+        "maximum": 40.0,
+        "physical_minimum": 0.0,
+        "physical_maximum": None,
+    }
+]
+THRESHOLDS: dict[str, dict[str, Any]] = {
+    "specification": {"verdict": "PROVED"},
+    "test_accuracy": {"minimum": 0.5},
+    "champion_mse": {"maximum_ratio": 1.05},
+    "baseline_mse": {"maximum_ratio": 1.5},
+    "counterexample_accuracy": {"minimum": 1.0},
+    "parity": {"maximum": 0.0001},
+    "latency": {"maximum_us": 500},
+}
+
+
+def onnx_bytes(slope: float = 10.0, hidden: int = 8, inputs: int = 3) -> bytes:
+    """Scaling, one ReLU layer and the inverse scaling; the weights are positive, so it is monotone."""
+    generator = np.random.default_rng(0)
+    weights = {
+        "low": np.array([[0.0, 0.1, 1.0][:inputs]], np.float32),
+        "span": np.array([[0.6, 0.8, 63.0][:inputs]], np.float32),
+        "w1": generator.uniform(0.1, 1.0, (inputs, hidden)).astype(np.float32),
+        "b1": generator.uniform(-0.5, 0.5, hidden).astype(np.float32),
+        "w2": np.full((hidden, 1), slope / hidden, np.float32),
+    }
+    nodes = [
+        helper.make_node("Sub", ["telemetry", "low"], ["shifted"]),
+        helper.make_node("Div", ["shifted", "span"], ["scaled"]),
+        helper.make_node("MatMul", ["scaled", "w1"], ["z1"]),
+        helper.make_node("Add", ["z1", "b1"], ["a1"]),
+        helper.make_node("Relu", ["a1"], ["h1"]),
+        helper.make_node("MatMul", ["h1", "w2"], ["latency_ms"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "learner",
+        [helper.make_tensor_value_info("telemetry", TensorProto.FLOAT, ["batch", inputs])],
+        [helper.make_tensor_value_info("latency_ms", TensorProto.FLOAT, ["batch", 1])],
+        [numpy_helper.from_array(value, name) for name, value in weights.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    onnx.checker.check_model(model)
+    data: bytes = model.SerializeToString()
+    return data
+
+
+def evidence(test_mse: float = 1.0, status: str = "PROVED") -> dict[str, Any]:
+    return {
+        "metrics": {
+            "test_mse": test_mse,
+            "test_accuracy": 0.8,
+            "counterexample_accuracy": 1.0,
+            "baseline_mse": 100.0,
+            "parity_max_abs": 1e-6,
+            "latency_us": 12.0,
+        },
+        "verdict": {"status": status},
+        "history": [],
+        "data": {},
+        "environment": {},
+    }
+
+
+def contract(workload: str = "redis", data_version: str = "d1") -> dict[str, Any]:
+    """The content of a contract.json, without the model's digest."""
+    return {
+        "format": "assay-bundle/1",
+        "task": "performance",
+        "workload": workload,
+        "inputs": json.loads(json.dumps(INPUTS)),
+        "outputs": json.loads(json.dumps(OUTPUTS)),
+        "specification": {
+            "tolerance": 0.0,
+            "properties": [
+                {"monotone": {"features": ["psi_cpu_some", "psi_io_full"], "direction": "increasing"}}
+            ],
+            "statement": "More CPU or IO pressure never predicts less latency.",
+        },
+        "model": {
+            "file": "model.onnx",
+            "sha256": "0" * 64,
+            "opset": 18,
+            "input": "telemetry",
+            "output": "latency_ms",
+        },
+        "code_version": "c1",
+        "data_version": data_version,
+        "seed": 7,
+    }
+
+
+def write_bundle(
+    folder: Path,
+    *,
+    workload: str = "redis",
+    test_mse: float = 1.0,
+    status: str = "PROVED",
+    slope: float = 10.0,
+    data_version: str = "d1",
+    champion: dict[str, Any] | None = None,
+) -> Path:
+    """An unsigned bundle as the export and gate steps leave it."""
+    folder.mkdir(parents=True)
+    model = onnx_bytes(slope)
+    agreed = contract(workload, data_version)
+    agreed["model"]["sha256"] = hashlib.sha256(model).hexdigest()
+    found = evidence(test_mse, status)
+    certificate = {
+        "format": "assay-certificate/1",
+        "model_sha256": agreed["model"]["sha256"],
+        "specification_sha256": specification_sha256(agreed),
+        "verdict": status,
+        "tolerance": 0.0,
+        "statement": agreed["specification"]["statement"],
+        "leaves": 1,
+        "leaves_file": "certificate.npz",
+        "lower_bound": 0.01,
+    }
+    (folder / "model.onnx").write_bytes(model)
+    np.savez(folder / "certificate.npz", low=np.zeros((1, 3)), high=np.ones((1, 3)))
+    for name, value in {
+        "contract.json": agreed,
+        "certificate.json": certificate,
+        "evidence.json": found,
+        "gates.json": evaluate_gates(found, champion, THRESHOLDS).to_json(),
+    }.items():
+        (folder / name).write_text(json.dumps(value, indent=1))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def bundle_writer() -> Callable[..., Path]:
+    return write_bundle
+
+
+@pytest.fixture(scope="session")
+def model_bytes() -> Callable[..., bytes]:
+    return onnx_bytes
+
+
+@pytest.fixture(scope="session")
+def contract_data() -> Callable[..., dict[str, Any]]:
+    return contract
+
+
+@pytest.fixture(scope="session")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A key pair: private, public."""
+    folder = tmp_path_factory.mktemp("keys")
+    create_key_pair(folder / "assay.key", folder / "assay.pub")
+    return folder / "assay.key", folder / "assay.pub"
+
+
+@pytest.fixture(scope="session")
+def other_keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Somebody else's key pair."""
+    folder = tmp_path_factory.mktemp("other_keys")
+    create_key_pair(folder / "other.key", folder / "other.pub")
+    return folder / "other.key", folder / "other.pub"
+
+
+class Crash(BaseException):
+    """The process died here."""
+
+
+class FakeStore:
+    """A registry in memory. `crash_at` dies at the n-th call, before or after it took effect.
+
+    A dead store answers nothing more, as a killed process asks nothing more; `revive` is the restart.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.aliases: dict[tuple[str, str], int] = {}
+        self.heads: dict[str, str] = {}
+        self.versions: dict[tuple[str, int], dict[str, Any]] = {}
+        self.uploads: dict[str, str] = {}
+        self.calls = 0
+        self.crash_at: tuple[int, str] | None = None
+        self.dead = False
+
+    def revive(self) -> None:
+        self.crash_at, self.dead, self.calls = None, False, 0
+
+    @contextlib.contextmanager
+    def _call(self) -> Iterator[None]:
+        if self.dead:
+            raise Crash
+        number, self.calls = self.calls, self.calls + 1
+        if self.crash_at == (number, "before"):
+            self.dead = True
+            raise Crash
+        yield
+        if self.crash_at == (number, "after"):
+            self.dead = True
+            raise Crash
+
+    def alias(self, model: str, alias: str) -> int | None:
+        with self._call():
+            return self.aliases.get((model, alias))
+
+    def set_alias(self, model: str, alias: str, version: int | None) -> None:
+        with self._call():
+            if version is None:
+                self.aliases.pop((model, alias), None)
+            elif (model, version) not in self.versions:
+                raise AssayError(f"no version {version}")
+            else:
+                self.aliases[model, alias] = version
+
+    def head(self, model: str) -> str | None:
+        with self._call():
+            return self.heads.get(model)
+
+    def set_head(self, model: str, head: str) -> None:
+        with self._call():
+            self.heads[model] = head
+
+    def upload(self, bundle: Bundle, run_id: str | None, ticket: str, data_path: Path | None) -> Upload:
+        with self._call():
+            location = self.folder / ticket
+            write_folder(bundle, location)
+            self.uploads[ticket] = str(location)
+            return Upload(run_id or f"run-{ticket}", str(location), str(location))
+
+    @contextlib.contextmanager
+    def fetched(self, location: str) -> Iterator[Path]:
+        with self._call():
+            yield Path(location)
+
+    def location(self, model: str, version: int) -> str:
+        with self._call():
+            found: str = self.versions[model, version]["source"]
+            return found
+
+    def create_version(
+        self, model: str, upload: Upload, tags: dict[str, str], description: str, above: int
+    ) -> int:
+        with self._call():
+            version = max([above, *(number for name, number in self.versions if name == model)]) + 1
+            self.versions[model, version] = {"source": upload.source, "tags": dict(tags), "text": description}
+            return version
+
+    def discard(self, ticket: str, model: str, keep: Collection[int]) -> None:
+        with self._call():
+            own = [key for key, item in self.versions.items() if item["tags"][TICKET_TAG] == ticket]
+            if any(number in keep for _, number in own):
+                return
+            for key in own:
+                del self.versions[key]
+            if ticket in self.uploads:
+                shutil.rmtree(self.uploads.pop(ticket))
+
+
+@pytest.fixture
+def fake_store(tmp_path: Path) -> FakeStore:
+    return FakeStore(tmp_path / "store")
+
+
+@pytest.fixture
+def crash() -> type[BaseException]:
+    return Crash
+
+
+@pytest.fixture
+def configuration(tmp_path: Path) -> Configuration:
+    """The shipped mlflow.yaml with a state folder of its own."""
+    return load_configuration(ROOT / "mlflow.yaml", {"ASSAY_HOME": str(tmp_path / "home")})
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    """An unsigned bundle that passed its gates."""
+    return write_bundle(tmp_path / "bundle")

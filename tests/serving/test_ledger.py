@@ -1,0 +1,355 @@
+"""The ledger holds every move in order; whoever changes one byte of it is found out."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from feature_store.errors import AssayError, InputError, RefusedError
+from serving.canonical import canonical_json
+from serving.keys import load_private_key
+from serving.ledger import GENESIS, Ledger
+from serving.moves import Move
+
+Keys = tuple[Path, Path]
+ROOT = Path(__file__).parents[2]
+SHA = "a" * 64
+
+
+def move(action: Any, version: int, previous: int | None = None, **changes: Any) -> Move:
+    values: dict[str, Any] = {
+        "action": action,
+        "at": "2026-01-31T12:00:00+00:00",
+        "task": "performance",
+        "workload": "redis",
+        "model": "assay.performance.redis",
+        "version": version,
+        "previous_version": previous,
+        "bundle_sha256": SHA,
+        "gates_passed": action != "reject",
+        "reason": "because",
+        "actor": "test",
+    }
+    return Move(**{**values, **changes})
+
+
+HISTORY = [
+    [move("register", 1), move("challenger", 1), move("champion", 1)],
+    [move("reject", 2, 1)],
+    [move("register", 3, 1), move("challenger", 3, 1)],
+    [move("approve", 3, 1, actor="ann", reason='looks good: ünïcode \n and "quotes"')],
+    [move("register", 1, workload="nginx", model="assay.performance.nginx")],
+    [move("rollback", 1, 3)],
+]
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, keys: Keys) -> Ledger:
+    return Ledger(tmp_path / "ledger" / "promotions.jsonl", keys[1], keys[0])
+
+
+@pytest.fixture
+def filled(ledger: Ledger) -> Ledger:
+    for moves in HISTORY:
+        ledger.append(moves)
+    return ledger
+
+
+def test_an_empty_ledger_has_no_champion(ledger: Ledger) -> None:
+    assert ledger.verify() == ()
+    assert ledger.champion_of("performance", "redis") is None
+    assert not ledger.path.parent.exists(), "reading creates nothing"
+
+
+def test_what_is_appended_is_read_back_chained_and_verified(filled: Ledger) -> None:
+    entries = filled.verify()
+    assert [entry.move for entry in entries] == [item for moves in HISTORY for item in moves]
+    assert [entry.sequence for entry in entries] == list(range(9))
+    assert entries[0].previous_hash == GENESIS
+    assert [entry.previous_hash for entry in entries[1:]] == [entry.hash for entry in entries[:-1]]
+    assert entries[3].head == f"3:{entries[3].hash}"
+    assert len(filled.history("performance", "redis")) == 8
+    assert len(filled.history(workload="nginx")) == 1
+    assert len(filled.history("other")) == 0
+
+
+def test_the_standing_follows_the_moves(filled: Ledger) -> None:
+    standing = filled.standing("performance", "redis")
+    assert standing.champion == filled.champion_of("performance", "redis") == 1
+    assert standing.previous_champion is None
+    assert standing.challenger is None
+    assert standing.rejected == {2}
+    assert set(standing.registered) == {1, 3}
+    assert standing.last_version == 3
+    assert filled.champion_of("performance", "nginx") is None
+
+
+@pytest.mark.parametrize(
+    ("moves", "message"),
+    [
+        ([move("champion", 1)], "version must be registered with its gates passed"),
+        ([move("reject", 1), move("challenger", 1)], "version must be registered with its gates passed"),
+        ([move("register", 1), move("register", 1)], "version must be new"),
+        ([move("reject", 1), move("register", 1)], "version must be new"),
+        ([move("register", 0)], "version must be new"),
+        ([move("register", 1, gates_passed=False)], "gates must fit the move"),
+        ([move("reject", 1, gates_passed=True)], "gates must fit the move"),
+        ([move("register", 1, 7)], "previous_version must be the champion None, got 7"),
+        ([move("register", 1), move("champion", 1, bundle_sha256="b" * 64)], "bundle must be the registered"),
+        ([move("register", 1), move("champion", 1), move("approve", 1, 1)], "champion already"),
+        ([move("register", 1), move("champion", 1), move("rollback", 1, 1)], "the champion before, None"),
+        (
+            [move("register", 1), move("register", 2), move("champion", 1), move("champion", 2)],
+            "previous_version must be the champion 1, got None",
+        ),
+    ],
+)
+def test_a_move_that_breaks_a_rule_is_not_written(ledger: Ledger, moves: list[Move], message: str) -> None:
+    with pytest.raises(RefusedError, match=message):
+        ledger.append(moves)
+    assert not ledger.path.exists()
+
+
+@pytest.mark.parametrize("at", ["", "yesterday", "2026-01-31T12:00:00", "2026-01-31T12:00:00+02:00"])
+def test_a_time_that_is_not_utc_is_not_written(ledger: Ledger, at: str) -> None:
+    with pytest.raises(InputError, match="at must be a UTC time"):
+        ledger.append([move("register", 1, at=at)])
+
+
+def test_without_the_private_key_it_reads_and_does_not_write(filled: Ledger, keys: Keys) -> None:
+    reader = Ledger(filled.path, keys[1])
+    assert reader.verify() == filled.verify()
+    with pytest.raises(InputError, match="must have its private key to be written"):
+        reader.append([move("register", 9, 1)])
+
+
+def test_the_wrong_key_is_refused_for_reading_and_for_writing(filled: Ledger, other_keys: Keys) -> None:
+    stranger = Ledger(filled.path, other_keys[1], other_keys[0])
+    with pytest.raises(RefusedError, match=r"entry 0\)"):
+        stranger.verify()
+    with pytest.raises(RefusedError, match="must be signed with the project's key"):
+        stranger.append([move("register", 9, 1)])
+
+
+def lines(ledger: Ledger) -> list[bytes]:
+    return ledger.path.read_bytes().splitlines(keepends=True)
+
+
+def edited(line: bytes, **changes: Any) -> bytes:
+    return canonical_json({**json.loads(line), **changes}) + b"\n"
+
+
+def rewritten(line: bytes, ledger: Ledger, keys: Keys, **changes: Any) -> bytes:
+    """An entry changed by someone who can compute hashes and has another key."""
+    from serving.ledger import _parse, _sign
+
+    entry = _parse(line.rstrip(b"\n"), "test")
+    changed = Move(**{**vars(entry.move), **changes})
+    forged = _sign(load_private_key(keys[0]), changed, entry.sequence, entry.previous_hash)
+    return canonical_json(forged.to_json()) + b"\n"
+
+
+DAMAGE: dict[str, tuple[Callable[[list[bytes]], list[bytes]], str]] = {
+    "version changed": (lambda x: [*x[:4], edited(x[4], version=9), *x[5:]], "entry 4"),
+    "reason changed": (lambda x: [*x[:6], edited(x[6], reason="no"), *x[7:]], "entry 6"),
+    "time changed": (lambda x: [edited(x[0], at="2020-01-01T00:00:00+00:00"), *x[1:]], "entry 0"),
+    "hash changed": (lambda x: [*x[:4], edited(x[4], hash="0" * 64), *x[5:]], "entry 4"),
+    "signature of another entry": (
+        lambda x: [*x[:4], edited(x[4], signature=json.loads(x[3])["signature"]), *x[5:]],
+        "entry 4",
+    ),
+    "signature empty": (lambda x: [*x[:4], edited(x[4], signature=""), *x[5:]], "entry 4"),
+    "first removed": (lambda x: x[1:], "entry 0"),
+    "middle removed": (lambda x: [*x[:4], *x[5:]], "entry 4"),
+    "two swapped": (lambda x: [*x[:3], x[4], x[3], *x[5:]], "entry 3"),
+    "one repeated": (lambda x: [*x[:4], x[3], *x[4:]], "entry 4"),
+    "last repeated": (lambda x: [*x, x[-1]], "entry 9"),
+    "empty line": (lambda x: [*x[:4], b"\n", *x[4:]], "entry 4"),
+    "not JSON": (lambda x: [*x[:4], b"hello\n", *x[4:]], "entry 4"),
+    "other spacing": (lambda x: [*x[:4], x[4].replace(b'":', b'": '), *x[5:]], "entry 4"),
+    "unknown key": (lambda x: [*x[:4], edited(x[4], extra=1), *x[5:]], "entry 4"),
+    "number as text": (lambda x: [*x[:4], edited(x[4], version="3"), *x[5:]], "entry 4"),
+    "truth value as number": (lambda x: [*x[:4], edited(x[4], version=True), *x[5:]], "entry 4"),
+    "unknown action": (lambda x: [*x[:4], edited(x[4], action="delete"), *x[5:]], "entry 4"),
+    "half a line in the middle": (lambda x: [*x[:4], x[4][:50] + b"\n", *x[5:]], "entry 4"),
+    "windows line ends": (lambda x: [line.replace(b"\n", b"\r\n") for line in x], "entry 0"),
+}
+
+
+@pytest.mark.parametrize(("damage", "where"), DAMAGE.values(), ids=DAMAGE.keys())
+def test_damage_is_refused_naming_the_entry_and_is_not_repaired(
+    filled: Ledger, damage: Callable[[list[bytes]], list[bytes]], where: str
+) -> None:
+    data = b"".join(damage(lines(filled)))
+    filled.path.write_bytes(data)
+    for call in (filled.verify, lambda: filled.append([move("register", 9, 1)])):
+        with pytest.raises(RefusedError, match=rf"{where}\b"):
+            call()
+    assert filled.path.read_bytes() == data
+    assert not filled.path.with_name("promotions.jsonl.torn").exists()
+
+
+def test_an_entry_forged_with_another_key_is_refused(filled: Ledger, other_keys: Keys) -> None:
+    before = lines(filled)
+    forged = rewritten(before[-1], filled, other_keys, reason="forged")
+    filled.path.write_bytes(b"".join([*before[:-1], forged]))
+    with pytest.raises(RefusedError, match=r"signed with the project's key.*entry 8\)"):
+        filled.verify()
+
+
+def test_an_old_entry_rewritten_with_the_right_key_breaks_the_chain(filled: Ledger, keys: Keys) -> None:
+    before = lines(filled)
+    forged = rewritten(before[3], filled, keys, reason="rewritten history")
+    filled.path.write_bytes(b"".join([*before[:3], forged, *before[4:]]))
+    with pytest.raises(RefusedError, match=r"previous_hash must be .*entry 4\)"):
+        filled.verify()
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_no_changed_byte_goes_unnoticed(filled: Ledger, data: st.DataObject) -> None:
+    original = filled.path.read_bytes()
+    position = data.draw(st.integers(0, len(original) - 2))
+    byte = data.draw(st.integers(0, 255).filter(lambda value: value != original[position]))
+    filled.path.write_bytes(original[:position] + bytes([byte]) + original[position + 1 :])
+    try:
+        with pytest.raises(RefusedError, match="entry"):
+            filled.verify()
+    finally:
+        filled.path.write_bytes(original)
+
+
+@pytest.mark.parametrize("cut", [1, 2, 100, 400])
+def test_a_torn_last_line_is_left_out_and_set_aside_by_the_next_writer(filled: Ledger, cut: int) -> None:
+    whole = filled.path.read_bytes()
+    torn = lines(filled)[-1][:-cut]
+    filled.path.write_bytes(whole[:-cut])
+    assert len(filled.verify()) == 8, "the entry was never acted upon: its writer had not returned"
+    assert filled.path.read_bytes() == whole[:-cut], "reading repairs nothing: a writer may be in the middle"
+    added = filled.append([move("register", 9, 3)])
+    assert added[0].sequence == 8
+    assert len(filled.verify()) == 9
+    assert filled.path.with_name("promotions.jsonl.torn").read_bytes() == torn + b"\n"
+
+
+def test_a_tail_cut_at_a_line_is_not_visible_in_the_file_alone(filled: Ledger) -> None:
+    """Why the head is also kept in the registry; see test_promotion.py."""
+    filled.path.write_bytes(b"".join(lines(filled)[:-2]))
+    assert len(filled.verify()) == 7
+
+
+def test_a_full_disk_records_nothing(filled: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = filled.path.read_bytes()
+    write = os.write
+
+    def half(descriptor: int, data: bytes) -> int:
+        return write(descriptor, data[: len(data) // 2])
+
+    def full(descriptor: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for fake in (half, full):
+        monkeypatch.setattr(os, "write", fake)
+        with pytest.raises(AssayError, match="must be written in full, got No space left"):
+            filled.append([move("register", 9, 1)])
+        assert filled.path.read_bytes() == before
+    monkeypatch.undo()
+    filled.append([move("register", 9, 1)])
+    assert len(filled.verify()) == 10
+
+
+def test_a_failed_sync_records_nothing(filled: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = filled.path.read_bytes()
+
+    def fail(descriptor: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(AssayError, match="Input/output error"):
+        filled.append([move("register", 9, 1)])
+    assert filled.path.read_bytes() == before
+
+
+APPEND = """
+import sys
+from pathlib import Path
+from serving.ledger import Ledger
+from serving.moves import Move
+path, public, private, first, count = sys.argv[1:]
+ledger = Ledger(Path(path), Path(public), Path(private))
+for version in range(int(first), int(first) + int(count)):
+    with ledger.locked():
+        champion = ledger.champion_of("t", "w")
+        common = dict(at="2026-01-31T12:00:00+00:00", task="t", workload="w", model="m", version=version,
+                      previous_version=champion, bundle_sha256="a" * 64, gates_passed=True,
+                      reason="r", actor="a")
+        ledger.append([Move(action="register", **common), Move(action="champion", **common)])
+    print(version, flush=True)
+"""
+
+
+def start(ledger: Ledger, keys: Keys, first: int, count: int) -> subprocess.Popen[str]:
+    arguments = [str(ledger.path), str(keys[1]), str(keys[0]), str(first), str(count)]
+    return subprocess.Popen(
+        [sys.executable, "-c", APPEND, *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+
+
+def test_processes_that_append_at_once_leave_one_chain_and_one_champion(ledger: Ledger, keys: Keys) -> None:
+    started = [start(ledger, keys, first, 8) for first in (100, 200, 300)]
+    for process in started:
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+    entries = ledger.verify()
+    assert len(entries) == 48
+    champions = [entry.move for entry in entries if entry.move.action == "champion"]
+    assert [item.previous_version for item in champions[1:]] == [item.version for item in champions[:-1]]
+    assert ledger.champion_of("t", "w") == champions[-1].version
+
+
+def test_a_killed_writer_loses_nothing_it_had_reported(ledger: Ledger, keys: Keys) -> None:
+    process = start(ledger, keys, 1, 1000)
+    assert process.stdout is not None
+    reported = [int(process.stdout.readline()) for _ in range(5)]
+    process.send_signal(signal.SIGKILL)
+    reported += [int(line) for line in process.communicate(timeout=60)[0].split()]
+    assert process.returncode == -signal.SIGKILL
+    recorded = {entry.move.version for entry in ledger.verify() if entry.move.action == "champion"}
+    assert set(reported) <= recorded
+    champion = ledger.champion_of("t", "w")
+    ledger.append([move("register", 5000, champion, task="t", workload="w")])
+    ledger.verify()
+
+
+def test_a_held_lock_is_waited_for_and_then_named(filled: Ledger, keys: Keys) -> None:
+    other = Ledger(filled.path, keys[1], keys[0])
+    with filled.locked():
+        with filled.locked():
+            filled.append([move("register", 9, 1)])
+        start_s = time.monotonic()
+        message = r"must be free within 0\.1 s, another process holds it"
+        with pytest.raises(AssayError, match=message), other.locked(timeout_s=0.1):
+            pass
+        assert time.monotonic() - start_s < 5
+    with other.locked(timeout_s=0.1):
+        other.append([move("register", 10, 1)])
+
+
+def test_an_unreadable_ledger_is_named(tmp_path: Path, keys: Keys) -> None:
+    ledger = Ledger(tmp_path, keys[1], keys[0])
+    with pytest.raises(InputError, match="ledger must be a readable file"):
+        ledger.verify()
+    blocked = Ledger(tmp_path / "file" / "ledger.jsonl", keys[1], keys[0])
+    (tmp_path / "file").write_text("")
+    with pytest.raises(AssayError, match="ledger must be"):
+        blocked.append([move("register", 1)])

@@ -1,0 +1,455 @@
+"""Register, promote, roll back on a registry in memory: every rule, and a crash at every call."""
+
+import errno
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+from feature_store.errors import AssayError, InputError, RefusedError
+from models.configuration import Configuration
+from serving.bundle import check_bundle, open_bundle
+from serving.ledger import Ledger
+from serving.lifecycle import Lifecycle
+from serving.signature import SIGNATURE_FILE, sign_folder
+
+MODEL = "assay.performance.redis"
+PAIR = ("performance", "redis")
+Writer = Callable[..., Path]
+
+
+def noon() -> datetime:
+    return datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def lifecycle(configuration: Configuration, fake_store: Any) -> Lifecycle:
+    return Lifecycle(configuration, fake_store, "ann", noon)
+
+
+@pytest.fixture
+def write(bundle_writer: Writer, tmp_path: Path) -> Writer:
+    """Writes a bundle to a numbered folder."""
+    folders = iter(tmp_path / f"bundle{number}" for number in range(100))
+    return lambda **options: bundle_writer(next(folders), **options)
+
+
+def measured(lifecycle: Lifecycle, test_mse: float) -> dict[str, Any] | None:
+    """What the gate step hands over: the champion measured on the new test set."""
+    version = lifecycle.champion(*PAIR)
+    return None if version is None else {"version": version, "test_mse": test_mse}
+
+
+def test_the_first_version_that_passes_becomes_champion(
+    lifecycle: Lifecycle, write: Writer, fake_store: Any, configuration: Configuration
+) -> None:
+    folder = write()
+    done = lifecycle.register(folder, command="assay run --seed 7")
+    assert (done.model, done.version, done.alias, done.gates_passed) == (MODEL, 1, "champion", True)
+    assert done.reason == "no champion yet"
+    assert (folder / SIGNATURE_FILE).exists()
+    assert fake_store.aliases == {(MODEL, "champion"): 1}
+    tags = fake_store.versions[MODEL, 1]["tags"]
+    del tags["assay.ticket"]
+    assert tags == {
+        "task": "performance",
+        "workload": "redis",
+        "verdict": "PROVED",
+        "gates_passed": "true",
+        "data_version": "d1",
+        "code_version": "c1",
+        "seed": "7",
+        "model_sha256": open_bundle(folder).contract.model.sha256,
+        "bundle_sha256": done.bundle_sha256,
+        "reproduce": "assay run --seed 7",
+    }
+    assert "| latency | yes | 12 | <= | 500 |" in fake_store.versions[MODEL, 1]["text"]
+    moves = [entry.move for entry in lifecycle.history()]
+    assert [move.action for move in moves] == ["register", "challenger", "champion"]
+    assert {(move.actor, move.at) for move in moves} == {("ann", "2026-01-31T12:00:00+00:00")}
+    assert check_bundle(folder, configuration.public_key_path).sha256 == moves[0].bundle_sha256
+
+
+def test_a_bundle_that_fails_a_gate_is_recorded_unsigned_and_without_an_alias(
+    lifecycle: Lifecycle, write: Writer, fake_store: Any
+) -> None:
+    folder = write(status="REFUTED")
+    done = lifecycle.register(folder)
+    assert (done.version, done.alias, done.gates_passed) == (1, None, False)
+    assert done.reason == "gates failed: specification"
+    assert not (folder / SIGNATURE_FILE).exists()
+    assert fake_store.aliases == {}
+    assert fake_store.versions[MODEL, 1]["tags"]["gates_passed"] == "false"
+    assert [entry.move.action for entry in lifecycle.history()] == ["reject"]
+    with pytest.raises(RefusedError, match=r"got 1 of assay\.performance\.redis; it was rejected"):
+        lifecycle.promote(*PAIR, version=1)
+    with pytest.raises(RefusedError, match="must have a champion, got none"):
+        lifecycle.open_champion(*PAIR)
+
+
+@pytest.mark.parametrize(
+    ("standing_mse", "alias"), [(1.1, "champion"), (1.0, "challenger"), (0.99, "challenger")]
+)
+def test_a_later_version_must_beat_the_champion_on_the_same_test_set(
+    lifecycle: Lifecycle, write: Writer, standing_mse: float, alias: str
+) -> None:
+    lifecycle.register(write())
+    champion = measured(lifecycle, standing_mse)
+    done = lifecycle.register(write(test_mse=1.0, slope=9.0, champion=champion), champion=champion)
+    assert (done.version, done.alias) == (2, alias)
+    assert lifecycle.champion(*PAIR) == (2 if alias == "champion" else 1)
+
+
+def test_with_manual_approval_even_the_first_waits_for_a_person(
+    configuration: Configuration, fake_store: Any, write: Writer
+) -> None:
+    lifecycle = Lifecycle(replace(configuration, approval="manual"), fake_store, "ann", noon)
+    done = lifecycle.register(write())
+    assert (done.alias, done.reason) == ("challenger", "no champion yet; waits for assay promote")
+    assert lifecycle.champion(*PAIR) is None
+    promoted = lifecycle.promote(*PAIR, reason="report read")
+    assert (promoted.model, promoted.version, promoted.previous_version) == (MODEL, 1, None)
+    assert fake_store.aliases == {(MODEL, "champion"): 1}
+    last = lifecycle.history()[-1].move
+    assert (last.action, last.reason, last.actor) == ("approve", "report read", "ann")
+
+
+def test_promote_refuses_what_may_not_be_promoted(lifecycle: Lifecycle, write: Writer) -> None:
+    with pytest.raises(RefusedError, match="must have a challenger to promote, got none"):
+        lifecycle.promote(*PAIR)
+    lifecycle.register(write())
+    with pytest.raises(RefusedError, match="must not be champion already, got 1"):
+        lifecycle.promote(*PAIR, version=1)
+    with pytest.raises(RefusedError, match=r"got 7 of .*; the ledger does not know it"):
+        lifecycle.promote(*PAIR, version=7)
+
+
+def test_rollbacks_go_back_through_the_champions(
+    lifecycle: Lifecycle, write: Writer, fake_store: Any
+) -> None:
+    with pytest.raises(RefusedError, match="got None as its first"):
+        lifecycle.rollback(*PAIR)
+    for slope in (8.0, 9.0, 10.0):
+        champion = measured(lifecycle, 2.0)
+        lifecycle.register(write(slope=slope, champion=champion), champion=champion)
+    assert lifecycle.champion(*PAIR) == 3
+    assert lifecycle.rollback(*PAIR, reason="slow").version == 2
+    assert lifecycle.rollback(*PAIR).version == 1
+    assert fake_store.aliases[MODEL, "champion"] == 1
+    with pytest.raises(RefusedError, match="got 1 as its first"):
+        lifecycle.rollback(*PAIR)
+    assert lifecycle.promote(*PAIR, version=3).previous_version == 1
+    assert lifecycle.rollback(*PAIR).version == 1
+
+
+def test_workloads_do_not_touch_each_other(lifecycle: Lifecycle, write: Writer) -> None:
+    lifecycle.register(write())
+    lifecycle.register(write(workload="nginx", status="UNKNOWN"))
+    assert lifecycle.champion(*PAIR) == 1
+    assert lifecycle.champion("performance", "nginx") is None
+    assert len(lifecycle.history(workload="nginx")) == 1
+
+
+def test_a_champion_moved_meanwhile_is_compared_on_the_same_data_only(
+    lifecycle: Lifecycle, write: Writer
+) -> None:
+    """Two pipelines at once: both gates ran when there was no champion."""
+    lifecycle.register(write(test_mse=1.0))
+    worse = lifecycle.register(write(test_mse=1.2, slope=9.0), champion=None)
+    assert (worse.alias, worse.reason) == ("challenger", "test_mse 1.2 does not beat 1 of champion version 1")
+    better = lifecycle.register(write(test_mse=0.5, slope=8.0), champion=None)
+    assert better.alias == "champion"
+    other = lifecycle.register(write(test_mse=0.1, slope=7.0, data_version="d2"), champion=None)
+    assert other.alias == "challenger"
+    assert "champion became version 3 meanwhile, which was not measured on this test set" in other.reason
+
+
+# What register refuses to sign
+
+
+def test_gates_that_say_more_than_the_evidence_bears_are_not_signed(
+    lifecycle: Lifecycle, write: Writer, fake_store: Any
+) -> None:
+    folder = write()
+    evidence = json.loads((folder / "evidence.json").read_text())
+    evidence["metrics"]["counterexample_accuracy"] = 0.5
+    (folder / "evidence.json").write_text(json.dumps(evidence))
+    with pytest.raises(RefusedError, match="must say what the evidence bears, got passed although counterex"):
+        lifecycle.register(folder)
+    folder = write(test_mse=2.0)
+    with pytest.raises(RefusedError, match="champion_mse"):
+        lifecycle.register(folder, champion={"version": 1, "test_mse": 1.0})
+    assert not (folder / SIGNATURE_FILE).exists()
+    assert not fake_store.versions
+    assert lifecycle.history() == ()
+
+
+def test_a_rejected_bundle_with_a_signature_is_refused(
+    lifecycle: Lifecycle, write: Writer, other_keys: tuple[Path, Path]
+) -> None:
+    folder = write(status="REFUTED")
+    sign_folder(folder, other_keys[0])
+    with pytest.raises(RefusedError, match="must not be signed where a gate fails"):
+        lifecycle.register(folder)
+
+
+def test_a_certificate_for_another_model_is_not_signed(lifecycle: Lifecycle, write: Writer) -> None:
+    folder = write()
+    certificate = json.loads((folder / "certificate.json").read_text())
+    (folder / "certificate.json").write_text(json.dumps({**certificate, "model_sha256": "0" * 64}))
+    with pytest.raises(RefusedError, match="certificate's model_sha256 must be"):
+        lifecycle.register(folder)
+    assert not (folder / SIGNATURE_FILE).exists()
+
+
+def test_weights_outside_of_the_model_are_not_signed(
+    lifecycle: Lifecycle, write: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write()
+    model = onnx.load(folder / "model.onnx")
+    onnx.external_data_helper.set_external_data(model.graph.initializer[2], "weights.bin")
+    model.graph.initializer[2].ClearField("raw_data")
+    monkeypatch.setattr("serving.lifecycle.check_content", lambda bundle: None)
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(RefusedError, match=r"must hold its weights, got external data"):
+        lifecycle.register(folder)
+
+
+# What a champion is opened with
+
+
+def test_the_champions_bundle_is_downloaded_checked_and_complete(
+    lifecycle: Lifecycle, write: Writer, tmp_path: Path, configuration: Configuration
+) -> None:
+    lifecycle.register(write())
+    bundle = lifecycle.download_bundle(*PAIR, tmp_path / "out" / "redis")
+    assert check_bundle(tmp_path / "out" / "redis", configuration.public_key_path, library=True) is not None
+    assert bundle.sha256 == lifecycle.open_champion(*PAIR).sha256
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["redis"]
+    with pytest.raises(InputError, match="must be a new folder"):
+        lifecycle.download_bundle(*PAIR, tmp_path / "out" / "redis")
+
+
+def stored(fake_store: Any, version: int) -> Path:
+    return Path(fake_store.versions[MODEL, version]["source"])
+
+
+def test_a_tampered_artifact_is_neither_served_nor_promoted_nor_rolled_back_to(
+    lifecycle: Lifecycle, write: Writer, fake_store: Any
+) -> None:
+    lifecycle.register(write())
+    champion = measured(lifecycle, 2.0)
+    lifecycle.register(write(slope=9.0, champion=champion), champion=champion)
+    model = stored(fake_store, 1) / "model.onnx"
+    model.write_bytes(model.read_bytes()[:-1] + b"\0")
+    for call in (lambda: lifecycle.rollback(*PAIR), lambda: lifecycle.promote(*PAIR, version=1)):
+        with pytest.raises(RefusedError, match=r"got model\.onnx changed"):
+            call()
+    assert lifecycle.champion(*PAIR) == 2
+    lifecycle.open_champion(*PAIR)
+
+
+def test_another_signed_bundle_in_the_champions_place_is_refused(
+    lifecycle: Lifecycle, write: Writer, fake_store: Any
+) -> None:
+    """Its signature is valid: only the ledger knows that it is not version 2's."""
+    lifecycle.register(write())
+    champion = measured(lifecycle, 2.0)
+    lifecycle.register(write(slope=9.0, champion=champion), champion=champion)
+    fake_store.versions[MODEL, 2]["source"] = str(stored(fake_store, 1))
+    with pytest.raises(RefusedError, match="its artifacts were exchanged"):
+        lifecycle.open_champion(*PAIR)
+
+
+def test_an_alias_moved_by_hand_decides_nothing(lifecycle: Lifecycle, write: Writer, fake_store: Any) -> None:
+    lifecycle.register(write())
+    champion = measured(lifecycle, 2.0)
+    lifecycle.register(write(slope=9.0, champion=champion), champion=champion)
+    fake_store.aliases[MODEL, "champion"] = 1
+    assert lifecycle.champion(*PAIR) == 2
+    assert lifecycle.open_champion(*PAIR).sha256 == lifecycle.history()[-1].move.bundle_sha256
+    (drift,) = lifecycle.reconcile()
+    assert (drift.found, drift.expected, drift.cause) == (1, 2, "foreign")
+    assert fake_store.aliases[MODEL, "champion"] == 2
+
+
+def test_a_tampered_ledger_stops_everything_and_registers_nothing(
+    lifecycle: Lifecycle, write: Writer, fake_store: Any, configuration: Configuration
+) -> None:
+    lifecycle.register(write())
+    path = configuration.ledger_path
+    path.write_bytes(path.read_bytes().replace(b'"no champion yet"', b'"no champion yes"'))
+    fresh = Lifecycle(configuration, fake_store, "ann", noon)
+    for call in (
+        lambda: fresh.register(write(slope=9.0)),
+        lambda: fresh.open_champion(*PAIR),
+        lambda: fresh.rollback(*PAIR),
+        fresh.history,
+        fresh.reconcile,
+    ):
+        with pytest.raises(RefusedError, match="entry 0"):
+            call()
+    assert list(fake_store.versions) == [(MODEL, 1)]
+
+
+def test_the_wrong_key_stops_everything(
+    lifecycle: Lifecycle, write: Writer, fake_store: Any, configuration: Configuration, other_keys: Any
+) -> None:
+    lifecycle.register(write())
+    keys = {"private_key_path": other_keys[0], "public_key_path": other_keys[1]}
+    stranger = Lifecycle(replace(configuration, **keys), fake_store, "eve", noon)
+    for call in (lambda: stranger.register(write(slope=9.0)), lambda: stranger.open_champion(*PAIR)):
+        with pytest.raises(RefusedError, match="signed with the project's key"):
+            call()
+    assert list(fake_store.versions) == [(MODEL, 1)]
+
+
+# Faults
+
+
+def invariants(configuration: Configuration, fake_store: Any) -> None:
+    """What must hold after any crash, once the next process has started."""
+    ledger = Ledger(configuration.ledger_path, configuration.public_key_path)
+    standing = ledger.standing(*PAIR)
+    known = {*standing.registered, *standing.rejected}
+    assert {version for _, version in fake_store.versions} == known, "nothing half-registered, nothing lost"
+    assert fake_store.aliases.get((MODEL, "champion")) == standing.champion
+    assert fake_store.aliases.get((MODEL, "challenger")) == standing.challenger
+    assert len(fake_store.uploads) == len(known), "no orphaned upload"
+    unfinished = configuration.ledger_path.parent / "unfinished"
+    assert list(unfinished.glob("*")) == []
+
+
+def restart(configuration: Configuration, fake_store: Any) -> Lifecycle:
+    fake_store.revive()
+    fresh = Lifecycle(configuration, fake_store, "ann", noon)
+    fresh.reconcile()
+    invariants(configuration, fake_store)
+    return fresh
+
+
+CALLS_OF_A_REGISTRATION = 12
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("call", range(CALLS_OF_A_REGISTRATION + 1))
+def test_a_registration_killed_at_any_call_is_completed_or_gone(
+    configuration: Configuration,
+    lifecycle: Lifecycle,
+    write: Writer,
+    fake_store: Any,
+    crash: type[BaseException],
+    call: int,
+    when: str,
+) -> None:
+    lifecycle.register(write())
+    champion = measured(lifecycle, 2.0)
+    folder = write(slope=9.0, champion=champion)
+    fake_store.calls, fake_store.crash_at = 0, (call, when)
+    crashed = False
+    try:
+        lifecycle.register(folder, champion=champion)
+    except crash:
+        crashed = True
+    assert crashed == (call < CALLS_OF_A_REGISTRATION)
+    fresh = restart(configuration, fake_store)
+    champion_now = fresh.champion(*PAIR)
+    assert champion_now in (1, 2)
+    fresh.open_champion(*PAIR)
+    again = fresh.register(write(slope=8.0, test_mse=0.5), champion=measured(fresh, 2.0))
+    assert again.alias == "champion"
+    assert again.version > (champion_now or 0)
+    invariants(configuration, fake_store)
+
+
+@pytest.mark.parametrize("part", [0.0, 0.4, 1.0])
+def test_a_registration_killed_in_the_ledgers_write_is_completed_or_gone(
+    configuration: Configuration,
+    lifecycle: Lifecycle,
+    write: Writer,
+    fake_store: Any,
+    crash: type[BaseException],
+    monkeypatch: pytest.MonkeyPatch,
+    part: float,
+) -> None:
+    lifecycle.register(write())
+
+    def die(ledger: Ledger, data: bytes) -> None:
+        with ledger.path.open("ab") as file:
+            file.write(data[: int(len(data) * part)])
+        fake_store.dead = True
+        raise crash
+
+    monkeypatch.setattr(Ledger, "_write", die)
+    with pytest.raises(crash):
+        lifecycle.register(write(slope=9.0), champion=measured(lifecycle, 2.0))
+    monkeypatch.undo()
+    fresh = restart(configuration, fake_store)
+    # Entries are written as one: what half a write leaves is a prefix, and a version that is registered.
+    assert fresh.champion(*PAIR) == (2 if part == 1.0 else 1)
+    fresh.register(write(slope=8.0, test_mse=0.5), champion=measured(fresh, 2.0))
+    invariants(configuration, fake_store)
+
+
+def test_a_failing_store_registers_nothing_and_cleans_up_at_once(
+    configuration: Configuration, lifecycle: Lifecycle, write: Writer, fake_store: Any, monkeypatch: Any
+) -> None:
+    for name in ("upload", "create_version"):
+
+        def fail(*args: Any, **options: Any) -> Any:
+            raise AssayError("registry must take it, got No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(fake_store, name, fail)
+            with pytest.raises(AssayError, match="No space left"):
+                lifecycle.register(write())
+        invariants(configuration, fake_store)
+    assert lifecycle.register(write()).version == 1
+
+
+def test_a_store_that_keeps_half_of_a_file_registers_nothing(
+    configuration: Configuration, lifecycle: Lifecycle, write: Writer, fake_store: Any, monkeypatch: Any
+) -> None:
+    upload = fake_store.upload
+
+    def halve(*args: Any) -> Any:
+        done = upload(*args)
+        evidence = Path(done.location) / "evidence.json"
+        evidence.write_text(evidence.read_text().replace("0.8", "0.9"))
+        return done
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fake_store, "upload", halve)
+        for options in ({}, {"status": "UNKNOWN"}):
+            with pytest.raises(AssayError, match="must be the uploaded one, got other content"):
+                lifecycle.register(write(**options))
+            invariants(configuration, fake_store)
+
+
+@pytest.mark.parametrize("function", ["fsync", "write"])
+def test_a_full_disk_at_the_ledger_registers_nothing(
+    configuration: Configuration,
+    lifecycle: Lifecycle,
+    write: Writer,
+    fake_store: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    function: str,
+) -> None:
+    lifecycle.register(write())
+    folder = write(slope=9.0)
+
+    def full(*args: Any) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"serving.ledger.os.{function}", full)
+        with pytest.raises(AssayError, match="No space left on device"):
+            lifecycle.register(folder, champion=measured(lifecycle, 2.0))
+    restart(configuration, fake_store)
+    assert lifecycle.champion(*PAIR) == 1
+    assert lifecycle.register(folder, champion=measured(lifecycle, 2.0)).alias == "champion"

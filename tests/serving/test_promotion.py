@@ -1,0 +1,200 @@
+"""Aliases follow the ledger: after a crash at any point, and after someone moved them by hand."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from feature_store.errors import AssayError, RefusedError
+from serving.ledger import Ledger
+from serving.moves import Move
+from serving.promotion import Aliases, Promotions, beats
+
+Keys = tuple[Path, Path]
+MODEL = "assay.performance.redis"
+
+
+def move(action: Any, version: int, previous: int | None = None) -> Move:
+    return Move(
+        action, "2026-01-31T12:00:00+00:00", "performance", "redis", MODEL, version, previous, "a" * 64,
+        gates_passed=action != "reject", reason="because", actor="test",
+    )  # fmt: skip
+
+
+@pytest.fixture
+def promotions(tmp_path: Path, keys: Keys, fake_store: Any) -> Promotions:
+    """Version 1 is champion, version 2 challenger."""
+    ledger = Ledger(tmp_path / "ledger.jsonl", keys[1], keys[0])
+    for version in (1, 2, 3):
+        fake_store.versions[MODEL, version] = {}
+    names: Callable[[str, str], str] = lambda task, workload: f"assay.{task}.{workload}"  # noqa: E731
+    made = Promotions(ledger, fake_store, names, Aliases("champion", "challenger"))
+    made.record([move("register", 1), move("challenger", 1), move("champion", 1)])
+    made.record([move("register", 2, 1), move("challenger", 2, 1)])
+    return made
+
+
+def test_aliases_and_head_follow_every_move(promotions: Promotions, fake_store: Any) -> None:
+    assert fake_store.aliases == {(MODEL, "champion"): 1, (MODEL, "challenger"): 2}
+    promotions.record([move("approve", 2, 1)])
+    assert fake_store.aliases == {(MODEL, "champion"): 2}
+    promotions.record([move("rollback", 1, 2)])
+    assert fake_store.aliases == {(MODEL, "champion"): 1}
+    assert fake_store.heads[MODEL] == promotions.ledger.verify()[-1].head
+    assert promotions.reconcile("performance", "redis") == ()
+
+
+def test_an_alias_moved_by_hand_is_set_back_and_reported(promotions: Promotions, fake_store: Any) -> None:
+    fake_store.aliases[MODEL, "champion"] = 2
+    del fake_store.aliases[MODEL, "challenger"]
+    drifts = promotions.reconcile("performance", "redis")
+    assert [(d.alias, d.found, d.expected, d.cause, d.repaired) for d in drifts] == [
+        ("champion", 2, 1, "foreign", True),
+        ("challenger", None, 2, "foreign", True),
+    ]
+    assert "must be version 1 as the ledger says, got version 2; it was moved outside" in str(drifts[0])
+    assert fake_store.aliases == {(MODEL, "champion"): 1, (MODEL, "challenger"): 2}
+    assert promotions.reconcile("performance", "redis") == ()
+
+
+def test_an_alias_on_a_model_that_the_ledger_does_not_know_is_removed(
+    promotions: Promotions, fake_store: Any
+) -> None:
+    fake_store.aliases["assay.performance.nginx", "champion"] = 1
+    (drift,) = promotions.reconcile("performance", "nginx")
+    assert (drift.found, drift.expected, drift.repaired) == (1, None, True)
+    assert ("assay.performance.nginx", "champion") not in fake_store.aliases
+
+
+def test_a_champion_deleted_from_the_registry_is_reported_as_gone(
+    promotions: Promotions, fake_store: Any
+) -> None:
+    del fake_store.versions[MODEL, 1]
+    del fake_store.aliases[MODEL, "champion"]
+    (drift,) = promotions.reconcile("performance", "redis")
+    assert not drift.repaired
+    assert "that version is gone from the registry" in str(drift)
+    with pytest.raises(AssayError, match="The move is in the ledger, entry 5"):
+        promotions.record([move("register", 3, 1)])
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("call", range(8))
+def test_a_crash_at_any_call_leaves_the_aliases_to_be_completed(
+    promotions: Promotions, fake_store: Any, crash: type[BaseException], call: int, when: str
+) -> None:
+    fake_store.calls, fake_store.crash_at = 0, (call, when)
+    crashed = False
+    try:
+        promotions.record([move("approve", 2, 1)])
+    except crash:
+        crashed = True
+    fake_store.revive()
+    drifts = promotions.reconcile("performance", "redis")
+    assert all(drift.cause == "interrupted" and drift.repaired for drift in drifts)
+    assert promotions.ledger.champion_of("performance", "redis") == 2
+    assert fake_store.aliases == {(MODEL, "champion"): 2}
+    assert fake_store.heads[MODEL] == promotions.ledger.verify()[-1].head
+    assert crashed == (call < 6), "six calls make a move"
+
+
+@pytest.mark.parametrize("part", [0.0, 0.5, 1.0])
+def test_a_crash_in_the_ledgers_write_means_either_all_or_nothing(
+    promotions: Promotions,
+    fake_store: Any,
+    crash: type[BaseException],
+    monkeypatch: pytest.MonkeyPatch,
+    part: float,
+) -> None:
+    def die(data: bytes) -> None:
+        with promotions.ledger.path.open("ab") as file:
+            file.write(data[: int(len(data) * part)])
+        raise crash
+
+    monkeypatch.setattr(promotions.ledger, "_write", die)
+    with pytest.raises(crash):
+        promotions.record([move("approve", 2, 1)])
+    monkeypatch.undo()
+    promotions.reconcile("performance", "redis")
+    expected = 2 if part == 1.0 else 1
+    assert promotions.ledger.champion_of("performance", "redis") == expected
+    assert fake_store.aliases[MODEL, "champion"] == expected
+    promotions.record([move("register", 3, expected)])
+    promotions.ledger.verify()
+
+
+def test_a_ledger_whose_end_was_cut_off_is_refused(promotions: Promotions) -> None:
+    path = promotions.ledger.path
+    whole = path.read_bytes()
+    kept = b"".join(whole.splitlines(keepends=True)[:-1])
+    for damaged in (kept, b""):
+        path.write_bytes(damaged)
+        for call in (
+            lambda: promotions.reconcile("performance", "redis"),
+            lambda: promotions.standing("performance", "redis").__enter__(),
+        ):
+            with pytest.raises(RefusedError, match="its end was cut off or it was replaced"):
+                call()
+    path.write_bytes(whole)
+    assert promotions.reconcile("performance", "redis") == ()
+
+
+def test_a_ledger_whose_end_was_rewritten_is_refused(promotions: Promotions, fake_store: Any) -> None:
+    """By someone who has the key: cut one entry, append another."""
+    path = promotions.ledger.path
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    promotions.ledger.append([move("approve", 2, 1)])
+    with pytest.raises(RefusedError, match="must hold entry '4:"):
+        promotions.reconcile("performance", "redis")
+
+
+@pytest.mark.parametrize("head", ["", "x", "4", "4:", "-1:abc", "99:abc", "²:abc"])
+def test_a_head_tag_that_fits_no_entry_is_refused(promotions: Promotions, fake_store: Any, head: str) -> None:
+    fake_store.heads[MODEL] = head
+    with pytest.raises(RefusedError, match="restore it from a backup"):
+        promotions.reconcile("performance", "redis")
+
+
+def test_a_lost_head_tag_is_written_again(promotions: Promotions, fake_store: Any) -> None:
+    del fake_store.heads[MODEL]
+    assert promotions.reconcile("performance", "redis") == ()
+    assert fake_store.heads[MODEL] == promotions.ledger.verify()[-1].head
+
+
+def never(version: int) -> float | None:
+    raise AssertionError("not to be asked")
+
+
+@pytest.mark.parametrize(
+    ("champion", "mse", "measured", "recorded", "wins", "reason"),
+    [
+        (None, 1.0, None, never, True, "no champion yet"),
+        (None, 1.0, {"version": 3, "test_mse": 0.1}, never, True, "no champion yet"),
+        (3, 1.0, {"version": 3, "test_mse": 1.1}, never, True, "test_mse 1 beats 1.1 of champion version 3"),
+        (3, 1.0, {"version": "3", "test_mse": 1.1}, never, True, "beats"),
+        (3, 1.1, {"version": 3, "test_mse": 1.1}, never, False, "does not beat"),
+        (3, 1.2, {"version": 3, "test_mse": 1.1}, never, False, "does not beat"),
+        (4, 1.0, {"version": 3, "test_mse": 1.1}, lambda version: 0.9, False, "does not beat 0.9"),
+        (4, 1.0, None, lambda version: 1.2 if version == 4 else 0.0, True, "beats 1.2 of champion version 4"),
+        (4, 1.0, None, lambda version: None, False, "not measured on this test set"),
+        (4, 1.0, None, lambda version: math.nan, False, "no usable test_mse"),
+        (3, 1.0, {"version": 3, "test_mse": math.nan}, never, False, "no usable test_mse"),
+        (3, 1.0, {"version": 3}, never, False, "no usable test_mse"),
+        (None, math.nan, None, never, False, "must be a finite number"),
+        (None, None, None, never, False, "must be a finite number"),
+        (None, True, None, never, False, "must be a finite number"),
+    ],
+)
+def test_a_challenger_wins_only_by_a_lower_error_on_the_same_test_set(
+    champion: int | None,
+    mse: Any,
+    measured: dict[str, Any] | None,
+    recorded: Callable[[int], float | None],
+    wins: bool,
+    reason: str,
+) -> None:
+    won, why = beats(champion, mse, measured, recorded)
+    assert won == wins
+    assert reason in why

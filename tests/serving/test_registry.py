@@ -1,0 +1,395 @@
+"""MLflow as the store: what is in its database and folders after a move, a crash, a full disk."""
+
+import contextlib
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import numpy as np
+import pytest
+from mlflow.exceptions import MlflowException
+from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
+
+from feature_store.errors import AssayError, RefusedError
+from models.configuration import Configuration, load_configuration
+from serving.bundle import check_bundle
+from serving.ledger import Ledger
+from serving.registry import MlflowStore, Registry
+from serving.session import Predictor
+
+# mlflow 3.17 on sqlalchemy 2.1: https://github.com/mlflow/mlflow sets lazy="noload" on its own tables.
+pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated")
+
+ROOT = Path(__file__).parents[2]
+MODEL = "assay.performance.redis"
+PAIR = ("performance", "redis")
+ROW = {"psi_cpu_some": 0.2, "psi_io_full": 0.5, "connections": 8.0}
+Writer = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A state folder with an initialised database: making one takes a second."""
+    home = tmp_path_factory.mktemp("template") / "home"
+    Registry(load_configuration(ROOT / "mlflow.yaml", {"ASSAY_HOME": str(home)}))
+    return home
+
+
+@pytest.fixture
+def state(template: Path, configuration: Configuration) -> Configuration:
+    shutil.copytree(template, configuration.home)
+    return configuration
+
+
+@pytest.fixture
+def registry(state: Configuration) -> Registry:
+    return Registry(state, actor="ann")
+
+
+@pytest.fixture
+def client(state: Configuration) -> mlflow.MlflowClient:
+    return mlflow.MlflowClient(state.tracking_uri, state.tracking_uri)
+
+
+@pytest.fixture
+def write(bundle_writer: Writer, tmp_path: Path) -> Writer:
+    folders = iter(tmp_path / f"bundle{number}" for number in range(100))
+    return lambda **options: bundle_writer(next(folders), **options)
+
+
+def two_champions(registry: Registry, write: Writer) -> None:
+    registry.register(write())
+    champion = {"version": 1, "test_mse": 2.0}
+    registry.register(write(slope=9.0, champion=champion), champion=champion)
+
+
+def by_alias(client: mlflow.MlflowClient, alias: str, model: str = MODEL) -> int | None:
+    try:
+        return int(client.get_model_version_by_alias(model, alias).version)
+    except MlflowException:
+        return None
+
+
+def versions(client: mlflow.MlflowClient) -> list[int]:
+    return sorted(int(item.version) for item in client.search_model_versions())
+
+
+def test_a_version_holds_bundle_signature_tags_evidence_and_lineage(
+    registry: Registry, client: mlflow.MlflowClient, write: Writer, state: Configuration
+) -> None:
+    before = mlflow.get_tracking_uri()
+    folder = write()
+    done = registry.register(folder, data_path=Path("/data/redis.parquet"), command="assay run --seed 7")
+    assert mlflow.get_tracking_uri() == before, "MLflow's global state is left as it was"
+    assert (done.model, done.version, done.alias) == (MODEL, 1, "champion")
+    assert by_alias(client, "champion") == 1
+    assert by_alias(client, "challenger") is None
+
+    version = client.get_model_version(MODEL, "1")
+    assert version.tags["verdict"] == "PROVED"
+    assert version.tags["bundle_sha256"] == done.bundle_sha256
+    assert version.tags["reproduce"] == "assay run --seed 7"
+    assert "| parity | yes |" in version.description
+    info = mlflow.models.get_model_info(
+        version.source.replace("models:/", f"{state.artifact_root}/models/") + "/artifacts"
+    )
+    assert info.signature.inputs.inputs[0].shape == (-1, 3)
+    assert info.signature.outputs.input_names() == ["latency_ms"]
+    assert info.flavors["onnx"]["providers"] == ["CPUExecutionProvider"]
+    stored = Path(client.get_model_version_download_uri(MODEL, "1"))
+    assert check_bundle(stored / "bundle", state.public_key_path, library=True).sha256 == done.bundle_sha256
+    assert (stored / "input_example.json").exists()
+
+    run = client.get_run(done.run_id)
+    assert run.info.status == "FINISHED"
+    assert run.data.metrics["test_mse"] == 1.0
+    (data,) = run.inputs.dataset_inputs
+    assert (data.dataset.name, data.dataset.digest) == ("performance.redis", "d1")
+    assert json.loads(data.dataset.source) == {"uri": "/data/redis.parquet"}
+    assert client.get_registered_model(MODEL).tags["assay.ledger_head"] == registry.history()[-1].head
+
+
+def test_mlflows_own_copy_of_the_model_answers_the_same(
+    registry: Registry, write: Writer, client: Any
+) -> None:
+    registry.register(write())
+    path = client.get_model_version_download_uri(MODEL, "1")
+    matrix = np.array([list(ROW.values())], dtype=np.float32)
+    answer = mlflow.pyfunc.load_model(path).predict({"telemetry": matrix})["latency_ms"]
+    predictor = Predictor(registry.open_champion(*PAIR))
+    assert predictor.predict(ROW).value == pytest.approx(float(answer[0, 0]), rel=1e-6)
+
+
+def test_a_predictor_comes_from_the_registry_checked(
+    registry: Registry, state: Configuration, write: Writer
+) -> None:
+    with pytest.raises(RefusedError, match="must have a champion"):
+        Predictor.from_registry(state, *PAIR)
+    folder = write()
+    registry.register(folder)
+    expected = Predictor.from_folder(folder, state.public_key_path).predict(ROW)
+    assert Predictor.from_registry(state, *PAIR).predict(ROW) == expected
+
+
+def test_a_rejected_version_is_kept_with_its_evidence_and_without_a_signature(
+    registry: Registry, client: mlflow.MlflowClient, write: Writer
+) -> None:
+    done = registry.register(write(status="UNKNOWN"))
+    assert done.alias is None
+    assert client.get_model_version(MODEL, "1").tags["gates_passed"] == "false"
+    names = {
+        path.name for path in (Path(client.get_model_version_download_uri(MODEL, "1")) / "bundle").iterdir()
+    }
+    assert "evidence.json" in names
+    assert "model.sig" not in names
+
+
+def test_a_given_run_is_used_and_left_open(
+    registry: Registry, client: mlflow.MlflowClient, state: Configuration, write: Writer
+) -> None:
+    run = client.create_run(client.create_experiment("other", state.artifact_root))
+    assert registry.register(write(), run_id=run.info.run_id).run_id == run.info.run_id
+    assert client.get_run(run.info.run_id).info.status == "RUNNING"
+    assert client.get_model_version(MODEL, "1").run_id == run.info.run_id
+
+
+def test_rollback_and_promotion_move_the_alias(
+    registry: Registry, client: mlflow.MlflowClient, write: Writer
+) -> None:
+    two_champions(registry, write)
+    assert by_alias(client, "champion") == 2
+    assert registry.rollback(*PAIR).version == 1
+    assert by_alias(client, "champion") == 1
+    registry.promote(*PAIR, version=2)
+    assert by_alias(client, "champion") == 2
+
+
+def test_what_is_moved_or_deleted_by_hand_in_mlflow_is_set_right_or_reported(
+    registry: Registry, client: mlflow.MlflowClient, write: Writer
+) -> None:
+    two_champions(registry, write)
+    client.set_registered_model_alias(MODEL, "champion", "1")
+    client.set_registered_model_alias(MODEL, "challenger", "1")
+    assert {(d.alias, d.found, d.expected) for d in registry.reconcile()} == {
+        ("champion", 1, 2),
+        ("challenger", 1, None),
+    }
+    assert (by_alias(client, "champion"), by_alias(client, "challenger")) == (2, None)
+    client.delete_model_version(MODEL, "2")
+    (drift,) = registry.reconcile()
+    assert (drift.found, drift.expected, drift.repaired) == (None, 2, False)
+    with pytest.raises(AssayError, match="registry must have version 2"):
+        registry.open_champion(*PAIR)
+    assert registry.rollback(*PAIR).version == 1
+    assert by_alias(client, "champion") == 1
+    assert registry.reconcile() == ()
+
+
+def test_version_numbers_are_not_used_twice_after_the_model_was_deleted(
+    registry: Registry, client: mlflow.MlflowClient, write: Writer
+) -> None:
+    two_champions(registry, write)
+    client.delete_registered_model(MODEL)
+    done = registry.register(write(slope=8.0, test_mse=0.5), champion={"version": 2, "test_mse": 1.0})
+    assert (done.version, done.alias) == (3, "champion")
+    assert by_alias(client, "champion") == 3
+    assert versions(client) == [3]
+
+
+def test_tampered_artifacts_in_mlflow_are_refused(
+    registry: Registry, client: mlflow.MlflowClient, state: Configuration, write: Writer
+) -> None:
+    registry.register(write())
+    model = Path(client.get_model_version_download_uri(MODEL, "1")) / "bundle" / "model.onnx"
+    data = bytearray(model.read_bytes())
+    data[100] ^= 1
+    model.write_bytes(data)
+    with pytest.raises(RefusedError, match=r"got model\.onnx changed"):
+        Predictor.from_registry(state, *PAIR)
+    shutil.rmtree(model.parent)
+    with pytest.raises(AssayError, match="registry must give a bundle"):
+        Predictor.from_registry(state, *PAIR)
+
+
+def nothing_registered(client: mlflow.MlflowClient, state: Configuration) -> None:
+    assert versions(client) == []
+    experiments = [item.experiment_id for item in client.search_experiments()]
+    assert client.search_logged_models(experiments) == []
+    assert [run.info.status for run in client.search_runs(experiments)] in ([], ["FAILED"])
+    models = Path(state.artifact_root) / "models"
+    left = [path for path in models.rglob("*") if path.is_file()] if models.exists() else []
+    assert left == []
+    assert not state.ledger_path.exists()
+    assert list((state.ledger_path.parent / "unfinished").iterdir()) == []
+
+
+def test_a_full_disk_in_the_artifact_write_registers_nothing(
+    registry: Registry,
+    client: mlflow.MlflowClient,
+    state: Configuration,
+    write: Writer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keep = LocalArtifactRepository.log_artifacts
+
+    def full(self: Any, local_dir: str, artifact_path: str | None = None) -> None:
+        keep(self, local_dir, artifact_path)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalArtifactRepository, "log_artifacts", full)
+        with pytest.raises(AssayError, match="No space left on device"):
+            registry.register(write())
+    nothing_registered(client, state)
+    assert registry.register(write()).version == 1
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, size_kb: int) -> Iterator[None]:
+    folder.mkdir(parents=True, exist_ok=True)
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size_kb}k", "assay-test", str(folder)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small disk takes root")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_disk_that_fills_up_under_the_artifacts_registers_nothing(
+    registry: Registry, client: mlflow.MlflowClient, state: Configuration, write: Writer
+) -> None:
+    folder, again = write(), write()
+    with small_disk(Path(state.artifact_root), 16):
+        with pytest.raises(AssayError, match="No space left on device"):
+            registry.register(folder)
+        nothing_registered(client, state)
+        assert (
+            sum(path.stat().st_size for path in Path(state.artifact_root).rglob("*") if path.is_file()) == 0
+        )
+    assert registry.register(again).version == 1
+
+
+def test_a_disk_that_fills_up_under_everything_registers_nothing(
+    template: Path, configuration: Configuration, write: Writer
+) -> None:
+    """Database, ledger, keys and artifacts on one disk, with ever less room: each point fails cleanly."""
+    folder = write()
+    database_kb = sum(path.stat().st_size for path in template.rglob("*") if path.is_file()) // 1024
+    outcomes = set()
+    for room_kb in (0, 8, 24, 48, 96, 4096):
+        with small_disk(configuration.home, database_kb + 64 + room_kb):
+            shutil.copytree(template, configuration.home, dirs_exist_ok=True)
+            filler = configuration.home / "filler"
+            usage = shutil.disk_usage(configuration.home)
+            filler.write_bytes(b"\0" * max(0, usage.free - room_kb * 1024))
+            try:
+                Registry(configuration).register(folder)
+                outcomes.add("registered")
+            except AssayError:
+                outcomes.add("refused")
+            filler.unlink()
+            registry = Registry(configuration)
+            registry.reconcile()
+            client = mlflow.MlflowClient(configuration.tracking_uri, configuration.tracking_uri)
+            assert (versions(client) == [1]) == (registry.champion(*PAIR) == 1)
+            assert by_alias(client, "champion") == registry.champion(*PAIR)
+            registry.register(folder)
+    assert outcomes == {"registered", "refused"}
+
+
+REGISTER = """
+import sys, time
+from pathlib import Path
+from models.configuration import load_configuration
+from serving import registry
+home, folder, stop_in = sys.argv[1:4]
+configuration = load_configuration(Path("mlflow.yaml"), {"ASSAY_HOME": home})
+opened = registry.Registry(configuration, actor=folder)
+def stop(*arguments, **options):
+    print("stopped", flush=True)
+    time.sleep(120)
+if stop_in == "flavor":
+    registry._log_flavor = stop
+elif stop_in == "version":
+    make = registry.MlflowStore.create_version
+    registry.MlflowStore.create_version = lambda *a, **o: (make(*a, **o), stop())
+elif stop_in == "alias":
+    registry.MlflowStore.set_alias = stop
+print("ready", flush=True)
+if stop_in == "wait":
+    sys.stdin.readline()
+print(opened.register(Path(folder)).version)
+"""
+
+
+def start(home: Path, folder: Path, stop_in: str) -> subprocess.Popen[str]:
+    pipe = subprocess.PIPE
+    arguments = [sys.executable, "-c", REGISTER, str(home), str(folder), stop_in]
+    return subprocess.Popen(arguments, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+
+@pytest.mark.parametrize("stop_in", ["flavor", "version", "alias"])
+def test_a_registration_that_is_killed_is_gone_or_completed(
+    state: Configuration, client: mlflow.MlflowClient, write: Writer, stop_in: str
+) -> None:
+    with start(state.home, write(), stop_in) as process:
+        assert process.stdout is not None
+        assert [process.stdout.readline() for _ in range(2)] == ["ready\n", "stopped\n"]
+        process.send_signal(signal.SIGKILL)
+        process.wait(timeout=60)
+    registry = Registry(state)
+    drifts = registry.reconcile()
+    if stop_in == "alias":
+        assert [(drift.cause, drift.expected) for drift in drifts] == [("interrupted", 1)]
+        assert registry.champion(*PAIR) == by_alias(client, "champion") == 1
+        registry.open_champion(*PAIR)
+    else:
+        assert drifts == ()
+        nothing_registered(client, state)
+    assert registry.register(write(slope=9.0, test_mse=0.5)).alias == "champion"
+
+
+def test_processes_that_start_at_once_on_a_fresh_state_leave_one_champion(
+    configuration: Configuration, write: Writer
+) -> None:
+    """Two pipelines: migrations, key pair, experiment and promotion all at once."""
+    mses = [1.0, 0.8]
+    started = [start(configuration.home, write(test_mse=mse, slope=mse), "wait") for mse in mses]
+    for process in started:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n", process.communicate()[1]
+    for process in started:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    numbers = []
+    for process in started:
+        output, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+        numbers.append(int(output))
+    assert sorted(numbers) == [1, 2]
+    registry = Registry(configuration)
+    assert registry.reconcile() == ()
+    assert registry.champion(*PAIR) == numbers[1], "the one with the lower error, whoever came first"
+    assert len(registry.history()) in (5, 6)
+    client = mlflow.MlflowClient(configuration.tracking_uri, configuration.tracking_uri)
+    assert by_alias(client, "champion") == numbers[1]
+    Ledger(configuration.ledger_path, configuration.public_key_path).verify()
+
+
+def test_a_server_that_cannot_be_reached_is_named(
+    configuration: Configuration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with pytest.raises(AssayError, match=r"registry must be reachable, got .*127\.0\.0\.1"):
+        MlflowStore(replace(configuration, tracking_uri="http://127.0.0.1:9"))

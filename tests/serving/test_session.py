@@ -1,0 +1,331 @@
+"""A predictor answers for inputs inside the verified box, says when it moved one, refuses nonsense."""
+
+import hashlib
+import json
+import math
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feature_store.errors import InputError, RefusedError
+from serving.bundle import check_bundle
+from serving.contract import Contract, specification_sha256
+from serving.inputs import InputReader
+from serving.session import Prediction, Predictor
+from serving.signature import sign_folder
+from serving.timing import time_prediction
+
+Keys = tuple[Path, Path]
+ROW = {"psi_cpu_some": 0.2, "psi_io_full": 0.5, "connections": 8.0}
+NAMES = list(ROW)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, bundle_writer: Callable[..., Path], keys: Keys) -> Path:
+    folder = bundle_writer(tmp_path_factory.mktemp("session") / "bundle")
+    sign_folder(folder, keys[0])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def predictor(folder: Path, keys: Keys) -> Predictor:
+    return Predictor.from_folder(folder, keys[1])
+
+
+@pytest.fixture(scope="module")
+def reader(contract_data: Callable[..., dict[str, Any]]) -> InputReader:
+    return InputReader(Contract.from_json(contract_data()))
+
+
+def plain(folder: Path, rows: list[list[float]]) -> list[float]:
+    session = onnxruntime.InferenceSession(folder / "model.onnx", providers=["CPUExecutionProvider"])
+    answer = session.run(None, {"telemetry": np.array(rows, dtype=np.float32)})[0]
+    values: list[float] = answer.ravel().tolist()
+    return values
+
+
+def test_every_form_of_a_row_gives_what_plain_onnxruntime_gives(predictor: Predictor, folder: Path) -> None:
+    expected = plain(folder, [list(ROW.values())])
+    forms: list[Any] = [
+        ROW,
+        dict(reversed(ROW.items())),
+        [ROW],
+        (ROW,),
+        pd.DataFrame([ROW]),
+        pd.DataFrame([ROW])[NAMES[::-1]],
+        pd.DataFrame([ROW]).convert_dtypes(),
+        pd.DataFrame([ROW], index=[99]),
+        np.array(list(ROW.values())),
+        np.array([list(ROW.values())], dtype=np.float32),
+    ]
+    for form in forms:
+        prediction = predictor.predict(form)
+        assert prediction.values == pytest.approx(expected, rel=1e-6)
+        assert (prediction.output, prediction.unit) == ("latency_ms", "ms")
+        assert (prediction.outside_box, prediction.rows_outside) == ((), 0)
+    assert predictor.predict(ROW).value == pytest.approx(expected[0])
+
+
+def test_numbers_of_any_kind_are_numbers(predictor: Predictor) -> None:
+    expected = predictor.predict(ROW)
+    for kind in (np.float64, np.float32, np.float16):
+        row = {name: kind(value) for name, value in ROW.items()}
+        assert predictor.predict(row).value == pytest.approx(expected.value, rel=1e-3)
+    assert predictor.predict({**ROW, "connections": 8}) == expected
+    assert predictor.predict({**ROW, "connections": np.int64(8)}) == expected
+
+
+def test_many_rows_keep_their_order(predictor: Predictor, folder: Path) -> None:
+    generator = np.random.default_rng(1)
+    rows = generator.uniform([0.0, 0.1, 1.0], [0.6, 0.9, 64.0], (50, 3))
+    expected = plain(folder, rows.tolist())
+    frame = pd.DataFrame(rows, columns=NAMES)
+    for form in (rows, frame, frame.to_dict("records")):
+        assert predictor.predict(form).values == pytest.approx(expected, rel=1e-6)
+    with pytest.raises(InputError, match="got 50 rows"):
+        _ = predictor.predict(frame).value
+
+
+def test_a_prediction_cannot_be_changed(predictor: Predictor) -> None:
+    prediction = predictor.predict(ROW)
+    assert isinstance(prediction, Prediction)
+    with pytest.raises(AttributeError):
+        prediction.values = (0.0,)  # type: ignore[misc]
+
+
+def test_values_outside_the_verified_box_are_moved_to_its_edge_and_reported(
+    predictor: Predictor, folder: Path
+) -> None:
+    row = {"psi_cpu_some": 0.95, "psi_io_full": 0.5, "connections": 100}
+    edge = plain(folder, [[0.6, 0.5, 64.0]])
+    for form in (row, [row], pd.DataFrame([row]), np.array(list(row.values()))):
+        prediction = predictor.predict(form)
+        assert prediction.values == pytest.approx(edge, rel=1e-6)
+        assert prediction.outside_box == ("psi_cpu_some", "connections")
+        assert prediction.rows_outside == 1
+    mixed = predictor.predict([ROW, row, {**ROW, "psi_io_full": 0.0}])
+    assert mixed.outside_box == ("psi_cpu_some", "psi_io_full", "connections")
+    assert mixed.rows_outside == 2
+    assert mixed.values[1] == pytest.approx(edge[0], rel=1e-6)
+
+
+def test_the_edge_itself_is_inside(predictor: Predictor) -> None:
+    for row in ([0.0, 0.1, 1.0], [0.6, 0.9, 64.0]):
+        assert predictor.predict(np.array(row)).outside_box == ()
+        assert predictor.predict(dict(zip(NAMES, row, strict=True))).outside_box == ()
+
+
+EDGES = st.sampled_from([0.0, 0.1, 0.6, 0.9, 1.0, np.nextafter(0.6, 1), np.nextafter(0.1, 0)])
+SHARE = st.one_of(st.floats(0.0, 1.0), EDGES)
+
+
+@given(cpu=SHARE, io=SHARE, connections=st.floats(0.0, 1e300))
+def test_what_the_model_sees_lies_in_the_box_exactly(
+    reader: InputReader,
+    contract_data: Callable[..., dict[str, Any]],
+    cpu: float,
+    io: float,
+    connections: float,
+) -> None:
+    """0.1 and 0.6 have no float32: their nearest ones lie outside the box that was proved."""
+    row = {"psi_cpu_some": cpu, "psi_io_full": io, "connections": connections}
+    one, names = reader.read_row(row)
+    many, mask = reader.read_rows([row])
+    array, _ = reader.read_array(np.array([cpu, io, connections]))
+    np.testing.assert_array_equal(one, many)
+    np.testing.assert_array_equal(one, array)
+    assert names == tuple(name for name, moved in zip(row, mask[0], strict=True) if moved)
+    for value, spec in zip(one[0].astype(np.float64), contract_data()["inputs"], strict=True):
+        assert spec["minimum"] <= value <= spec["maximum"]
+        assert (spec["name"] in names) == (not spec["minimum"] <= row[spec["name"]] <= spec["maximum"])
+
+
+def test_a_box_without_any_float32_is_answered_for_its_nearest(
+    contract_data: Callable[..., dict[str, Any]],
+) -> None:
+    data = contract_data()
+    data["inputs"][0].update(minimum=0.1, maximum=0.1)
+    reader = InputReader(Contract.from_json(data))
+    matrix, names = reader.read_row({**ROW, "psi_cpu_some": 0.1})
+    assert matrix[0, 0] == np.float32(0.1)
+    assert names == ()
+
+
+def forms(row: dict[str, Any]) -> list[Any]:
+    return [row, [ROW, row], pd.DataFrame([ROW, row])]
+
+
+@pytest.mark.parametrize("value", [37.0, 100.0, 1.0000001])
+def test_a_pressure_in_percent_is_refused_and_the_unit_suggested(predictor: Predictor, value: float) -> None:
+    for form in forms({**ROW, "psi_cpu_some": value}):
+        message = (
+            r"psi_cpu_some must lie in its physical range 0\.\.1 share, got .* \(row \d\); is it in percent"
+        )
+        with pytest.raises(InputError, match=message):
+            predictor.predict(form)
+    with pytest.raises(InputError, match="is it in percent"):
+        predictor.predict(np.array([value, 0.5, 8.0]))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("psi_cpu_some", -0.01), ("psi_cpu_some", 1e9), ("connections", -1)]
+)
+def test_what_physics_forbids_is_refused_without_a_wrong_hint(
+    predictor: Predictor, name: str, value: float
+) -> None:
+    for form in forms({**ROW, name: value}):
+        with pytest.raises(InputError, match=f"{name} must lie in its physical range") as caught:
+            predictor.predict(form)
+        assert "percent" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_is_refused_also_where_physics_has_no_bound(
+    predictor: Predictor, value: float
+) -> None:
+    for name in ROW:
+        for form in forms({**ROW, name: value}):
+            with pytest.raises(InputError, match=rf"{name} must be a finite number, got .* \(row \d\)"):
+                predictor.predict(form)
+
+
+@pytest.mark.parametrize("value", ["0.2", None, True, np.bool_(False), [0.2], 1j])
+def test_what_is_not_a_number_is_refused(predictor: Predictor, value: Any) -> None:
+    row = {**ROW, "psi_io_full": value}
+    for form in (row, [ROW, row]):
+        with pytest.raises(InputError, match="psi_io_full must be a number"):
+            predictor.predict(form)
+    with pytest.raises(InputError, match="psi_io_full must be a number"):
+        predictor.predict(pd.DataFrame([row]))
+
+
+def test_an_integer_too_large_for_a_float_is_refused(predictor: Predictor) -> None:
+    with pytest.raises(InputError, match="connections must be a finite number"):
+        predictor.predict({**ROW, "connections": 10**400})
+
+
+def test_a_missing_value_in_a_data_frame_is_refused(predictor: Predictor) -> None:
+    frame = pd.DataFrame([ROW, {**ROW, "connections": None}]).convert_dtypes()
+    with pytest.raises(InputError, match=r"connections must be a finite number, got nan \(row 1\)"):
+        predictor.predict(frame)
+
+
+def test_a_misspelt_column_is_answered_with_the_nearest_name(predictor: Predictor) -> None:
+    row = {"psi_cpu_sum": 0.2, "psi_io_full": 0.5, "connections": 8.0}
+    for form in (row, [row], pd.DataFrame([row])):
+        with pytest.raises(InputError, match=r"must include psi_cpu_some.*did you mean 'psi_cpu_sum'"):
+            predictor.predict(form)
+
+
+def test_missing_and_surplus_columns_are_named(predictor: Predictor) -> None:
+    for form in ({"psi_cpu_some": 0.2}, pd.DataFrame([{"psi_cpu_some": 0.2}])):
+        with pytest.raises(InputError, match="must include psi_io_full, connections"):
+            predictor.predict(form)
+    for form in ({**ROW, "psi_io_fully": 1.0}, pd.DataFrame([{**ROW, "psi_io_fully": 1.0}])):
+        with pytest.raises(InputError, match=r"got 'psi_io_fully'.*did you mean 'psi_io_full'\?.*Leave out"):
+            predictor.predict(form)
+    with pytest.raises(InputError, match="must include"):
+        predictor.predict({})
+    doubled = pd.DataFrame([[0.2, 0.5, 8.0, 9.0]], columns=[*NAMES, "connections"])
+    with pytest.raises(InputError, match="connections twice"):
+        predictor.predict(doubled)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (np.zeros(2), r"shape \[3\] or \[rows, 3\], got \[2\]; its columns are psi_cpu_some"),
+        (np.zeros((2, 4)), r"got \[2, 4\]"),
+        (np.zeros((1, 1, 3)), r"got \[1, 1, 3\]"),
+        (np.array(["a", "b", "c"]), "must hold numbers"),
+        (np.zeros((0, 3)), "at least one row, got none"),
+        ([], "at least one row, got none"),
+        (pd.DataFrame(columns=NAMES, dtype=float), "at least one row, got none"),
+        ([[0.2, 0.5, 8.0]], "row must map column names to values"),
+        ("row", "rows must be a mapping"),
+        (None, "rows must be a mapping"),
+        (3.0, "rows must be a mapping"),
+    ],
+)
+def test_rows_of_another_shape_are_refused(predictor: Predictor, rows: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        predictor.predict(rows)
+
+
+def test_threads_share_a_predictor(predictor: Predictor) -> None:
+    expected = predictor.predict(ROW)
+    answers: list[bool] = []
+
+    def work() -> None:
+        answers.extend(predictor.predict(ROW) == expected for _ in range(200))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(answers) == 800
+    assert all(answers)
+
+
+def test_only_a_checked_bundle_is_loaded(bundle: Path, keys: Keys, other_keys: Keys) -> None:
+    with pytest.raises(RefusedError, match="must be signed"):
+        Predictor.from_folder(bundle, keys[1])
+    sign_folder(bundle, keys[0])
+    predictor = Predictor.from_folder(bundle, keys[1])
+    assert predictor.sha256 == check_bundle(bundle, keys[1]).sha256
+    with pytest.raises(RefusedError, match="another key"):
+        Predictor.from_folder(bundle, other_keys[1])
+    data = bytearray((bundle / "model.onnx").read_bytes())
+    data[-1] ^= 1
+    (bundle / "model.onnx").write_bytes(data)
+    with pytest.raises(RefusedError, match=r"model\.onnx changed"):
+        Predictor.from_folder(bundle, keys[1])
+
+
+def resigned(bundle: Path, keys: Keys, model: bytes, **changes: Any) -> Path:
+    """A bundle around another model whose contract, certificate and signature are all in order."""
+    (bundle / "model.onnx").write_bytes(model)
+    digest = hashlib.sha256(model).hexdigest()
+    contract = json.loads((bundle / "contract.json").read_text())
+    contract["model"].update(sha256=digest, **changes)
+    certificate = json.loads((bundle / "certificate.json").read_text())
+    certificate.update(model_sha256=digest, specification_sha256=specification_sha256(contract))
+    (bundle / "contract.json").write_text(json.dumps(contract))
+    (bundle / "certificate.json").write_text(json.dumps(certificate))
+    sign_folder(bundle, keys[0])
+    return bundle
+
+
+def test_a_model_that_is_not_what_its_contract_says_is_refused(
+    bundle: Path, keys: Keys, model_bytes: Callable[..., bytes]
+) -> None:
+    with pytest.raises(RefusedError, match="must load in onnxruntime"):
+        Predictor.from_folder(resigned(bundle, keys, b"not a model"), keys[1])
+    with pytest.raises(RefusedError, match=r"must take telemetry float32 \[rows, 3\]"):
+        Predictor.from_folder(resigned(bundle, keys, model_bytes(inputs=2)), keys[1])
+    with pytest.raises(RefusedError, match="must take rows float32"):
+        Predictor.from_folder(resigned(bundle, keys, model_bytes(), input="rows"), keys[1])
+
+
+def test_an_answer_that_is_not_finite_is_not_given(
+    bundle: Path, keys: Keys, model_bytes: Callable[..., bytes]
+) -> None:
+    predictor = Predictor.from_folder(resigned(bundle, keys, model_bytes(slope=math.inf)), keys[1])
+    with pytest.raises(RefusedError, match="must answer one finite number a row"):
+        predictor.predict(ROW)
+
+
+def test_the_timing_measures_both(predictor: Predictor) -> None:
+    timing = time_prediction(predictor, ROW, repeats=20)
+    assert timing.checked_us > 0
+    assert timing.plain_us > 0
+    assert timing.repeats == 20

@@ -1,0 +1,64 @@
+"""A ticket outlives its process, its lock does not."""
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from serving.unfinished import settle, ticket
+
+ROOT = Path(__file__).parents[2]
+
+
+def collect(folder: Path) -> list[tuple[str, dict[str, str]]]:
+    found: list[tuple[str, dict[str, str]]] = []
+
+    def clean_up(name: str, about: Mapping[str, str]) -> None:
+        found.append((name, dict(about)))
+
+    assert len(settle(folder, clean_up)) == len(found)
+    return found
+
+
+def test_finished_work_leaves_nothing(tmp_path: Path) -> None:
+    with ticket(tmp_path, {"a": "b"}):
+        assert collect(tmp_path) == [], "it is held"
+        assert len(list(tmp_path.iterdir())) == 1
+    assert list(tmp_path.iterdir()) == []
+    assert collect(tmp_path / "absent") == []
+
+
+def test_failed_work_is_settled_once(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), ticket(tmp_path, {"a": "b"}) as name:
+        raise ZeroDivisionError
+    assert collect(tmp_path) == [(name, {"a": "b"})]
+    assert collect(tmp_path) == []
+
+
+def test_what_could_not_be_cleaned_up_is_tried_again(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), ticket(tmp_path, {"a": "b"}):
+        raise ZeroDivisionError
+
+    def fail(name: str, about: Mapping[str, str]) -> None:
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        settle(tmp_path, fail)
+    assert len(collect(tmp_path)) == 1
+
+
+def test_the_work_of_a_killed_process_is_found_and_that_of_a_living_one_is_not(tmp_path: Path) -> None:
+    program = (
+        "import sys, time; from pathlib import Path; from serving.unfinished import ticket\n"
+        "with ticket(Path(sys.argv[1]), {'who': 'child'}): print('ready', flush=True); time.sleep(60)"
+    )
+    arguments = [sys.executable, "-c", program, str(tmp_path)]
+    with subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        assert collect(tmp_path) == []
+        process.kill()
+        process.wait(timeout=60)
+    assert [about for _, about in collect(tmp_path)] == [{"who": "child"}]
