@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 import yaml
+
 from components.progress import step
 from components.workload_status import guarded
 from models.export.bundle import write_bundle, write_json

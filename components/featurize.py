@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pandas as pd
 import yaml
+
 from components.progress import step
 from feature_store.correlation import correlation_table
 from feature_store.errors import AssayError
 from feature_store.features import featurize as featurize_workload
+from feature_store.scaling import FeatureScaling
 from models.tasks.task import parse_task
 from models.training.workload import scaled_specification
-from feature_store.scaling import FeatureScaling
 
 
 def run_featurize(task_yaml: str, workloads: list[str], seed: int, validated: Path, output: Path) -> dict[str, str]:

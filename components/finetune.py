@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import yaml
+
 from components.progress import step
 from components.workload_status import guarded
 from feature_store.errors import InputError
@@ -38,7 +39,7 @@ def run_finetune(task_yaml: str, workload: str, seed: int, features: Path, pretr
             save_network(result.network, folder / "network.npz")
             save_network(result.twin, folder / "twin.npz")
             with (folder / "counterexamples.npz").open("wb") as file:
-                np.savez_compressed(file, **result.counterexamples.arrays(len(names)))
+                np.savez_compressed(file, allow_pickle=False, **result.counterexamples.arrays(len(names)))
             (folder / "loop.json").write_text(json.dumps({
                 "epochs": [asdict(epoch) for epoch in result.epochs],
                 "rounds": [asdict(one) for one in result.rounds],

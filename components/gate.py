@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import yaml
+
 from components.progress import step
 from components.tracking import project_configuration
 from components.workload_status import failure

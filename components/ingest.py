@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
 from components.progress import step
 from feature_store.digests import content_digest
 from feature_store.mapping import parse_mapping

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import yaml
+
 from components.progress import step
 from models.tasks.task import parse_task
 from models.training.pretraining import pretrain as pretrain_pool

@@ -32,8 +32,8 @@ def run_report(workloads: list[str], run_name: str, features: Path, gated: Path,
             name = made["workload"]
             entry = {**made, **_documents(gated / name)}
             if entry["contract"]:
-                context = {"correlation": correlation, "validation": validation.get(name), "version": made.get("version"),
-                           "alias": made.get("alias"), "run_name": run_name,
+                context = {"correlation": correlation, "validation": validation.get(name), "run_name": run_name,
+                           "version": made.get("version"), "alias": made.get("alias"),
                            "data_quality": entry["evidence"]["data"]["quality"]}
                 page = render_version_report(entry["contract"], entry["evidence"], entry["gates"], context)
                 for folder in (output, kept):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 import yaml
+
 from components.progress import step
 from feature_store.expectations import validate_all
 from models.tasks.task import parse_task

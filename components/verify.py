@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import yaml
+
 from components.progress import step
 from components.workload_status import guarded
 from models.tasks.task import parse_task

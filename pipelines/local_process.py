@@ -5,9 +5,12 @@ Usage: python -m pipelines.local_process REQUEST.json
 """
 
 import json
+import os
+import signal
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 
 def main(path: Path) -> None:
@@ -26,5 +29,12 @@ def main(path: Path) -> None:
     pipeline(**request["arguments"])
 
 
+def _end_with_all_steps(*_: Any) -> None:
+    """The kernel sends SIGTERM to this process alone when `assay run` was killed: the steps must end too."""
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
 if __name__ == "__main__":
+    if os.getpgrp() == os.getpid():  # started by local_run.py, as the leader of a group of its own
+        signal.signal(signal.SIGTERM, _end_with_all_steps)
     main(Path(sys.argv[1]))

@@ -7,6 +7,8 @@ Task and mapping travel as text, so that the same request runs where their files
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -79,16 +81,31 @@ def make_request(
         loaded = parse_task(data, "--method")
     chosen = tuple(workloads) or tuple(loaded.workloads)
     for name in chosen:
-        loaded.workload(name)
-    version = "live" if is_prometheus(telemetry) else content_digest(_existing(telemetry))
-    return TrainRequest(loaded, text, chosen, telemetry, mapping_yaml, version, code_version(), seed, run_name, scheduled)
+        _check_specification(loaded, name)
+    if is_prometheus(telemetry):
+        # a new one each time: neither the step cache nor a schedule may take old telemetry for the server's present
+        version = f"live-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
+    else:
+        telemetry = str(_existing(telemetry))
+        version = content_digest(Path(telemetry))
+    return TrainRequest(loaded, text, chosen, telemetry, mapping_yaml, version, code_version(), seed, run_name,
+                        scheduled)
+
+
+def _check_specification(task: Task, workload: str) -> None:
+    """Refuses a specification that no data could fit, before any work; `featurize` checks it against the data."""
+    from models.verification.specification import parse_specification
+
+    specification = task.workload(workload).specification
+    names = [quantity.name for quantity in task.features(workload)]
+    parse_specification(specification, names, dict.fromkeys(names, (0.0, 1.0)), f"task {task.name}, workload {workload}")
 
 
 def _existing(telemetry: str) -> Path:
     path = Path(telemetry)
     if not path.is_file():
         raise InputError(f"telemetry must be an existing file or the http address of a Prometheus server, got {path}")
-    return path
+    return path.absolute()  # the steps run in folders of their own
 
 
 def _task_text(task: str) -> str:

@@ -69,11 +69,12 @@ def summary_table(summary: dict[str, Any]) -> Table:
             table.add_row(entry["workload"], *[""] * 3, f"[red]{entry['status']}[/]", *[""] * 5)
             continue
         failed = [gate["name"] for gate in gates["gates"] if not gate["passed"]]
+        counts = f"{len(gates['gates']) - len(failed)} of {len(gates['gates'])}"
         table.add_row(
             entry["workload"], f"{metrics['test_mse']:.5f}", f"{metrics['test_accuracy']:.3f}",
             f"{metrics['twin_test_accuracy']:.3f}", entry["verdict"], f"{metrics['verification_iterations']:.0f}",
             f"{metrics['verification_seconds']:.1f}",
-            "[red]failed: " + ", ".join(failed) + "[/]" if failed else f"{len(gates['gates'])} of {len(gates['gates'])}",
+            f"[red]{counts}: {', '.join(failed)}[/]" if failed else counts,
             str(entry["version"] or ""), entry["alias"] or "")
     return table
 

@@ -19,10 +19,13 @@ from models.learners.mlp import build_mlp, linear_layers
 class Backbone(nn.Module):
     """trunk: two hidden layers of `width` on J joint features; head: one output row a workload."""
 
+    trunk: nn.Sequential
+    head: nn.Linear
+
     def __init__(self, joint_features: int, workloads: int, width: int, generator: torch.Generator) -> None:
         super().__init__()
         network = build_mlp(joint_features, (width, width), generator)
-        self.trunk = network[:-1]
+        self.trunk = nn.Sequential(*list(network)[:-1])
         self.head = nn.Linear(width, workloads)
         with torch.no_grad():
             self.head.weight.copy_(network[-1].weight.expand(workloads, -1))
@@ -35,7 +38,8 @@ class Backbone(nn.Module):
 
     def forward(self, x: Tensor, workload: Tensor) -> Tensor:
         """Scaled target of each row for its workload: (batch,)."""
-        return self.head(self.trunk(x)).gather(1, workload[:, None])[:, 0]
+        outputs: Tensor = self.head(self.trunk(x))
+        return outputs.gather(1, workload[:, None])[:, 0]
 
 
 @torch.no_grad()

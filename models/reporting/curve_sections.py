@@ -75,7 +75,9 @@ def predictions(evidence: Json | None, page: str) -> tuple[Part, ...]:
         if below:
             remarks.append(f"{count(below, 'prediction')} of the {label} model below {number(limits[0], unit)} "
                            f"stand{'s' if below == 1 else ''} at the lower edge.")
-    caption = "Test rows. Line: perfect prediction; band: what counts as right (within 0.05 of the scaled target)."
+    shown = "" if len(measured) <= plots.MOST_POINTS else f" (at most {plots.MOST_POINTS:,}, evenly chosen)"
+    caption = (f"Test rows{shown}. Line: perfect prediction; band: what counts as right (within 0.05 of the scaled "
+               "target).")
     return (Grid(tuple(panels), " ".join([caption, *remarks])),) if panels else (Note(" ".join(remarks), "missing"),)
 
 

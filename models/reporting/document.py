@@ -6,12 +6,14 @@ Every text is escaped by the template; the only markup that passes is the SVG of
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+FOLDER = Path(__file__).parent
 Tone = Literal["", "good", "bad", "open"]  # open: neither shown nor refuted
 
 
@@ -130,13 +132,17 @@ class Document:
 
 def render(document: Document) -> str:
     """The document as one HTML page that asks nothing of the network: inline style, inline plots, no script."""
-    folder = Path(__file__).parent
-    environment = Environment(loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined,
+    style = Markup((FOLDER / "report.css").read_text())
+    return _environment().get_template("report.html").render(document=document, style=style)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined,
                               trim_blocks=True, lstrip_blocks=True)
     environment.filters["kind"] = lambda part: type(part).__name__
     environment.filters["breakable"] = lambda label: escape(label).replace("_", Markup("_<wbr>"))
-    style = Markup((folder / "report.css").read_text())
-    return environment.get_template("report.html").render(document=document, style=style)
+    return environment
 
 
 def text(value: object) -> Cell:

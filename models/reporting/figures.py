@@ -9,6 +9,7 @@ import base64
 import html
 import io
 import re
+import warnings
 from collections.abc import Callable
 from typing import Literal
 
@@ -29,7 +30,8 @@ SOFT = "#556070"
 # An SVG up to this size stays one; a larger one (very many marks) is held against a PNG. About 5 plots of this
 # size fit into half a report of 700 KB.
 SVG_LIMIT_BYTES = 70_000
-RASTER_DPI = 150
+RASTER_DPI = 130
+LONGEST_LABEL = 40
 
 STYLE = {
     "font.family": "DejaVu Sans",  # comes with matplotlib: the same glyphs on every machine
@@ -63,7 +65,9 @@ def embed(draw: Callable[[Figure], None], width: float, height: float, name: str
         name: distinct within the page: it goes before every id, so that two plots never share one.
         description: what the plot shows, for readers who cannot see it.
     """
-    with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]
+    with matplotlib.rc_context(STYLE), warnings.catch_warnings():  # type: ignore[arg-type]
+        # a name in a script that the font lacks is drawn as boxes; the tables spell it out
+        warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
         figure = Figure(figsize=(width, height), layout="constrained", dpi=RASTER_DPI)
         FigureCanvasAgg(figure)
         draw(figure)
@@ -88,23 +92,24 @@ def _inline(document: str, name: str, description: str) -> str:
     prefix = re.sub(r"[^A-Za-z0-9]", "-", name)
     # a hundredth of a point is enough, and a third of the bytes
     svg = re.sub(r'\bd="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path.group()), svg)
+    svg = svg.replace("xlink:href", "href")
     svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", svg)
     opening, rest = svg.split(">", 1)
     box = re.search(r'viewBox="[^"]*"', opening)
-    attributes = (f'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
-                  f'{box.group() if box else ""} role="img" aria-label="{html.escape(description)}"')
-    return f"<svg {attributes}>" + re.sub(r">\s+<", "><", rest)
+    attributes = f'{box.group() if box else ""} role="img" aria-label="{html.escape(description)}"'
+    return f"<svg {attributes}>" + re.sub(r">\s+<", "><", rest).strip()
 
 
 def plain(text: str) -> str:
-    """Text of the data as it is: a dollar sign in a name does not start a formula."""
-    return str(text).replace("$", r"\$")
+    """Text of the data for a plot: a dollar sign starts no formula, what is too long for a label is cut."""
+    shown = text if len(text) <= LONGEST_LABEL else text[:LONGEST_LABEL - 1] + "\N{HORIZONTAL ELLIPSIS}"
+    return shown.replace("$", r"\$").replace("\n", " ")
 
 
 def logarithmic(axes: Axes, side: Literal["x", "y"], low: float, high: float) -> None:
     """A logarithmic axis with numbers written out; ticks at 1, 2, 5 where a decade tick alone would be too few."""
     axes.set(**{f"{side}scale": "log"})
     axis = axes.xaxis if side == "x" else axes.yaxis
-    axis.set_major_locator(LogLocator(subs=(1.0,) if high > 300 * low else (1.0, 2.0, 5.0), numticks=8))
+    axis.set_major_locator(LogLocator(subs=(1.0,) if high > 3000 * low else (1.0, 2.0, 5.0), numticks=12))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
     axis.set_minor_formatter(NullFormatter())

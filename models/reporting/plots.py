@@ -36,6 +36,7 @@ PANEL_WIDTH = 3.4
 SCATTER_WIDTH = 4.1
 LOG_FROM = 30.0  # a target that spans more than this factor is shown on logarithmic axes
 RASTER_FROM = 400  # more points than this become an image inside of the SVG
+MOST_POINTS = 4000  # of a scatter plot; the eye tells no more apart
 LABEL_GAP = 0.1  # least distance of two labels over the loss curve, share of its width
 MOST_STAGES = 30
 DASHED = (0, (4, 1.5))
@@ -158,11 +159,13 @@ def predicted_against_measured(measured: FloatArray, predicted: FloatArray, veri
     """A point for each test row; the line is the perfect prediction, the band the tolerance of the accuracy.
 
     Args:
+        measured, predicted: (m,), m > 0; of more than MOST_POINTS, every second, third, ... is drawn.
         tolerance: half width of the band, target units; None: no band.
         limits: lowest and highest value of both axes, and whether they are logarithmic. Points below are drawn
             at the edge.
     """
     low, high, logs = limits
+    step = -(-len(measured) // MOST_POINTS)
 
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot(box_aspect=1)
@@ -172,8 +175,9 @@ def predicted_against_measured(measured: FloatArray, predicted: FloatArray, veri
         line = np.geomspace(low, high, 100) if logs else np.array([low, high])
         if tolerance is not None:
             axes.fill_between(line, np.maximum(line - tolerance, low), line + tolerance, color="#e9edf2", lw=0)
-        axes.scatter(measured, np.clip(predicted, low, high), s=7, lw=0, alpha=0.45, marker="o" if verified else "^",
-                     color=VERIFIED if verified else UNVERIFIED, rasterized=len(measured) > RASTER_FROM)
+        axes.scatter(measured[::step], np.clip(predicted, low, high)[::step], s=7, lw=0, alpha=0.45,
+                     marker="o" if verified else "^", color=VERIFIED if verified else UNVERIFIED,
+                     rasterized=len(measured) > RASTER_FROM)
         axes.plot(line, line, color=INK, lw=0.9)
         axes.set(xlim=(low, high), ylim=(low, high), xlabel=plain(f"measured ({unit})"),
                  ylabel=plain(f"predicted ({unit})"), title=plain(title))
@@ -229,6 +233,7 @@ def stage_times(stages: Sequence[Mapping[str, Any]], seconds: FloatArray, name: 
                           textcoords="offset points", va="center", fontsize=8, color=SOFT,
                           bbox={"pad": 0.5, "fc": "white", "lw": 0})
         axes.set_yticks(range(len(kept)), [plain(str(stages[k].get("name", "unnamed"))) for k in kept], color=INK)
-        axes.set(xlabel="seconds", ylim=(len(kept) - 0.4, -0.6), xlim=(0, max(1.35 * float(shown.max(initial=0.0)), 1e-3)))
+        longest_s = max(float(shown.max(initial=0.0)), 1e-3)
+        axes.set(xlabel="seconds", ylim=(len(kept) - 0.4, -0.6), xlim=(0, 1.35 * longest_s))
 
     return embed(draw, FULL_WIDTH, 0.8 + 0.27 * len(kept), name, "Seconds and peak memory of each stage")

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from models.reporting.formatting import finite
 
+LARGEST = 1e100  # products and differences of axis limits stay finite
+
 
 def at(data: Any, *keys: str) -> Any:
     """data[key][key]...; None where any step is not there."""
@@ -39,9 +41,9 @@ def mappings(data: Any, *keys: str) -> list[Mapping[str, Any]]:
 
 
 def floats(values: Any) -> NDArray[np.float64]:
-    """The list as (m,) float64, NaN for what is no finite number."""
+    """The list as (m,) float64, NaN for what is no finite number, or too large to be drawn on an axis."""
     known = [finite(value) for value in items(values)]
-    return np.array([np.nan if value is None else value for value in known], dtype=np.float64)
+    return np.array([np.nan if value is None or abs(value) > LARGEST else value for value in known], dtype=np.float64)
 
 
 def column(rows: Sequence[Mapping[str, Any]], key: str) -> NDArray[np.float64]:

@@ -85,7 +85,9 @@ def render_run_report(entries: Sequence[Json], context: Json) -> str:
         ("details", "Each workload", _details(entries)),
     ]
     if isinstance(at(context, "validation", "passed"), bool) or context.get("data_quality"):
-        parts.insert(3, ("data", "Data", data_sections.data_quality(None, None, context)))
+        every = {side: [item for entry in entries for item in mappings(entry, "contract", side)]
+                 for side in ("inputs", "outputs")}
+        parts.insert(3, ("data", "Data", data_sections.data_quality(every, None, context)))
     if context.get("audit"):
         parts.insert(-1, ("audit", "Audit", data_sections.audit(context["audit"])))
     proved = sum(at(entry, "evidence", "verdict", "status") == sections.PROVED for entry in entries)

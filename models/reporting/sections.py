@@ -53,7 +53,7 @@ def headline_facts(evidence: Json | None) -> Facts:
         ("Right on counterexamples", percent(kept),
          f"unverified {percent(metrics.get('twin_counterexample_accuracy'))}"),
         ("Verification", duration(metrics.get("verification_seconds")),
-         f"{number(metrics.get('verification_iterations'))} iterations"),
+         f"iterations: {number(metrics.get('verification_iterations'))}"),
     ))
 
 
@@ -155,9 +155,9 @@ def training(evidence: Json | None, page: str) -> tuple[Part, ...]:
     epochs, loss, twin = together(*(column(history, key) for key in ("epoch", "loss", "twin_loss")))
     known = np.isfinite(epochs)
     if known.any():
-        active = [plots.Activation(epoch, str(r.get("status")), None if found is None else int(found)) for r in rounds
-                  if (epoch := finite(r.get("epoch"))) is not None
-                  for found in [finite(r.get("counterexamples"))]]
+        active = [plots.Activation(float(epoch), str(r.get("status")), None if np.isnan(found) else int(found))
+                  for r, epoch, found in zip(rounds, column(rounds, "epoch"), column(rounds, "counterexamples"),
+                                             strict=True) if np.isfinite(epoch)]
         markup = plots.loss_curve(epochs[known], loss[known], twin[known], active, f"{page}-loss")
         parts.append(Plot(markup, plots.FULL_WIDTH, "Mean squared error on the training rows after each epoch. Bands: "
                           "the verifier was active after that epoch; above them its outcome and how many "

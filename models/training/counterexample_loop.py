@@ -27,8 +27,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from models.tasks.task import TrainingSettings
 from models.learners.mlp import linear_layers
+from models.tasks.task import TrainingSettings
 from models.training.sign_pattern import project
 from models.verification.falsification import falsify
 from models.verification.network import ReluNetwork, network_from_torch

@@ -4,7 +4,7 @@ Symbols: x (m, n) scaled features, y (m,) scaled target; accuracy: share with |f
 (equation 2 of vPALs, tolerance 0.05 of the scaled target).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ def scores(prefix: str, predict: Predict, x: FloatArray, y: FloatArray, toleranc
 
 
 def partial_dependence(
-    learners: dict[str, Predict], x: FloatArray, scaling: FeatureScaling, queries: Sequence[tuple[int, int]],
+    learners: Mapping[str, Predict], x: FloatArray, scaling: FeatureScaling, queries: Sequence[tuple[int, int]],
     grid: int = 40, rows: int = 200,
 ) -> dict[str, Any]:
     """Mean prediction along each monotone feature, raw units, over at most `rows` rows spread through x."""
@@ -53,7 +53,7 @@ def partial_dependence(
     return curves
 
 
-def predictions(learners: dict[str, Predict], x: FloatArray, y: FloatArray, scaling: FeatureScaling,
+def predictions(learners: Mapping[str, Predict], x: FloatArray, y: FloatArray, scaling: FeatureScaling,
                 rows: int = 500) -> dict[str, list[float]]:
     """Measured and predicted target in raw units, at most `rows` rows spread through x."""
     picked = np.linspace(0, len(x) - 1, min(rows, len(x))).astype(int)

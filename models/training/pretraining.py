@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from feature_store.errors import InputError
 from models.learners.backbone import Backbone, grow
@@ -21,7 +22,6 @@ from models.learners.mlp import build_mlp, linear_layers
 from models.tasks.task import TrainingSettings
 from models.training.sign_pattern import initialise, project
 from models.verification.specification import FloatArray
-from torch import nn
 
 Queries = Sequence[tuple[int, int]]
 
@@ -117,7 +117,7 @@ def save_pretrained(pretrained: Pretrained, path: Path) -> None:
               for name, value in backbone.state_dict().items()}
     names = {"joint_features": np.array(pretrained.joint_features), "workloads": np.array(pretrained.workloads)}
     with path.open("wb") as file:
-        np.savez(file, **names, **arrays)
+        np.savez(file, allow_pickle=False, **names, **arrays)
 
 
 def load_pretrained(path: Path) -> Pretrained:

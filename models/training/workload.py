@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import torch
 from torch import nn
 
 from feature_store.errors import InputError
@@ -17,8 +18,6 @@ from models.tasks.task import Task
 from models.training.pretraining import WorkloadData
 from models.verification.network import ReluNetwork
 from models.verification.specification import FloatArray, Specification, parse_specification
-
-import torch
 
 # Walls of the scaled box stand this far outside of 0..1, so that the stored float32 scaling cannot push a raw value
 # of the box past them.
@@ -73,11 +72,11 @@ def scaled_specification(task: Task, name: str, scaling: FeatureScaling) -> Spec
 
 def save_network(network: nn.Sequential, path: Path) -> None:
     """Writes the weights as an .npz of plain arrays: weight_0, bias_0, weight_1, ..."""
-    arrays = {}
+    arrays: dict[str, np.ndarray] = {}
     for k, layer in enumerate(linear_layers(network)):
         arrays |= {f"weight_{k}": layer.weight.detach().numpy(), f"bias_{k}": layer.bias.detach().numpy()}
     with path.open("wb") as file:
-        np.savez(file, **arrays)
+        np.savez(file, allow_pickle=False, **arrays)
 
 
 def load_network(path: Path) -> ReluNetwork:

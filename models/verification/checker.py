@@ -155,8 +155,10 @@ def leaf_boxes(
 
 def leaf_bounds(weights: Any, biases: Any, lower: Any, upper: Any, queries: Any, batch: int = 32) -> np.ndarray:
     """Rigorous lower bounds (m, F) of sign * dy/dx[feature] over the leaves (m, n), `batch` leaves at a time."""
-    parts = [_derivatives(weights, _preactivations(weights, biases, lower[i : i + batch], upper[i : i + batch]), queries)
-             for i in range(0, len(lower), batch)]
+    parts = []
+    for i in range(0, len(lower), batch):
+        layers = _preactivations(weights, biases, lower[i : i + batch], upper[i : i + batch])
+        parts.append(_derivatives(weights, layers, queries))
     return np.concatenate(parts)
 
 
@@ -183,15 +185,17 @@ def _preactivations(weights: Any, biases: Any, lower: Any, upper: Any) -> list[t
         # relu(z) - chord z is convex: its maximum over [low, high] is at an end, whatever chord was rounded to
         lift = np.maximum(np.maximum(low, 0) - chord * low, np.maximum(high, 0) - chord * high)
         lift = lift + 16 * UNIT * (np.abs(low) + np.abs(high)) + TINY
-        s_low, o_low, s_high, o_high = ground[..., None] * s_low, ground * o_low, chord[..., None] * s_high, chord * o_high + lift
+        s_low, o_low = ground[..., None] * s_low, ground * o_low
+        s_high, o_high = chord[..., None] * s_high, chord * o_high + lift
         size = np.abs(s_low).sum(-1) + np.abs(s_high).sum(-1) + np.abs(o_low) + np.abs(o_high) + lift
         plus, minus, k = np.maximum(weight, 0), np.minimum(weight, 0), weight.shape[1] + n
         error = 2 * _eps(k) * (size @ np.abs(weight).T + np.abs(bias)) + TINY
         s_low, s_high = plus @ s_low + minus @ s_high, plus @ s_high + minus @ s_low
-        o_low, o_high = (o_low @ plus.T + o_high @ minus.T + bias - error, o_high @ plus.T + o_low @ minus.T + bias + error)
+        o_low, o_high = o_low @ plus.T + o_high @ minus.T + bias, o_high @ plus.T + o_low @ minus.T + bias
         a_low, a_high = np.maximum(low, 0), np.maximum(high, 0)
         i_low, i_high = a_low @ plus.T + a_high @ minus.T + bias, a_high @ plus.T + a_low @ minus.T + bias
         i_error = 2 * _eps(k) * ((a_low + a_high) @ np.abs(weight).T + np.abs(bias)) + TINY
+        o_low, o_high = o_low - error, o_high + error
         layers.append((np.maximum(o_low - np.abs(s_low).sum(-1) - error, i_low - i_error),
                        np.minimum(o_high + np.abs(s_high).sum(-1) + error, i_high + i_error)))
     return layers

@@ -71,10 +71,11 @@ def _climb(
     low, high = low[keep], high[keep]
     width = (upper - lower).clamp_min(1e-12)
     rate = 0.1
-    for step in range(steps):
+    for _ in range(steps):
         both = torch.stack([low, high]).requires_grad_(True)
         distance = both[1, :, feature] - both[0, :, feature]
-        violation = sign * (forward(weights, biases, both[0]) - forward(weights, biases, both[1])) - tolerance * distance
+        outputs = forward(weights, biases, both)
+        violation = sign * (outputs[0] - outputs[1]) - tolerance * distance
         (slope,) = torch.autograd.grad(violation.sum(), both)
         shared = slope.sum(0)
         with torch.no_grad():

@@ -134,7 +134,8 @@ def _parse_property(entry: Any, names: tuple[str, ...], where: str) -> Monotonic
         raise InputError(f"property must be a mapping with one kind, got {entry!r} ({where})")
     ((kind, body),) = entry.items()
     if kind != "monotone":
-        raise InputError(f"property must be of a known kind, got {kind!r} ({where}); {nearest(str(kind), ['monotone'])}")
+        raise InputError(f"property must be of a known kind, got {kind!r} ({where}); "
+                         + nearest(str(kind), ["monotone"]))
     unknown = set(body) - {"features", "direction"}
     if unknown:
         raise InputError(f"field must be known, got {min(unknown)!r} ({where}: monotone); "

@@ -45,7 +45,8 @@ def check(
                     "seconds": seconds})
         return
     out.print(f"accepted: {contract.task}, {contract.workload}; signature, digests and gates hold, "
-              f"{checked.certificate['leaves']} leaf boxes proved again ({seconds:.2f} s)", highlight=False, soft_wrap=True)
+              f"{checked.certificate['leaves']} leaf boxes proved again ({seconds:.2f} s)",
+              highlight=False, soft_wrap=True)
     out.print(contract.specification["statement"], highlight=False)
 
 

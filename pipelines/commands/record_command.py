@@ -31,7 +31,14 @@ def record(
     Starts nginx, Redis, MariaDB, a search engine, a training loop, Prometheus and its node exporter on loopback, and
     leaves nothing behind. Example: assay record data/mine --combinations 20 --seed 1
     """
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     from feature_store.recording.campaign import ProgressEvent, record_campaign
     from feature_store.recording.settings import CampaignSettings

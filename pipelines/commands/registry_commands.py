@@ -60,9 +60,9 @@ def history(
         out.print("the ledger has no entries yet")
         return
     table = Table("#", "when", "action", "task", "workload", "version", "instead of", "reason", "by")
+    shown = ("sequence", "at", "action", "task", "workload", "version", "previous_version", "reason", "actor")
     for row in rows:
-        table.add_row(*[str(row.get(key) if row.get(key) is not None else "") for key in
-                        ("sequence", "at", "action", "task", "workload", "version", "previous_version", "reason", "actor")])
+        table.add_row(*["" if row.get(key) is None else str(row[key]) for key in shown])
     out.print(table)
     out.print(f"{len(rows)} entries; chain and signatures hold", highlight=False)
 

@@ -59,8 +59,8 @@ def run(
             print_json({"status": "no new data", "message": message}) if json_output else out.print(message)
             return
         if not json_output:
-            out.print(f"task {request.task.name}: {len(request.workloads)} workloads, {len(gates)} gates, run {run_name}",
-                      highlight=False)
+            counts = f"{len(request.workloads)} workloads, {len(gates)} gates"
+            out.print(f"task {request.task.name}: {counts}, run {run_name}", highlight=False)
         with RunDisplay(out, request.workloads, quiet=json_output) as display:
             outcome = run_local(request, configuration.home, display.show, resume=not fresh)
         if scheduled:
