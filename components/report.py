@@ -1,10 +1,11 @@
 """report: one self-contained HTML a version, logged to MLflow, and one for the run."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
-from components.progress import emit, step
+from components.progress import PROGRESS_VARIABLE, emit, read_events, step
 from components.register import REGISTERED
 from components.tracking import log_version, project_configuration
 from models.export.bundle import write_json
@@ -25,31 +26,48 @@ def run_report(workloads: list[str], run_name: str, features: Path, gated: Path,
         kept.mkdir(parents=True, exist_ok=True)
         output.mkdir(parents=True, exist_ok=True)
         validation = json.loads((features / "validation.json").read_text())
-        correlation = json.loads((features / "correlation.json").read_text())
+        correlation = _heat_map(json.loads((features / "correlation.json").read_text())["pooled"])
         record = json.loads((registered / REGISTERED).read_text())
         entries = []
         for made in record["entries"]:
             name = made["workload"]
-            entry = {**made, **_documents(gated / name)}
+            scaling = features / name / "scaling.json"
+            entry = {**made, **_documents(gated / name),
+                     "scaling": json.loads(scaling.read_text()) if scaling.is_file() else None}
             if entry["contract"]:
                 context = {"correlation": correlation, "validation": validation.get(name), "run_name": run_name,
-                           "version": made.get("version"), "alias": made.get("alias"),
+                           "version": made.get("version"), "alias": made.get("alias"), "scaling": entry["scaling"],
                            "data_quality": entry["evidence"]["data"]["quality"]}
                 page = render_version_report(entry["contract"], entry["evidence"], entry["gates"], context)
                 for folder in (output, kept):
                     (folder / f"{name}.html").write_text(page, encoding="utf-8")
-                entry["report"] = f"{name}.html"
+                entry["report_path"] = f"{name}.html"
                 if made.get("run_id"):
                     log_version(configuration, made["run_id"], entry["evidence"], output / f"{name}.html")
             entries.append(entry)
         page = render_run_report(entries, {"run_id": run_name, "correlation": correlation, "validation": validation,
-                                           "source": record["source"]})
+                                           "source": record["source"], "stages": _stages()})
         for folder in (output, kept):
             (folder / "index.html").write_text(page, encoding="utf-8")
         summary = {"report": str(kept / "index.html"), "entries": [_summary(entry) for entry in entries]}
         write_json(output / "summary.json", summary)
         emit({"event": "result", "summary": summary})
         return kept / "index.html"
+
+
+def _heat_map(pooled: dict[str, dict[str, float | None]]) -> dict[str, Any]:
+    """Pearson coefficients as the report wants them: a row a workload, a column a metric."""
+    metrics = list(next(iter(pooled.values()), {}))
+    return {"workloads": list(pooled), "metrics": metrics,
+            "pearson": [[row[metric] for metric in metrics] for row in pooled.values()]}
+
+
+def _stages() -> list[dict[str, Any]]:
+    """What the steps before this one took, where the local runner keeps their events."""
+    path = os.environ.get(PROGRESS_VARIABLE)
+    events = read_events(Path(path))[0] if path else []
+    return [{"name": f"{event['step']} {event['workload']}".strip(), "seconds": event["seconds"],
+             "peak_mb": event["peak_mb"]} for event in events if event["event"] == "end"]
 
 
 def _documents(folder: Path) -> dict[str, Any]:
@@ -60,6 +78,6 @@ def _documents(folder: Path) -> dict[str, Any]:
 def _summary(entry: dict[str, Any]) -> dict[str, Any]:
     """What the command line prints about a workload."""
     evidence = entry["evidence"] or {}
-    keys = ("workload", "status", "message", "model", "version", "alias", "bundle", "report")
+    keys = ("workload", "status", "message", "model", "version", "alias", "bundle", "report_path")
     return {**{key: entry.get(key) for key in keys}, "metrics": evidence.get("metrics"),
             "verdict": evidence.get("verdict", {}).get("status"), "gates": entry["gates"]}

@@ -72,7 +72,7 @@ class GateResult:
 
 @dataclass(frozen=True)
 class GateReport:
-    """All gates of one model, in the order of the configuration. `passed`: every one of them holds."""
+    """All gates of one model, in the order of the configuration."""
 
     gates: tuple[GateResult, ...]
 
@@ -82,6 +82,7 @@ class GateReport:
 
     @property
     def passed(self) -> bool:
+        """Whether every gate holds."""
         return all(gate.passed for gate in self.gates)
 
     def to_json(self) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from pipelines.request import TrainRequest
 
 KEPT_RUNS = 10
 POLL_SECONDS = 0.1
+FULL_DISK_MB = 1.0  # less than any step writes
 
 
 class RunFailedError(AssayError):
@@ -62,14 +63,10 @@ def run_local(
     """
     began = time.monotonic()
     folder = home / "runs" / request.run_name
-    folder.mkdir(parents=True)
-    _drop_old_runs(home / "runs")
-    (folder / "workspace").mkdir()
-    specification = {
-        "package": str(folder / "train.yaml"), "arguments": request.arguments(),
-        "pipeline_root": str(folder / "outputs"), "workspace_root": str(folder / "workspace"),
-        "cache_root": str(home / "cache") if resume else None}
-    (folder / "request.json").write_text(json.dumps(specification, indent=1))
+    try:
+        _prepare(folder, request, home / "cache" if resume else None)
+    except OSError as error:
+        raise RunFailedError(f"run must be able to write its folder, got {error.strerror} ({folder})", 2) from error
     events: list[dict[str, Any]] = []
     with (folder / "kfp.log").open("wb") as log:
         child = subprocess.Popen(
@@ -86,6 +83,17 @@ def run_local(
     if not results:
         raise _failure(events, folder)
     return RunOutcome(folder, results[-1], tuple(events), time.monotonic() - began)
+
+
+def _prepare(folder: Path, request: TrainRequest, cache: Path | None) -> None:
+    folder.mkdir(parents=True)
+    _drop_old_runs(folder.parent)
+    (folder / "workspace").mkdir()
+    specification = {
+        "package": str(folder / "train.yaml"), "arguments": request.arguments(),
+        "pipeline_root": str(folder / "outputs"), "workspace_root": str(folder / "workspace"),
+        "cache_root": str(cache) if cache else None}
+    (folder / "request.json").write_text(json.dumps(specification, indent=1))
 
 
 def _environment(folder: Path) -> dict[str, str]:
@@ -129,6 +137,10 @@ def _stop(child: "subprocess.Popen[bytes]") -> None:
 def _failure(events: list[dict[str, Any]], folder: Path) -> RunFailedError:
     failed = [event for event in events if event["event"] == "failed"]
     log = folder / "kfp.log"
+    free_mb = shutil.disk_usage(folder).free / 2**20
+    if free_mb < FULL_DISK_MB:  # then neither events nor the log are whole
+        return RunFailedError(f"disk must have room, got {free_mb:.1f} MB free ({folder}); nothing is half-registered: "
+                              "make room and run the same command again to resume", 2)
     if failed:
         first = failed[0]
         where = f"step {first['step']}" + (f", workload {first['workload']}" if first["workload"] else "")

@@ -79,7 +79,7 @@ def make_request(
         data["training"] = {**(data.get("training") or {}), "method": method}
         text = yaml.safe_dump(data, sort_keys=False)
         loaded = parse_task(data, "--method")
-    chosen = tuple(workloads) or tuple(loaded.workloads)
+    chosen = tuple(dict.fromkeys(workloads)) or tuple(loaded.workloads)
     for name in chosen:
         _check_specification(loaded, name)
     if is_prometheus(telemetry):

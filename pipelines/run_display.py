@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -57,12 +58,13 @@ def _share(event: dict[str, Any]) -> tuple[float, str]:
 
 
 def summary_table(summary: dict[str, Any]) -> Table:
-    """The table a run ends with."""
-    table = Table(title="Workloads", title_justify="left", header_style="bold", pad_edge=False)
-    for name, justify in (("workload", "left"), ("test MSE", "right"), ("acc@0.05", "right"), ("twin", "right"),
-                          ("verdict", "left"), ("iterations", "right"), ("verify s", "right"), ("gates", "left"),
+    """The table a run ends with: whole numbers on 80 columns, which is what a log or a pipe gets."""
+    table = Table(title="Workloads", title_justify="left", header_style="bold", pad_edge=False, box=SIMPLE_HEAD,
+                  padding=0)
+    for name, justify in (("workload", "left"), ("test\nMSE", "right"), ("acc.\n@0.05", "right"), ("twin", "right"),
+                          ("verdict", "left"), ("iter.", "right"), ("verify\ns", "right"), ("gates", "left"),
                           ("version", "right"), ("alias", "left")):
-        table.add_column(name, justify=justify, no_wrap=name in ("workload", "verdict"))  # type: ignore[arg-type]
+        table.add_column(name, justify=justify, no_wrap=name != "gates", overflow="fold")  # type: ignore[arg-type]
     for entry in summary["entries"]:
         metrics, gates = entry["metrics"] or {}, entry["gates"]
         if gates is None:

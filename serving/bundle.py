@@ -37,10 +37,12 @@ class CheckResult(Protocol):
     """What the independent checker answers."""
 
     @property
-    def accepted(self) -> bool: ...
+    def accepted(self) -> bool:
+        """Whether every leaf holds."""
 
     @property
-    def reason(self) -> str: ...
+    def reason(self) -> str:
+        """Why not."""
 
 
 # check_certificate(model_path, contract, certificate, leaves_path), models/verification/checker.py

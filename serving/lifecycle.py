@@ -22,6 +22,7 @@ from models.configuration import Configuration
 from models.gates import evaluate_gates
 from serving.bundle import Bundle, CheckedBundle, check_bundle, check_content, open_bundle, write_folder
 from serving.card import gate_table, version_tags
+from serving.contract import Contract
 from serving.keys import create_key_pair
 from serving.ledger import Entry, Ledger
 from serving.moves import Action, Move, Standing
@@ -106,6 +107,22 @@ class Lifecycle:
         bundle = self._open(task, workload, version)
         write_folder(bundle, destination)
         return bundle
+
+    def is_known(self, contract: Contract | Mapping[str, Any]) -> bool:
+        """Whether a version was registered or rejected before with this data, code and seed.
+
+        Asked by a scheduled run, which registers nothing where nothing is new. It reads tags, which anyone
+        can change in the store: good enough to save work, and to decide nothing else.
+
+        Args:
+            contract: the bundle's contract, or the content of its contract.json.
+        """
+        data = contract.to_json() if isinstance(contract, Contract) else contract
+        standing = self._ledger.standing(data["task"], data["workload"])
+        known = {*standing.registered, *standing.rejected}
+        wanted = {key: str(data[key]) for key in ("data_version", "code_version", "seed")}
+        tags = self._store.tags(self._configuration.model_name(data["task"], data["workload"]))
+        return any(version in known and wanted.items() <= found.items() for version, found in tags.items())
 
     def register(
         self,

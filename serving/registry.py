@@ -13,6 +13,7 @@ import logging
 import os
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,6 +43,7 @@ from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
 from mlflow.types import Schema, TensorSpec
 
 _BUNDLE = "bundle"
+_SQLITE = "sqlite:///"
 _HEAD_TAG = "assay.ledger_head"
 # MLflow answers with the second code where an alias is not there.
 _ABSENT = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
@@ -74,11 +76,18 @@ class MlflowStore:
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
-        with self._initialising(), _errors("be reachable", configuration.tracking_uri):
+        for name in ("alembic", "mlflow.store.db.utils"):  # forty lines of migrations on the first start
+            logging.getLogger(name).setLevel(logging.WARNING)
+        with self._alone(), _errors("be reachable", configuration.tracking_uri):
+            if configuration.tracking_uri.startswith(_SQLITE):
+                Path(configuration.tracking_uri.removeprefix(_SQLITE)).parent.mkdir(
+                    parents=True, exist_ok=True
+                )
             self._client = mlflow.MlflowClient(configuration.tracking_uri, configuration.tracking_uri)
             self._client.search_registered_models(max_results=1)
 
     def alias(self, model: str, alias: str) -> int | None:
+        """See `serving.store.Store`."""
         with _errors("give an alias", model):
             try:
                 return int(self._client.get_model_version_by_alias(model, alias).version)
@@ -88,6 +97,7 @@ class MlflowStore:
                 raise
 
     def set_alias(self, model: str, alias: str, version: int | None) -> None:
+        """See `serving.store.Store`."""
         with _errors(f"take version {version} as {alias}", model):
             if version is None:
                 self._client.delete_registered_model_alias(model, alias)
@@ -95,6 +105,7 @@ class MlflowStore:
                 self._client.set_registered_model_alias(model, alias, str(version))
 
     def head(self, model: str) -> str | None:
+        """See `serving.store.Store`."""
         with _errors("give its head tag", model):
             try:
                 tags: dict[str, str] = self._client.get_registered_model(model).tags
@@ -105,16 +116,19 @@ class MlflowStore:
                 raise
 
     def set_head(self, model: str, head: str) -> None:
+        """See `serving.store.Store`."""
         with _errors("take its head tag", model):
             self._client.set_registered_model_tag(model, _HEAD_TAG, head)
 
     def upload(self, bundle: Bundle, run_id: str | None, ticket: str, data_path: Path | None) -> Upload:
+        """See `serving.store.Store`."""
         tags = {TICKET_TAG: ticket}
         with _errors("take a bundle", bundle.contract.workload), self._as_global():
             is_own = run_id is None
             if run_id is None:
                 run_id = self._start_run(bundle, tags)
-            self._client.log_inputs(run_id, datasets=[_lineage(bundle, data_path)])
+            with self._alone():  # two processes that insert one dataset violate its key
+                self._client.log_inputs(run_id, datasets=[_lineage(bundle, data_path)])
             experiment_id = self._client.get_run(run_id).info.experiment_id
             logged = self._client.create_logged_model(experiment_id, source_run_id=run_id, tags=tags)
             with tempfile.TemporaryDirectory(prefix="assay-register-") as temporary:
@@ -128,6 +142,7 @@ class MlflowStore:
 
     @contextlib.contextmanager
     def fetched(self, location: str) -> Iterator[Path]:
+        """See `serving.store.Store`."""
         with tempfile.TemporaryDirectory(prefix="assay-bundle-") as temporary:
             with _errors("give a bundle", location):
                 repository = self._artifacts(location)
@@ -137,6 +152,7 @@ class MlflowStore:
             yield folder
 
     def location(self, model: str, version: int) -> str:
+        """See `serving.store.Store`."""
         with _errors(f"have version {version}", model):
             location: str = self._client.get_model_version_download_uri(model, str(version))
             return location
@@ -144,10 +160,14 @@ class MlflowStore:
     def create_version(
         self, model: str, upload: Upload, tags: Mapping[str, str], description: str, above: int
     ) -> int:
+        """See `serving.store.Store`."""
         with _errors("take a version", model), self._as_global():
-            with contextlib.suppress(MlflowException):  # it is there already
+            try:
                 about = {key: tags[key] for key in ("task", "workload")}
                 self._client.create_registered_model(model, tags=about)
+            except MlflowException as error:
+                if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                    raise
             while True:
                 made = self._client.create_model_version(
                     model, upload.source, upload.run_id, dict(tags), description=description
@@ -157,7 +177,14 @@ class MlflowStore:
                 # Numbers begin again where someone deleted the registered model; the ledger's stay used.
                 self._client.delete_model_version(model, str(made.version))
 
+    def tags(self, model: str) -> dict[int, dict[str, str]]:
+        """See `serving.store.Store`."""
+        with _errors("list its versions", model):
+            found = self._client.search_model_versions(f"name = '{model}'")
+            return {int(version.version): dict(version.tags) for version in found}
+
     def discard(self, ticket: str, model: str, keep: Collection[int]) -> None:
+        """See `serving.store.Store`."""
         with _errors("be cleaned up", model):
             versions = [
                 version
@@ -197,23 +224,19 @@ class MlflowStore:
 
     def _experiment_id(self) -> str:
         name = self._configuration.experiment
-        with self._initialising():
+        with self._alone():
             found = self._client.get_experiment_by_name(name)
             if found is not None:
                 return str(found.experiment_id)
             return str(self._client.create_experiment(name, self._configuration.artifact_root))
 
     @contextlib.contextmanager
-    def _initialising(self) -> Iterator[None]:
+    def _alone(self) -> Iterator[None]:
+        """Holds this state folder's database for what MLflow does not do safely in two processes."""
         home = self._configuration.home
         with _errors("be writable", str(home)):
             home.mkdir(parents=True, exist_ok=True)
-            path = self._configuration.tracking_uri.removeprefix("sqlite:///")
-            if path != self._configuration.tracking_uri:
-                Path(path).parent.mkdir(parents=True, exist_ok=True)
-            for name in ("alembic", "mlflow.store.db.utils"):  # forty lines of migrations on the first start
-                logging.getLogger(name).setLevel(logging.WARNING)
-            with (home / "initialise.lock").open("ab") as file:
+            with (home / "mlflow.lock").open("ab") as file:
                 fcntl.flock(file.fileno(), fcntl.LOCK_EX)
                 yield
 
@@ -234,18 +257,22 @@ def _log_flavor(bundle: Bundle, model_id: str) -> None:
     columns = len(contract.inputs)
     output = TensorSpec(np.dtype(np.float32), (-1, 1), contract.model.output)
     middle = [(item.minimum + item.maximum) / 2 for item in contract.inputs]
-    mlflow.onnx.log_model(
-        onnx.load_model_from_string(bundle.model),
-        model_id=model_id,
-        save_as_external_data=False,
-        onnx_execution_providers=["CPUExecutionProvider"],
-        signature=ModelSignature(
-            Schema([TensorSpec(np.dtype(np.float32), (-1, columns), contract.model.input)]), Schema([output])
-        ),
-        input_example={contract.model.input: np.array([middle], dtype=np.float32)},
-        # Named, or MLflow starts a process to find out.
-        pip_requirements=["onnx", "onnxruntime"],
-    )
+    with warnings.catch_warnings():
+        # Of MLflow's own code, when log_model first imports mlflow.pyfunc.
+        warnings.filterwarnings("ignore", ".*Any type hint is inferred", UserWarning)
+        mlflow.onnx.log_model(
+            onnx.load_model_from_string(bundle.model),
+            model_id=model_id,
+            save_as_external_data=False,
+            onnx_execution_providers=["CPUExecutionProvider"],
+            signature=ModelSignature(
+                Schema([TensorSpec(np.dtype(np.float32), (-1, columns), contract.model.input)]),
+                Schema([output]),
+            ),
+            input_example={contract.model.input: np.array([middle], dtype=np.float32)},
+            # Named, or MLflow starts a process to find out.
+            pip_requirements=["onnx", "onnxruntime"],
+        )
 
 
 def _lineage(bundle: Bundle, data_path: Path | None) -> DatasetInput:

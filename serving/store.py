@@ -42,5 +42,8 @@ class Store(AliasStore, Protocol):
     ) -> int:
         """Makes a model version whose number is larger than `above`."""
 
+    def tags(self, model: str) -> dict[int, dict[str, str]]:
+        """Tags of every version of a model, empty where there is no such model."""
+
     def discard(self, ticket: str, model: str, keep: Collection[int]) -> None:
         """Removes what carries the ticket, unless its version is one to keep."""

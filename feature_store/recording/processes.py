@@ -62,13 +62,21 @@ class Guard:
         self.folder = Path(tempfile.mkdtemp(prefix="assay-record-", dir=scratch))
         self._pipe_path = self.folder / "reaper.pipe"
         os.mkfifo(self._pipe_path, mode=0o600)
-        # Read-write, so that this does not block until the reaper is there.
-        self._pipe = os.open(self._pipe_path, os.O_RDWR | os.O_CLOEXEC)
+        # The reaper inherits an open end: were it to open the pipe itself, everything written until then
+        # would be lost if the recorder died first.
+        reading = os.open(self._pipe_path, os.O_RDONLY | os.O_NONBLOCK)
+        self._pipe = os.open(self._pipe_path, os.O_WRONLY)
+        os.set_blocking(reading, True)
         self._reaper = subprocess.Popen(
-            [sys.executable, "-I", "-S", reaper.__file__, str(self._pipe_path)],
+            [sys.executable, "-I", "-S", reaper.__file__, str(self._pipe_path), str(reading)],
+            pass_fds=(reading,),
             start_new_session=True,
             stdin=subprocess.DEVNULL,
+            # It must not hold the recorder's own output open: someone may wait for its end.
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
+        os.close(reading)
         self._running: list[Running] = []
         self.register(f"folder {self.folder}")
 
@@ -86,7 +94,8 @@ class Guard:
 
     def release(self, line: str) -> None:
         """Tells the reaper that a registered thing is gone."""
-        self.register(f"release {line}")
+        with contextlib.suppress(BrokenPipeError):  # a killed reaper must not keep us from cleaning up
+            self.register(f"release {line}")
 
     def start(
         self,

@@ -23,12 +23,12 @@ from pathlib import Path
 
 
 def session_members(sessions: set[int]) -> list[int]:
-    """Process ids whose session is in `sessions` (zombies included)."""
+    """Ids of the running processes whose session is in `sessions`."""
     members = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
-                if os.getsid(int(entry.name)) in sessions:
+                if os.getsid(int(entry.name)) in sessions and not is_zombie(int(entry.name)):
                     members.append(int(entry.name))
     return members
 
@@ -46,7 +46,7 @@ def kill_sessions(sessions: set[int], timeout_s: float = 5.0) -> None:
     """Sends SIGKILL to every process of `sessions` until none is left or `timeout_s` has passed."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
-        alive = [pid for pid in session_members(sessions) if not is_zombie(pid)]
+        alive = session_members(sessions)
         if not alive:
             return
         for pid in alive:
@@ -90,10 +90,9 @@ def read_registrations(pipe: int, registered: set[str]) -> None:
                 registered.add(line)
 
 
-def main(path: Path) -> None:
-    """Serves the named pipe at `path` until its last writer is gone, then sweeps."""
+def main(path: Path, pipe: int) -> None:
+    """Reads `pipe`, the named pipe at `path`, until its last writer is gone, then sweeps."""
     registered: set[str] = set()
-    pipe = os.open(path, os.O_RDONLY)
     read_registrations(pipe, registered)
     # A child forked just before the recorder's death may still be about to register itself: once the
     # pipe has no name nobody else can open it, and the second read waits for those who already had.
@@ -104,4 +103,4 @@ def main(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -105,5 +105,5 @@ def _workload(source: PrometheusSource, metric_map: MetricMap, name: str, entry:
     table = metrics.join(values, how="inner").dropna()
     table.insert(0, "workload", name)
     # Prometheus names a window by its end, the schema by its start
-    table.insert(1, "window_start", table.index - pd.Timedelta(seconds=window_s))
+    table.insert(1, "window_start", pd.DatetimeIndex(table.index) - pd.Timedelta(seconds=window_s))
     return table.reset_index(drop=True)

@@ -7,6 +7,7 @@ Formats: docs/reference/bundle.md; serving/bundle.py opens and checks what this 
 import hashlib
 import io
 import json
+import math
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -101,12 +102,14 @@ def _write_certificate(folder: Path, contract: Mapping[str, Any], verdict: Verdi
     certificate = {
         "format": CERTIFICATE_FORMAT, "verdict": str(Status.PROVED), "model_sha256": contract["model"]["sha256"],
         "specification_sha256": specification_digest(contract), "leaves_file": path.name, "leaves": tree.leaves,
-        "leaves_sha256": hashlib.sha256(leaves.getvalue()).hexdigest(), "lower_bound": verdict.lower_bound,
+        "leaves_sha256": hashlib.sha256(leaves.getvalue()).hexdigest(), "lower_bound": -math.inf,
         "tolerance": contract["specification"]["tolerance"], "statement": contract["specification"]["statement"]}
     result = check_certificate(folder / "model.onnx", contract, certificate, path)
     if not result.accepted:
         path.unlink()
         return verdict.because(Status.UNKNOWN, f"the independent checker refused the file: {result.reason}")
+    # the bound of the file, whose stored scaling is rounded: the verdict's is that of the network alone
+    certificate["lower_bound"] = result.lower_bound
     write_json(folder / "certificate.json", certificate)
     return verdict
 

@@ -9,7 +9,7 @@ import torch
 from feature_store.scaling import FeatureScaling
 from models.export.onnx_model import INPUT
 from models.verification.network import ReluNetwork, forward
-from models.verification.specification import FloatArray
+from models.verification.specification import FloatArray, Specification
 from models.verification.verdict import Witness
 
 
@@ -47,16 +47,16 @@ def one_row_latency_us(model: bytes, row: FloatArray, repeats: int = 300) -> flo
     return float(np.median(times[20:]) * 1e6)
 
 
-def replays(model: bytes, witness: Witness, scaling: FeatureScaling, tolerance: float) -> bool:
-    """Whether a counterexample (scaled coordinates) violates the order in onnxruntime on the file, inside the box."""
-    low, high = np.array(scaling.features.minimum), np.array(scaling.features.maximum)
-    pair = np.clip(scaling.features.unscale(np.stack([witness.low, witness.high])), low, high)
-    pair32 = pair.astype(np.float32)
-    if (pair32 < low).any() or (pair32 > high).any() or not pair32[0, witness.feature] < pair32[1, witness.feature]:
-        # rounding to float32 must not leave the box: one step back inside
-        pair32 = np.where(pair32 > high, np.nextafter(pair32, np.float32(-np.inf)), pair32)
-        pair32 = np.where(pair32 < low, np.nextafter(pair32, np.float32(np.inf)), pair32)
-    (out,) = open_session(model).run(None, {INPUT: pair32})
+def replays(model: bytes, witness: Witness, scaling: FeatureScaling, specification: Specification) -> bool:
+    """Whether a counterexample violates the order in onnxruntime on the file, as float32 inside the raw box exactly."""
+    low, high = (scaling.features.unscale(wall[None])[0] for wall in (specification.lower, specification.upper))
+    pair = np.clip(scaling.features.unscale(np.stack([witness.low, witness.high])), low, high).astype(np.float32)
+    # rounding to float32 must not leave the box: one step back inside
+    pair = np.where(pair > high, np.nextafter(pair, np.float32(-np.inf)), pair)
+    pair = np.where(pair < low, np.nextafter(pair, np.float32(np.inf)), pair)
+    if (pair < low).any() or (pair > high).any():
+        return False  # a side of the box is narrower than the gap between two float32 numbers
+    (out,) = open_session(model).run(None, {INPUT: pair})
     value = scaling.target.scale(out.astype(np.float64))[:, 0]
-    distance = np.abs(np.diff(scaling.features.scale(pair32.astype(np.float64)), axis=0)).sum()
-    return bool(witness.sign * (value[0] - value[1]) > tolerance * distance)
+    distance = np.abs(np.diff(scaling.features.scale(pair.astype(np.float64)), axis=0)).sum()
+    return bool(witness.sign * (value[0] - value[1]) > specification.tolerance * distance)

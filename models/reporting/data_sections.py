@@ -128,6 +128,7 @@ def correlation(context: Json, workload: str, page: str) -> tuple[Part, ...]:
         return (Note(f"The correlation table must have {len(names)} rows of {len(metrics)} numbers, one a workload, "
                      "and has another shape.", "missing"),)
     pearson = np.stack(rows)
+    pearson[np.abs(pearson) > 1 + 1e-9] = np.nan
     markup = plots.correlation_heat_map(names, metrics, pearson, f"{page}-correlation")
     table = Table(("Workload", *metrics), tuple(
         (Cell(name, strong=name == workload),

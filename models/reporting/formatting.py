@@ -51,6 +51,8 @@ def percent(share: Any) -> str:
         return MISSING
     if known in (0.0, 1.0):
         return f"{100 * known:.0f}{GAP}%"
+    if not 0 < known < 1:  # no share; what it is must be seen
+        return number(known)
     for decimals in (1, 2, 3):
         text = f"{100 * known:.{decimals}f}"
         if float(text) not in (0.0, 100.0):
@@ -61,7 +63,9 @@ def percent(share: Any) -> str:
 def points(share: Any, other: Any) -> str:
     """How far `share` lies above `other`, in percentage points."""
     first, second = finite(share), finite(other)
-    return MISSING if first is None or second is None else f"{100 * (first - second):+.1f}{GAP}points"
+    if first is None or second is None or abs(first - second) > 1:
+        return MISSING
+    return f"{100 * (first - second):+.1f}{GAP}points"
 
 
 def duration(seconds: Any) -> str:
@@ -69,7 +73,7 @@ def duration(seconds: Any) -> str:
     known = finite(seconds)
     if known is None:
         return MISSING
-    if known < 120:
+    if known < 120 or known > 1e9:
         return f"{known:.3g}{GAP}s"
     minutes, rest = divmod(round(known), 60)
     if minutes < 120:

@@ -32,7 +32,7 @@ from models.reporting.formatting import duration, finite, percent
 FloatArray = NDArray[np.float64]
 
 FULL_WIDTH = 7.2  # inches
-PANEL_WIDTH = 3.4
+PANEL_WIDTH = 3.2
 SCATTER_WIDTH = 4.1
 LOG_FROM = 30.0  # a target that spans more than this factor is shown on logarithmic axes
 RASTER_FROM = 400  # more points than this become an image inside of the SVG

@@ -29,7 +29,7 @@ from models.reporting.reading import at, column, mapping, mappings
 
 Json = Mapping[str, Any]
 
-# A plotted workload costs about 0.7 s and 150 KB; above this a run's report would outgrow a browser.
+# A plotted workload costs about 1 s and 220 KB; above this a run's report would outgrow a browser.
 MOST_PLOTTED = 12
 
 OVERVIEW_GROUPS = (("", 3), ("Test accuracy at 0.05", 3), ("On counterexamples", 2), ("Verification", 3), ("", 2))

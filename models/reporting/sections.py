@@ -190,7 +190,7 @@ def accuracy(contract: Json | None, evidence: Json | None, scaling: Json | None,
 
     def value(key: str) -> float:
         known = finite(metrics.get(key))
-        return float("nan") if known is None else known
+        return known if known is not None and 0 <= known <= 1 else float("nan")
 
     groups = {label: {"verified": value(f"{key}_accuracy"), "unverified twin": value(f"twin_{key}_accuracy")}
               for label, key in sets}

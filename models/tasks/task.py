@@ -36,8 +36,8 @@ class TrainingSettings:
 
     method: str = "monotone"
     learning_rate: float = 2e-3
-    batch_size: int = 256
-    epochs: int = 120
+    batch_size: int = 64
+    epochs: int = 150
     pretrain_epochs: int = 30
     trunk_width: int = 300
     iterations: int = 20  # limit of the train-verify loop after the planned epochs (Algorithm 1, epsilon)

@@ -7,6 +7,8 @@ sign pattern for the verified learners, an ordinary one for their twins.
 Symbols: J joint features; x (m, n) scaled features and y (m,) scaled target of one workload.
 """
 
+import zipfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +26,9 @@ from models.training.sign_pattern import initialise, project
 from models.verification.specification import FloatArray
 
 Queries = Sequence[tuple[int, int]]
+
+# What NumPy, zipfile and torch raise on a file that is cut, damaged or of another kind.
+UNREADABLE = (OSError, EOFError, LookupError, TypeError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
 @dataclass(frozen=True)
@@ -132,6 +137,6 @@ def load_pretrained(path: Path) -> Pretrained:
                      if name.startswith(kind + "/")}
             backbones[kind] = Backbone(len(joint), len(workloads), state["head.weight"].shape[1], torch.Generator())
             backbones[kind].load_state_dict(state)
-    except (OSError, KeyError, ValueError, RuntimeError) as error:
+    except UNREADABLE as error:
         raise InputError(f"pretrained backbone must be readable, got {error} ({path})") from error
     return Pretrained(joint, workloads, backbones)

@@ -15,7 +15,7 @@ from feature_store.errors import InputError
 from feature_store.scaling import FeatureScaling
 from models.learners.mlp import build_mlp, linear_layers
 from models.tasks.task import Task
-from models.training.pretraining import WorkloadData
+from models.training.pretraining import UNREADABLE, WorkloadData
 from models.verification.network import ReluNetwork
 from models.verification.specification import FloatArray, Specification, parse_specification
 
@@ -86,7 +86,7 @@ def load_network(path: Path) -> ReluNetwork:
             layers = len(stored.files) // 2
             return ReluNetwork(tuple(stored[f"weight_{k}"] for k in range(layers)),
                                tuple(stored[f"bias_{k}"] for k in range(layers)))
-    except (OSError, KeyError, ValueError) as error:
+    except UNREADABLE as error:
         raise InputError(f"network must be readable, got {error} ({path})") from error
 
 

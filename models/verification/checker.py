@@ -2,21 +2,27 @@
 
 Reads the ONNX file itself, rebuilds the leaf boxes from the split tree (a tree of splits covers its
 root by construction), bounds the signed partial derivatives over every leaf, and accepts only if each
-is >= -tolerance. Linear in the number of leaves.
+is >= -tolerance. Linear in the number of leaves. The tolerance is held to the file's own scaled units and
+to the contract's (share of the output's range by width of the box), whichever allows less: a network
+whose derivatives are small only because its scaling is large has no proof.
 
 Rounding. u = 2^-53. For a product of a (w', k) and a (k, .) matrix in any order of summation, with or
 without fused operations, |computed - exact| <= g(k) |A| |B| with g(k) = k u / (1 - k u) (Higham,
 Accuracy and Stability, section 3.1). EPS(k) = (4 k + 64) u is more than three times what the few
 extra operations around each product need; the slack also covers the rounding of the bounds
 themselves. TINY covers underflow. Every error is added to the constant term of the bound it belongs to.
+Overflow makes infinities and NaNs; a neuron whose bounds are NaN counts as unstable, and a NaN bound of a
+derivative is a refusal.
 
-Accepts one shape of graph: Sub, Mul (scaling), Gemm, Relu, ..., Gemm, Mul, Add (unscaling).
+Accepts one shape of graph, Sub, Mul (scaling), Gemm, Relu, ..., Gemm, Mul, Add (unscaling), with every weight in
+the file itself: what the file's digest does not cover, or what a runtime might read in another way, is refused.
 """
 
 import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +31,8 @@ import onnx
 from onnx import numpy_helper
 
 UNIT, TINY = 2.0**-53, 1e-290
+ROUNDING = 1e-9
+TRANSPOSED = onnx.helper.make_attribute("transB", 1)
 
 
 class Rejected(Exception):
@@ -47,16 +55,19 @@ def check_certificate(
     """Re-proves the certificate's claim about the file at model_path. Never raises on bad input: rejects."""
     try:
         _check_binding(model_path, contract, certificate, leaves_path)
-        weights, biases, offset, factor = read_model(model_path)
-        lower, upper, queries, tolerance = _claim(contract, offset, factor)
+        weights, biases, offset, factor, gain = read_model(model_path)
+        lower, upper, queries, allowed = _claim(contract, offset, factor, gain)
         with np.load(leaves_path, allow_pickle=False) as arrays:
             boxes = leaf_boxes(arrays["split_dimension"], arrays["split_value"], lower, upper)
         if len(boxes[0]) != certificate["leaves"]:
             raise Rejected(f"certificate must list its {len(boxes[0])} leaves, got {certificate['leaves']}")
         bounds = leaf_bounds(weights, biases, *boxes, queries)
         worst = float(bounds.min())
-        if not (bounds >= -tolerance).all():
-            raise Rejected(f"every leaf must be proved, got a bound of {worst:g} below -{tolerance:g}")
+        if not (bounds >= -allowed).all():
+            raise Rejected(f"every leaf must be proved, got a bound of {worst:g} below -{allowed.min():g}")
+        # another machine's matrix products round differently: ROUNDING apart is the same bound
+        if not certificate["lower_bound"] <= worst + ROUNDING * (1 + abs(worst)):
+            raise Rejected(f"lower_bound must be at most the {worst:g} found, got {certificate['lower_bound']}")
     except Rejected as error:
         return CheckResult(False, str(error))
     except Exception as error:  # a malformed file of any kind is a refusal, not a crash
@@ -74,20 +85,31 @@ def _check_binding(model: Path, contract: Mapping[str, Any], certificate: Mappin
     text = json.dumps(claim, sort_keys=True, separators=(",", ":"))
     if hashlib.sha256(text.encode()).hexdigest() != certificate["specification_sha256"]:
         raise Rejected("specification and box must be the ones that were proved, their SHA-256 differs")
-    if certificate["format"] != "assay-certificate/1" or certificate["verdict"] != "PROVED":
-        raise Rejected(f"verdict must be PROVED, got {certificate['verdict']!r}")
+    stated = contract["specification"]
+    facts = {"format": "assay-certificate/1", "verdict": "PROVED", "leaves_file": leaves.name,
+             "tolerance": stated["tolerance"], "statement": stated["statement"]}
+    for key, fact in facts.items():
+        if certificate[key] != fact:
+            raise Rejected(f"certificate's {key} must be {fact!r}, got {certificate[key]!r}")
 
 
-def _claim(contract: Mapping[str, Any], offset: np.ndarray, factor: np.ndarray) -> tuple[Any, Any, Any, float]:
-    """Scaled box (outward rounded), (feature, sign) queries and tolerance of the contract."""
+def _claim(
+    contract: Mapping[str, Any], offset: np.ndarray, factor: np.ndarray, gain: float,
+) -> tuple[np.ndarray, np.ndarray, list[tuple[int, int]], np.ndarray]:
+    """Scaled box (outward rounded), (feature, sign) queries and what the tolerance allows each, scaled units."""
     names = [entry["name"] for entry in contract["inputs"]]
     raw = np.array([[entry["minimum"], entry["maximum"]] for entry in contract["inputs"]], dtype=np.float64)
     if len(names) != len(offset) or not np.isfinite(raw).all() or (raw[:, 0] > raw[:, 1]).any():
         raise Rejected("contract must give every input of the model a bounded box")
+    if len(set(names)) < len(names):
+        raise Rejected(f"names of the inputs must be distinct, got {names}")
     scaled = (raw - offset[:, None]) * factor[:, None]
     slack = 8 * UNIT * (np.abs(raw) + np.abs(offset[:, None])) * factor[:, None] + 8 * UNIT * np.abs(scaled) + TINY
     queries = set()
     for entry in contract["specification"]["properties"]:
+        if set(entry) != {"monotone"} or set(entry["monotone"]) != {"features", "direction"} or \
+                not entry["monotone"]["features"]:
+            raise Rejected(f"property must be monotone with features and direction and nothing else, got {entry}")
         sign = {"increasing": 1, "decreasing": -1}[entry["monotone"]["direction"]]
         queries |= {(names.index(feature), sign) for feature in entry["monotone"]["features"]}
     if not queries:
@@ -95,40 +117,66 @@ def _claim(contract: Mapping[str, Any], offset: np.ndarray, factor: np.ndarray) 
     tolerance = float(contract["specification"]["tolerance"])
     if not 0 <= tolerance < 1:
         raise Rejected(f"tolerance must be in [0, 1), got {tolerance}")
-    return scaled[:, 0] - slack[:, 0], scaled[:, 1] + slack[:, 1], sorted(queries), tolerance
+    (output,) = contract["outputs"]
+    span = float(output["maximum"]) - float(output["minimum"])
+    if not 0 < span < np.inf:
+        raise Rejected(f"output must have a finite range, got {span}")
+    features = [feature for feature, _ in sorted(queries)]
+    widths = ((raw[:, 1] - raw[:, 0]) * factor)[features]
+    allowed = tolerance / np.maximum(widths, 1) / max(gain / span, 1)
+    return scaled[:, 0] - slack[:, 0], scaled[:, 1] + slack[:, 1], sorted(queries), allowed
 
 
-def read_model(path: Path) -> tuple[list[np.ndarray], list[np.ndarray], np.ndarray, np.ndarray]:
-    """Weights and biases (float64 copies of the stored float32), scaling offset and factor of the inputs."""
-    graph = onnx.load_model_from_string(path.read_bytes()).graph
+def read_model(path: Path) -> tuple[list[np.ndarray], list[np.ndarray], np.ndarray, np.ndarray, float]:
+    """Weights, biases (float64 copies of the stored float32), scaling offset and factor of the inputs, output gain."""
+    model = onnx.load_model_from_string(path.read_bytes())
+    _require_plain(model)
+    graph = model.graph
     stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     if any(a.dtype != np.float32 or not np.isfinite(a).all() for a in stored.values()):
         raise Rejected("weights must be finite float32")
     layers, odd = divmod(len(graph.node) - 3, 2)
     kinds = ["Sub", "Mul"] + ["Gemm", "Relu"] * (layers - 1) + ["Gemm", "Mul", "Add"]
-    if odd or [node.op_type for node in graph.node] != kinds or len(graph.input) != 1 or len(graph.output) != 1:
+    if odd or layers < 2 or [node.op_type for node in graph.node] != kinds:
         raise Rejected("graph must be Sub, Mul, Gemm, Relu, ..., Gemm, Mul, Add")
+    if len(graph.input) != 1 or len(graph.output) != 1:
+        raise Rejected("graph must have one input and one output")
     flowing, constants = graph.input[0].name, []
     for node in graph.node:
         names = [node.input[0]] + [name for name in node.input[1:] if name not in stored]
         if names != [flowing] or len(node.output) != 1 or node.domain not in ("", "ai.onnx"):
             raise Rejected(f"nodes must form a chain (node {node.name!r})")
-        attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
         if node.op_type == "Gemm":
-            if attributes != {"transB": 1} or len(node.input) != 3:
+            if list(node.attribute) != [TRANSPOSED] or len(node.input) != 3:
                 raise Rejected(f"Gemm must have transB=1, a bias and nothing else (node {node.name!r})")
-        elif attributes or len(node.input) != (1 if node.op_type == "Relu" else 2):
+        elif node.attribute or len(node.input) != (1 if node.op_type == "Relu" else 2):
             raise Rejected(f"node must have no attributes and a constant (node {node.name!r})")
         constants.append([stored[name].astype(np.float64) for name in node.input[1:]])
         flowing = node.output[0]
     (offset,), (factor,), (gain,), (shift,) = constants[0], constants[1], constants[-2], constants[-1]
     linear = constants[2:-2:2]
-    n = linear[0][0].shape[1]
-    if flowing != graph.output[0].name or offset.size != n or factor.size != n or gain.size != 1 or shift.size != 1:
-        raise Rejected("scaling must fit the inputs and the single output")
+    # shapes to the letter: a column where a row is meant is broadcast into another function
+    wide = [len(offset)] + [len(bias) for _, bias in linear]
+    shapes = [offset.shape, factor.shape, gain.shape, shift.shape] + [array.shape for pair in linear for array in pair]
+    fitting = [(wide[0],), (wide[0],), (1,), (1,)] + [shape for n, w in pairwise(wide) for shape in ((w, n), (w,))]
+    if flowing != graph.output[0].name or wide[-1] != 1 or min(wide) < 1 or shapes != fitting:
+        raise Rejected(f"weights must fit each other and a single output, got shapes {shapes}")
     if not ((factor > 0).all() and gain > 0).all():
         raise Rejected("scaling must be positive, or the order would turn")
-    return [w for w, _ in linear], [b for _, b in linear], offset.reshape(n), factor.reshape(n)
+    return [w for w, _ in linear], [b for _, b in linear], offset, factor, float(gain[0])
+
+
+def _require_plain(model: onnx.ModelProto) -> None:
+    """One meaning a name, and nothing outside of the file: no functions, no sparse and no external weights."""
+    graph = model.graph
+    names = [item.name for item in (*graph.initializer, *graph.input)]
+    names += [name for node in graph.node for name in node.output]
+    if "" in names or len(set(names)) < len(names):
+        raise Rejected("every input, weight and node output must have a name of its own")
+    elsewhere = any(tensor.data_location or tensor.external_data for tensor in graph.initializer)
+    if elsewhere or model.functions or graph.sparse_initializer:
+        raise Rejected("weights must stand in the file itself, as dense tensors, and operators must be ONNX's own")
+    onnx.checker.check_model(model)
 
 
 def leaf_boxes(
@@ -154,11 +202,15 @@ def leaf_boxes(
 
 
 def leaf_bounds(weights: Any, biases: Any, lower: Any, upper: Any, queries: Any, batch: int = 32) -> np.ndarray:
-    """Rigorous lower bounds (m, F) of sign * dy/dx[feature] over the leaves (m, n), `batch` leaves at a time."""
+    """Rigorous lower bounds (m, F) of sign * dy/dx[feature] over the leaves (m, n), `batch` leaves at a time.
+
+    A bound is -inf or NaN where a number left float64's range: no proof.
+    """
     parts = []
-    for i in range(0, len(lower), batch):
-        layers = _preactivations(weights, biases, lower[i : i + batch], upper[i : i + batch])
-        parts.append(_derivatives(weights, layers, queries))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for i in range(0, len(lower), batch):
+            layers = _preactivations(weights, biases, lower[i : i + batch], upper[i : i + batch])
+            parts.append(_derivatives(weights, layers, queries))
     return np.concatenate(parts)
 
 
@@ -203,7 +255,8 @@ def _preactivations(weights: Any, biases: Any, lower: Any, upper: Any) -> list[t
 
 def _derivatives(weights: Any, layers: Any, queries: Any) -> np.ndarray:
     """Lower bounds (B, F): intervals of dy/da from the output down, then chords from the input up."""
-    states = [(low >= 0, (low < 0) & (high > 0)) for low, high in layers]
+    # (not "low < 0 < high": bounds that overflowed to NaN must not pass for a neuron that is switched off)
+    states = [(low >= 0, ~(low >= 0) & ~(high <= 0)) for low, high in layers]
     g_low = g_high = np.broadcast_to(weights[-1], layers[-1][0].shape)
     g, p = [(g_low, g_high)], []
     for k in range(len(layers) - 1, -1, -1):
@@ -222,7 +275,8 @@ def _derivatives(weights: Any, layers: Any, queries: Any) -> np.ndarray:
     for k, (active, unstable) in enumerate(states):
         (low, high), active, unstable = g[k], active[:, None, :], unstable[:, None, :]
         ends = multiplier * low[:, None, :], multiplier * high[:, None, :]
-        reach = (np.abs(ends[0]) + np.abs(ends[1])) * 16 * UNIT + TINY
+        # TINY by the size of g: a multiplier that underflowed may meet a large one
+        reach = (np.abs(ends[0]) + np.abs(ends[1])) * 16 * UNIT + TINY * (1 + np.abs(low) + np.abs(high))[:, None, :]
         q_low, q_high = np.minimum(*ends) - reach, np.maximum(*ends) + reach
         crossing = unstable & (q_low < 0) & (q_high > 0)
         share = np.where(crossing, -q_low / np.where(crossing, q_high - q_low, 1), active | (unstable & (q_low < 0)))
@@ -233,7 +287,8 @@ def _derivatives(weights: Any, layers: Any, queries: Any) -> np.ndarray:
         constant -= _eps(multiplier.shape[-1]) * (np.abs(constant) + reach.sum(-1) + np.abs(drop).sum(-1))
         if k + 1 < len(states):
             size = np.maximum(np.abs(p[k + 1][0]), np.abs(p[k + 1][1]))[:, None, :]
-            lost = _eps(multiplier.shape[-1]) * ((np.abs(coefficients) @ np.abs(weights[k + 1]).T) * size).sum(-1)
+            spread = np.abs(coefficients) @ np.abs(weights[k + 1]).T + TINY
+            lost = _eps(multiplier.shape[-1]) * (spread * size).sum(-1)
             constant = constant - 2 * lost - TINY
             multiplier = coefficients @ weights[k + 1].T
     last = np.abs(coefficients) @ np.abs(weights[-1][0])

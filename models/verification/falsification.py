@@ -119,6 +119,7 @@ def _witnesses(
     f_a, f_b = network.value(a), network.value(b)
     distance = b[:, feature] - a[:, feature]
     scale = 1.0 + np.maximum(np.abs(f_a), np.abs(f_b))
-    excess = sign * (f_a - f_b) - specification.tolerance * distance - REPLAY_MARGIN * scale
+    margin = REPLAY_MARGIN * scale + network.rounding(a) + network.rounding(b)
+    excess = sign * (f_a - f_b) - specification.tolerance * distance - margin
     order = [int(i) for i in np.argsort(-excess) if excess[i] > 0 and distance[i] > 0]
     return [Witness(feature, sign, a[i], b[i], float(f_a[i]), float(f_b[i]), float(excess[i])) for i in order]

@@ -54,6 +54,14 @@ class ReluNetwork:
             a = np.maximum(a @ weight.T.astype(np.float64) + bias, 0.0)
         return (a @ self.weights[-1].T.astype(np.float64) + self.biases[-1])[:, 0]
 
+    def rounding(self, x: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Upper bound of |value(x) - f(x)| for f in real arithmetic: (batch,). Higham, section 3.1, layer by layer."""
+        size = np.abs(np.asarray(x, dtype=np.float64))
+        for weight, bias in zip(self.weights, self.biases, strict=True):
+            size = size @ np.abs(weight).T.astype(np.float64) + np.abs(bias)
+        # every layer adds at most (terms + 2) u of the size; twice that covers the second-order terms
+        return 2.0**-52 * sum(weight.shape[1] + 2 for weight in self.weights) * size[:, 0]
+
 
 def network_from_torch(module: nn.Sequential) -> ReluNetwork:
     """Reads an alternation Linear, ReLU, ..., Linear. Raises InputError naming any other layer."""

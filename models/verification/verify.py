@@ -43,7 +43,7 @@ def verify(
     if len(specification.feature_names) != network.inputs:
         raise InputError(f"specification must describe the network's {network.inputs} inputs, got "
                          f"{len(specification.feature_names)} features")
-    if budget.seconds <= 0 or budget.boxes <= 0 or budget.batch <= 0:
+    if not (budget.seconds > 0 and budget.boxes > 0 and budget.batch > 0):  # NaN is not positive
         raise InputError(f"budget must be positive, got {budget}")
     started = time.monotonic()
     witnesses: list[Witness] = list(falsify(network, specification, points, seed=seed))

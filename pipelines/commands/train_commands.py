@@ -63,7 +63,8 @@ def run(
             out.print(f"task {request.task.name}: {counts}, run {run_name}", highlight=False)
         with RunDisplay(out, request.workloads, quiet=json_output) as display:
             outcome = run_local(request, configuration.home, display.show, resume=not fresh)
-        if scheduled:
+        # what could not be registered (a full disk) is tried again; what the gates refused would be refused again
+        if scheduled and not any(entry["status"] == "error" for entry in outcome.summary["entries"]):
             record_data_version(state, request.task.name, request.data_version, request.code_version)
     if json_output:
         print_json({**outcome.summary, "run": run_name, "seconds": outcome.seconds})

@@ -7,7 +7,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -89,10 +89,8 @@ def faulty_server(*script: Respond) -> Iterator[tuple[str, list[str]]]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             asked.append(self.path)
-            try:
+            with suppress(BrokenPipeError, ConnectionResetError):  # the client gave up
                 script[min(len(asked), len(script)) - 1](self)
-            except (BrokenPipeError, ConnectionResetError):
-                pass  # the client gave up
 
         def log_message(self, *_: object) -> None:
             pass

@@ -221,7 +221,7 @@ def test_a_server_that_answers_drop_by_drop_is_given_up() -> None:
 
     with faulty_server(drip) as (url, _):
         started = time.monotonic()
-        with pytest.raises(SourceError, match="got none within 0.3 s after 1 try"):
+        with pytest.raises(SourceError, match=r"got none within 0\.3 s after 1 try"):
             PrometheusSource(url, timeout_s=0.3, retries=0).instant("up")
         assert time.monotonic() - started < 1.0
 

@@ -304,6 +304,10 @@ class FakeStore:
             self.versions[model, version] = {"source": upload.source, "tags": dict(tags), "text": description}
             return version
 
+    def tags(self, model: str) -> dict[int, dict[str, str]]:
+        with self._call():
+            return {number: item["tags"] for (name, number), item in self.versions.items() if name == model}
+
     def discard(self, ticket: str, model: str, keep: Collection[int]) -> None:
         with self._call():
             own = [key for key, item in self.versions.items() if item["tags"][TICKET_TAG] == ticket]

@@ -33,6 +33,13 @@ def test_the_digest_is_that_of_the_formula_for_the_value_and_for_the_file(contra
     assert specification_sha256(Contract.from_json(data)) == expected
 
 
+def test_the_exporter_names_the_same_digest(contract_data: Data) -> None:
+    """models/ may not import serving/, so the formula stands in both."""
+    from models.export.bundle import specification_digest
+
+    assert specification_sha256(contract_data()) == specification_digest(contract_data())
+
+
 @pytest.mark.parametrize(
     "path",
     [

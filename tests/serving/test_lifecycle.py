@@ -169,6 +169,23 @@ def test_a_champion_moved_meanwhile_is_compared_on_the_same_data_only(
     assert "champion became version 3 meanwhile, which was not measured on this test set" in other.reason
 
 
+def test_a_version_is_known_by_its_data_code_and_seed_also_where_it_was_rejected(
+    lifecycle: Lifecycle, write: Writer, fake_store: Any
+) -> None:
+    folder = write()
+    contract = open_bundle(folder).contract
+    assert not lifecycle.is_known(contract)
+    lifecycle.register(folder)
+    assert lifecycle.is_known(contract)
+    assert lifecycle.is_known(contract.to_json())
+    for change in ({"data_version": "d2"}, {"code_version": "c2"}, {"seed": 8}, {"workload": "nginx"}):
+        assert not lifecycle.is_known({**contract.to_json(), **change})
+    lifecycle.register(write(workload="nginx", status="UNKNOWN"))
+    assert lifecycle.is_known({**contract.to_json(), "workload": "nginx"})
+    fake_store.versions[MODEL, 9] = {"tags": {"data_version": "d9", "code_version": "c1", "seed": "7"}}
+    assert not lifecycle.is_known({**contract.to_json(), "data_version": "d9"}), "not in the ledger"
+
+
 # What register refuses to sign
 
 

@@ -44,6 +44,15 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """MLflow's default is a database in the working directory: none of ours may end up there."""
+    (tmp_path / "cwd").mkdir()
+    monkeypatch.chdir(tmp_path / "cwd")
+    yield
+    assert list((tmp_path / "cwd").iterdir()) == []
+
+
 @pytest.fixture
 def state(template: Path, configuration: Configuration) -> Configuration:
     shutil.copytree(template, configuration.home)
@@ -99,13 +108,11 @@ def test_a_version_holds_bundle_signature_tags_evidence_and_lineage(
     assert version.tags["bundle_sha256"] == done.bundle_sha256
     assert version.tags["reproduce"] == "assay run --seed 7"
     assert "| parity | yes |" in version.description
-    info = mlflow.models.get_model_info(
-        version.source.replace("models:/", f"{state.artifact_root}/models/") + "/artifacts"
-    )
+    stored = Path(client.get_model_version_download_uri(MODEL, "1"))
+    info = mlflow.models.Model.load(stored)
     assert info.signature.inputs.inputs[0].shape == (-1, 3)
     assert info.signature.outputs.input_names() == ["latency_ms"]
     assert info.flavors["onnx"]["providers"] == ["CPUExecutionProvider"]
-    stored = Path(client.get_model_version_download_uri(MODEL, "1"))
     assert check_bundle(stored / "bundle", state.public_key_path, library=True).sha256 == done.bundle_sha256
     assert (stored / "input_example.json").exists()
 
@@ -194,6 +201,15 @@ def test_what_is_moved_or_deleted_by_hand_in_mlflow_is_set_right_or_reported(
     assert registry.reconcile() == ()
 
 
+def test_a_scheduled_run_finds_what_is_registered_already(registry: Registry, write: Writer) -> None:
+    folder = write()
+    contract = json.loads((folder / "contract.json").read_text())
+    assert not registry.is_known(contract)
+    registry.register(folder)
+    assert registry.is_known(contract)
+    assert not registry.is_known({**contract, "data_version": "d2"})
+
+
 def test_version_numbers_are_not_used_twice_after_the_model_was_deleted(
     registry: Registry, client: mlflow.MlflowClient, write: Writer
 ) -> None:
@@ -262,7 +278,7 @@ def small_disk(folder: Path, size_kb: int) -> Iterator[None]:
     try:
         yield
     finally:
-        subprocess.run(["umount", str(folder)], check=True)
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)  # sqlite holds its file
 
 
 def test_a_disk_that_fills_up_under_the_artifacts_registers_nothing(
@@ -280,22 +296,23 @@ def test_a_disk_that_fills_up_under_the_artifacts_registers_nothing(
 
 
 def test_a_disk_that_fills_up_under_everything_registers_nothing(
-    template: Path, configuration: Configuration, write: Writer
+    template: Path, tmp_path: Path, write: Writer
 ) -> None:
-    """Database, ledger, keys and artifacts on one disk, with ever less room: each point fails cleanly."""
+    """Database, ledger, keys and artifacts on one disk, with ever more room: each point fails cleanly."""
     folder = write()
-    database_kb = sum(path.stat().st_size for path in template.rglob("*") if path.is_file()) // 1024
     outcomes = set()
-    for room_kb in (0, 8, 24, 48, 96, 4096):
-        with small_disk(configuration.home, database_kb + 64 + room_kb):
-            shutil.copytree(template, configuration.home, dirs_exist_ok=True)
-            filler = configuration.home / "filler"
-            usage = shutil.disk_usage(configuration.home)
-            filler.write_bytes(b"\0" * max(0, usage.free - room_kb * 1024))
+    for room_kb in (0, 16, 48, 96, 2048):
+        home = tmp_path / f"home{room_kb}"
+        configuration = load_configuration(ROOT / "mlflow.yaml", {"ASSAY_HOME": str(home)})
+        with small_disk(home, 8192):
+            shutil.copytree(template, home, dirs_exist_ok=True)
+            filler = home / "filler"
+            filler.write_bytes(b"\0" * (shutil.disk_usage(home).free - room_kb * 1024))
             try:
                 Registry(configuration).register(folder)
                 outcomes.add("registered")
-            except AssayError:
+            except AssayError as error:
+                assert "space" in str(error) or "full" in str(error)
                 outcomes.add("refused")
             filler.unlink()
             registry = Registry(configuration)

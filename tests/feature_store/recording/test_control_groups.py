@@ -1,5 +1,6 @@
 """Control groups: what is written for each version, and what happens where nothing can be written."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +27,8 @@ def test_version_1_writes_quota_and_limit_to_its_own_folders(guard: Guard, tmp_p
     assert groups.set_quota("redis", 0.4)
     assert (cpu / "cpu.cfs_quota_us").read_text() == "40000"
     assert (cpu / "cpu.cfs_period_us").read_text() == "100000"
+    shutil.rmtree(cpu)  # real groups vanish with their files
+    shutil.rmtree(memory)
 
 
 def test_version_2_uses_one_folder(guard: Guard, tmp_path: Path) -> None:
@@ -34,6 +37,7 @@ def test_version_2_uses_one_folder(guard: Guard, tmp_path: Path) -> None:
     assert groups.set_quota("redis", 1.5)
     assert (folder / "memory.max").read_text() == str(64 * 2**20)
     assert (folder / "cpu.max").read_text() == "150000 100000"
+    shutil.rmtree(folder)
 
 
 def test_without_writable_groups_there_are_no_limits(guard: Guard) -> None:

@@ -79,12 +79,12 @@ def test_nothing_is_left_after_an_exception(scratch: Path, tmp_path: Path) -> No
 
 def test_a_process_that_leaves_its_group_is_stopped_with_its_session(scratch: Path) -> None:
     with Guard(scratch) as guard:
-        # Job control gives the background job a process group of its own.
-        running = guard.start("jobs", ["/bin/sh", "-mc", "sleep 1000 & wait"], output=guard.folder / "out")
+        fork = "import os, time; os.fork() or os.setpgid(0, 0); time.sleep(1000)"
+        running = guard.start("jobs", [sys.executable, "-c", fork], output=guard.folder / "out")
         deadline = time.monotonic() + 5
-        while len(session_members({running.session})) < 2 and time.monotonic() < deadline:
+        while len({os.getpgid(pid) for pid in session_members({running.session})}) < 2:
+            assert time.monotonic() < deadline
             time.sleep(0.01)
-        assert len({os.getpgid(pid) for pid in session_members({running.session})}) == 2
         guard.stop([running], grace_s=0)
         assert session_members({running.session}) == []
     assert list(scratch.iterdir()) == []
