@@ -39,7 +39,7 @@ def run_export(task_yaml: str, workload: str, seed: int, code_version: str, feat
             quality = json.loads((features / workload / "quality.json").read_text())
             versions = {"code_version": code_version, "data_version": quality["data_version"], "seed": seed}
             folder.rmdir()  # write_bundle makes it whole
-            model, verdict = write_bundle(folder, task, workload, network, data.scaling, data.specification,
+            model, verdict = write_bundle(folder, task, workload, network, data.scaling, data.raw_specification,
                                           _final_verdict(verified), versions)
             verdict = _replayed(verdict, model, data)
             evidence = _evidence(task, data, network, twin, verified, int(seed))

@@ -1,6 +1,7 @@
 """featurize: every workload that passed the data gate -> train and test tables, scaling, quality."""
 
 import json
+import traceback
 from pathlib import Path
 
 import pandas as pd
@@ -12,7 +13,7 @@ from feature_store.errors import AssayError
 from feature_store.features import featurize as featurize_workload
 from feature_store.scaling import FeatureScaling
 from models.tasks.task import parse_task
-from models.training.workload import scaled_specification
+from models.training.workload import raw_specification
 
 
 def run_featurize(task_yaml: str, workloads: list[str], seed: int, validated: Path, output: Path) -> dict[str, str]:
@@ -33,9 +34,12 @@ def run_featurize(task_yaml: str, workloads: list[str], seed: int, validated: Pa
                                    checks=verdicts[name]["checks"])
                 # a specification that does not fit the workload stops it here, before any training
                 scaling = FeatureScaling.from_json((output / name / "scaling.json").read_text())
-                scaled_specification(task, name, scaling)
+                raw_specification(task, name, scaling)
             except AssayError as error:
                 status[name] = str(error)
+            except Exception as error:  # a defect must not sink the other workloads; the log keeps where it happened
+                traceback.print_exc()
+                status[name] = f"{type(error).__name__}: {error}"
         usable = frame[frame["workload"].isin(workloads)]
         table = correlation_table(usable, [q.name for q in task.inputs], task.target.name)
         (output / "correlation.json").write_text(json.dumps(table.to_dict(), indent=1))

@@ -2,6 +2,8 @@
 
 import json
 import os
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +48,7 @@ def run_report(workloads: list[str], run_name: str, features: Path, gated: Path,
                     log_version(configuration, made["run_id"], entry["evidence"], output / f"{name}.html")
             entries.append(entry)
         page = render_run_report(entries, {"run_id": run_name, "correlation": correlation, "validation": validation,
-                                           "source": record["source"], "stages": _stages()})
+                                           "source": record["source"], **_times()})
         for folder in (output, kept):
             (folder / "index.html").write_text(page, encoding="utf-8")
         summary = {"report": str(kept / "index.html"), "entries": [_summary(entry) for entry in entries]}
@@ -62,12 +64,17 @@ def _heat_map(pooled: dict[str, dict[str, float | None]]) -> dict[str, Any]:
             "pearson": [[row[metric] for metric in metrics] for row in pooled.values()]}
 
 
-def _stages() -> list[dict[str, Any]]:
-    """What the steps before this one took, where the local runner keeps their events."""
+def _times() -> dict[str, Any]:
+    """When the run started and what its steps took, where the local runner keeps their events."""
     path = os.environ.get(PROGRESS_VARIABLE)
     events = read_events(Path(path))[0] if path else []
-    return [{"name": f"{event['step']} {event['workload']}".strip(), "seconds": event["seconds"],
-             "peak_mb": event["peak_mb"]} for event in events if event["event"] == "end"]
+    if not events:
+        return {}
+    stages = [{"name": f"{event['step']} {event['workload']}".strip(), "seconds": event["seconds"],
+               "peak_mb": event["peak_mb"]} for event in events if event["event"] == "end"]
+    started = datetime.fromtimestamp(events[0]["at"], UTC)
+    return {"stages": stages, "started": started.strftime("%Y-%m-%d %H:%M:%S UTC"),
+            "seconds": time.time() - events[0]["at"]}
 
 
 def _documents(folder: Path) -> dict[str, Any]:

@@ -74,13 +74,18 @@ class Configuration:
         return self.model_name_template.replace("{task}", task).replace("{workload}", workload)
 
 
+DEFAULT_GATES = "default"
+
+
 class _GatesByTask(dict[str, dict[str, dict[str, Any]]]):
-    """Names the task that has no gates, where a plain dict would raise a bare KeyError."""
+    """Answers for a task that is not listed: with the gates named `default`, or an error that names the task."""
 
     def __missing__(self, task: str) -> dict[str, dict[str, Any]]:
+        if task != DEFAULT_GATES and DEFAULT_GATES in self:
+            return self[DEFAULT_GATES]
         raise InputError(
             f"task must have gates in mlflow.yaml, got {task!r}; {nearest(task, self)} "
-            "Add its gates under `gates:`"
+            "Add its gates, or `default`, under `gates:`"
         )
 
 

@@ -98,7 +98,11 @@ def _check_specification(task: Task, workload: str) -> None:
 
     specification = task.workload(workload).specification
     names = [quantity.name for quantity in task.features(workload)]
-    parse_specification(specification, names, dict.fromkeys(names, (0.0, 1.0)), f"task {task.name}, workload {workload}")
+    where = f"task {task.name}, workload {workload}"
+    try:
+        parse_specification(specification, names, dict.fromkeys(names, (0.0, 1.0)), where)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"specification must be of the documented form, got {error} ({where})") from error
 
 
 def _existing(telemetry: str) -> Path:

@@ -37,13 +37,12 @@ def make_contract(
     task: Task, workload: str, scaling: FeatureScaling, specification: Specification, model: bytes,
     versions: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The content of contract.json. The box is the specification's, in raw units; versions: code, data, seed."""
-    low, high = (scaling.features.unscale(wall[None])[0] for wall in (specification.lower, specification.upper))
+    """The content of contract.json. `specification` has its box in raw units; versions: code, data, seed."""
     names = specification.feature_names
     return {
         "format": CONTRACT_FORMAT, "task": task.name, "workload": workload,
         "inputs": [_entry(q, float(a), float(b), description=q.description)
-                   for q, a, b in zip(task.features(workload), low, high, strict=True)],
+                   for q, a, b in zip(task.features(workload), specification.lower, specification.upper, strict=True)],
         "outputs": [_entry(task.target, scaling.target.minimum[0], scaling.target.maximum[0])],
         "specification": {
             "tolerance": specification.tolerance,
@@ -70,6 +69,10 @@ def write_bundle(
 
     The certificate is checked against the written file by the independent checker: a proof that does not carry
     over to the file is UNKNOWN.
+
+    Args:
+        specification: with its box in raw units.
+        verdict: of the search, over a box in scaled coordinates that holds the scaled raw box.
 
     Returns:
         The bytes of model.onnx, and the verdict about the file.

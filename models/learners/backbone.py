@@ -28,7 +28,7 @@ class Backbone(nn.Module):
         self.trunk = nn.Sequential(*list(network)[:-1])
         self.head = nn.Linear(width, workloads)
         with torch.no_grad():
-            self.head.weight.copy_(network[-1].weight.expand(workloads, -1))
+            self.head.weight.copy_(linear_layers(network)[-1].weight.expand(workloads, -1))
             self.head.bias.zero_()
 
     @property

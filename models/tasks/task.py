@@ -8,6 +8,7 @@ Flow: read by pipelines/ (which workloads to fan out over) and by every componen
 fixes the order of the columns of a model's input, everywhere.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -47,8 +48,17 @@ class TrainingSettings:
     loop_verify_seconds: float = 15.0
     verify_seconds: float = 60.0  # budget of the final proof
 
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise InputError(f"training method must be one of {', '.join(METHODS)}, got {self.method!r}; "
+                             + nearest(str(self.method), METHODS))
+        for entry in fields(self):
+            if entry.name != "method":
+                _check_number(getattr(self, entry.name), entry.name, entry.type is int, entry.name in _MAY_BE_ZERO)
+
 
 METHODS = ("plain", "counterexample_guided", "monotone")
+_MAY_BE_ZERO = ("pretrain_epochs", "iterations", "hinge_margin")
 
 
 @dataclass(frozen=True)
@@ -75,6 +85,22 @@ class Task:
     accuracy_tolerance: float = 0.05  # equation 2 of vPALs, in units of the scaled target
     minimum_rows: int = 100
     training: TrainingSettings = field(default_factory=TrainingSettings)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise InputError(f"name of a task must be a text, got {self.name!r}")
+        if not self.workloads:
+            raise InputError("task must have at least one workload, got none")
+        for name in self.workloads:
+            columns = [quantity.name for quantity in (*self.features(name), self.target)]
+            if len(columns) < 2 or len(set(columns)) < len(columns):
+                raise InputError(f"workload must have inputs, and all columns must be distinct, got {columns} "
+                                 f"(workloads.{name})")
+        _check_number(self.test_share, "test_share", whole=False)
+        if not self.test_share < 1:
+            raise InputError(f"test_share must be below 1, got {self.test_share}")
+        _check_number(self.accuracy_tolerance, "accuracy_tolerance", whole=False)
+        _check_number(self.minimum_rows, "minimum_rows", whole=True)
 
     def workload(self, name: str) -> WorkloadTask:
         """The workload called `name`. Raises InputError with the nearest known name."""
@@ -117,8 +143,8 @@ def load_task(source: str | Path) -> Task:
     if not path.is_file():
         raise InputError(f"task file must exist, got {path}")
     try:
-        data = yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InputError(f"task file must be valid YAML, got {error} ({path})") from error
     return parse_task(data, where=str(path))
 
@@ -138,21 +164,20 @@ def parse_task(data: Any, where: str) -> Task:
         workloads[str(name)] = WorkloadTask(
             name=str(name),
             configuration=_quantities(entry.get("configuration", []), CONFIGURATION, f"{place}.configuration"),
-            hidden=tuple(int(width) for width in entry.get("hidden", (64, 64))),
+            hidden=_widths(entry.get("hidden", [64, 64]), f"{place}.hidden"),
             specification=_mapping(entry.get("specification", {}), f"{place}.specification"),
         )
     training = dict(_mapping(data.pop("training", {}), f"{where}: training"))
     _known(training, {f.name for f in fields(TrainingSettings)}, f"{where}: training")
-    settings = TrainingSettings(**training)
-    if settings.method not in METHODS:
-        raise InputError(f"training method must be one of {', '.join(METHODS)}, got {settings.method!r} ({where}); "
-                         + nearest(str(settings.method), METHODS))
     (target,) = _quantities([data.pop("target")], TARGETS, f"{where}: target")
     inputs = _quantities(data.pop("inputs"), METRICS, f"{where}: inputs")
     if "split_by" in data:
-        data["split_by"] = tuple(data["split_by"])
-    return Task(target=target, inputs=inputs, workloads=workloads, training=settings,
-                **{"description": "", **data})
+        data["split_by"] = _names(data["split_by"], f"{where}: split_by")
+    try:
+        return Task(target=target, inputs=inputs, workloads=workloads, training=TrainingSettings(**training),
+                    **{"description": "", **data})
+    except InputError as error:
+        raise InputError(f"{error} ({where})") from error
 
 
 def _quantities(entries: Any, known: Mapping[str, Column], where: str) -> tuple[Quantity, ...]:
@@ -173,6 +198,10 @@ def _quantities(entries: Any, known: Mapping[str, Column], where: str) -> tuple[
             if "name" not in entry or "unit" not in entry:
                 raise InputError(f"column must have a name and a unit, got {entry!r} ({where})")
             quantities.append(Quantity(**entry))
+            for key in ("minimum", "maximum"):
+                value = entry.get(key)
+                if value is not None and not _is_number(value):
+                    raise InputError(f"{key} must be a number, got {value!r} ({where}: {entry['name']})")
     names = [quantity.name for quantity in quantities]
     if len(set(names)) < len(names):
         raise InputError(f"columns must be distinct, got {names} ({where})")
@@ -183,6 +212,31 @@ def _mapping(value: Any, where: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise InputError(f"a mapping must stand here, got {value!r} ({where})")
     return value
+
+
+def _names(value: Any, where: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value or not all(isinstance(name, str) for name in value):
+        raise InputError(f"a list of column names must stand here, got {value!r} ({where})")
+    return tuple(value)
+
+
+def _widths(value: Any, where: str) -> tuple[int, ...]:
+    if not isinstance(value, list) or not value:
+        raise InputError(f"a list of layer widths must stand here, got {value!r} ({where})")
+    for width in value:
+        _check_number(width, f"width of a layer ({where})", whole=True)
+    return tuple(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _check_number(value: Any, what: str, whole: bool, zero: bool = False) -> None:
+    kind = "a whole number" if whole else "a number"
+    if not _is_number(value) or (whole and not isinstance(value, int)) or value < 0 or (value == 0 and not zero):
+        hint = "; YAML reads 2e-3 as text, write 2.0e-3" if isinstance(value, str) and "e" in value else ""
+        raise InputError(f"{what} must be {kind} {'from' if zero else 'above'} 0, got {value!r}{hint}")
 
 
 def _known(data: Mapping[str, Any], known: set[str], where: str) -> None:

@@ -26,7 +26,7 @@ WALL = 1e-6
 
 @dataclass(frozen=True)
 class Workload:
-    """Scaled data of both sides of the split, their scaling, and the specification in scaled coordinates."""
+    """Scaled data of both sides of the split, their scaling, and the specification in scaled and raw coordinates."""
 
     name: str
     x: FloatArray
@@ -35,6 +35,7 @@ class Workload:
     y_test: FloatArray
     scaling: FeatureScaling
     specification: Specification
+    raw_specification: Specification
 
     def pool_share(self) -> WorkloadData:
         """What pretraining sees of it: the training side."""
@@ -57,15 +58,20 @@ def load_workload(folder: Path, task: Task, name: str) -> Workload:
         frame = pd.read_parquet(folder / f"{side}.parquet")
         sides[side] = (scaling.features.scale(frame[list(names)].to_numpy(dtype=np.float64)),
                        scaling.target.scale(frame[[task.target.name]].to_numpy(dtype=np.float64))[:, 0])
-    return Workload(name, *sides["train"], *sides["test"], scaling, scaled_specification(task, name, scaling))
+    raw = raw_specification(task, name, scaling)
+    return Workload(name, *sides["train"], *sides["test"], scaling, scaled_specification(raw, scaling), raw)
 
 
-def scaled_specification(task: Task, name: str, scaling: FeatureScaling) -> Specification:
-    """The task's specification with its box turned from raw into scaled coordinates."""
+def raw_specification(task: Task, name: str, scaling: FeatureScaling) -> Specification:
+    """The task's specification over its box in raw units; by default the range of the training side."""
     ranges = {feature: (low, high) for feature, low, high in
               zip(scaling.features.names, scaling.features.minimum, scaling.features.maximum, strict=True)}
-    raw = parse_specification(task.workload(name).specification, scaling.features.names, ranges,
-                              f"task {task.name}: workload {name}")
+    return parse_specification(task.workload(name).specification, scaling.features.names, ranges,
+                               f"task {task.name}: workload {name}")
+
+
+def scaled_specification(raw: Specification, scaling: FeatureScaling) -> Specification:
+    """The same specification with its box in scaled coordinates, the walls a little outside."""
     lower, upper = (scaling.features.scale(wall[None])[0] for wall in (raw.lower, raw.upper))
     return Specification(raw.feature_names, lower - WALL, upper + WALL, raw.properties, raw.tolerance)
 

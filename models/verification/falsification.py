@@ -116,10 +116,11 @@ def _witnesses(
     """Pairs that hold up in float64 on the box's float64 walls, most violated first."""
     a = np.clip(low.double().numpy(), specification.lower, specification.upper)
     b = np.clip(high.double().numpy(), specification.lower, specification.upper)
-    f_a, f_b = network.value(a), network.value(b)
     distance = b[:, feature] - a[:, feature]
-    scale = 1.0 + np.maximum(np.abs(f_a), np.abs(f_b))
-    margin = REPLAY_MARGIN * scale + network.rounding(a) + network.rounding(b)
-    excess = sign * (f_a - f_b) - specification.tolerance * distance - margin
+    with np.errstate(over="ignore", invalid="ignore"):  # NaN and infinity are no witnesses
+        f_a, f_b = network.value(a), network.value(b)
+        scale = 1.0 + np.maximum(np.abs(f_a), np.abs(f_b))
+        margin = REPLAY_MARGIN * scale + network.rounding(a) + network.rounding(b)
+        excess = sign * (f_a - f_b) - specification.tolerance * distance - margin
     order = [int(i) for i in np.argsort(-excess) if excess[i] > 0 and distance[i] > 0]
     return [Witness(feature, sign, a[i], b[i], float(f_a[i]), float(f_b[i]), float(excess[i])) for i in order]

@@ -104,29 +104,45 @@ def parse_specification(
         where: goes into error messages.
 
     Raises:
-        InputError: unknown field, property or feature (with the nearest known name), lower > upper,
-            contradicting directions, no property.
+        InputError: unknown field, property or feature (with the nearest known name), a value of the wrong
+            kind, lower > upper, contradicting directions, no property.
     """
     names = tuple(feature_names)
+    if not isinstance(data, Mapping):
+        raise InputError(f"specification must be a mapping of {', '.join(FIELDS)}, got {data!r} ({where})")
     for key in data:
         if key not in FIELDS:
             raise InputError(f"field must be known, got {key!r} ({where}); {nearest(str(key), FIELDS)}")
     walls = {name: box[name] for name in names}
-    for name, wall in dict(data.get("box") or {}).items():
+    given = data.get("box") or {}
+    if not isinstance(given, Mapping):
+        raise InputError(f"box must be a mapping of feature to [lower, upper], got {given!r} ({where})")
+    for name, wall in given.items():
         _index(name, names, where)
-        if not (isinstance(wall, Sequence) and len(wall) == 2):
+        if not (isinstance(wall, Sequence) and not isinstance(wall, str) and len(wall) == 2):
             raise InputError(f"box must give [lower, upper], got {wall!r} ({where}: feature {name!r})")
-        walls[name] = (float(wall[0]), float(wall[1]))
+        low, high = (_number(side, "wall of the box", f"{where}: feature {name!r}") for side in wall)
+        walls[name] = (low, high)
     entries = data.get("properties") or []
-    if not isinstance(entries, Sequence):
+    if not isinstance(entries, Sequence) or isinstance(entries, str):
         raise InputError(f"properties must be a list, got {entries!r} ({where})")
-    return Specification(
-        feature_names=names,
-        lower=np.array([walls[name][0] for name in names], dtype=np.float64),
-        upper=np.array([walls[name][1] for name in names], dtype=np.float64),
-        properties=tuple(_parse_property(entry, names, where) for entry in entries),
-        tolerance=float(data.get("tolerance", DEFAULT_TOLERANCE)),
-    )
+    properties = tuple(_parse_property(entry, names, where) for entry in entries)
+    tolerance = _number(data.get("tolerance", DEFAULT_TOLERANCE), "tolerance", where)
+    lower, upper = np.array([walls[name] for name in names], dtype=np.float64).reshape(-1, 2).T
+    try:
+        return Specification(names, lower, upper, properties, tolerance)
+    except InputError as error:
+        raise InputError(f"{error} ({where})") from error
+
+
+def _number(value: Any, what: str, where: str) -> float:
+    """A number, also one that YAML reads as text (1e-4 has no dot)."""
+    try:
+        if not isinstance(value, bool):
+            return float(value)
+    except (TypeError, ValueError):
+        pass
+    raise InputError(f"{what} must be a number, got {value!r} ({where})")
 
 
 def _parse_property(entry: Any, names: tuple[str, ...], where: str) -> Monotonicity:
@@ -136,10 +152,12 @@ def _parse_property(entry: Any, names: tuple[str, ...], where: str) -> Monotonic
     if kind != "monotone":
         raise InputError(f"property must be of a known kind, got {kind!r} ({where}); "
                          + nearest(str(kind), ["monotone"]))
-    unknown = set(body) - {"features", "direction"}
-    if unknown:
-        raise InputError(f"field must be known, got {min(unknown)!r} ({where}: monotone); "
-                         + nearest(min(unknown), ["features", "direction"]))
+    if not isinstance(body, Mapping):
+        raise InputError(f"property must have features and a direction, got {body!r} ({where}: monotone)")
+    for key in body:
+        if key not in ("features", "direction"):
+            raise InputError(f"field must be known, got {key!r} ({where}: monotone); "
+                             + nearest(str(key), ["features", "direction"]))
     direction = body.get("direction", "increasing")
     if direction not in ("increasing", "decreasing"):
         raise InputError(f"direction must be increasing or decreasing, got {direction!r} ({where}: monotone)")
