@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -50,7 +49,7 @@ def run_register(workloads: list[str], telemetry: str, scheduled: bool, features
 def _register_one(registry: Any, bundles: Path, workload: str, folder: Path, champion: dict[str, Any] | None,
                   lineage: Path | None, scheduled: bool) -> dict[str, Any]:
     contract = json.loads((folder / "contract.json").read_text())
-    if scheduled and _is_known(registry, contract):
+    if scheduled and registry.is_known(contract):
         return {"workload": workload, "status": "no new data",
                 "message": f"data {contract['data_version'][:12]} and this code are registered already"}
     command = json.loads((folder / "evidence.json").read_text())["reproduce"]["command"]
@@ -70,21 +69,6 @@ def _register_one(registry: Any, bundles: Path, workload: str, folder: Path, cha
         except OSError as error:  # the registry holds it whole: a copy that is missing loses nothing
             entry["message"] += f"; no copy in {kept}: {error.strerror or error}"
     return entry
-
-
-def _is_known(registry: Any, contract: dict[str, Any]) -> bool:
-    """Whether the newest version that passed its gates was made of the same data by the same code."""
-    entries = registry.history(contract["task"], contract["workload"])
-    versions = [entry.move.version for entry in entries if entry.move.action == "register"]
-    if not versions:
-        return False
-    with tempfile.TemporaryDirectory(prefix="assay-known-") as temporary:
-        try:
-            newest = registry.download_bundle(contract["task"], contract["workload"], Path(temporary) / "bundle",
-                                              versions[-1]).contract
-        except AssayError:  # gone or tampered with: a new version is wanted
-            return False
-    return all(contract[key] == getattr(newest, key) for key in ("data_version", "code_version"))
 
 
 def _keep(folder: Path, kept: Path) -> None:

@@ -127,7 +127,7 @@ def check_bundle(
     bundle = _parse(folder, files)
     check_content(bundle)
     if deep:
-        _check_leaves(bundle, checker or _project_checker())
+        check_leaves(bundle, checker)
     return CheckedBundle(bundle)
 
 
@@ -163,6 +163,29 @@ def check_content(bundle: Bundle) -> None:
     for what, (value, required) in expected.items():
         if value != required:
             raise RefusedError(f"{what} must be {required}, got {value} ({where})")
+
+
+def check_leaves(bundle: Bundle, checker: CertificateChecker | None = None) -> None:
+    """Refuses a bundle whose certificate the independent checker does not accept (step 6).
+
+    The checker gets the checked bytes in a fresh folder: those on disk may have changed since.
+
+    Args:
+        checker: None: the project's.
+
+    Raises:
+        RefusedError: with the checker's reason.
+    """
+    check = checker or _project_checker()
+    with tempfile.TemporaryDirectory(prefix="assay-check-") as temporary:
+        model_path, leaves_path = Path(temporary) / MODEL_FILE, Path(temporary) / LEAVES_FILE
+        model_path.write_bytes(bundle.model)
+        leaves_path.write_bytes(bundle.files[LEAVES_FILE])
+        result = check(model_path, bundle.contract.to_json(), dict(bundle.certificate), leaves_path)
+    if result.accepted is not True:
+        raise RefusedError(
+            f"certificate must prove its specification, got: {result.reason} ({bundle.folder})"
+        )
 
 
 def bundle_sha256(files: Mapping[str, bytes]) -> str:
@@ -224,19 +247,6 @@ def _parse(folder: Path, files: Mapping[str, bytes]) -> Bundle:
         gates=gates,
         sha256=bundle_sha256(files),
     )
-
-
-def _check_leaves(bundle: Bundle, checker: CertificateChecker) -> None:
-    """Hands the checker the checked bytes in a fresh folder: those on disk may have changed since."""
-    with tempfile.TemporaryDirectory(prefix="assay-check-") as temporary:
-        model_path, leaves_path = Path(temporary) / MODEL_FILE, Path(temporary) / LEAVES_FILE
-        model_path.write_bytes(bundle.model)
-        leaves_path.write_bytes(bundle.files[LEAVES_FILE])
-        result = checker(model_path, bundle.contract.to_json(), dict(bundle.certificate), leaves_path)
-    if result.accepted is not True:
-        raise RefusedError(
-            f"certificate must prove its specification, got: {result.reason} ({bundle.folder})"
-        )
 
 
 def _project_checker() -> CertificateChecker:

@@ -194,6 +194,7 @@ def _model(data: Any, outputs: set[str]) -> ModelSpec:
     opset = data["opset"]
     _check(_is_integer(opset) and opset > 0, "opset", "be a positive integer", opset, where)
     _text(data, "input", where)
+    _text(data, "output", where)
     _check(data["output"] in outputs, "output", f"be one of {sorted(outputs)}", data["output"], where)
     return ModelSpec(**data)
 
@@ -210,7 +211,8 @@ def _specification(data: Any, inputs: list[str]) -> None:
     for item in properties:
         _check(isinstance(item, Mapping) and bool(item), "property", "be a mapping", item, where)
         monotone = item.get("monotone")
-        features = monotone.get("features", []) if isinstance(monotone, Mapping) else []
+        features: Any = monotone.get("features") if isinstance(monotone, Mapping) else []
+        _check(isinstance(features, list), "features", "be a list of inputs", features, where)
         for feature in features:
             hint = nearest(str(feature), inputs)
             _check(feature in inputs, "feature", "be an input", feature, f"{where}; {hint}")

@@ -19,15 +19,20 @@ from typing import Any, Literal
 
 from feature_store.errors import AssayError, RefusedError
 from models.configuration import Configuration
-from models.gates import evaluate_gates
-from serving.bundle import Bundle, CheckedBundle, check_bundle, check_content, open_bundle, write_folder
+from serving.admission import let_through
+from serving.bundle import (
+    Bundle,
+    CertificateChecker,
+    CheckedBundle,
+    check_bundle,
+    open_bundle,
+    write_folder,
+)
 from serving.card import gate_table, version_tags
 from serving.contract import Contract
-from serving.keys import create_key_pair
 from serving.ledger import Entry, Ledger
 from serving.moves import Action, Move, Standing
 from serving.promotion import Aliases, Drift, Promotions, beats
-from serving.signature import sign_folder
 from serving.store import Store, Upload
 from serving.unfinished import settle, ticket
 
@@ -66,12 +71,18 @@ class Lifecycle:
     """Ledger, keys and a store. Construct `serving.registry.Registry`, which brings MLflow as the store."""
 
     def __init__(
-        self, configuration: Configuration, store: Store, actor: str, clock: Callable[[], datetime]
+        self,
+        configuration: Configuration,
+        store: Store,
+        actor: str,
+        clock: Callable[[], datetime],
+        checker: CertificateChecker | None = None,
     ) -> None:
         self._configuration = configuration
         self._store = store
         self._actor = actor
         self._clock = clock
+        self._checker = checker
         self._aliases = Aliases(configuration.champion_alias, configuration.challenger_alias)
         self._ledger = Ledger(
             configuration.ledger_path, configuration.public_key_path, configuration.private_key_path
@@ -149,9 +160,8 @@ class Lifecycle:
                 once or by the next registration.
         """
         try:
-            create_key_pair(self._configuration.private_key_path, self._configuration.public_key_path)
             self.clean_up()
-            bundle = self._let_through(Path(folder), champion)
+            bundle = let_through(Path(folder), self._configuration, champion, self._checker)
             task, workload = bundle.contract.task, bundle.contract.workload
             model = self._configuration.model_name(task, workload)
             about = {"model": model, "task": task, "workload": workload}
@@ -222,25 +232,6 @@ class Lifecycle:
                 self._store.discard(name, about["model"], {*standing.registered, *standing.rejected})
 
         settle(self._unfinished, discard)
-
-    def _let_through(self, folder: Path, champion: Mapping[str, Any] | None) -> Bundle:
-        """Signs the bundle where its gates hold: in gates.json, and once more here on its evidence."""
-        bundle = open_bundle(folder)
-        if not bundle.gates.passed:
-            if bundle.is_signed:
-                raise RefusedError(
-                    f"bundle must not be signed where a gate fails, got a signature ({folder})"
-                )
-            return bundle
-        thresholds = self._configuration.gates[bundle.contract.task]
-        report = evaluate_gates(bundle.evidence, champion, thresholds)
-        if failed := [f"{gate.name}: {gate.reason}" for gate in report.gates if not gate.passed]:
-            rule = "gates.json must say what the evidence bears"
-            raise RefusedError(f"{rule}, got passed although {'; '.join(failed)} ({folder})")
-        check_content(bundle)
-        _refuse_external_data(bundle)
-        sign_folder(folder, self._configuration.private_key_path)
-        return check_bundle(folder, self._configuration.public_key_path, library=True)
 
     def _check_upload(self, bundle: Bundle, upload: Upload) -> None:
         """Reads everything back: a store can take a file and keep half of it."""
@@ -351,16 +342,6 @@ class Lifecycle:
         if (bundle.contract.task, bundle.contract.workload) != (task, workload):
             raise RefusedError(f"bundle of {model} must be for {task}, {workload}, got {bundle.contract}")
         return bundle
-
-
-def _refuse_external_data(bundle: Bundle) -> None:
-    """Weights in a file beside the model would be neither proved nor signed, and looked for anywhere."""
-    import onnx  # only where something is signed: controllers do without it
-
-    model = onnx.load_model_from_string(bundle.model)
-    tensors = [*model.graph.initializer, *(a.t for node in model.graph.node for a in node.attribute)]
-    if any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in tensors):
-        raise RefusedError(f"model.onnx must hold its weights, got external data ({bundle.folder})")
 
 
 def _test_set(bundle: Bundle) -> object:

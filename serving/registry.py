@@ -24,7 +24,7 @@ import onnx
 
 from feature_store.errors import AssayError
 from models.configuration import Configuration
-from serving.bundle import Bundle, write_folder
+from serving.bundle import Bundle, CertificateChecker, write_folder
 from serving.card import TICKET_TAG
 from serving.lifecycle import Lifecycle
 from serving.store import Upload
@@ -57,6 +57,7 @@ class Registry(Lifecycle):
         configuration: Configuration,
         actor: str = "assay",
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        checker: CertificateChecker | None = None,
     ) -> None:
         """Opens the database, making it where it is new.
 
@@ -64,11 +65,12 @@ class Registry(Lifecycle):
             configuration: parsed mlflow.yaml.
             actor: who is written beside every move.
             clock: current time, for the ledger.
+            checker: independent checker of certificates, asked before signing; None: the project's.
 
         Raises:
             AssayError: the database or the tracking server cannot be opened.
         """
-        super().__init__(configuration, MlflowStore(configuration), actor, clock)
+        super().__init__(configuration, MlflowStore(configuration), actor, clock, checker)
 
 
 class MlflowStore:
@@ -236,9 +238,10 @@ class MlflowStore:
         home = self._configuration.home
         with _errors("be writable", str(home)):
             home.mkdir(parents=True, exist_ok=True)
-            with (home / "mlflow.lock").open("ab") as file:
-                fcntl.flock(file.fileno(), fcntl.LOCK_EX)
-                yield
+            lock = (home / "mlflow.lock").open("ab")
+        with lock:
+            fcntl.flock(lock.fileno(), fcntl.LOCK_EX)
+            yield
 
     @contextlib.contextmanager
     def _as_global(self) -> Iterator[None]:

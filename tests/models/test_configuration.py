@@ -119,10 +119,17 @@ def test_a_file_that_is_not_the_mapping_is_refused(tmp_path: Path, text: str) ->
         load_configuration(path, {})
 
 
-def test_a_task_without_gates_is_an_error_that_names_it() -> None:
-    configuration = load_configuration(SHIPPED, {})
-    with pytest.raises(InputError, match=r"got 'autoscaling'.*known: performance.*Add its gates"):
-        configuration.gates["autoscaling"]
+def test_a_task_that_is_not_listed_has_the_default_gates() -> None:
+    gates = load_configuration(SHIPPED, {}).gates
+    assert gates["sizing"] == gates["default"]
+    assert gates["sizing"]["specification"] == {"verdict": "PROVED"}
+    assert set(gates) == {"performance", "default"}, "asking adds nothing"
+
+
+def test_without_default_gates_a_task_that_is_not_listed_is_an_error_that_names_it(edited) -> None:  # type: ignore[no-untyped-def]
+    gates = edited("  default:\n", "  other:\n").gates
+    with pytest.raises(InputError, match=r"got 'autoscaling'.*known: other, performance.*Add its gates"):
+        gates["autoscaling"]
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -221,3 +221,38 @@ def test_a_report_with_an_unknown_key_is_refused_with_the_nearest_name() -> None
     data = evaluate_gates(EVIDENCE, CHAMPION, THRESHOLDS).to_json()
     with pytest.raises(InputError, match="did you mean 'passed'"):
         GateReport.from_json({**data, "pased": True})
+
+
+JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=4)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+
+
+@given(value=JSON, gate=st.integers(0, 6), key=st.sampled_from(list(GateResult.__dataclass_fields__)))
+def test_any_json_in_any_place_of_a_report_is_read_or_refused_and_nothing_else(
+    value: Any, gate: int, key: str
+) -> None:
+    data = evaluate_gates(EVIDENCE, CHAMPION, THRESHOLDS).to_json()
+    data["gates"][gate][key] = value
+    try:
+        report = GateReport.from_json(data)
+    except InputError:
+        return
+    json.dumps(report.to_json(), allow_nan=False)
+
+
+@given(evidence=JSON, champion=JSON)
+def test_any_json_as_evidence_or_champion_gives_a_report(evidence: Any, champion: Any) -> None:
+    metrics = dict.fromkeys(EVIDENCE["metrics"], evidence)
+    for data in (
+        {"metrics": evidence, "verdict": evidence},
+        {"metrics": metrics, "verdict": {"status": evidence}},
+    ):
+        for standing in (None, {"version": 1, "test_mse": champion}):
+            report = evaluate_gates(data, standing, THRESHOLDS)
+            json.dumps(report.to_json(), allow_nan=False)
+            assert not report.passed

@@ -2,14 +2,17 @@
 
 import hashlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from feature_store.errors import InputError, RefusedError
 from serving.bundle import bundle_sha256, check_bundle, open_bundle
@@ -18,10 +21,11 @@ from serving.signature import sign_folder
 Keys = tuple[Path, Path]
 
 
-@dataclass(frozen=True)
-class Verdict:
-    accepted: bool
-    reason: str
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, bundle_writer: Callable[..., Path], keys: Keys) -> Path:
+    folder = bundle_writer(tmp_path_factory.mktemp("shared") / "bundle")
+    sign_folder(folder, keys[0])
+    return folder
 
 
 def edit(path: Path, **changes: Any) -> None:
@@ -153,13 +157,13 @@ def test_the_deep_check_sees_the_checked_bytes_and_its_refusal_counts(bundle: Pa
     sign_folder(bundle, keys[0])
     seen: list[Path] = []
 
-    def checker(model: Path, contract: dict[str, Any], certificate: dict[str, Any], leaves: Path) -> Verdict:
+    def checker(model: Path, contract: dict[str, Any], certificate: dict[str, Any], leaves: Path) -> Any:
         seen.extend([model, leaves])
         assert bundle not in model.parents
         assert model.read_bytes() == (bundle / "model.onnx").read_bytes()
         assert leaves.read_bytes() == (bundle / "certificate.npz").read_bytes()
         assert contract["model"]["sha256"] == certificate["model_sha256"]
-        return Verdict(contract["seed"] == 7, "leaf 3 does not hold")
+        return SimpleNamespace(accepted=contract["seed"] == 7, reason="leaf 3 does not hold")
 
     check_bundle(bundle, keys[1], deep=True, checker=checker)
     assert len(seen) == 2
@@ -169,6 +173,25 @@ def test_the_deep_check_sees_the_checked_bytes_and_its_refusal_counts(bundle: Pa
     check_bundle(bundle, keys[1])
     with pytest.raises(RefusedError, match="must prove its specification, got: leaf 3 does not hold"):
         check_bundle(bundle, keys[1], deep=True, checker=checker)
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_no_changed_byte_in_any_file_goes_unnoticed(shared: Path, keys: Keys, data: st.DataObject) -> None:
+    path = shared / data.draw(
+        st.sampled_from([item.name for item in shared.iterdir() if item.name != "model.sig"])
+    )
+    original = path.read_bytes()
+    position = data.draw(st.integers(0, len(original) - 1))
+    flip = data.draw(st.integers(1, 255))
+    changed = bytearray(original)
+    changed[position] ^= flip
+    try:
+        path.write_bytes(changed)
+        with pytest.raises(RefusedError, match=f"as they were signed, got {re.escape(path.name)} changed"):
+            check_bundle(shared, keys[1])
+    finally:
+        path.write_bytes(original)
 
 
 def test_checking_a_bundle_imports_nothing_heavy() -> None:

@@ -59,9 +59,18 @@ def state(template: Path, configuration: Configuration) -> Configuration:
     return configuration
 
 
+Opener = Callable[[Configuration], Registry]
+
+
 @pytest.fixture
-def registry(state: Configuration) -> Registry:
-    return Registry(state, actor="ann")
+def opened(checker: Any) -> Opener:
+    """Opens a registry that takes the certificates of these tests for proofs."""
+    return lambda configuration: Registry(configuration, actor="ann", checker=checker)
+
+
+@pytest.fixture
+def registry(state: Configuration, opened: Opener) -> Registry:
+    return opened(state)
 
 
 @pytest.fixture
@@ -296,7 +305,7 @@ def test_a_disk_that_fills_up_under_the_artifacts_registers_nothing(
 
 
 def test_a_disk_that_fills_up_under_everything_registers_nothing(
-    template: Path, tmp_path: Path, write: Writer
+    template: Path, tmp_path: Path, write: Writer, opened: Opener
 ) -> None:
     """Database, ledger, keys and artifacts on one disk, with ever more room: each point fails cleanly."""
     folder = write()
@@ -309,13 +318,13 @@ def test_a_disk_that_fills_up_under_everything_registers_nothing(
             filler = home / "filler"
             filler.write_bytes(b"\0" * (shutil.disk_usage(home).free - room_kb * 1024))
             try:
-                Registry(configuration).register(folder)
+                opened(configuration).register(folder)
                 outcomes.add("registered")
             except AssayError as error:
                 assert "space" in str(error) or "full" in str(error)
                 outcomes.add("refused")
             filler.unlink()
-            registry = Registry(configuration)
+            registry = opened(configuration)
             registry.reconcile()
             client = mlflow.MlflowClient(configuration.tracking_uri, configuration.tracking_uri)
             assert (versions(client) == [1]) == (registry.champion(*PAIR) == 1)
@@ -331,7 +340,9 @@ from models.configuration import load_configuration
 from serving import registry
 home, folder, stop_in = sys.argv[1:4]
 configuration = load_configuration(Path("mlflow.yaml"), {"ASSAY_HOME": home})
-opened = registry.Registry(configuration, actor=folder)
+class Accepted:
+    accepted, reason = True, ""
+opened = registry.Registry(configuration, actor=folder, checker=lambda *arguments: Accepted)
 def stop(*arguments, **options):
     print("stopped", flush=True)
     time.sleep(120)
@@ -355,16 +366,17 @@ def start(home: Path, folder: Path, stop_in: str) -> subprocess.Popen[str]:
     return subprocess.Popen(arguments, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop_in", ["flavor", "version", "alias"])
 def test_a_registration_that_is_killed_is_gone_or_completed(
-    state: Configuration, client: mlflow.MlflowClient, write: Writer, stop_in: str
+    state: Configuration, client: mlflow.MlflowClient, write: Writer, opened: Opener, stop_in: str
 ) -> None:
     with start(state.home, write(), stop_in) as process:
         assert process.stdout is not None
         assert [process.stdout.readline() for _ in range(2)] == ["ready\n", "stopped\n"]
         process.send_signal(signal.SIGKILL)
         process.wait(timeout=60)
-    registry = Registry(state)
+    registry = opened(state)
     drifts = registry.reconcile()
     if stop_in == "alias":
         assert [(drift.cause, drift.expected) for drift in drifts] == [("interrupted", 1)]
@@ -376,6 +388,7 @@ def test_a_registration_that_is_killed_is_gone_or_completed(
     assert registry.register(write(slope=9.0, test_mse=0.5)).alias == "champion"
 
 
+@pytest.mark.slow
 def test_processes_that_start_at_once_on_a_fresh_state_leave_one_champion(
     configuration: Configuration, write: Writer
 ) -> None:

@@ -1,0 +1,93 @@
+"""Decides what is signed: the one place where the project's key meets a bundle.
+
+A signature says "the gates held and the proof is one". So whoever signs does not take the folder's word
+for it: the gates are evaluated again on the evidence, with the thresholds of this project and against
+the champion as the caller measured it, and the independent checker goes through the certificate.
+"""
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from feature_store.errors import RefusedError
+from models.configuration import Configuration
+from models.gates import evaluate_gates
+from serving.bundle import (
+    Bundle,
+    CertificateChecker,
+    check_bundle,
+    check_content,
+    check_leaves,
+    open_bundle,
+    write_folder,
+)
+from serving.keys import create_key_pair
+from serving.signature import SIGNATURE_FILE, sign_folder
+
+
+def let_through(
+    folder: Path,
+    configuration: Configuration,
+    champion: Mapping[str, Any] | None,
+    checker: CertificateChecker | None = None,
+) -> Bundle:
+    """Signs a bundle in place where every gate holds; opens it unsigned where gates.json says one failed.
+
+    Makes the key pair where there is none yet, for the ledger records rejected bundles too.
+
+    Args:
+        folder: the bundle as the gate step left it.
+        champion: {"test_mse", "version"} that the gates measured, None where there was no champion.
+        checker: independent checker of certificates; None: the project's.
+
+    Raises:
+        RefusedError: the gates or the certificate say more than evidence and leaves bear, or the bundle
+            contradicts itself. Nothing is signed.
+        InputError: the folder or a key cannot be read.
+    """
+    _require_keys(configuration)
+    bundle = open_bundle(folder)
+    if not bundle.gates.passed:
+        if bundle.is_signed:
+            raise RefusedError(f"bundle must not be signed where a gate fails, got a signature ({folder})")
+        return bundle
+    report = evaluate_gates(bundle.evidence, champion, configuration.gates[bundle.contract.task])
+    if failed := [f"{gate.name}: {gate.reason}" for gate in report.gates if not gate.passed]:
+        rule = "gates.json must say what the evidence bears"
+        raise RefusedError(f"{rule}, got passed although {'; '.join(failed)} ({folder})")
+    check_content(bundle)
+    _refuse_external_data(bundle)
+    check_leaves(bundle, checker)
+    _sign(bundle, configuration.private_key_path)
+    return check_bundle(folder, configuration.public_key_path, library=True)
+
+
+def _require_keys(configuration: Configuration) -> None:
+    private = configuration.private_key_path
+    if configuration.ledger_path.exists() and not private.exists():
+        # A new key would refuse every entry and bundle so far: never make one silently.
+        raise RefusedError(
+            f"private key must be there beside a ledger, got none ({private}); restore it from a backup"
+        )
+    create_key_pair(private, configuration.public_key_path)
+
+
+def _sign(bundle: Bundle, private_key_path: Path) -> None:
+    """Signs the bytes that were checked, not what may lie in the folder by now."""
+    with tempfile.TemporaryDirectory(dir=bundle.folder.parent, prefix=".admission-") as temporary:
+        staged = Path(temporary) / bundle.folder.name
+        unsigned = {name: data for name, data in bundle.files.items() if name != SIGNATURE_FILE}
+        write_folder(replace(bundle, files=unsigned), staged)
+        sign_folder(staged, private_key_path).replace(bundle.folder / SIGNATURE_FILE)
+
+
+def _refuse_external_data(bundle: Bundle) -> None:
+    """Weights in a file beside the model would be neither proved nor signed, and looked for anywhere."""
+    import onnx  # only where something is signed: controllers do without it
+
+    model = onnx.load_model_from_string(bundle.model)
+    tensors = [*model.graph.initializer, *(a.t for node in model.graph.node for a in node.attribute)]
+    if any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in tensors):
+        raise RefusedError(f"model.onnx must hold its weights, got external data ({bundle.folder})")

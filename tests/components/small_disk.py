@@ -1,0 +1,30 @@
+"""A small disk for tests: a tmpfs mounted over a folder, where that is possible."""
+
+import contextlib
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, size_kb: int) -> Iterator[None]:
+    """`folder` is a file system of its own for the length of the block; the test is skipped where it cannot be."""
+    folder.mkdir(parents=True)
+    mount = shutil.which("mount")
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size_kb}k", "assay-test", str(folder)]
+    if mount is None or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("a small file system cannot be mounted here (needs root)")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)  # sqlite holds its file
+
+
+def fill(folder: Path, leave_kb: int = 0) -> Path:
+    """A file that takes all room of the disk but `leave_kb`."""
+    filler = folder / "filler"
+    filler.write_bytes(b"\0" * max(0, shutil.disk_usage(folder).free - leave_kb * 1024))
+    return filler

@@ -1,0 +1,76 @@
+"""The events that steps write: whole lines, also from several processes at once, and errors with their exit code."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from components.progress import PROGRESS_VARIABLE, emit, read_events, step
+from feature_store.errors import InputError, RefusedError
+from tests.e2e.tiny import ROOT
+
+
+@pytest.fixture
+def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "events.jsonl"
+    monkeypatch.setenv(PROGRESS_VARIABLE, str(path))
+    return path
+
+
+def test_a_step_reports_start_progress_and_end(events: Path) -> None:
+    with step("finetune", "redis") as progress:
+        progress({"epoch": 1})
+    start, middle, end = read_events(events)[0]
+    assert [event["event"] for event in (start, middle, end)] == ["start", "progress", "end"]
+    assert {(event["step"], event["workload"]) for event in (start, middle, end)} == {("finetune", "redis")}
+    assert middle["epoch"] == 1 and end["at"] >= start["at"] and end["peak_mb"] > 1
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "exit_code"),
+    [(InputError("no such column"), "no such column", 2), (RefusedError("not signed"), "not signed", 1),
+     (ValueError("what"), "ValueError: what", 2), (KeyboardInterrupt(), "KeyboardInterrupt: ", 2)],
+)
+def test_a_step_that_fails_says_why_and_with_which_exit_code(
+    events: Path, error: BaseException, message: str, exit_code: int
+) -> None:
+    with pytest.raises(type(error)), step("ingest"):
+        raise error
+    failed = read_events(events)[0][-1]
+    assert (failed["event"], failed["message"], failed["exit_code"]) == ("failed", message, exit_code)
+
+
+def test_reading_goes_on_where_it_stopped_and_leaves_half_a_line(events: Path) -> None:
+    emit({"number": 1})
+    first, offset = read_events(events)
+    with events.open("a") as file:
+        file.write('{"number": 2}\n{"numb')
+    second, offset = read_events(events, offset)
+    with events.open("a") as file:
+        file.write('er": 3}\n')
+    third, _ = read_events(events, offset)
+    assert [event["number"] for event in (*first, *second, *third)] == [1, 2, 3]
+
+
+def test_no_file_yet_is_no_event(tmp_path: Path) -> None:
+    assert read_events(tmp_path / "none") == ([], 0)
+
+
+def test_without_a_file_events_go_to_the_log(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv(PROGRESS_VARIABLE, raising=False)
+    emit({"event": "start"})
+    assert json.loads(capsys.readouterr().out)["event"] == "start"
+
+
+def test_lines_of_parallel_steps_do_not_mix(events: Path) -> None:
+    code = "import sys; from components.progress import emit\n" \
+           "for k in range(200): emit({'who': sys.argv[1], 'text': 'x' * 500})"
+    writers = [subprocess.Popen([sys.executable, "-c", code, name], cwd=ROOT) for name in ("a", "b")]
+    assert [writer.wait(60) for writer in writers] == [0, 0]
+    found = read_events(events)[0]
+    assert sorted(event["who"] for event in found) == ["a"] * 200 + ["b"] * 200
+    assert {len(event["text"]) for event in found} == {500}
