@@ -63,7 +63,7 @@ def _replayed(verdict: Verdict, model: bytes, data: Workload) -> Verdict:
     """REFUTED stands only if a witness violates the order in onnxruntime on the exported file."""
     if verdict.status is not Status.REFUTED:
         return verdict
-    if any(replays(model, witness, data.scaling, data.specification) for witness in verdict.witnesses):
+    if any(replays(model, witness, data.scaling, data.raw_specification) for witness in verdict.witnesses):
         return verdict
     return verdict.because(Status.UNKNOWN, "no witness replays on the exported file")
 

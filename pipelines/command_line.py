@@ -35,16 +35,20 @@ app.command("history")(registry_commands.history)
 app.command("ui")(registry_commands.ui)
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"assay {version('assay')}")
+        raise typer.Exit
+
+
 @app.callback()
 def root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True,
+                                          callback=_print_version)] = False,
 ) -> None:
     """Options before the command."""
-    if version:
-        from importlib.metadata import version as installed
-
-        typer.echo(f"assay {installed('assay')}")
-        raise typer.Exit
 
 
 def main() -> None:

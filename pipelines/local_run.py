@@ -77,6 +77,7 @@ def run_local(
             _follow(child, folder / "events.jsonl", events, on_event)
         finally:
             _stop(child)
+            shutil.rmtree(folder / "tmp", ignore_errors=True)
     if child.returncode != 0:
         raise _failure(events, folder)
     results = [event["summary"] for event in events if event["event"] == "result"]
@@ -88,7 +89,8 @@ def run_local(
 def _prepare(folder: Path, request: TrainRequest, cache: Path | None) -> None:
     folder.mkdir(parents=True)
     _drop_old_runs(folder.parent)
-    (folder / "workspace").mkdir()
+    for name in ("workspace", "tmp"):
+        (folder / name).mkdir()
     specification = {
         "package": str(folder / "train.yaml"), "arguments": request.arguments(),
         "pipeline_root": str(folder / "outputs"), "workspace_root": str(folder / "workspace"),
@@ -100,6 +102,8 @@ def _environment(folder: Path) -> dict[str, str]:
     root = str(Path(__file__).resolve().parent.parent)
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
     return {**os.environ, "PYTHONPATH": path, PROGRESS_VARIABLE: str(folder / "events.jsonl"), "PYTHONUNBUFFERED": "1",
+            # kfp makes a temporary folder for every step and leaves it behind
+            "TMPDIR": str(folder / "tmp"),
             "GX_ANALYTICS_ENABLED": "False", "MLFLOW_DISABLE_TELEMETRY": "true", "KFP_DISABLE_TELEMETRY": "true",
             # two steps run side by side on few cores: libraries must not each take all of them
             "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}

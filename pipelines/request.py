@@ -8,7 +8,6 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 

@@ -18,10 +18,13 @@ class RunDisplay:
         self._console, self._quiet = console, quiet
         self._live = console.is_terminal and not quiet
         self._progress = Progress(
-            SpinnerColumn(), TextColumn("{task.description:<22}"), BarColumn(bar_width=28),
-            TextColumn("{task.fields[note]:<44}"), TimeElapsedColumn(), console=console, disable=not self._live)
-        self._steps = len(STAGES) - len(FAN_OUT) + len(FAN_OUT) * len(workloads)
-        self._total = self._progress.add_task("pipeline", total=self._steps, note="")
+            # 80 columns in all
+            SpinnerColumn(), TextColumn("{task.description:<18}"), BarColumn(bar_width=14),
+            TextColumn("{task.fields[note]:<36}"), TimeElapsedColumn(), console=console, disable=not self._live)
+        steps = len(STAGES) - len(FAN_OUT) + len(FAN_OUT) * len(workloads)
+        self._total = self._progress.add_task("pipeline", total=steps, note="")
+        self._workloads = workloads
+        self._done: set[tuple[str, str]] = set()
         self._bars: dict[str, TaskID] = {}
 
     def __enter__(self) -> "RunDisplay":
@@ -42,10 +45,19 @@ class RunDisplay:
             self._progress.update(self._bars[label], completed=done, note=note)
         elif kind in ("end", "failed") and label in self._bars:
             self._progress.remove_task(self._bars.pop(label))
-            self._progress.update(self._total, advance=1, note=f"{label} {'done' if kind == 'end' else 'FAILED'}")
+            self._count(name, event.get("workload", ""))
+            self._progress.update(self._total, completed=len(self._done),
+                                  note=f"{label} {'done' if kind == 'end' else 'FAILED'}")
             if not self._live and not self._quiet:
                 seconds = f"{event['seconds']:.1f} s" if kind == "end" else "FAILED"
                 self._console.print(f"{label}: {seconds}", highlight=False)
+
+    def _count(self, stage: str, workload: str) -> None:
+        """A step that ended is done, with all before it: those that the cache answered say nothing."""
+        for earlier in STAGES[: STAGES.index(stage) + 1]:
+            both_fan_out = earlier in FAN_OUT and stage in FAN_OUT
+            names = (workload,) if both_fan_out else self._workloads if earlier in FAN_OUT else ("",)
+            self._done |= {(earlier, name) for name in names}
 
 
 def _share(event: dict[str, Any]) -> tuple[float, str]:
@@ -53,7 +65,7 @@ def _share(event: dict[str, Any]) -> tuple[float, str]:
     if "proved_share" in event:
         return event["proved_share"], f"{event['open_boxes']} boxes open, bound {event['worst_bound']:.2e}"
     if "status" in event:
-        return 1.0, f"verifier: {event['status']}, {event['counterexamples']} counterexamples"
+        return 1.0, f"{event['status']}, {event['counterexamples']} counterexamples"
     return min(1.0, event["epoch"] / event["epochs"]), f"epoch {event['epoch']}, loss {event['loss']:.5f}"
 
 

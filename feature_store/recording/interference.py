@@ -64,28 +64,13 @@ def interference_command(phases: tuple[Phase, ...], folder: Path) -> list[str | 
 def _phase_command(phase: Phase, folder: Path) -> str:
     if phase.kind == "none":
         return f"sleep {phase.seconds}"
-    command: list[str] = [
-        "stress-ng",
-        "--quiet",
-        "--timeout",
-        f"{phase.seconds}s",
-        "--temp-path",
-        str(folder),
-    ]
+    command = ["stress-ng", "--quiet", "--timeout", f"{phase.seconds}s", "--temp-path", str(folder)]
     workers = str(phase.workers)
     if phase.kind in ("cpu", "mixed"):
         command += ["--cpu", workers, "--cpu-load", str(phase.load_percent), "--cpu-method", "matrixprod"]
     if phase.kind in ("disk", "mixed"):
-        command += [
-            "--hdd",
-            workers,
-            "--hdd-bytes",
-            "64m",
-            "--hdd-write-size",
-            "64k",
-            "--hdd-opts",
-            "wr-rnd,fsync",
-        ]
+        command += ["--hdd", workers, "--hdd-bytes", "64m", "--hdd-write-size", "64k"]
+        command += ["--hdd-opts", "wr-rnd,fsync"]
     if phase.kind == "memory":
         command += ["--mmap", workers, "--mmap-file", "--mmap-bytes", f"{_MAPPED_MB * phase.workers}m"]
     return shlex.join(command)

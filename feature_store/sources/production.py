@@ -15,18 +15,22 @@ Expressions are PromQL with {window} and {instance} as in the map; a number stan
 is kept only if every metric and the workload's latency have a value: nothing is filled in.
 """
 
+import math
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pandas as pd
+import yaml
 
 from feature_store.errors import InputError, SourceError, nearest
+from feature_store.mapping import UNKNOWN_COMBINATION
 from feature_store.schema import CONFIGURATION, TARGET
-from feature_store.sources.metric_map import DEFAULT_PATH, MetricMap, parse_metric_map, read_metric_map
+from feature_store.sources.metric_map import DEFAULT_PATH, MetricMap, parse_metric_map
 from feature_store.sources.prometheus import PrometheusSource
 
 _KEYS = ("window_s", "start", "end", "last_s", "environment", "workloads")
+_WORKLOAD_KEYS = (TARGET, "configuration")
 
 
 def is_prometheus(telemetry: str) -> bool:
@@ -46,13 +50,17 @@ def read_production(url: str, content: Mapping[str, Any], now: datetime | None =
         InputError: the map is unusable. SourceError: the server is, or it has no complete window.
     """
     where = "metric map"
+    if not isinstance(content, Mapping):
+        raise InputError(f"metric map must be a mapping, got {type(content).__name__} ({where})")
     own = {key: value for key, value in content.items() if key in _KEYS}
     rest = {key: value for key, value in content.items() if key not in _KEYS}
-    metric_map = parse_metric_map(rest, where=where) if "metrics" in rest else read_metric_map(DEFAULT_PATH)
+    # what the map leaves out is the node exporter's
+    defaults = yaml.safe_load(DEFAULT_PATH.read_text(encoding="utf-8"))
+    metric_map = parse_metric_map({**defaults, **rest}, where=where)
     workloads = own.get("workloads")
     if not isinstance(workloads, Mapping) or not workloads:
         raise InputError(f"metric map must name the workloads and their latency, got {workloads!r} ({where})")
-    window_s = float(own.get("window_s", 60))
+    window_s = _positive(own.get("window_s", 60), f"window_s ({where})")
     start, end = _range(own, window_s, now or datetime.now(UTC))
     source = PrometheusSource(url)
     metrics = source.read_metrics(metric_map, start, end, window_s)
@@ -62,7 +70,8 @@ def read_production(url: str, content: Mapping[str, Any], now: datetime | None =
     if table.empty:
         raise SourceError(f"server must have a window with all metrics and a latency, got none from {start} to {end}")
     table.insert(1, "environment", str(own.get("environment", "production")))
-    table.insert(2, "combination", "production")
+    # nobody says which workloads ran together; a hole in the series is an outage, not a clock that jumped
+    table.insert(2, "combination", UNKNOWN_COMBINATION)
     table.insert(4, "window_s", window_s)
     return table
 
@@ -70,7 +79,7 @@ def read_production(url: str, content: Mapping[str, Any], now: datetime | None =
 def _range(own: Mapping[str, Any], window_s: float, now: datetime) -> tuple[datetime, datetime]:
     """First and last window end of the range."""
     if "last_s" in own:
-        return now - timedelta(seconds=float(own["last_s"]) - window_s), now
+        return now - timedelta(seconds=_positive(own["last_s"], "last_s (metric map)") - window_s), now
     times = []
     for key in ("start", "end"):
         value = own.get(key)
@@ -88,12 +97,22 @@ def _workload(source: PrometheusSource, metric_map: MetricMap, name: str, entry:
               metrics: pd.DataFrame, window_s: float, start: datetime, end: datetime) -> pd.DataFrame:
     if not isinstance(entry, Mapping) or TARGET not in entry:
         raise InputError(f"workload must give an expression for {TARGET}, got {entry!r} (metric map: {name})")
-    configuration = dict(entry.get("configuration") or {})
+    for key in entry:
+        if key not in _WORKLOAD_KEYS:
+            raise InputError(f"key must be known, got {key!r} (metric map: {name}); {nearest(str(key), _WORKLOAD_KEYS)}")
+    configuration = entry.get("configuration") or {}
+    if not isinstance(configuration, Mapping):
+        raise InputError(f"configuration must be a mapping, got {configuration!r} (metric map: {name})")
     for key in configuration:
         if key not in CONFIGURATION:
             raise InputError(f"configuration must be in the schema, got {key!r} (metric map: {name}); "
                              + nearest(str(key), CONFIGURATION))
     wanted = {TARGET: entry[TARGET], **configuration}
+    for key, value in wanted.items():
+        if not isinstance(value, str) and not _is_number(value):
+            raise InputError(f"{key} must be an expression or a number, got {value!r} (metric map: {name})")
+    if not isinstance(wanted[TARGET], str):
+        raise InputError(f"{TARGET} must be an expression, got {wanted[TARGET]!r} (metric map: {name})")
     expressions = {key: {"expression": value, "unit": "", "scale": 1} for key, value in wanted.items()
                    if isinstance(value, str)}
     own_map = parse_metric_map({"metrics": expressions, "scrape_interval_s": metric_map.scrape_interval_s,
@@ -107,3 +126,13 @@ def _workload(source: PrometheusSource, metric_map: MetricMap, name: str, entry:
     # Prometheus names a window by its end, the schema by its start
     table.insert(1, "window_start", pd.DatetimeIndex(table.index) - pd.Timedelta(seconds=window_s))
     return table.reset_index(drop=True)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _positive(value: Any, what: str) -> float:
+    if not _is_number(value) or value <= 0:
+        raise InputError(f"{what} must be a positive number of seconds, got {value!r}")
+    return float(value)

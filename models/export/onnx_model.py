@@ -63,7 +63,7 @@ def build_onnx(network: ReluNetwork, scaling: FeatureScaling, output: str, metad
 
 def require_same_weights(path: Path, network: ReluNetwork) -> None:
     """Reads the file back through the checker's reader. Raises RefusedError unless all weights are bit-identical."""
-    weights, biases, *_ = read_model(path)
+    weights, biases, *_ = read_model(path.read_bytes())
     stored: list[NDArray[np.float64]] = [*weights, *biases]
     verified = [*network.weights, *network.biases]
     same = len(stored) == len(verified) and all(

@@ -48,8 +48,12 @@ def one_row_latency_us(model: bytes, row: FloatArray, repeats: int = 300) -> flo
 
 
 def replays(model: bytes, witness: Witness, scaling: FeatureScaling, specification: Specification) -> bool:
-    """Whether a counterexample violates the order in onnxruntime on the file, as float32 inside the raw box exactly."""
-    low, high = (scaling.features.unscale(wall[None])[0] for wall in (specification.lower, specification.upper))
+    """Whether a counterexample violates the order in onnxruntime on the file, as float32 inside the box exactly.
+
+    Args:
+        witness: in scaled coordinates; specification: with its box in raw units.
+    """
+    low, high = specification.lower, specification.upper
     pair = np.clip(scaling.features.unscale(np.stack([witness.low, witness.high])), low, high).astype(np.float32)
     # rounding to float32 must not leave the box: one step back inside
     pair = np.where(pair > high, np.nextafter(pair, np.float32(-np.inf)), pair)

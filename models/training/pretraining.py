@@ -128,7 +128,7 @@ def save_pretrained(pretrained: Pretrained, path: Path) -> None:
 def load_pretrained(path: Path) -> Pretrained:
     """Reads what save_pretrained wrote. Raises InputError for any other file."""
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
         joint, workloads = (tuple(arrays.pop(key).tolist()) for key in ("joint_features", "workloads"))
         backbones = {}

@@ -88,7 +88,7 @@ def save_network(network: nn.Sequential, path: Path) -> None:
 def load_network(path: Path) -> ReluNetwork:
     """Reads what save_network wrote. Raises InputError for any other file."""
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             layers = len(stored.files) // 2
             return ReluNetwork(tuple(stored[f"weight_{k}"] for k in range(layers)),
                                tuple(stored[f"bias_{k}"] for k in range(layers)))

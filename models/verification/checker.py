@@ -19,6 +19,7 @@ the file itself: what the file's digest does not cover, or what a runtime might 
 """
 
 import hashlib
+import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -54,10 +55,11 @@ def check_certificate(
 ) -> CheckResult:
     """Re-proves the certificate's claim about the file at model_path. Never raises on bad input: rejects."""
     try:
-        _check_binding(model_path, contract, certificate, leaves_path)
-        weights, biases, offset, factor, gain = read_model(model_path)
+        model, leaves = model_path.read_bytes(), leaves_path.read_bytes()  # once: what is hashed is what is proved
+        _check_binding(model, contract, certificate, leaves, leaves_path.name)
+        weights, biases, offset, factor, gain = read_model(model)
         lower, upper, queries, allowed = _claim(contract, offset, factor, gain)
-        with np.load(leaves_path, allow_pickle=False) as arrays:
+        with np.load(io.BytesIO(leaves), allow_pickle=False) as arrays:
             boxes = leaf_boxes(arrays["split_dimension"], arrays["split_value"], lower, upper)
         if len(boxes[0]) != certificate["leaves"]:
             raise Rejected(f"certificate must list its {len(boxes[0])} leaves, got {certificate['leaves']}")
@@ -75,18 +77,20 @@ def check_certificate(
     return CheckResult(True, "", len(boxes[0]), worst)
 
 
-def _check_binding(model: Path, contract: Mapping[str, Any], certificate: Mapping[str, Any], leaves: Path) -> None:
-    digest = hashlib.sha256(model.read_bytes()).hexdigest()
+def _check_binding(
+    model: bytes, contract: Mapping[str, Any], certificate: Mapping[str, Any], leaves: bytes, leaves_file: str,
+) -> None:
+    digest = hashlib.sha256(model).hexdigest()
     if not digest == certificate["model_sha256"] == contract["model"]["sha256"]:
         raise Rejected("model.onnx must be the file that was proved, its SHA-256 differs")
-    if hashlib.sha256(leaves.read_bytes()).hexdigest() != certificate["leaves_sha256"]:
+    if hashlib.sha256(leaves).hexdigest() != certificate["leaves_sha256"]:
         raise Rejected("the leaves must be the ones that were proved, their SHA-256 differs")
     claim = {key: contract[key] for key in ("specification", "inputs", "outputs")}
     text = json.dumps(claim, sort_keys=True, separators=(",", ":"))
     if hashlib.sha256(text.encode()).hexdigest() != certificate["specification_sha256"]:
         raise Rejected("specification and box must be the ones that were proved, their SHA-256 differs")
     stated = contract["specification"]
-    facts = {"format": "assay-certificate/1", "verdict": "PROVED", "leaves_file": leaves.name,
+    facts = {"format": "assay-certificate/1", "verdict": "PROVED", "leaves_file": leaves_file,
              "tolerance": stated["tolerance"], "statement": stated["statement"]}
     for key, fact in facts.items():
         if certificate[key] != fact:
@@ -127,9 +131,9 @@ def _claim(
     return scaled[:, 0] - slack[:, 0], scaled[:, 1] + slack[:, 1], sorted(queries), allowed
 
 
-def read_model(path: Path) -> tuple[list[np.ndarray], list[np.ndarray], np.ndarray, np.ndarray, float]:
+def read_model(file: bytes) -> tuple[list[np.ndarray], list[np.ndarray], np.ndarray, np.ndarray, float]:
     """Weights, biases (float64 copies of the stored float32), scaling offset and factor of the inputs, output gain."""
-    model = onnx.load_model_from_string(path.read_bytes())
+    model = onnx.load_model_from_string(file)
     _require_plain(model)
     graph = model.graph
     stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}

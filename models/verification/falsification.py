@@ -20,6 +20,8 @@ from models.verification.verdict import Witness
 
 # Rounding of a float32 forward pass at these sizes stays near 1e-6 of the output range; a witness must exceed it.
 REPLAY_MARGIN = 1e-5
+# Halvings of a side of the box: 2^-20 of it is near what float32 can tell apart.
+NEAREST = 20
 
 
 def falsify(
@@ -57,6 +59,25 @@ def falsify(
             continue
         pairs = _climb(weights, biases, start, (feature, sign), lower, upper, specification.tolerance, steps, grid)
         found += _witnesses(network, specification, feature, sign, *pairs)[: max(1, limit // len(queries))]
+    return tuple(sorted(found, key=lambda witness: -witness.excess))
+
+
+def falsify_near(network: ReluNetwork, specification: Specification, points: FloatArray) -> tuple[Witness, ...]:
+    """Searches close to points (m, n) at which a slope is known to have the wrong sign.
+
+    A fall that is narrow along the feature's axis lies between the values that `falsify` scans: here pairs stand
+    around each point, half the side of the box apart, a quarter, and so on down to NEAREST halvings. At most 32 points.
+    """
+    points = np.asarray(points, dtype=np.float64)[:32]
+    share = 0.5 ** np.arange(1, NEAREST + 1)
+    found: list[Witness] = []
+    for feature, sign in specification.queries:
+        low, high = (np.repeat(points[:, None, :], len(share), axis=1) for _ in range(2))
+        half = (specification.upper[feature] - specification.lower[feature]) * share / 2
+        low[:, :, feature] -= half
+        high[:, :, feature] += half
+        pairs = (torch.as_tensor(side.reshape(-1, network.inputs)) for side in (low, high))
+        found += _witnesses(network, specification, feature, sign, *pairs)
     return tuple(sorted(found, key=lambda witness: -witness.excess))
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from feature_store.errors import InputError
 from models.verification.checker import leaf_bounds, leaf_boxes
-from models.verification.falsification import falsify
+from models.verification.falsification import falsify, falsify_near
 from models.verification.network import ReluNetwork
 from models.verification.search import Budget, Progress, branch_and_bound
 from models.verification.specification import FloatArray, Specification
@@ -49,7 +49,8 @@ def verify(
     witnesses: list[Witness] = list(falsify(network, specification, points, seed=seed))
 
     def violating(suspects: FloatArray) -> bool:
-        witnesses.extend(falsify(network, specification, suspects, samples=64, steps=5, seed=seed + 1))
+        witnesses.extend(falsify(network, specification, suspects, samples=64, steps=5, seed=seed + 1)
+                         or falsify_near(network, specification, suspects))
         return bool(witnesses)
 
     if witnesses:

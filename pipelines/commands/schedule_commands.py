@@ -41,20 +41,22 @@ def create(
     from pipelines.local_job import training_job
     from pipelines.local_schedule import create_local_schedule
 
-    chosen = name or f"train-{task}"
     parsed = parse_cron(cron)
-    request = make_request(task, telemetry, mapping, (), seed, chosen, scheduled=True)
+    request = make_request(task, telemetry, mapping, (), seed, name or "", scheduled=True)
+    chosen = name or f"train-{request.task.name}"
     if local:
         configuration = configuration_from(config)
-        path = telemetry if telemetry.startswith("http") else str(Path(telemetry).resolve())
-        options = ["--telemetry", path, "--seed", str(seed)]
+        # the job runs in another folder and environment: all paths are absolute, and it says which mlflow.yaml
+        options = ["--telemetry", request.telemetry, "--seed", str(seed), "--config", os.environ["ASSAY_CONFIG"]]
         if mapping:
             options += ["--mapping", str(mapping.resolve())]
-        job = training_job(chosen, task, directory=Path(__file__).resolve().parents[2], home=configuration.home,
+        job = training_job(chosen, str(Path(task).resolve()) if Path(task).suffix else task,
+                           directory=Path(__file__).resolve().parents[2], home=configuration.home,
                            environment=os.environ, arguments=options)
         made = create_local_schedule(job, parsed)
     else:
-        arguments = {key: value for key, value in request.arguments().items() if key != "data_version"}
+        arguments = {**request.arguments(), "run_name": chosen}
+        del arguments["data_version"]  # create_schedule makes one
         with tempfile.TemporaryDirectory() as folder:
             package = compile_train(Path(folder) / "train.yaml")
             made = create_schedule(chosen, cron, package, arguments, resolve_endpoint(endpoint, os.environ),

@@ -10,17 +10,26 @@ import pytest
 
 
 @contextlib.contextmanager
-def small_disk(folder: Path, size_kb: int) -> Iterator[None]:
-    """`folder` is a file system of its own for the length of the block; the test is skipped where it cannot be."""
+def mounted(folder: Path, size_kb: int) -> Iterator[bool]:
+    """`folder` is a file system of its own for the length of the block; yields whether it could be made one."""
     folder.mkdir(parents=True)
-    mount = shutil.which("mount")
     command = ["mount", "-t", "tmpfs", "-o", f"size={size_kb}k", "assay-test", str(folder)]
-    if mount is None or subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("a small file system cannot be mounted here (needs root)")
+    is_mounted = shutil.which("mount") is not None and not subprocess.run(
+        command, capture_output=True, check=False).returncode
     try:
-        yield
+        yield is_mounted
     finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)  # sqlite holds its file
+        if is_mounted:
+            subprocess.run(["umount", "--lazy", str(folder)], check=True)  # sqlite holds its file
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, size_kb: int) -> Iterator[None]:
+    """As `mounted`, but the test is skipped where it cannot be."""
+    with mounted(folder, size_kb) as is_mounted:
+        if not is_mounted:
+            pytest.skip("a small file system cannot be mounted here (needs root)")
+        yield
 
 
 def fill(folder: Path, leave_kb: int = 0) -> Path:

@@ -4,8 +4,8 @@ Every commit is synced and pages bypass the page cache, so that the disk matters
 smaller than the tables makes reads matter too.
 """
 
-import getpass
 import os
+import pwd
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -127,7 +127,8 @@ class MySQL(Workload):
         ]
 
     def _user(self) -> tuple[str, ...]:
-        return (f"--user={getpass.getuser()}",) if os.geteuid() == 0 else ()
+        # Started as root, it wants to be told so.
+        return (f"--user={pwd.getpwuid(0).pw_name}",) if os.geteuid() == 0 else ()
 
     def _data(self, place: Place) -> Path:
         return place.home / "data"

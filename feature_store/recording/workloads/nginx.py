@@ -4,8 +4,8 @@ The files do not fit the memory limit of the server's control group and requests
 access log, so that the latency responds to the disk as well as to the CPU.
 """
 
-import getpass
 import os
+import pwd
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
@@ -96,7 +96,7 @@ class Nginx(Workload):
         files = place.home / str(int(configuration["payload_bytes"]))
         drop_from_cache(files)
         # Started as root, nginx would hand its workers to an account that cannot read our folders.
-        user = f"user {getpass.getuser()};" if os.geteuid() == 0 else ""
+        user = f"user {pwd.getpwuid(0).pw_name};" if os.geteuid() == 0 else ""
         path = place.run / "nginx.conf"
         path.write_text(_CONFIGURATION.format(user=user, run=place.run, address=place.address, files=files))
         return ["nginx", "-p", place.run, "-e", place.run / "error.log", "-c", path]

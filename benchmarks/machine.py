@@ -1,0 +1,59 @@
+"""What a benchmark ran on: hardware, system and package versions; no host name, no path."""
+
+import os
+import platform
+import re
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import psutil
+
+PACKAGES = ("assay", "kfp", "mlflow", "great-expectations", "pandas", "numpy", "torch", "onnx", "onnxruntime",
+            "scikit-learn", "requests", "duckdb", "prometheus-api-client")
+
+
+def describe_machine() -> dict[str, Any]:
+    """CPU model, cores, memory (GiB), kernel, system, Python, packages ("not installed" where missing)."""
+    return {"cpu_model": cpu_model(), "cores": len(os.sched_getaffinity(0)),
+            "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+            # the build's own suffix names an installation, not a kernel
+            "kernel": platform.release().partition("-")[0], "system": _system(),
+            "python": platform.python_version(), "packages": {name: package_version(name) for name in PACKAGES}}
+
+
+def package_version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def cpu_model() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
+            return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.machine()
+
+
+def now_utc() -> str:
+    """Date and time, ISO, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def load_average() -> float:
+    """Runnable processes over the last minute, other people's too: above 0.5 the machine was not idle."""
+    return round(os.getloadavg()[0], 2)
+
+
+def without_paths(text: str) -> str:
+    """A message with every absolute path cut to its last part."""
+    return re.sub(r"(?<![\w:/])/(?:[^\s/:,;'\")(]+/)+([^\s/:,;'\")(]*)", r"\1", text)
+
+
+def _system() -> str:
+    try:
+        return str(platform.freedesktop_os_release()["PRETTY_NAME"])
+    except (OSError, KeyError):
+        return platform.system()

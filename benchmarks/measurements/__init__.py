@@ -1,0 +1,1 @@
+"""One measurement of the pipeline benchmark a file."""

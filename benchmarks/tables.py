@@ -1,0 +1,112 @@
+"""Makes the tables in README.md and docs/ from the result files, and says whether they are up to date.
+
+    python -m benchmarks.tables [--check]
+
+A page gets a table by the two lines `<!-- table: NAME -->` and `<!-- end table -->`; what stands between them
+is replaced. Nothing in a table is typed by hand.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import performance_tables, pipeline_tables
+from benchmarks.markdown import fill, marked_tables
+from benchmarks.result_file import read_results
+from benchmarks.scale_plot import draw_scale
+from feature_store.errors import nearest
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = "benchmarks/results"
+SCALE_PLOT = "docs/images/pipeline_scale.svg"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table's result file and how it is made from it."""
+
+    results: str
+    render: Callable[[Mapping[str, Any]], str]
+
+
+TABLES: dict[str, Source] = {
+    "performance": Source("performance", performance_tables.verified_table),
+    "performance-methods": Source("performance", performance_tables.methods_table),
+    "performance-ablation": Source("performance", performance_tables.ablation_table),
+    "performance-settings": Source("performance", performance_tables.settings_line),
+    "pipeline": Source("pipeline", pipeline_tables.goals_table),
+    "pipeline-others": Source("pipeline", pipeline_tables.others_table),
+    "pipeline-stages": Source("pipeline", pipeline_tables.stages_table),
+    "pipeline-shares": Source("pipeline", pipeline_tables.shares_table),
+    "pipeline-scale": Source("pipeline", pipeline_tables.scale_table),
+    "pipeline-machine": Source("pipeline", pipeline_tables.machine_line),
+}
+RESULT_FILES = ("performance", "pipeline")
+
+
+def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
+    """Exit code 0; 1 with --check if a page is not up to date; 2 if a page or a result file is unusable."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.tables", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="change nothing; exit code 1 if a page is not up to date")
+    options = parser.parse_args(arguments)
+    try:
+        stale = {page: text for page, text in new_pages(root).items() if page.read_text(encoding="utf-8") != text}
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    for page, text in stale.items():
+        if options.check:
+            print(f"{page.relative_to(root)} is not up to date: run `make tables`", file=sys.stderr)
+        else:
+            page.write_text(text, encoding="utf-8")
+            print(f"wrote {page.relative_to(root)}")
+    if options.check:
+        return int(bool(stale))
+    _draw(root)
+    return 0
+
+
+def new_pages(root: Path) -> dict[Path, str]:
+    """Every page that holds tables, with its text as it should be.
+
+    Raises:
+        ValueError: a page names an unknown table or leaves one open.
+    """
+    results = {name: read_results(root / RESULTS / f"{name}.json") for name in RESULT_FILES}
+
+    def render(name: str) -> str:
+        source = TABLES[name]
+        found = results[source.results]
+        return source.render(found) if found else ""
+
+    pages = {}
+    for page in [root / "README.md", *sorted((root / "docs").rglob("*.md"))]:
+        if not page.is_file():
+            continue
+        text = page.read_text(encoding="utf-8")
+        try:
+            names = marked_tables(text)
+            unknown = [name for name in names if name not in TABLES]
+            if unknown:
+                raise ValueError(f"table must be a known one, got {unknown[0]!r}; {nearest(unknown[0], TABLES)}")
+        except ValueError as error:
+            raise ValueError(f"{error} ({page.relative_to(root)})") from None
+        if names:
+            pages[page] = fill(text, render)
+    return pages
+
+
+def _draw(root: Path) -> None:
+    results = read_results(root / RESULTS / "pipeline.json")
+    scale = (results or {}).get("measurements", {}).get("scale", {})
+    if scale.get("status") == "done":
+        draw_scale(scale["details"], root / SCALE_PLOT)
+        print(f"wrote {SCALE_PLOT}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""The tables say what the result files say, and a page that does not is found out."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.tables import ROOT, SCALE_PLOT, TABLES, main, new_pages
+from tests.benchmarks.sample_results import performance_results, pipeline_results
+
+
+def test_this_project_s_pages_are_up_to_date() -> None:
+    assert main(["--check"]) == 0
+
+
+def test_the_readme_holds_the_table_of_verified_and_unverified_learners() -> None:
+    assert ROOT / "README.md" in new_pages(ROOT)
+
+
+def test_tables_are_made_and_then_up_to_date(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--check"], project) == 1
+    assert "README.md is not up to date" in capsys.readouterr().err
+    assert main([], project) == 0
+    assert main(["--check"], project) == 0
+    text = (project / "README.md").read_text()
+    assert text.startswith("# Project\n") and text.endswith("The end.\n")
+    assert text.count("<!-- end table -->") == len(TABLES)
+
+
+def test_check_changes_nothing(project: Path) -> None:
+    before = (project / "README.md").read_text()
+    main(["--check"], project)
+    assert (project / "README.md").read_text() == before
+    assert not (project / SCALE_PLOT).exists()
+
+
+def test_new_results_make_a_page_stale(project: Path) -> None:
+    main([], project)
+    results = performance_results()
+    results["entries"][0]["metrics"]["test_accuracy"] = 0.5
+    (project / "benchmarks/results/performance.json").write_text(json.dumps(results))
+    assert main(["--check"], project) == 1
+
+
+def test_a_number_changed_by_hand_makes_a_page_stale(project: Path) -> None:
+    main([], project)
+    page = project / "README.md"
+    page.write_text(page.read_text().replace("87.0", "88.0", 1))
+    assert main(["--check"], project) == 1
+
+
+def test_a_table_without_results_is_empty(project: Path) -> None:
+    for path in (project / "benchmarks/results").iterdir():
+        path.unlink()
+    assert main(["--check"], project) == 0  # nothing stands in the fixture's page
+    assert main([], project) == 0
+    assert "|" not in (project / "README.md").read_text()
+
+
+def test_an_unknown_table_is_named_with_the_nearest_known(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "README.md").write_text("<!-- table: pipeline-stage -->\n<!-- end table -->\n")
+    assert main([], project) == 2
+    assert "did you mean 'pipeline-stages'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", [
+    "<!-- table: pipeline -->\n",
+    "<!-- table: pipeline -->\n<!-- table: performance -->\n<!-- end table -->\n",
+])
+def test_a_table_without_an_end_is_refused(project: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "README.md").write_text(text)
+    assert main([], project) == 2
+    assert "end table" in capsys.readouterr().err
+    assert (project / "README.md").read_text() == text
+
+
+def test_pages_under_docs_hold_tables_too(project: Path) -> None:
+    page = project / "docs" / "benchmarks" / "page.md"
+    page.parent.mkdir(parents=True)
+    page.write_text("<!-- table: pipeline -->\n<!-- end table -->\n")
+    main([], project)
+    assert "whole run" not in page.read_text() and "share of the run that is overhead" in page.read_text()
+
+
+def test_the_scale_plot_is_drawn_from_the_results(project: Path) -> None:
+    main([], project)
+    assert "<svg" in (project / SCALE_PLOT).read_text()
+
+
+def test_no_plot_where_scale_was_not_measured(project: Path) -> None:
+    results = pipeline_results()
+    results["measurements"]["scale"] = {"status": "failed", "error": "stopped"}
+    (project / "benchmarks/results/pipeline.json").write_text(json.dumps(results))
+    assert main([], project) == 0
+    assert not (project / SCALE_PLOT).exists()

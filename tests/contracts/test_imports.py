@@ -1,0 +1,40 @@
+"""What a controller imports: no torch, no mlflow, no kfp, no Great Expectations, in a fresh process."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.e2e.tiny import ROOT
+
+HEAVY = ("torch", "mlflow", "kfp", "great_expectations", "sklearn", "matplotlib", "rich", "typer", "model_signing")
+
+
+def imported(modules: str) -> list[str]:
+    """The HEAVY packages that are loaded after importing `modules`."""
+    code = f"import json, sys, {modules}; print(json.dumps([name for name in {HEAVY!r} if name in sys.modules]))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    found: list[str] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("modules", ["serving.session, serving.bundle", "serving.ledger, serving.signature, serving.inputs"])
+def test_serving_loads_nothing_heavy(modules: str) -> None:
+    assert imported(modules) == []
+
+
+def test_the_registry_brings_mlflow_and_neither_torch_nor_kfp() -> None:
+    found = imported("serving.registry")
+    assert "mlflow" in found and not {"torch", "kfp", "great_expectations"} & set(found)
+
+
+def test_the_command_line_starts_without_the_heavy_ones() -> None:
+    """`assay --help` and `assay check` must not wait for what they do not use."""
+    assert not {"torch", "mlflow", "kfp", "great_expectations", "sklearn", "matplotlib"} & set(
+        imported("pipelines.command_line"))
+
+
+def test_a_running_step_loads_no_compiler() -> None:
+    """components/definitions.py is for compiling; a step's own file knows no kfp."""
+    assert "kfp" not in imported("components.ingest, components.validate, components.gate, components.register")

@@ -1,0 +1,234 @@
+"""Training telemetry from a production Prometheus: the table it becomes, and every way in which the map or server fails."""
+
+import copy
+import json
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from feature_store.errors import InputError, SourceError
+from feature_store.schema import IDENTITY, METRICS
+from feature_store.sources import prometheus_api
+from feature_store.sources.production import is_prometheus, read_production
+from tests.feature_store.prometheus_server import faulty_server, free_port, reply
+from tests.feature_store.sources.recorded import ANSWERS, GAP, SCRAPE_S, SECONDS, WINDOW_S, metric_map, recorded_server
+
+# Rates come from counters printed with 17 digits: only the server's float arithmetic differs.
+RATE_TOLERANCE = 1e-9
+NOWHERE = "http://127.0.0.1:1"
+EXPECTED = {"psi_cpu_some": 0.5, "psi_io_full": 0.1, "psi_io_some": 0.25, "disk_io_time": 0.75, "cpu_time": 0.6,
+            "psi_memory_some": 0.2, "psi_memory_full": 0.05}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[tuple[str, float]]:
+    with recorded_server() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def table(server: tuple[str, float]) -> pd.DataFrame:
+    url, start_s = server
+    return read_production(url, metric_map(start_s))
+
+
+@pytest.fixture
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prometheus_api, "_FIRST_BACKOFF_S", 0.01)
+
+
+def changed(**changes: Any) -> dict[str, Any]:
+    return {**copy.deepcopy(metric_map(0.0)), **changes}
+
+
+def redis(**entry: Any) -> dict[str, Any]:
+    return changed(workloads={"redis": entry})
+
+
+def test_the_table_has_the_canonical_columns(table: pd.DataFrame) -> None:
+    assert list(table)[: len(IDENTITY)] == list(IDENTITY)
+    assert set(table) == {*IDENTITY, *METRICS, "cpu_quota_cores", "connections", "latency_ms"}
+    assert str(table["window_start"].dt.tz) == "UTC"
+    assert set(table["environment"]) == {"prod-eu"} and set(table["window_s"]) == {float(WINDOW_S)}
+
+
+def test_every_window_has_the_rates_of_its_counters(table: pd.DataFrame) -> None:
+    for name, share in EXPECTED.items():
+        np.testing.assert_allclose(table[name], share, atol=RATE_TOLERANCE)
+    for workload, latency_ms in (("redis", 3.0), ("nginx", 5.0)):
+        found = table.loc[table["workload"] == workload, "latency_ms"]
+        np.testing.assert_allclose(found, latency_ms, rtol=RATE_TOLERANCE)
+
+
+def test_configuration_is_asked_for_or_stands_for_itself(table: pd.DataFrame) -> None:
+    rows = {name: part for name, part in table.groupby("workload")}
+    assert set(rows["redis"]["connections"]) == {16.0} and set(rows["redis"]["cpu_quota_cores"]) == {2.0}
+    assert set(rows["nginx"]["connections"]) == {64.0} and set(rows["nginx"]["cpu_quota_cores"]) == {0.5}
+
+
+def test_a_window_is_named_by_its_start(server: tuple[str, float], table: pd.DataFrame) -> None:
+    start_s = server[1] + WINDOW_S
+    starts = table.loc[table["workload"] == "redis", "window_start"].map(pd.Timestamp.timestamp).tolist()
+    last = server[1] + SECONDS - SCRAPE_S
+    assert starts == list(np.arange(start_s, last - WINDOW_S + 1, WINDOW_S))
+
+
+def test_an_outage_leaves_no_rows_and_nothing_is_filled_in(server: tuple[str, float], table: pd.DataFrame) -> None:
+    """A rate needs two scrapes within the window and one scrape interval before it."""
+    starts = table.loc[table["workload"] == "nginx", "window_start"].map(pd.Timestamp.timestamp) - server[1]
+    scrapes = [second for second in range(0, SECONDS, SCRAPE_S) if second not in GAP]
+    expected = [start for start in range(WINDOW_S, SECONDS - WINDOW_S - SCRAPE_S + 1, WINDOW_S)
+                if sum(start - SCRAPE_S < second <= start + WINDOW_S for second in scrapes) >= 2]
+    assert starts.tolist() == expected
+    assert len(expected) < len(table[table["workload"] == "redis"])
+
+
+def test_the_table_passes_the_data_gate(table: pd.DataFrame) -> None:
+    """An outage of hours is not a clock that jumped: nobody said which workloads ran together."""
+    from feature_store.rules import check_table, rules_for
+    from feature_store.schema import CONFIGURATION, TARGETS, TelemetrySchema
+
+    shifted = table.copy()
+    shifted.loc[shifted.index >= 10, "window_start"] += pd.Timedelta(hours=30)
+    features = {**METRICS, "connections": CONFIGURATION["connections"]}
+    rows = check_table(shifted[shifted["workload"] == "redis"])
+    rules = rules_for(TelemetrySchema("redis", features, dict(TARGETS), ("environment", "window_start")), rows)
+    gaps = [rule for rule in rules if rule.kind == "time_gap"]
+    assert all(not (rows[rule.derived].dropna() > rule.maximum).any() for rule in gaps if rule.maximum is not None)
+
+
+def test_last_s_counts_back_from_now() -> None:
+    asked: list[str] = []
+    now = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
+    content = changed(last_s=300)
+    del content["start"], content["end"]
+
+    def respond(handler: BaseHTTPRequestHandler) -> None:
+        asked.append(handler.path)
+        reply({"status": "success", "data": {"resultType": "matrix", "result": []}})(handler)
+
+    with faulty_server(respond) as (url, _), pytest.raises(SourceError, match="exactly one series, got 0"):
+        read_production(url, content, now)
+    first, last = now - timedelta(seconds=300 - WINDOW_S), now
+    assert f"start={first.timestamp():.3f}&end={last.timestamp():.3f}&step=30.000" in asked[0]
+
+
+def test_the_scrape_interval_reaches_the_questions_without_a_metric_of_its_own() -> None:
+    """It widens the range of a rate; with the default one a 30 s window would be measured over 31 s."""
+    assert f"[{WINDOW_S + SCRAPE_S}s]" in ANSWERS.read_text()
+    assert f"[{WINDOW_S + 1}s]" not in ANSWERS.read_text()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ([], "metric map must be a mapping, got list"),
+        ({}, "metric map must name the workloads and their latency, got None"),
+        (changed(workloads={}), "metric map must name the workloads"),
+        (changed(workloads=["redis"]), "metric map must name the workloads"),
+        (changed(windw_s=30), "key must be known, got 'windw_s'"),
+        (changed(window_s="30s"), "window_s .* must be a positive number of seconds, got '30s'"),
+        (changed(window_s=0), "window_s .* must be a positive number of seconds, got 0"),
+        (changed(window_s=True), "window_s .* must be a positive number"),
+        (changed(last_s=-1), "last_s .* must be a positive number of seconds, got -1"),
+        (changed(start="yesterday"), "start must be an ISO time, got 'yesterday'"),
+        (changed(start="2026-11-01T00:00:00"), "start must carry a time zone.*write 2026-11-01T00:00:00Z"),
+        (changed(end="1969-01-01T00:00:00Z"), "end must not be before start"),
+        (changed(scrape_interval_s="often"), "scrape_interval_s must be a positive number, got 'often'"),
+        (redis(), "workload must give an expression for latency_ms"),
+        (redis(latency_ms=5), "latency_ms must be an expression, got 5"),
+        (redis(latency_ms=None), "latency_ms must be an expression or a number, got None"),
+        (redis(latency_ms="x", latncy=3), "key must be known, got 'latncy' .*did you mean 'latency_ms'"),
+        (redis(latency_ms="x", configuration=[1]), "configuration must be a mapping"),
+        (redis(latency_ms="x", configuration={"conections": 1}), "got 'conections' .*did you mean 'connections'"),
+        (redis(latency_ms="x", configuration={"connections": None}), "connections must be an expression or a number"),
+        (redis(latency_ms="x", configuration={"connections": float("nan")}), "connections must be an expression or"),
+    ],
+)
+@pytest.mark.usefixtures("no_waiting")
+def test_an_unusable_map_is_refused_and_named(server: tuple[str, float], content: Any, message: str) -> None:
+    url, start_s = server
+    if isinstance(content, dict):  # metrics that are on record, so that only the fault is left
+        recorded = metric_map(start_s)
+        content = {**content, **{key: recorded[key] for key in ("start", "end")
+                                 if content.get(key) == changed()[key] and not str(content.get("end")).startswith("1969")}}
+    with pytest.raises(InputError, match=message):
+        read_production(url, content)
+
+
+@pytest.mark.usefixtures("no_waiting")
+def test_a_server_that_is_down() -> None:
+    with pytest.raises(SourceError, match="server must answer, got ConnectionError after 4 tries"):
+        read_production(f"http://127.0.0.1:{free_port()}", changed())
+
+
+@pytest.mark.usefixtures("no_waiting")
+def test_a_server_that_is_too_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    from feature_store.sources import production
+
+    def slow(handler: BaseHTTPRequestHandler) -> None:
+        time.sleep(1.0)
+
+    impatient = production.PrometheusSource
+    monkeypatch.setattr(production, "PrometheusSource", lambda url: impatient(url, timeout_s=0.1, retries=1))
+    with faulty_server(slow) as (url, _), pytest.raises(SourceError, match=r"got none within 0\.1 s after 2 tries"):
+        read_production(url, changed())
+
+
+@pytest.mark.usefixtures("no_waiting")
+def test_a_server_that_fails_for_a_moment_is_asked_again(server: tuple[str, float], table: pd.DataFrame) -> None:
+    record = json.loads(ANSWERS.read_text())
+    failed: set[str] = set()
+
+    def flaky(handler: BaseHTTPRequestHandler) -> None:
+        from tests.feature_store.sources.recorded import question
+
+        asked = question(handler.path)
+        if asked not in failed:
+            failed.add(asked)
+            reply("busy", 503)(handler)
+        else:
+            reply(record["answers"][asked])(handler)
+
+    with faulty_server(flaky) as (url, _):
+        pd.testing.assert_frame_equal(read_production(url, metric_map(record["start_s"])), table)
+
+
+@pytest.mark.parametrize("part", [{"warnings": ["store gateway unreachable"]}, {"isPartial": True}])
+def test_partial_data_is_refused(part: dict[str, Any]) -> None:
+    answer = {"status": "success", "data": {"resultType": "matrix", "result": []}, **part}
+    with faulty_server(reply(answer)) as (url, _), pytest.raises(SourceError, match="answer must be complete"):
+        read_production(url, changed())
+
+
+def test_a_workload_without_a_single_whole_window(server: tuple[str, float]) -> None:
+    """All metrics are there, the latency never at the same time: an error, not an empty table."""
+    record = json.loads(ANSWERS.read_text())
+    start_s = record["start_s"]
+    content = metric_map(start_s)
+    del content["workloads"]["nginx"]
+
+    def late(handler: BaseHTTPRequestHandler) -> None:
+        from tests.feature_store.sources.recorded import question
+
+        asked = question(handler.path)
+        answer = copy.deepcopy(record["answers"][asked])
+        if "redis_seconds" in asked:
+            answer["data"]["result"][0]["values"] = [[start_s + 2 * WINDOW_S, "NaN"]]
+        reply(answer)(handler)
+
+    with faulty_server(late) as (url, _), pytest.raises(SourceError, match="a window with all metrics and a latency"):
+        read_production(url, content)
+
+
+@pytest.mark.parametrize(("telemetry", "expected"), [
+    ("http://127.0.0.1:9090", True), ("https://prometheus.example/prefix", True), ("data/base/samples.parquet", False),
+    ("http.parquet", False)])
+def test_an_address_is_told_from_a_file(telemetry: str, expected: bool) -> None:
+    assert is_prometheus(telemetry) is expected

@@ -1,0 +1,90 @@
+"""The compiled pipeline is the one in the golden file, and what it must be whatever the file says."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from components.definitions import IMAGE
+from pipelines.package import cached_tasks, read_package
+from tests.golden.regenerate import PIPELINE, compiled_pipeline
+
+UNCACHED = {"verify", "export", "gate", "register", "report"}
+STEPS = {"ingest", "validate", "featurize", "pretrain", "finetune", *UNCACHED}
+FAN_OUT = {"finetune", "verify", "export"}
+
+
+@pytest.fixture(scope="module")
+def compiled() -> str:
+    return compiled_pipeline()
+
+
+@pytest.fixture(scope="module")
+def pipeline(compiled: str) -> dict[str, Any]:
+    document: dict[str, Any] = next(yaml.safe_load_all(compiled))
+    return document
+
+
+def tasks(pipeline: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for component in (pipeline["root"], *pipeline["components"].values()):
+        yield from component.get("dag", {}).get("tasks", {}).items()
+
+
+def loops(pipeline: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    return [(name, task) for name, task in tasks(pipeline) if "parameterIterator" in task]
+
+
+def test_the_pipeline_compiles_to_the_golden_file(compiled: str) -> None:
+    if IMAGE != "assay:0.1.0":
+        pytest.skip("ASSAY_IMAGE names another image than the golden file")
+    assert compiled == PIPELINE.read_text(), "run `make golden` if the change is meant, and read the difference"
+
+
+def test_caching_is_off_exactly_where_a_result_must_not_be_older_than_the_run(tmp_path: Path, compiled: str) -> None:
+    path = tmp_path / "train.yaml"
+    path.write_text(compiled)
+    assert set(cached_tasks(read_package(path))) == STEPS - UNCACHED
+
+
+def test_there_is_one_flat_loop_over_the_workloads_two_at_a_time(pipeline: dict[str, Any]) -> None:
+    ((name, loop),) = loops(pipeline)
+    assert loop["parameterIterator"]["items"] == {"inputParameter": "pipelinechannel--workloads"}
+    assert loop["iteratorPolicy"] == {"parallelismLimit": 2}
+    inside = pipeline["components"][loop["componentRef"]["name"]]["dag"]["tasks"]
+    assert set(inside) == FAN_OUT, name
+
+
+def test_every_step_runs_in_the_one_image_and_installs_nothing(pipeline: dict[str, Any]) -> None:
+    executors = pipeline["deploymentSpec"]["executors"]
+    assert {name.removeprefix("exec-") for name in executors} == STEPS
+    for executor in executors.values():
+        container = executor["container"]
+        assert container["image"] == IMAGE
+        assert "pip" not in " ".join(container["command"])
+
+
+def test_the_steps_come_in_the_order_of_the_design(pipeline: dict[str, Any]) -> None:
+    depends = {name: set(task.get("dependentTasks", ())) for name, task in tasks(pipeline)}
+    ((loop, _),) = loops(pipeline)
+    assert depends["validate"] == {"ingest"} and depends["featurize"] == {"validate"}
+    assert depends["pretrain"] == {"featurize"}
+    assert {"featurize", "pretrain"} <= depends[loop]
+    assert "finetune" in depends["verify"] and "verify" in depends["export"]
+    assert loop in depends["gate"] and "gate" in depends["register"] and "register" in depends["report"]
+
+
+def test_cached_steps_are_told_apart_by_code_and_ingestion_by_data_too(pipeline: dict[str, Any]) -> None:
+    inputs = {name: set(task.get("inputs", {}).get("parameters", ())) for name, task in tasks(pipeline)}
+    for step in STEPS - UNCACHED:
+        assert "code_version" in inputs[step], step
+    assert "data_version" in inputs["ingest"]
+
+
+def test_the_parameters_are_those_of_a_request(pipeline: dict[str, Any]) -> None:
+    parameters = pipeline["root"]["inputDefinitions"]["parameters"]
+    assert set(parameters) == {"task_yaml", "workloads", "telemetry", "data_version", "code_version", "mapping_yaml",
+                               "seed", "run_name", "scheduled"}
+    required = {name for name, definition in parameters.items() if "defaultValue" not in definition}
+    assert required == {"task_yaml", "workloads", "telemetry", "data_version", "code_version"}

@@ -1,0 +1,194 @@
+"""Bundles with a proof, as values that a test can mutate; and an oracle that reads the graph in its own way.
+
+`Proof` holds what check_certificate takes. `rehash` does what an attacker does who can compute SHA-256:
+it makes every digest fit again, so that nothing but the proof itself stands in the way.
+"""
+
+import copy
+import hashlib
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from feature_store.scaling import FeatureScaling, MinMaxScaling
+from models.export.bundle import specification_digest, write_bundle
+from models.tasks.task import Task, parse_task
+from models.training.workload import raw_specification, scaled_specification
+from models.verification.checker import CheckResult, check_certificate
+from models.verification.network import ReluNetwork
+from models.verification.search import Budget
+from models.verification.specification import FloatArray
+from models.verification.verdict import Status
+from models.verification.verify import verify
+from tests.models.verification.networks import monotone_network, passage, random_network, sampled_slopes
+
+VERSIONS = {"code_version": "test", "data_version": "test", "seed": 0}
+INPUTS = [
+    {"name": "pressure", "unit": "share", "minimum": 0.0, "maximum": 1.0},
+    {"name": "connections", "unit": "count", "minimum": 0.0},
+    {"name": "temperature", "unit": "K"},
+]
+SCALING = FeatureScaling(
+    MinMaxScaling(("pressure", "connections", "temperature"), (0.125, 1.0, -3.5), (0.875, 64.0, 12.25)),
+    MinMaxScaling(("latency_ms",), (0.5,), (40.25,)))
+# Slopes that float64 cannot tell from rounding: violations of this share of the output range are not looked at.
+ORACLE_SLACK = 1e-9
+
+
+def task_with(properties: Sequence[dict[str, Any]], box: dict[str, Any] | None = None) -> Task:
+    """A task with three inputs and one workload called w."""
+    specification: dict[str, Any] = {"properties": list(properties)}
+    if box:
+        specification["box"] = box
+    return parse_task({"name": "certified", "target": {"name": "latency_ms", "unit": "ms", "minimum": 0.0},
+                       "inputs": INPUTS, "workloads": {"w": {"specification": specification}}}, "test")
+
+
+def monotone(*features: str, direction: str = "increasing") -> dict[str, Any]:
+    return {"monotone": {"features": list(features), "direction": direction}}
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A model, what is claimed about it, and the certificate."""
+
+    model: bytes
+    contract: dict[str, Any]
+    certificate: dict[str, Any]
+    leaves: bytes
+
+    def check(self, folder: Path) -> CheckResult:
+        """What the independent checker says."""
+        model, leaves = folder / "model.onnx", folder / "certificate.npz"
+        model.write_bytes(self.model)
+        leaves.write_bytes(self.leaves)
+        return check_certificate(model, self.contract, self.certificate, leaves)
+
+    def rehash(self) -> "Proof":
+        """The same with digests, tolerance, statement and number of leaves that fit its files."""
+        contract, certificate = copy.deepcopy(self.contract), copy.deepcopy(self.certificate)
+        contract["model"]["sha256"] = certificate["model_sha256"] = hashlib.sha256(self.model).hexdigest()
+        certificate["leaves_sha256"] = hashlib.sha256(self.leaves).hexdigest()
+        certificate["specification_sha256"] = specification_digest(contract)
+        certificate["tolerance"] = contract["specification"]["tolerance"]
+        certificate["lower_bound"] = -1e300  # claims nothing beyond the tolerance
+        try:
+            with np.load(io.BytesIO(self.leaves), allow_pickle=False) as arrays:
+                certificate["leaves"] = int((arrays["split_dimension"] == -1).sum())
+        except Exception:  # the leaves are no archive: nothing to count
+            pass
+        return replace(self, contract=contract, certificate=certificate)
+
+    def with_graph(self, model: onnx.ModelProto) -> "Proof":
+        """The proof with another graph, digests as they were."""
+        return replace(self, model=model.SerializeToString())
+
+    def with_tree(self, dimension: Any, value: Any) -> "Proof":
+        """The proof with another split tree, digests as they were."""
+        file = io.BytesIO()
+        np.savez_compressed(file, split_dimension=np.asarray(dimension), split_value=np.asarray(value))
+        return replace(self, leaves=file.getvalue())
+
+    @property
+    def graph(self) -> onnx.ModelProto:
+        """A fresh copy of the parsed model."""
+        return onnx.load_model_from_string(self.model)
+
+    @property
+    def tree(self) -> tuple[np.ndarray, np.ndarray]:
+        """split_dimension and split_value."""
+        with np.load(io.BytesIO(self.leaves), allow_pickle=False) as arrays:
+            return arrays["split_dimension"].copy(), arrays["split_value"].copy()
+
+
+def prove(folder: Path, network: ReluNetwork, task: Task, scaling: FeatureScaling = SCALING) -> Proof:
+    """Verifies, exports and reads back; fails unless the result is PROVED."""
+    raw = raw_specification(task, "w", scaling)
+    verdict = verify(network, scaled_specification(raw, scaling), Budget(seconds=20))
+    model, verdict = write_bundle(folder, task, "w", network, scaling, raw, verdict, VERSIONS)
+    assert verdict.status is Status.PROVED, verdict
+    contract, certificate = (json.loads((folder / f"{name}.json").read_text()) for name in ("contract", "certificate"))
+    return Proof(model, contract, certificate, (folder / "certificate.npz").read_bytes())
+
+
+def network_with_many_leaves() -> ReluNetwork:
+    """Increasing in its first input, with a margin that only small boxes show."""
+    network = random_network(np.random.default_rng(2), 3, (6, 5))
+    points = np.random.default_rng(0).random((5000, 3))
+    return passage(network, 0, float(0.05 - sampled_slopes(network, points, [(0, 1)]).min()))
+
+
+def proofs(folder: Path) -> dict[str, Proof]:
+    """One proof of a single leaf in two features, one of many leaves in one feature."""
+    single = monotone_network(3, (6, 5), [(0, 1), (2, -1)], seed=3)
+    return {
+        "single": prove(folder / "single", single, task_with(
+            [monotone("pressure"), monotone("temperature", direction="decreasing")])),
+        "many": prove(folder / "many", network_with_many_leaves(), task_with([monotone("pressure")])),
+    }
+
+
+def evaluate_graph(model: bytes, x: FloatArray) -> FloatArray:
+    """What the nodes say, one by one with their ONNX meaning and NumPy's broadcasting, in float64."""
+    graph = onnx.load_model_from_string(model).graph
+    values: dict[str, Any] = {tensor.name: numpy_helper.to_array(tensor).astype(np.float64)
+                              for tensor in graph.initializer}
+    values[graph.input[0].name] = x
+    for node in graph.node:
+        given = [values[name] for name in node.input]
+        attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+        values[node.output[0]] = _apply(node.op_type, given, attributes)
+    return np.asarray(values[graph.output[0].name])
+
+
+def _apply(kind: str, given: list[Any], attributes: dict[str, Any]) -> Any:
+    match kind:
+        case "Sub":
+            return given[0] - given[1]
+        case "Mul":
+            return given[0] * given[1]
+        case "Add":
+            return given[0] + given[1]
+        case "Relu":
+            return np.maximum(given[0], 0)
+        case "Gemm":
+            a = given[0].T if attributes.get("transA") else given[0]
+            b = given[1].T if attributes.get("transB") else given[1]
+            bias = given[2] if len(given) > 2 else 0.0
+            return attributes.get("alpha", 1.0) * (a @ b) + attributes.get("beta", 1.0) * bias
+        case _:
+            raise NotImplementedError(kind)
+
+
+def violation(proof: Proof, seed: int = 0, points: int = 160, grid: int = 9) -> float:
+    """Largest violation found by brute force beyond what the contract's own units allow; > 0 refutes the claim.
+
+    In shares of the contract's output range: sign * (f(low) - f(high)) - tolerance * distance, the distance in widths
+    of the contract's box.
+    """
+    contract = proof.contract
+    names = [entry["name"] for entry in contract["inputs"]]
+    low, high = (np.array([entry[key] for entry in contract["inputs"]], dtype=float) for key in ("minimum", "maximum"))
+    output = contract["outputs"][0]
+    span = output["maximum"] - output["minimum"]
+    rng = np.random.default_rng(seed)
+    worst = -np.inf
+    for entry in contract["specification"]["properties"]:
+        sign = {"increasing": 1.0, "decreasing": -1.0}[entry["monotone"]["direction"]]
+        for name in entry["monotone"]["features"]:
+            feature, share = names.index(name), np.linspace(0, 1, grid)
+            x = np.repeat((low + (high - low) * rng.random((points, len(names))))[:, None, :], grid, axis=1)
+            x[:, :, feature] = low[feature] + (high[feature] - low[feature]) * share
+            x = np.clip(x, low, high)
+            f = evaluate_graph(proof.model, x.reshape(-1, len(names))).reshape(points, grid) / span
+            level = sign * f + contract["specification"]["tolerance"] * share
+            fall = (np.maximum.accumulate(level, axis=1) - level).max()
+            worst = max(worst, float(fall) - ORACLE_SLACK * (1 + float(np.abs(f).max())))
+    return worst

@@ -1,0 +1,288 @@
+"""The checker's bounds against exact rationals: no tolerance anywhere in this file.
+
+A leaf bound is rigorous if it never exceeds the derivative at any point of the leaf, in real arithmetic.
+NaN and -inf are refusals, so they are allowed wherever numbers leave float64's range.
+"""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from models.verification.checker import _preactivations, leaf_bounds
+from models.verification.network import ReluNetwork
+from models.verification.specification import FloatArray
+from tests.models.verification.networks import (
+    all_queries,
+    as_float64,
+    exact_gradient,
+    exact_preactivations,
+    monotone_network,
+    network_of,
+    networks_and_boxes,
+    points_inside,
+    random_network,
+    sampled_slopes,
+)
+from tests.models.verification.regions import activation_regions, exact_slopes_on_line
+
+relaxed = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def bounds_of(network: ReluNetwork, lower: FloatArray, upper: FloatArray, queries=None, batch: int = 32) -> FloatArray:
+    """(m, F) bounds of boxes (m, n)."""
+    queries = all_queries(network.inputs) if queries is None else queries
+    return leaf_bounds(*as_float64(network), np.atleast_2d(lower), np.atleast_2d(upper), queries, batch)
+
+
+def assert_not_above(bounds: FloatArray, gradient: list[Fraction]) -> None:
+    """bounds: (F,) for every feature in both directions; gradient: (n,) exact."""
+    for (feature, sign), bound in zip(all_queries(len(gradient)), bounds, strict=True):
+        if math.isfinite(bound):
+            assert Fraction(float(bound)) <= sign * gradient[feature], (feature, sign, bound)
+        else:
+            assert not bound > 0
+
+
+def across_a_kink(network: ReluNetwork, start: list[Fraction], end: list[Fraction]) -> list[list[Fraction]]:
+    """Gradients on both sides of a change of the gradient between two points, 2^-70 of the way apart."""
+    def gradient_at(t: Fraction) -> list[Fraction]:
+        return exact_gradient(network, [a + t * (b - a) for a, b in zip(start, end, strict=True)])
+
+    low, high = Fraction(0), Fraction(1)
+    at_low, at_high = gradient_at(low), gradient_at(high)
+    for _ in range(70 if at_low != at_high else 0):
+        middle = (low + high) / 2
+        found = gradient_at(middle)
+        low, at_low, high, at_high = (middle, found, high, at_high) if found == at_low else (low, at_low, middle, found)
+    return [at_low, at_high]
+
+
+def attack(network: ReluNetwork, lower: FloatArray, upper: FloatArray, rng: np.random.Generator, points: int) -> None:
+    """Compares the bounds of one box with exact gradients: corners, random points, both sides of a kink, a line."""
+    (bounds,) = bounds_of(network, lower, upper)
+    chosen = [[Fraction(float(v)) for v in point] for point in points_inside(rng, lower, upper, points)]
+    for point in chosen:
+        assert_not_above(bounds, exact_gradient(network, point))
+    for gradient in across_a_kink(network, chosen[-1], chosen[-2]):
+        assert_not_above(bounds, gradient)
+    feature = int(rng.integers(network.inputs))
+    start, end = list(chosen[0]), list(chosen[0])
+    start[feature], end[feature] = Fraction(float(lower[feature])), Fraction(float(upper[feature]))
+    if start != end:
+        for gradient in exact_slopes_on_line(network, start, end):
+            assert_not_above(bounds, gradient)
+
+
+@relaxed
+@given(case=networks_and_boxes(widths=(1, 6), depth=(1, 3), boxes=1))
+def test_no_exact_derivative_lies_below_its_bound(case) -> None:
+    network, lower, upper, rng = case
+    attack(network, lower[0], upper[0], rng, points=8)
+
+
+@st.composite
+def wild_networks(draw):
+    """Layers, rows and walls at scales from 1e-20 to 1e20, with pairs of neurons that nearly cancel."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    inputs, hidden = draw(st.integers(1, 3)), [draw(st.integers(2, 6)) for _ in range(draw(st.integers(1, 3)))]
+    network = random_network(rng, inputs, hidden)
+    weights, biases = [w.astype(np.float64) for w in network.weights], [b.astype(np.float64) for b in network.biases]
+    per_row = draw(st.booleans())
+    for weight, bias in zip(weights, biases, strict=True):
+        rows = len(weight) if per_row else 1
+        scale = 10.0 ** rng.uniform(-20, 20, size=(rows, 1))
+        weight *= scale
+        bias *= scale[:, 0] * 10.0 ** rng.uniform(-3, 3)
+    if draw(st.booleans()):
+        # the second neuron is the first but for one unit in the last place, and enters with the opposite sign
+        first = weights[0].astype(np.float32)
+        weights[0][1] = np.nextafter(first[0], np.float32(np.inf))
+        biases[0][1] = biases[0][0]
+        weights[1][:, 1] = -weights[1][:, 0]
+    network = ReluNetwork(tuple(w.astype(np.float32) for w in weights), tuple(b.astype(np.float32) for b in biases))
+    walls = rng.normal(size=(2, inputs)) * 10.0 ** rng.uniform(-20, 20, size=inputs)
+    return network, walls.min(axis=0), walls.max(axis=0), rng
+
+
+@st.composite
+def annihilating_networks(draw):
+    """Deep networks, every neuron active, whose derivative is what is left of terms 2^20 to 2^40 times its size.
+
+    Neurons stand in pairs of twins (but for one unit in the last place here and there), and two layers subtract one
+    twin from the other, so that sums cancel on the way up and on the way down. Float32 products fit into
+    float64: only from the third layer on does anything round at all.
+    """
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    inputs, pairs, depth = draw(st.integers(1, 2)), draw(st.integers(1, 3)), draw(st.integers(3, 6))
+    subtracting = draw(st.integers(1, depth - 1))
+    weights, biases, before = [], [], inputs
+    for k in range(depth):
+        weight = np.repeat(rng.uniform(0.5, 1.5, size=(pairs, before)), 2, axis=0)
+        if k == subtracting:
+            half = rng.uniform(0.5, 1.5, size=(pairs, before // 2))
+            weight = np.kron(half, np.array([[1.0, -1.0], [-1.0, 1.0]]))
+        weight = weight.astype(np.float32)
+        nudge = rng.random(weight.shape) < 0.3
+        weight[nudge] = np.nextafter(weight[nudge], np.float32(np.inf))
+        weights.append(weight)
+        biases.append(np.full(2 * pairs, 1e3, dtype=np.float32))
+        before = 2 * pairs
+    weights.append(np.repeat(rng.uniform(0.5, 1.5, size=(1, pairs)), 2, axis=1).astype(np.float32))
+    biases.append(np.zeros(1, dtype=np.float32))
+    lower = rng.random(inputs)
+    return ReluNetwork(tuple(weights), tuple(biases)), lower, lower + draw(st.sampled_from([0.0, 1e-9, 1e-3])), rng
+
+
+@relaxed
+@given(case=annihilating_networks())
+def test_rounding_of_sums_that_cancel_does_not_push_a_bound_above_the_derivative(case) -> None:
+    network, lower, upper, rng = case
+    attack(network, lower, upper, rng, points=3)
+
+
+def assert_inside(network: ReluNetwork, lower: FloatArray, upper: FloatArray, points: FloatArray) -> None:
+    layers = _preactivations(*as_float64(network), lower[None], upper[None])
+    for point in points:
+        exact = exact_preactivations(network, point.tolist())
+        for z, (z_lower, z_upper) in zip(exact, layers, strict=True):
+            for value, low, high in zip(z, z_lower[0], z_upper[0], strict=True):
+                assert Fraction(float(low)) <= value <= Fraction(float(high))
+
+
+@relaxed
+@given(case=st.one_of(networks_and_boxes(widths=(1, 6), depth=(1, 4), boxes=1), annihilating_networks()))
+def test_no_exact_preactivation_leaves_its_bounds(case) -> None:
+    network, lower, upper, rng = case
+    lower, upper = np.atleast_2d(lower)[0], np.atleast_2d(upper)[0]
+    assert_inside(network, lower, upper, points_inside(rng, lower, upper, 6))
+
+
+@relaxed
+@given(first=st.floats(0.125, 8, width=32), bias=st.floats(-1, 1, width=32), second=st.floats(-8, 8, width=32),
+       third=st.floats(-8, 8, width=32))
+def test_a_relaxation_that_touches_the_function_at_both_walls_is_not_a_hair_too_tight(
+    first, bias, second, third,
+) -> None:
+    # one neuron a layer: the chord meets relu at both ends of the box, so that any part too little is a violation
+    network = network_of(([[first]], [bias]), ([[second]], [0.0]), ([[third]], [0.125]), ([[1.0]], [0.0]))
+    assert_inside(network, np.array([-2.0]), np.array([1.0]), np.array([[-2.0], [1.0], [0.25]]))
+
+
+@relaxed
+@given(case=wild_networks())
+def test_wild_scales_and_cancellation_do_not_push_a_bound_above_the_derivative(case) -> None:
+    network, lower, upper, rng = case
+    attack(network, lower, upper, rng, points=6)
+
+
+@pytest.mark.slow
+@settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(case=st.one_of(wild_networks(), networks_and_boxes(widths=(1, 6), depth=(1, 4), boxes=1)))
+def test_no_exact_derivative_lies_below_its_bound_in_a_long_attack(case) -> None:
+    network, lower, upper, rng = case
+    lower, upper = np.atleast_2d(lower)[0], np.atleast_2d(upper)[0]
+    attack(network, lower, upper, rng, points=8)
+
+
+@few
+@given(seed=st.integers(0, 2**32 - 1), hidden=st.lists(st.integers(2, 4), min_size=1, max_size=2))
+def test_no_bound_exceeds_the_true_minimum_over_all_activation_regions(seed, hidden) -> None:
+    rng = np.random.default_rng(seed)
+    network = random_network(rng, 2, hidden)
+    walls = rng.normal(size=(2, 2))
+    lower, upper = walls.min(axis=0), walls.max(axis=0)
+    (bounds,) = bounds_of(network, lower, upper)
+    for gradient in activation_regions(network, lower.tolist(), upper.tolist(), Fraction):
+        assert_not_above(bounds, list(gradient))
+
+
+@few
+@given(seed=st.integers(0, 2**32 - 1))
+def test_small_enough_leaves_reach_the_true_minimum(seed) -> None:
+    # one hidden layer, one input: a leaf without a kink inside has the exact derivative as its bound
+    rng = np.random.default_rng(seed)
+    network = random_network(rng, 1, (5,))
+    edges = np.linspace(-2, 2, 4001)
+    bounds = bounds_of(network, edges[:-1, None], edges[1:, None])
+    kinks = -network.biases[0].astype(float) / network.weights[0][:, 0]
+    whole = ~((kinks >= edges[:-1, None]) & (kinks <= edges[1:, None])).any(axis=1)
+    middles = (edges[:-1] + edges[1:])[whole, None] / 2
+    slack = 1e-9  # outward rounding of some 10 terms of size 1 stays far below
+    assert (bounds[whole] >= sampled_slopes(network, middles, all_queries(1)) - slack).all()
+
+
+@relaxed
+@given(case=networks_and_boxes(boxes=2))
+def test_no_sampled_derivative_of_a_larger_network_lies_below_its_bound(case) -> None:
+    network, lower, upper, rng = case
+    bounds = bounds_of(network, lower, upper)
+    for box in range(len(lower)):
+        points = points_inside(rng, lower[box], upper[box], 40)
+        for point in points[:2]:
+            assert_not_above(bounds[box], exact_gradient(network, point.tolist()))
+        slopes = sampled_slopes(network, points, all_queries(network.inputs))
+        # float64 sampling is itself rounded: 1e-10 of the largest slope it saw, and the kinks by the exact tests
+        near = 1e-10 * (1 + np.abs(slopes).max())
+        share_below = (slopes < bounds[box] - near).any(axis=1).mean()
+        assert share_below <= 0.05  # a sample whose mask rounding decides wrongly is rare; a wrong bound is not
+
+
+def test_a_neuron_exactly_on_its_kink_counts_as_undecided() -> None:
+    # f = relu(x) - relu(x) for x in [0, 1], and in [-1, 0]: the wall lies on the kink
+    network = network_of(([[1.0], [1.0]], [0.0, 0.0]), ([[1.0, -1.0]], [0.0]))
+    for walls in ((0.0, 1.0), (-1.0, 0.0), (0.0, 0.0)):
+        (bounds,) = bounds_of(network, np.array([walls[0]]), np.array([walls[1]]))
+        assert (bounds <= 0).all()
+
+
+@pytest.mark.parametrize("wall", [1e150, 1e300, 1e307, 1e308, 1.7e308, math.inf])
+def test_overflow_of_a_preactivation_never_passes_for_a_neuron_that_is_off(wall) -> None:
+    # it once did: NaN bounds made every neuron inactive, and a constant 0 the proven derivative
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        network = random_network(rng, 2, (4, 4), scale=2.0)
+        (bounds,) = bounds_of(network, np.full(2, -wall), np.full(2, wall))
+        for _ in range(20):
+            point = [float(v) for v in rng.normal(size=2)]
+            assert_not_above(bounds, exact_gradient(network, point))
+
+
+def test_overflow_inside_a_deep_network_of_huge_weights_is_no_proof() -> None:
+    rng = np.random.default_rng(1)
+    network = random_network(rng, 2, (3,) * 12, scale=1e35)
+    (bounds,) = bounds_of(network, np.zeros(2), np.ones(2))
+    gradients = [exact_gradient(network, rng.random(2).tolist()) for _ in range(20)]
+    for gradient in gradients:
+        assert_not_above(bounds, gradient)
+
+
+def test_underflow_of_a_multiplier_does_not_hide_a_derivative_behind_large_weights() -> None:
+    # 9 layers of 1e-37 take the multiplier below float64's smallest number, 8 of 3e38 bring the derivative back
+    small, large = [([[1e-37]], [1.0])] * 9, [([[3e38]], [1.0])] * 7
+    network = network_of(*small, *large, ([[-3e38]], [0.0]))
+    (bounds,) = bounds_of(network, np.zeros(1), np.ones(1))
+    gradient = exact_gradient(network, [0.5])
+    assert gradient[0] < 0
+    assert_not_above(bounds, gradient)
+
+
+def test_bounds_do_not_depend_on_how_leaves_are_batched() -> None:
+    rng = np.random.default_rng(2)
+    network = random_network(rng, 3, (8, 8))
+    walls = np.sort(rng.normal(size=(2, 70, 3)), axis=0)
+    one_by_one = bounds_of(network, walls[0], walls[1], batch=1)
+    # summed in another order by another kernel: rounding alone
+    np.testing.assert_allclose(bounds_of(network, walls[0], walls[1]), one_by_one, rtol=0, atol=1e-11)
+
+
+def test_a_network_that_is_monotone_by_construction_needs_one_leaf() -> None:
+    queries = [(0, 1), (3, -1)]
+    network = monotone_network(5, (60, 50, 40), queries)
+    bounds = bounds_of(network, np.full((1, 5), -3.0), np.full((1, 5), 3.0), queries)
+    # outward rounding is all that it may lose
+    assert (bounds > -1e-9).all()

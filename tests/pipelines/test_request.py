@@ -1,0 +1,124 @@
+"""What `assay run` is told, as plain values: read once, checked before any work."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from feature_store.digests import content_digest
+from feature_store.errors import InputError
+from pipelines.request import TrainRequest, code_version, make_request
+from tests.e2e import tiny
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder holds a task and telemetry."""
+    monkeypatch.chdir(tmp_path)
+    tiny.write_yaml(tiny.task(), tmp_path / "tiny.yaml")
+    tiny.telemetry(rows=5).to_parquet(tmp_path / "samples.parquet", index=False)
+    return tmp_path
+
+
+def request(task: str = "tiny.yaml", telemetry: str = "samples.parquet", mapping: Path | None = None,
+            workloads: tuple[str, ...] = (), method: str | None = None) -> TrainRequest:
+    return make_request(task, telemetry, mapping, workloads, 0, "run", method)
+
+
+def with_specification(project: Path, specification: dict[str, Any]) -> None:
+    data = tiny.task()
+    data["workloads"]["redis"]["specification"] = specification
+    tiny.write_yaml(data, project / "tiny.yaml")
+
+
+def test_a_request_carries_task_data_and_code_by_content(project: Path) -> None:
+    made = request()
+    assert made.workloads == ("nginx", "redis") and made.task.name == "tiny"
+    assert yaml.safe_load(made.task_yaml) == tiny.task()
+    assert made.data_version == content_digest(project / "samples.parquet")
+    assert made.code_version == code_version() and len(made.code_version) == 16
+
+
+def test_a_relative_path_means_the_users_folder_in_every_step(project: Path) -> None:
+    """The steps run in folders of their own."""
+    assert request().telemetry == str(project / "samples.parquet")
+
+
+def test_a_workload_named_twice_is_trained_once(project: Path) -> None:
+    assert request(workloads=("redis", "redis")).workloads == ("redis",)
+
+
+def test_telemetry_of_a_server_is_new_each_time() -> None:
+    """Neither the step cache nor `--scheduled` may take what the server said before for what it says now."""
+    first, second = (make_request("performance", "http://127.0.0.1:1", None, (), 0, "run") for _ in range(2))
+    assert first.data_version.startswith("live-") and first.data_version != second.data_version
+    assert first.telemetry == "http://127.0.0.1:1"
+
+
+def test_a_method_overrules_the_task(project: Path) -> None:
+    made = request(method="plain")
+    assert made.task.training.method == yaml.safe_load(made.task_yaml)["training"]["method"] == "plain"
+
+
+def test_a_mapping_brings_its_task_along(project: Path) -> None:
+    """The task may be a path beside the mapping: it travels inside."""
+    mapping = {"workload": {"constant": "redis"}, "columns": {"latency_ms": {"column": "rt"}}, "task": "own.yaml"}
+    folder = project / "elsewhere"
+    folder.mkdir()
+    tiny.write_yaml(tiny.task(("redis",)), folder / "own.yaml")
+    made = request("performance", mapping=tiny.write_yaml(mapping, folder / "mapping.yaml"))
+    assert made.task.name == "tiny" and made.workloads == ("redis",)
+    assert yaml.safe_load(made.mapping_yaml)["task"]["name"] == "tiny"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"task": "performence"}, "performence"),
+        ({"task": "no.yaml"}, "task file must exist"),
+        ({"telemetry": "no.parquet"}, "telemetry must be an existing file or the http address"),
+        ({"telemetry": "."}, "telemetry must be an existing file"),
+        ({"mapping": Path("no.yaml")}, "mapping must be an existing file"),
+        ({"workloads": ("rediss",)}, "workload must be one of task 'tiny', got 'rediss'; did you mean 'redis'?"),
+        ({"method": "monotnoe"}, "training method must be one of .*did you mean 'monotone'"),
+    ],
+)
+@pytest.mark.usefixtures("project")
+def test_what_cannot_be_used_is_refused_before_any_work(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        request(**options)
+
+
+@pytest.mark.parametrize(
+    ("specification", "message"),
+    [
+        ({"properties": [{"monotone": {"features": ["psi_cpu_sum"]}}]}, "got 'psi_cpu_sum'.*did you mean 'psi_cpu_some'"),
+        ({"box": {"psi_cpu_some": [0.9, 0.1]}, "properties": [{"monotone": {"features": ["psi_cpu_some"]}}]},
+         r"box must have lower <= upper, got \[0.9, 0.1\] \(feature 'psi_cpu_some'\)"),
+        ({"box": {"psi_cpu_some": ["low", "high"]}, "properties": [{"monotone": {"features": ["psi_cpu_some"]}}]},
+         "low"),
+        ({"properties": []}, "at least one property"),
+        ({"propertys": []}, "got 'propertys'.*did you mean 'properties'"),
+    ],
+)
+def test_a_specification_that_no_data_could_fit_is_refused_before_any_work(
+    project: Path, specification: dict[str, Any], message: str
+) -> None:
+    with_specification(project, specification)
+    with pytest.raises(InputError, match=message):
+        request()
+    assert request(workloads=("nginx",)).workloads == ("nginx",)  # the others can be trained
+
+
+def test_the_code_version_changes_with_the_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from pipelines import request as module
+
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "a.py").write_text("1")
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    before = code_version()
+    (tmp_path / "models" / "a.py").write_text("2")
+    after = code_version()
+    (tmp_path / "models" / "notes.txt").write_text("3")
+    assert before != after == code_version()

@@ -1,0 +1,81 @@
+"""`assay schedule --local` as typed by a user: an entry in the real crontab, which is put back as it was."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from pipelines.command_line import app
+from tests.e2e import tiny
+from tests.pipelines.test_local_schedule import OWN, needs_crontab, own_crontab, read_crontab
+
+__all__ = ["own_crontab"]  # a fixture
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ASSAY_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ASSAY_CONFIG", str(tiny.write_yaml(tiny.configuration(), tmp_path / "mlflow.yaml")))
+    tiny.write_yaml(tiny.task(), tmp_path / "tiny.yaml")
+    tiny.telemetry(rows=5).to_parquet(tmp_path / "samples.parquet", index=False)
+    return tmp_path
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+def create(*more: str) -> Result:
+    return call("schedule", "create", "--cron", "0 2 * * *", "--local", "--task", "tiny.yaml", "--telemetry",
+                "samples.parquet", "--name", "nightly", *more)
+
+
+def entry() -> list[str]:
+    """The words of our crontab line."""
+    content = read_crontab()
+    assert content is not None and content.startswith(OWN)
+    _, line, end = content.removeprefix(OWN).decode().split("\n")
+    assert end == "" and line.startswith("0 2 * * * ")
+    return shlex.split(line.replace("\\%", "%"))
+
+
+@needs_crontab
+@pytest.mark.usefixtures("own_crontab")
+class TestLocalSchedule:
+    def test_the_entry_runs_what_was_asked_for_from_any_folder(self, project: Path) -> None:
+        done = create("--seed", "3", "--json")
+        assert done.exit_code == 0, done.output
+        (made,) = json.loads(done.stdout)
+        assert made["target"] == "crontab" and len(made["next_runs"]) == 3
+        words = entry()
+        assert words[words.index("--task") + 1] == str(project / "tiny.yaml")
+        assert words[words.index("--telemetry") + 1] == str(project / "samples.parquet")
+        assert words[words.index("--seed") + 1] == "3" and "--scheduled" in words
+        assert f"ASSAY_HOME={project / 'home'}" in words
+        # without it the shipped mlflow.yaml would decide, with its approval: auto
+        assert words[words.index("--config") + 1] == str(project / "mlflow.yaml")
+
+    def test_it_is_listed_replaced_and_deleted(self) -> None:
+        create()
+        done = create()
+        assert "replaced the schedule of that name" in " ".join(done.stdout.split())
+        assert "nightly" in call("schedule", "list", "--local").stdout
+        gone = call("schedule", "delete", "nightly", "--local")
+        assert gone.exit_code == 0 and "deleted nightly" in gone.stdout
+        assert read_crontab() == OWN
+        assert json.loads(call("schedule", "list", "--local", "--json").stdout) == []
+
+    def test_deleting_what_is_not_there_changes_nothing(self) -> None:
+        create()
+        before = read_crontab()
+        done = call("schedule", "delete", "nihtly", "--local")
+        assert done.exit_code == 2 and "did you mean 'nightly'?" in done.stderr
+        assert read_crontab() == before
+
+    def test_bad_input_writes_no_entry(self) -> None:
+        assert create("--workload", "x").exit_code == 2
+        assert call("schedule", "create", "--cron", "x", "--local").exit_code == 2
+        assert read_crontab() == OWN
