@@ -18,7 +18,7 @@ from feature_store.errors import InputError
 
 @dataclass(frozen=True)
 class ReluNetwork:
-    """Weights and biases, tuple position = layer. One output. Raises InputError on NaN or wrong shapes."""
+    """Weights and biases, tuple position = layer. One output. Raises InputError on NaN or wrong shapes or types."""
 
     weights: tuple[NDArray[np.float32], ...]
     biases: tuple[NDArray[np.float32], ...]
@@ -32,6 +32,8 @@ class ReluNetwork:
                 raise InputError(f"layer {k} must have a matrix and a fitting bias, got {weight.shape}, {bias.shape}")
             if k and weight.shape[1] != self.weights[k - 1].shape[0]:
                 raise InputError(f"layer {k} must take {self.weights[k - 1].shape[0]} inputs, got {weight.shape[1]}")
+            if weight.dtype != np.float32 or bias.dtype != np.float32:
+                raise InputError(f"weights must be float32, got {weight.dtype}, {bias.dtype} (layer {k})")
             if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
                 raise InputError(f"weights must be finite, got NaN or infinity (layer {k})")
         if self.weights[-1].shape[0] != 1:
