@@ -21,6 +21,8 @@ def run_finetune(task_yaml: str, workload: str, seed: int, features: Path, pretr
     """Writes network.npz, twin.npz, counterexamples.npz and loop.json to the folder `output`."""
     with step("finetune", workload) as progress:
         torch.set_num_threads(1)  # two workloads train at once
+        # the moments of weights that stay zero decay into denormal numbers, which are many times slower
+        torch.set_flush_denormal(True)
 
         def work(folder: Path) -> None:
             message = json.loads((features / "status.json").read_text()).get(workload, "the telemetry has no such rows")

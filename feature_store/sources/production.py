@@ -99,7 +99,8 @@ def _workload(source: PrometheusSource, metric_map: MetricMap, name: str, entry:
         raise InputError(f"workload must give an expression for {TARGET}, got {entry!r} (metric map: {name})")
     for key in entry:
         if key not in _WORKLOAD_KEYS:
-            raise InputError(f"key must be known, got {key!r} (metric map: {name}); {nearest(str(key), _WORKLOAD_KEYS)}")
+            raise InputError(f"key must be known, got {key!r} (metric map: {name}); "
+                             + nearest(str(key), _WORKLOAD_KEYS))
     configuration = entry.get("configuration") or {}
     if not isinstance(configuration, Mapping):
         raise InputError(f"configuration must be a mapping, got {configuration!r} (metric map: {name})")

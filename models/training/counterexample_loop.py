@@ -126,7 +126,8 @@ class CounterexampleLoop:
         self.points = np.asarray(x, dtype=np.float64)
         self.specification, self.settings, self.seed = specification, settings, seed
         self.on_progress = on_progress
-        self.optimisers = [torch.optim.Adam(net.parameters(), lr=settings.learning_rate) for net in (network, twin)]
+        self.optimisers = [torch.optim.Adam(net.parameters(), lr=settings.learning_rate, fused=True)
+                           for net in (network, twin)]
         self.batches = torch.Generator().manual_seed(seed)
         self.hinge_picks = torch.Generator().manual_seed(seed + 1)
         self.found = Counterexamples()  # by the learner itself: what it is trained on

@@ -77,7 +77,8 @@ def pretrain(
     backbones = {kind: Backbone(len(joint), len(pool), settings.trunk_width, torch.Generator().manual_seed(seed))
                  for kind in kinds}
     initialise(backbones["monotone"].layers, queries)
-    optimisers = {kind: torch.optim.Adam(backbones[kind].parameters(), lr=settings.learning_rate) for kind in kinds}
+    optimisers = {kind: torch.optim.Adam(backbones[kind].parameters(), lr=settings.learning_rate, fused=True)
+                  for kind in kinds}
     batches = torch.Generator().manual_seed(seed)
     for epoch in range(settings.pretrain_epochs):
         total = 0.0

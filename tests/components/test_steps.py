@@ -93,7 +93,8 @@ def test_pretrain_makes_one_start_for_every_workload(finished: Finished) -> None
     names = ("psi_cpu_some", "psi_io_some", "connections")
     queries = ((0, 1), (1, 1))
     for workload in tiny.WORKLOADS:
-        shapes = [tuple(value.shape) for value in pool.start(workload, names, (16, 16), queries, "plain", 0).parameters()]
+        network = pool.start(workload, names, (16, 16), queries, "plain", 0)
+        shapes = [tuple(value.shape) for value in network.parameters()]
         assert shapes == [(16, 3), (16,), (16, 16), (16,), (1, 16), (1,)]
 
 
@@ -180,7 +181,8 @@ def test_the_report_hangs_on_the_version_in_mlflow(finished: Finished) -> None:
     client = mlflow.MlflowClient(finished.configuration.tracking_uri)
     run_id = finished.entries["redis"]["run_id"]
     assert "redis.html" in {item.path for item in client.list_artifacts(run_id)}
-    assert len(client.get_metric_history(run_id, "loss")) == len(finished.json("learner", "redis", "loop.json")["epochs"])
+    epochs = finished.json("learner", "redis", "loop.json")["epochs"]
+    assert len(client.get_metric_history(run_id, "loss")) == len(epochs)
     assert client.get_run(run_id).data.params["command"] == "assay run --task tiny --seed 0"
 
 

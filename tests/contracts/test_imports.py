@@ -19,7 +19,8 @@ def imported(modules: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("modules", ["serving.session, serving.bundle", "serving.ledger, serving.signature, serving.inputs"])
+@pytest.mark.parametrize("modules", ["serving.session, serving.bundle",
+                                     "serving.ledger, serving.signature, serving.inputs"])
 def test_serving_loads_nothing_heavy(modules: str) -> None:
     assert imported(modules) == []
 

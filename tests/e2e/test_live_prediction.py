@@ -1,4 +1,4 @@
-"""`assay predict --at now`: the champion's latency for this very machine, through a real Prometheus and node exporter."""
+"""`assay predict --at now`: the latency for this very machine, through a real Prometheus and node exporter."""
 
 import json
 import shutil

@@ -116,7 +116,7 @@ def test_the_second_run_prints_a_table_with_a_new_version(scene: Scene) -> None:
     assert row[4] == "PROVED" and "7 of 7" in " ".join(row) and "2" in row
     assert "…" not in "".join(lines)
     bundles = [line.removeprefix("bundle: ") for line in lines if line.startswith("bundle: ")]
-    assert [Path(bundle).name for bundle in bundles][0] == "2" and all(Path(bundle).is_dir() for bundle in bundles)
+    assert Path(bundles[0]).name == "2" and all(Path(bundle).is_dir() for bundle in bundles)
     assert any(line.startswith("report: ") and line.endswith("index.html") for line in lines)
 
 
@@ -235,7 +235,7 @@ def test_a_scheduled_run_does_not_overlap_with_another(scene: Scene) -> None:
 def test_a_run_leaves_neither_processes_nor_temporary_files_behind(scene: Scene) -> None:
     assert processes_of(scene.project.home) == []
     assert {path.name for path in scene.project.run_folder("second").iterdir()} == {
-        "request.json", "train.yaml", "kfp.log", "events.jsonl", "outputs", "workspace"}
+        "request.json", "train.yaml", "kfp.log", "events.jsonl", "outputs"}
     assert list(scene.temporary.iterdir()) == []
 
 

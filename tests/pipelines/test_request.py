@@ -93,7 +93,8 @@ def test_what_cannot_be_used_is_refused_before_any_work(options: dict[str, Any],
 @pytest.mark.parametrize(
     ("specification", "message"),
     [
-        ({"properties": [{"monotone": {"features": ["psi_cpu_sum"]}}]}, "got 'psi_cpu_sum'.*did you mean 'psi_cpu_some'"),
+        ({"properties": [{"monotone": {"features": ["psi_cpu_sum"]}}]},
+         "got 'psi_cpu_sum'.*did you mean 'psi_cpu_some'"),
         ({"box": {"psi_cpu_some": [0.9, 0.1]}, "properties": [{"monotone": {"features": ["psi_cpu_some"]}}]},
          r"box must have lower <= upper, got \[0.9, 0.1\] \(feature 'psi_cpu_some'\)"),
         ({"box": {"psi_cpu_some": ["low", "high"]}, "properties": [{"monotone": {"features": ["psi_cpu_some"]}}]},

@@ -31,7 +31,8 @@ def shown(summary: dict[str, Any], width: int = 80) -> str:
 
 FAILED = entry("mysql", "failed", metrics=None, gates=None, verdict=None, version=None, alias=None, bundle=None)
 SUMMARY = {"report": "/r/index.html", "entries": [
-    entry("training"), entry("redis", "rejected", gates=gates("champion_mse", "latency"), alias=None, bundle=None), FAILED]}
+    entry("training"), entry("redis", "rejected", gates=gates("champion_mse", "latency"), alias=None, bundle=None),
+    FAILED]}
 
 
 def test_the_table_fits_80_columns_and_cuts_no_number() -> None:

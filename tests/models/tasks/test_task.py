@@ -1,0 +1,218 @@
+"""Task files: what they say is understood, and what they say wrong is named."""
+
+import copy
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from feature_store.errors import InputError
+from feature_store.schema import METRICS
+from models.tasks.task import METHODS, Quantity, TrainingSettings, load_task, parse_task
+from models.verification.specification import parse_specification
+
+ROOT = Path(__file__).parents[3]
+DATA: dict[str, Any] = {
+    "name": "demo",
+    "target": {"name": "delay", "unit": "s", "minimum": 0.0},
+    "inputs": ["cpu_time", {"name": "heat", "unit": "K", "minimum": 0, "maximum": 400, "description": "of the die"}],
+    "workloads": {
+        "a": {"hidden": [8, 4], "configuration": ["batch_size"],
+              "specification": {"properties": [{"monotone": {"features": ["cpu_time"]}}]}},
+        "b": {},
+    },
+}
+
+
+def parse(**changes: Any) -> Any:
+    return parse_task({**copy.deepcopy(DATA), **changes}, "here")
+
+
+def workload(**changes: Any) -> dict[str, Any]:
+    return {"workloads": {"a": {**DATA["workloads"]["a"], **changes}}}
+
+
+def test_a_task_is_read_with_its_defaults() -> None:
+    task = parse()
+    assert task.name == "demo" and task.description == ""
+    assert task.target == Quantity("delay", "s", 0.0)
+    assert task.inputs[0] == Quantity("cpu_time", "share", 0.0, 1.0, METRICS["cpu_time"].description)
+    assert task.inputs[1] == Quantity("heat", "K", 0, 400, "of the die")
+    assert task.workload("a").hidden == (8, 4) and task.workload("b").hidden == (64, 64)
+    assert task.split_by == ("environment", "window_start") and task.test_share == 0.2
+    assert task.training == TrainingSettings() and task.training.method == "monotone"
+
+
+def test_features_are_the_inputs_and_then_the_workloads_own_configuration() -> None:
+    task = parse()
+    assert [q.name for q in task.features("a")] == ["cpu_time", "heat", "batch_size"]
+    assert [q.name for q in task.features("b")] == ["cpu_time", "heat"]
+
+
+def test_the_telemetry_schema_has_the_features_the_target_and_the_split() -> None:
+    schema = parse(split_by=["environment"], minimum_rows=7).telemetry_schema("a")
+    assert schema.workload == "a" and schema.split_by == ("environment",) and schema.minimum_rows == 7
+    assert list(schema.features) == ["cpu_time", "heat", "batch_size"] and list(schema.target) == ["delay"]
+    heat = schema.features["heat"]
+    assert (heat.unit, heat.minimum, heat.maximum, heat.description) == ("K", 0, 400, "of the die")
+    assert list(schema.numeric) == ["cpu_time", "heat", "batch_size", "delay"]
+
+
+def test_training_settings_are_taken_over() -> None:
+    settings = parse(training={"method": "counterexample_guided", "epochs": 3, "learning_rate": 0.5}).training
+    assert (settings.method, settings.epochs, settings.learning_rate) == ("counterexample_guided", 3, 0.5)
+    assert settings.batch_size == TrainingSettings().batch_size
+
+
+def test_parsing_does_not_change_what_it_is_given() -> None:
+    data = copy.deepcopy(DATA)
+    parse_task(data, "here")
+    assert data == DATA
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"nam": "x"}, r"field must be known, got 'nam' \(here\); did you mean 'name'\?"),
+        ({5: 1}, "field must be known, got 5"),
+        ({"training": {"epoch": 3}}, r"got 'epoch' \(here: training\); did you mean 'epochs'\?"),
+        ({"training": [1]}, r"a mapping must stand here, got \[1\] \(here: training\)"),
+        (workload(hiden=[3]), r"got 'hiden' \(here: workloads.a\); did you mean 'hidden'\?"),
+        ({"inputs": ["cpu_tim"]}, r"got 'cpu_tim' \(here: inputs\); did you mean 'cpu_time'\?"),
+        ({"inputs": [{"name": "heat", "unit": "K", "minimun": 0}]}, "got 'minimun' .*did you mean 'minimum'"),
+        ({"inputs": [{"name": "heat"}]}, "column must have a name and a unit"),
+        ({"inputs": "cpu_time"}, "a list of columns must stand here"),
+        ({"inputs": [5]}, "a mapping must stand here, got 5"),
+        ({"inputs": ["cpu_time", "cpu_time"]}, "columns must be distinct"),
+        ({"inputs": [{"name": "heat", "unit": "K", "minimum": "low"}]}, "minimum must be a number, got 'low'"),
+        ({"inputs": [{"name": "heat", "unit": "K", "maximum": math.nan}]}, "maximum must be a number, got nan"),
+        ({"inputs": []}, "workload must have inputs"),
+        ({"inputs": ["cpu_time", {"name": "delay", "unit": "s"}]}, "all columns must be distinct, got .*'delay'"),
+        (workload(configuration=[{"name": "heat", "unit": "K"}]), "all columns must be distinct"),
+        (workload(configuration=["batchsize"]), "got 'batchsize' .*did you mean 'batch_size'"),
+        (workload(specification=[]), "a mapping must stand here"),
+        (workload(hidden=300), "a list of layer widths must stand here, got 300"),
+        (workload(hidden=[]), "a list of layer widths must stand here"),
+        (workload(hidden=["wide"]), "width of a layer .* must be a whole number above 0, got 'wide'"),
+        (workload(hidden=[0]), "must be a whole number above 0, got 0"),
+        (workload(hidden=[2.5]), "must be a whole number above 0, got 2.5"),
+        ({"workloads": {}}, "task must have at least one workload, got none"),
+        ({"workloads": ["a"]}, "a mapping must stand here"),
+        ({"workloads": {"a": None}}, r"a mapping must stand here, got None \(here: workloads.a\)"),
+        ({"target": "latency"}, "got 'latency' .*did you mean 'latency_ms'"),
+        ({"target": None}, "a mapping must stand here"),
+        ({"name": 5}, "name of a task must be a text, got 5"),
+        ({"name": ""}, "name of a task must be a text"),
+        ({"split_by": "model"}, "a list of column names must stand here, got 'model'"),
+        ({"split_by": []}, "a list of column names"),
+        ({"test_share": 1.0}, r"test_share must be below 1, got 1.0 \(here\)"),
+        ({"test_share": 0}, "test_share must be a number above 0"),
+        ({"test_share": "a fifth"}, "test_share must be a number above 0"),
+        ({"accuracy_tolerance": -0.1}, "accuracy_tolerance must be a number above 0"),
+        ({"minimum_rows": 2.5}, "minimum_rows must be a whole number above 0, got 2.5"),
+        ({"training": {"method": "monoton"}},
+         r"training method must be one of plain, .*got 'monoton'; did you mean 'monotone'\? \(here\)"),
+        ({"training": {"method": ["monotone"]}}, "training method must be one of"),
+        ({"training": {"epochs": "many"}}, "epochs must be a whole number above 0, got 'many'"),
+        ({"training": {"epochs": 0}}, "epochs must be a whole number above 0"),
+        ({"training": {"epochs": True}}, "epochs must be a whole number above 0, got True"),
+        ({"training": {"batch_size": 12.5}}, "batch_size must be a whole number above 0"),
+        ({"training": {"learning_rate": math.nan}}, "learning_rate must be a number above 0"),
+        ({"training": {"learning_rate": "2e-3"}}, "learning_rate must be a number .*write 2.0e-3"),
+        ({"training": {"verify_seconds": -1}}, "verify_seconds must be a number above 0"),
+        ({"training": {"hinge_margin": -1e-9}}, "hinge_margin must be a number from 0"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(changes: dict[Any, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        parse_task({**copy.deepcopy(DATA), **changes}, "here")
+
+
+@pytest.mark.parametrize("field", ["name", "target", "inputs", "workloads"])
+def test_a_missing_field_is_named(field: str) -> None:
+    with pytest.raises(InputError, match=rf"task must have the field '{field}' \(here\)"):
+        parse_task({key: value for key, value in DATA.items() if key != field}, "here")
+
+
+@pytest.mark.parametrize("data", [None, [], "text"])
+def test_what_is_no_mapping_is_no_task(data: Any) -> None:
+    with pytest.raises(InputError, match="a mapping must stand here"):
+        parse_task(data, "here")
+
+
+def test_an_unknown_workload_is_named_with_the_nearest() -> None:
+    task = load_task("performance")
+    for ask in (task.workload, task.features, task.telemetry_schema):
+        with pytest.raises(InputError, match="workload must be one of task 'performance', got 'rediss'; did you mean"):
+            ask("rediss")
+
+
+@pytest.mark.parametrize("name", ["pretrain_epochs", "iterations", "hinge_margin"])
+def test_what_may_be_zero_may_be_zero(name: str) -> None:
+    assert getattr(TrainingSettings(**{name: 0}), name) == 0
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_is_a_setting(method: str) -> None:
+    assert TrainingSettings(method=method).method == method
+
+
+# --- the files ---------------------------------------------------------------------------------------------
+
+
+def test_the_performance_task_has_the_papers_workloads_sizes_and_specifications() -> None:
+    task = load_task("performance")
+    assert set(task.workloads) == {"nginx", "redis", "mysql", "training", "search"}
+    assert [q.name for q in task.inputs] == ["psi_cpu_some", "psi_io_full", "psi_io_some", "disk_io_time", "cpu_time"]
+    assert {name: entry.hidden for name, entry in task.workloads.items()} == {
+        "nginx": (300, 300, 300), "redis": (300, 300), "mysql": (300, 300), "training": (300, 300),
+        "search": (512, 512, 512)}
+    assert task.target.unit == "ms"
+
+
+@pytest.mark.parametrize("source", ["performance", str(ROOT / "examples" / "iocost" / "task.yaml")])
+def test_every_workload_of_a_shipped_task_has_a_specification_that_fits_its_features(source: str) -> None:
+    task = load_task(source)
+    for name, entry in task.workloads.items():
+        names = [quantity.name for quantity in task.features(name)]
+        found = parse_specification(entry.specification, names, dict.fromkeys(names, (0.0, 1.0)), name)
+        assert found.queries
+        schema = task.telemetry_schema(name)
+        assert list(schema.features) == names and list(schema.target) == [task.target.name]
+
+
+def test_the_example_splits_by_ssd_model() -> None:
+    task = load_task(ROOT / "examples" / "iocost" / "task.yaml")
+    assert task.name == "iocost" and task.split_by == ("model",)
+    assert task.target.name == "lat_imp_mean"
+    assert {"root_psi_io_full", "work_psi_io_some"} <= {quantity.name for quantity in task.inputs}
+
+
+def test_a_task_survives_the_way_through_yaml(tmp_path: Path) -> None:
+    path = tmp_path / "demo.yaml"
+    path.write_text(yaml.safe_dump(DATA))
+    assert load_task(path) == parse_task(DATA, "here")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("none.yaml", None, "task file must exist"),
+        ("broken.yaml", b"name: [", "task file must be valid YAML"),
+        ("binary.yml", b"\xff\xfe\x00\x80", "task file must be valid YAML"),
+        ("empty.yaml", b"", "a mapping must stand here, got None"),
+        ("object.yaml", b"!!python/object/apply:os.getcwd []", "task file must be valid YAML"),
+    ],
+)
+def test_an_unusable_file_is_an_input_error(tmp_path: Path, name: str, content: bytes | None, message: str) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        load_task(tmp_path / name)
+
+
+def test_an_unknown_task_is_named_with_the_nearest() -> None:
+    with pytest.raises(InputError, match=r"got 'performence'; did you mean 'performance'\?"):
+        load_task("performence")

@@ -1,0 +1,148 @@
+"""The parent of a local run: it follows events, turns a failed step into an error, and takes its children with it.
+
+The runner is a small script in these tests; tests/e2e starts the real one.
+"""
+
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from feature_store.errors import AssayError
+from models.tasks.task import parse_task
+from pipelines import local_run
+from pipelines.local_run import KEPT_RUNS, RunFailedError, RunOutcome, run_local
+from pipelines.request import TrainRequest
+from tests.e2e import tiny
+from tests.e2e.processes import processes_of, wait_until
+
+SUMMARY = {"report": "/r", "entries": []}
+
+
+def request(name: str = "mine") -> TrainRequest:
+    return TrainRequest(parse_task(tiny.task(), "tiny"), "name: tiny", ("redis",), "/t.parquet", "", "d", "c", 0, name)
+
+
+class Runner:
+    """Stands in for the Python that runs pipelines.local_process: a shell script of the test's."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.home = folder / "home"
+        self._program = folder / "python"
+        monkeypatch.setattr(local_run.sys, "executable", str(self._program))
+        self.seen: list[dict[str, Any]] = []
+
+    def does(self, script: str, *events: dict[str, Any]) -> None:
+        """The runner writes the events and then does `script`."""
+        lines = "".join(f"echo '{json.dumps(event)}' >> \"$ASSAY_PROGRESS\"\n" for event in events)
+        self._program.write_text(f"#!/bin/sh\n{lines}{script}\n")
+        self._program.chmod(self._program.stat().st_mode | stat.S_IXUSR)
+
+    def run(self, name: str = "mine", resume: bool = True) -> RunOutcome:
+        return run_local(request(name), self.home, self.seen.append, resume)
+
+
+@pytest.fixture
+def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
+    return Runner(tmp_path, monkeypatch)
+
+
+def start(step: str, workload: str = "") -> dict[str, Any]:
+    return {"event": "start", "step": step, "workload": workload}
+
+
+def failed(step: str, workload: str = "", **more: Any) -> dict[str, Any]:
+    return {"event": "failed", "step": step, "workload": workload, "message": "no such thing", **more}
+
+
+def test_events_come_in_order_and_the_last_summary_is_the_outcome(runner: Runner) -> None:
+    runner.does("exit 0", start("ingest"), start("report"), {"event": "result", "summary": SUMMARY})
+    outcome = runner.run()
+    assert [event["event"] for event in runner.seen] == ["start", "start", "result"]
+    assert list(outcome.events) == runner.seen
+    assert outcome.summary == SUMMARY and outcome.folder == runner.home / "runs" / "mine"
+
+
+@pytest.mark.parametrize(("event", "code", "where"), [
+    (failed("ingest"), 2, "step ingest; log: "), (failed("register", exit_code=1), 1, "step register; log: "),
+    (failed("verify", "redis", exit_code=2), 2, "step verify, workload redis; log: ")])
+def test_a_failed_step_is_the_error_of_the_run(runner: Runner, event: dict[str, Any], code: int, where: str) -> None:
+    runner.does("exit 1", start("ingest"), event, failed("report"))
+    with pytest.raises(RunFailedError, match="no such thing") as caught:
+        runner.run()
+    assert where in str(caught.value) and caught.value.exit_code == code
+    assert isinstance(caught.value, AssayError)
+
+
+@pytest.mark.parametrize("script", ["exit 3", "exit 0", "kill -9 $$"])
+def test_a_run_that_ends_without_a_result_says_how_to_go_on(runner: Runner, script: str) -> None:
+    runner.does(script, start("ingest"))
+    with pytest.raises(RunFailedError, match="run the same command again to resume") as caught:
+        runner.run()
+    assert caught.value.exit_code == 2
+
+
+def test_what_the_runner_prints_goes_to_the_log(runner: Runner) -> None:
+    runner.does("echo out; echo err >&2; exit 0", {"event": "result", "summary": SUMMARY})
+    assert (runner.run().folder / "kfp.log").read_text() == "out\nerr\n"
+
+
+def test_the_runner_is_told_where_everything_is(runner: Runner) -> None:
+    runner.does('echo "$ASSAY_PROGRESS $TMPDIR $2"; ls -d "$TMPDIR"', {"event": "result", "summary": SUMMARY})
+    folder = runner.run().folder
+    words = (folder / "kfp.log").read_text().split()
+    assert words == [str(folder / name) for name in ("events.jsonl", "tmp")] + ["pipelines.local_process"] + [
+        str(folder / "tmp")]
+    assert not (folder / "tmp").exists()
+    specification = json.loads((folder / "request.json").read_text())
+    assert specification["arguments"]["workloads"] == ["redis"]
+    assert specification["cache_root"] == str(runner.home / "cache")
+
+
+def test_fresh_uses_no_cache(runner: Runner) -> None:
+    runner.does("exit 0", {"event": "result", "summary": SUMMARY})
+    folder = runner.run(resume=False).folder
+    assert json.loads((folder / "request.json").read_text())["cache_root"] is None
+
+
+def test_an_interrupt_ends_the_runner_and_its_steps(runner: Runner) -> None:
+    def interrupt(event: dict[str, Any]) -> None:
+        raise KeyboardInterrupt
+
+    runner.does("sleep 600 & sleep 600", start("ingest"))
+    with pytest.raises(KeyboardInterrupt):
+        run_local(request(), runner.home, interrupt)
+    wait_until(lambda: not processes_of(runner.home), 20, "no process is left")
+
+
+def test_a_runner_that_ignores_sigterm_is_killed(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(event: dict[str, Any]) -> None:
+        raise KeyboardInterrupt
+
+    runner.does("trap '' TERM; while :; do sleep 1; done", start("ingest"))
+    with pytest.raises(KeyboardInterrupt):
+        run_local(request(), runner.home, interrupt)
+    assert not [process for process in processes_of(runner.home) if process.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_only_the_newest_runs_are_kept(runner: Runner) -> None:
+    for number in range(KEPT_RUNS + 2):
+        folder = runner.home / "runs" / f"old-{number}"
+        folder.mkdir(parents=True)
+        os.utime(folder, (number, number))
+    runner.does("exit 0", {"event": "result", "summary": SUMMARY})
+    runner.run()
+    names = {path.name for path in (runner.home / "runs").iterdir()}
+    assert len(names) == KEPT_RUNS and {"mine", f"old-{KEPT_RUNS + 1}"} <= names and "old-0" not in names
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_of_ours(runner: Runner) -> None:
+    runner.home.write_text("a file")
+    with pytest.raises(RunFailedError, match="run must be able to write its folder"):
+        runner.run()
+    assert sys.executable == local_run.sys.executable
