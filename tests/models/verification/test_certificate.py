@@ -153,6 +153,7 @@ def perturbed_contract(proof: Proof, rng: np.random.Generator) -> dict[str, Any]
         lambda: changed(contract, "specification", "tolerance",
                         to=contract["specification"]["tolerance"] * 10.0 ** rng.uniform(-3, 3)),
         lambda: changed(contract, "specification", "statement", to="whatever you wish"),
+        lambda: changed(contract, "model", "sha256", to=contract["model"]["sha256"][::-1]),
         lambda: changed(contract, *where, "direction",
                         to="decreasing" if rule["direction"] == "increasing" else "increasing"),
         lambda: changed(contract, *where, "features",
