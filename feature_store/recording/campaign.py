@@ -40,7 +40,7 @@ class ProgressEvent:
     """Something to tell the user.
 
     Attributes:
-        kind: prepare, warning, combination (finished), dropped (finished in part or not at all), done.
+        kind: prepare, warning, combination (finished), dropped (finished in part or not at all), cleanup, done.
         message: one line.
         finished: combinations finished so far.
         total: combinations of the campaign.
@@ -109,7 +109,12 @@ def record_campaign(
     left = [combination for combination in plan if not folder.has(combination.identifier)]
     if left:
         with terminate_as_exit(), Guard(scratch) as guard:
-            _record(guard, settings, folder, left, len(plan), on_progress)
+            try:
+                _record(guard, settings, folder, left, len(plan), on_progress)
+            finally:
+                # A slow disk takes its time for the corpora.
+                finished = sum(folder.has(combination.identifier) for combination in plan)
+                on_progress(ProgressEvent("cleanup", "removing temporary files", finished, len(plan)))
     summary = write_dataset(settings, plan, folder, destination, required_tools(settings), command)
     on_progress(ProgressEvent("done", f"{summary.samples} samples in {destination}", len(plan), len(plan)))
     return summary

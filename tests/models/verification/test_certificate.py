@@ -7,6 +7,7 @@ and whenever the graph means something else to a runtime than to the checker.
 
 import copy
 import io
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -447,7 +448,8 @@ GRAPHS: dict[str, Callable[[onnx.ModelProto], None]] = {
     "Gemm with beta": gemm_attribute("beta", 0.0), "Gemm with transA": gemm_attribute("transA", 1),
     "Gemm with transB twice": gemm_attribute("transB", 0), "Gemm without transB": without_transposition,
     "Abs for Relu": replaced_kind("Abs"), "LeakyRelu for Relu": replaced_kind("LeakyRelu", alpha=-1.0),
-    "Neg for Relu": replaced_kind("Neg"), "negative gain": scaled_tensor("target_gain", -1),
+    "Neg for Relu": replaced_kind("Neg"), "Relu with an attribute": replaced_kind("Relu", alpha=-1.0),
+    "negative gain": scaled_tensor("target_gain", -1),
     "no gain": scaled_tensor("target_gain", 0), "negative factors": scaled_tensor("feature_factor", -1),
     "float64 weights": of_type("weight_1", np.float64), "float16 weights": of_type("weight_1", np.float16),
     "NaN weight": not_a_number, "offset as a column": offset_as_a_column, "bias as a column": bias_as_a_column,
@@ -526,6 +528,35 @@ LEAVES: dict[str, Callable[[Proof], bytes]] = {
 @pytest.mark.parametrize("name", LEAVES)
 def test_leaves_that_are_no_tree_are_refused_with_fresh_digests(proof: Proof, tmp_path: Path, name: str) -> None:
     assert not replace(proof, leaves=LEAVES[name](proof)).rehash().check(tmp_path).accepted
+
+
+class Trap:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self.folder),)
+
+
+def test_leaves_that_are_pickled_are_never_unpickled(proof: Proof, tmp_path: Path) -> None:
+    trapped = np.empty(1, dtype=object)
+    trapped[0] = Trap(tmp_path / "sprung")
+    leaves = archive(split_dimension=trapped, split_value=np.zeros(1))
+    assert not replace(proof, leaves=leaves).rehash().check(tmp_path).accepted
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_a_second_output_is_refused_also_where_two_leaves_hide_it(valid: dict[str, Proof], tmp_path: Path) -> None:
+    # as many leaves as outputs: a broadcast would give each leaf an output of its own
+    proof = valid["single"].with_tree(np.array([0, -1, -1], dtype=np.int16), np.array([0.5, 0.0, 0.0])).rehash()
+    assert proof.check(tmp_path).accepted
+    model = proof.graph
+    weight, bias = (numpy_helper.to_array(tensor(model, name)) for name in ("weight_2", "bias_2"))
+    set_tensor(model, "weight_2", np.concatenate([weight, weight]))
+    set_tensor(model, "bias_2", np.concatenate([bias, bias]))
+    assert not proof.with_graph(model).rehash().check(tmp_path).accepted
 
 
 def test_a_coarser_tree_than_the_proof_needs_is_refused(valid: dict[str, Proof], tmp_path: Path) -> None:
