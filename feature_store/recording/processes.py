@@ -7,6 +7,7 @@ nothing behind (see feature_store/recording/reaper.py).
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -66,7 +67,19 @@ class Guard:
         reading = os.open(self._pipe_path, os.O_RDONLY | os.O_NONBLOCK)
         self._pipe = os.open(self._pipe_path, os.O_WRONLY)
         os.set_blocking(reading, True)
-        self._reaper = subprocess.Popen(
+        try:
+            self._reaper = self._start_reaper(reading)
+        except OSError:
+            os.close(self._pipe)
+            shutil.rmtree(self.folder)
+            raise
+        finally:
+            os.close(reading)
+        self._running: list[Running] = []
+        self.register(f"folder {self.folder}")
+
+    def _start_reaper(self, reading: int) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
             [sys.executable, "-I", "-S", reaper.__file__, str(self._pipe_path), str(reading)],
             pass_fds=(reading,),
             start_new_session=True,
@@ -75,9 +88,6 @@ class Guard:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        os.close(reading)
-        self._running: list[Running] = []
-        self.register(f"folder {self.folder}")
 
     def __enter__(self) -> Self:
         return self

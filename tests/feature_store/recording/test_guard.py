@@ -134,3 +134,10 @@ def test_the_reaper_ends_with_the_guard(scratch: Path) -> None:
     with Guard(scratch):
         assert len({child.pid for child in psutil.Process().children(recursive=True)} - before) == 1
     assert {child.pid for child in psutil.Process().children(recursive=True)} <= before
+
+
+def test_a_guard_without_a_reaper_does_not_begin(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with pytest.raises(FileNotFoundError):
+        Guard(scratch)
+    assert list(scratch.iterdir()) == []
