@@ -49,7 +49,8 @@ def record(
         window_s=window_s, warm_up_s=warm_up_s, seed=seed, environment=environment, profile=profile,
         interference=interference)
     columns = (TextColumn("recording"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=out, disable=json_output or not out.is_terminal) as progress:
+    with Progress(*columns, console=out, refresh_per_second=1,
+                  disable=json_output or not out.is_terminal) as progress:
         bar = progress.add_task("", total=settings.combinations)
 
         def show(event: ProgressEvent) -> None:
