@@ -21,8 +21,6 @@ def run_finetune(task_yaml: str, workload: str, seed: int, features: Path, pretr
     """Writes network.npz, twin.npz, counterexamples.npz and loop.json to the folder `output`."""
     with step("finetune", workload) as progress:
         torch.set_num_threads(1)  # two workloads train at once
-        # the moments of weights that stay zero decay into denormal numbers, which are many times slower
-        torch.set_flush_denormal(True)
 
         def work(folder: Path) -> None:
             message = json.loads((features / "status.json").read_text()).get(workload, "the telemetry has no such rows")
@@ -48,4 +46,9 @@ def run_finetune(task_yaml: str, workload: str, seed: int, features: Path, pretr
                 "verdict": result.verdict.to_json(), "twin_verdict": result.twin_verdict.to_json(),
                 "seconds": result.seconds}))
 
-        guarded("finetune", None, output, work)
+        # the moments of weights that stay zero decay into denormal numbers, which are many times slower
+        torch.set_flush_denormal(True)
+        try:
+            guarded("finetune", None, output, work)
+        finally:
+            torch.set_flush_denormal(False)  # it is the whole process's

@@ -146,7 +146,7 @@ def test_nothing_is_left_when_a_recording_is_ended(number: signal.Signals, tmp_p
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    await_true(lambda: any(one.name() == "redis-benchmark" for one in processes_in(scratch)), 60)
+    await_true(lambda: any(one.name() == "redis-benchmark" for one in processes_in(scratch)), 180)
     recorder.send_signal(number)
     recorder.wait(60)
     assert recorder.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}[number]
