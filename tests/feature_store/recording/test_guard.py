@@ -16,10 +16,11 @@ from feature_store.recording.reaper import session_members
 # A recorder in small: a server that ignores SIGTERM and has a child, a group and a temporary file. It prints
 # the session's id once both are up, then waits.
 RECORDER = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
 from feature_store.recording.processes import Guard
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background of a script inherits "ignore"
 with Guard(Path(sys.argv[1])) as guard:
     group = Path(sys.argv[2])
     guard.register(f"group {group}")

@@ -1,0 +1,196 @@
+"""The normal form in which every network is verified: affine maps and elementwise activations in a row.
+
+A layer k takes the sources before it, x and the outputs of earlier layers, so that skips, concatenations and
+slices are sums of matrices:
+
+    z[k] = sum over s of W[k, s] v[s] + b[k],   v[0] = x,   v[k + 1] = activation[k](z[k]),   y = output(v)
+
+Matrices are float64. Where composing two affine operations into one matrix had to round, `Affine.error` bounds
+how far the stored entries are from the exact ones, and every rigorous bound accounts for it.
+
+Symbols: n inputs, o outputs, w[k] neurons of layer k; x (batch, n), y (batch, o).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from feature_store.errors import InputError
+
+FloatArray = NDArray[np.float64]
+Kind = Literal["relu", "leaky_relu", "tanh", "sigmoid"]
+
+
+@dataclass(frozen=True)
+class Affine:
+    """sum over s of matrices[s] @ v[s] + offset.
+
+    matrices: source -> (rows, size of the source); offset: (rows,); error: source -> entrywise bound of
+    |exact - stored|, absent where the stored matrix is exact; offset_error: the same of the offset.
+    """
+
+    matrices: Mapping[int, FloatArray]
+    offset: FloatArray
+    error: Mapping[int, FloatArray] = field(default_factory=dict)
+    offset_error: FloatArray | None = None
+
+    @property
+    def rows(self) -> int:
+        """Number of values."""
+        return len(self.offset)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One affine map and its elementwise activation; `leak` is the slope of leaky_relu below zero, 0 <= leak < 1."""
+
+    affine: Affine
+    kind: Kind = "relu"
+    leak: float = 0.0
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A network in normal form. Raises InputError on NaN, infinity, or matrices that do not fit."""
+
+    inputs: int
+    layers: tuple[Layer, ...]
+    output: Affine
+
+    def __post_init__(self) -> None:
+        sizes = [self.inputs, *(layer.affine.rows for layer in self.layers)]
+        for k, affine in enumerate(self.affines):
+            where = "output" if k == len(self.layers) else f"layer {k}"
+            for source, matrix in affine.matrices.items():
+                if not 0 <= source <= min(k, len(self.layers)) or matrix.shape != (affine.rows, sizes[source]):
+                    raise InputError(f"matrix must fit its source, got shape {matrix.shape} on source {source} ({where})")
+            if not all(np.isfinite(values).all() for values in (*affine.matrices.values(), affine.offset)):
+                raise InputError(f"weights must be finite, got NaN or infinity ({where})")
+            if affine.rows == 0:
+                raise InputError(f"layer must have at least one neuron, got none ({where})")
+        for k, layer in enumerate(self.layers):
+            if not 0 <= layer.leak < 1:
+                raise InputError(f"leak must be in [0, 1), got {layer.leak} (layer {k})")
+
+    @property
+    def affines(self) -> tuple[Affine, ...]:
+        """The affine maps of all layers, then the output's."""
+        return (*(layer.affine for layer in self.layers), self.output)
+
+    @property
+    def outputs(self) -> int:
+        """o, the number of outputs."""
+        return self.output.rows
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Neurons of each layer."""
+        return tuple(layer.affine.rows for layer in self.layers)
+
+    @cached_property
+    def piecewise_linear(self) -> bool:
+        """True where every activation is ReLU or leaky ReLU."""
+        return all(layer.kind in ("relu", "leaky_relu") for layer in self.layers)
+
+    def tensors(self, dtype: torch.dtype = torch.float64, device: str = "cpu") -> "GraphTensors":
+        """The weights on a device, to evaluate and to bound with."""
+        return GraphTensors(self, dtype, device)
+
+    def value(self, x: NDArray[np.floating]) -> FloatArray:
+        """y at x (batch, n), in float64: (batch, o)."""
+        with torch.no_grad():
+            return self.tensors()(torch.as_tensor(np.asarray(x), dtype=torch.float64)).numpy()
+
+    def rounding(self, x: NDArray[np.floating]) -> FloatArray:
+        """Upper bound of |value(x) - exact value| at x (batch, n): (batch, o). Higham, section 3.1, layer by layer."""
+        unit = 2.0**-53
+        sizes, errors = [np.abs(np.asarray(x, dtype=np.float64))], [np.zeros(np.shape(x))]
+        for k, affine in enumerate(self.affines):
+            terms = sum(m.shape[1] for m in affine.matrices.values()) + len(affine.matrices) + 1
+            size = sum((sizes[s] @ np.abs(m).T for s, m in affine.matrices.items()), np.abs(affine.offset))
+            error = sum((errors[s] @ np.abs(m).T for s, m in affine.matrices.items()), np.zeros(affine.rows))
+            error = error + sum((sizes[s] @ e.T for s, e in affine.error.items()), np.zeros(affine.rows))
+            if affine.offset_error is not None:
+                error = error + affine.offset_error
+            error = error + 2 * terms * unit * (size + error)
+            if k < len(self.layers) and self.layers[k].kind in ("tanh", "sigmoid"):
+                size, error = np.ones_like(size), error + 8 * unit  # both have slopes of at most 1
+            sizes.append(size + error)
+            errors.append(error)
+        return np.asarray(errors[-1])
+
+
+class GraphTensors:
+    """A graph's weights as tensors of one type on one device. Calling it evaluates: x (..., n) -> y (..., o)."""
+
+    def __init__(self, graph: Graph, dtype: torch.dtype, device: str = "cpu") -> None:
+        self.graph, self.dtype, self.device = graph, dtype, device
+        self.matrices = [{s: self.tensor(m) for s, m in sorted(affine.matrices.items())} for affine in graph.affines]
+        self.offsets = [self.tensor(affine.offset) for affine in graph.affines]
+
+    def tensor(self, values: NDArray[np.floating]) -> Tensor:
+        """An array on this device in this type."""
+        return torch.as_tensor(values, dtype=self.dtype, device=self.device)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        values = [x]
+        for k, layer in enumerate(self.graph.layers):
+            values.append(activate(layer, self.affine(k, values)))
+        return self.affine(len(self.graph.layers), values)
+
+    def affine(self, k: int, values: Sequence[Tensor]) -> Tensor:
+        """z[k] (..., w) from the sources' values; k = number of layers: the output."""
+        total = self.offsets[k]
+        for source, matrix in self.matrices[k].items():
+            total = total + values[source] @ matrix.T
+        return total
+
+    def gradient(self, x: Tensor, row: Tensor) -> Tensor:
+        """Gradient by x of row @ y at x (batch, n), the activation region's own: (batch, n); row (o,) or (batch, o)."""
+        values, slopes = [x], []
+        for k, layer in enumerate(self.graph.layers):
+            z = self.affine(k, values)
+            a = activate(layer, z)
+            slopes.append(_slope(layer, z, a))
+            values.append(a)
+        gradients: list[Tensor | None] = [None] * len(values)
+        flowing: Tensor | None = row.expand(len(x), -1)
+        for k in range(len(self.graph.layers), -1, -1):
+            if flowing is not None:
+                for source, matrix in self.matrices[k].items():
+                    part, old = flowing @ matrix, gradients[source]
+                    gradients[source] = part if old is None else old + part
+            if k > 0:
+                reached = gradients[k]
+                flowing = None if reached is None else reached * slopes[k - 1]
+        return torch.zeros_like(x) if gradients[0] is None else gradients[0]
+
+
+def activate(layer: Layer, z: Tensor) -> Tensor:
+    """The layer's activation, elementwise."""
+    if layer.kind == "relu":
+        return torch.relu(z)
+    if layer.kind == "leaky_relu":
+        return torch.where(z >= 0, z, layer.leak * z)
+    return torch.tanh(z) if layer.kind == "tanh" else torch.sigmoid(z)
+
+
+def _slope(layer: Layer, z: Tensor, a: Tensor) -> Tensor:
+    """The activation's derivative at z, where a = activate(z); at the kink of a ReLU the slope below it."""
+    if layer.kind in ("relu", "leaky_relu"):
+        return torch.where(z > 0, 1.0, layer.leak).to(z.dtype)
+    return 1 - a * a if layer.kind == "tanh" else a * (1 - a)
+
+
+def dense_graph(weights: Sequence[NDArray[np.floating]], biases: Sequence[NDArray[np.floating]],
+                kind: Kind = "relu") -> Graph:
+    """A fully connected network: weights[k] (w[k], w[k-1]), biases[k] (w[k],), the last pair being the output."""
+    affines = [Affine({k: np.asarray(w, dtype=np.float64)}, np.asarray(b, dtype=np.float64))
+               for k, (w, b) in enumerate(zip(weights, biases, strict=True))]
+    return Graph(affines[0].matrices[0].shape[1], tuple(Layer(a, kind) for a in affines[:-1]), affines[-1])
