@@ -69,7 +69,8 @@ class Graph:
             where = "output" if k == len(self.layers) else f"layer {k}"
             for source, matrix in affine.matrices.items():
                 if not 0 <= source <= min(k, len(self.layers)) or matrix.shape != (affine.rows, sizes[source]):
-                    raise InputError(f"matrix must fit its source, got shape {matrix.shape} on source {source} ({where})")
+                    raise InputError(f"matrix must fit its source, got shape {matrix.shape} on source {source} "
+                                     f"({where})")
             if not all(np.isfinite(values).all() for values in (*affine.matrices.values(), affine.offset)):
                 raise InputError(f"weights must be finite, got NaN or infinity ({where})")
             if affine.rows == 0:
@@ -139,6 +140,7 @@ class GraphTensors:
         return torch.as_tensor(values, dtype=self.dtype, device=self.device)
 
     def __call__(self, x: Tensor) -> Tensor:
+        """y (..., o) at x (..., n)."""
         values = [x]
         for k, layer in enumerate(self.graph.layers):
             values.append(activate(layer, self.affine(k, values)))

@@ -46,9 +46,9 @@ class UnsafeSet:
             raise InputError("constraints must be finite, got NaN or infinity")
 
     def violation(self, box: FloatArray, outputs: FloatArray) -> FloatArray:
-        """How far inside the unsafe set the outputs (m, o) are, seen from the boxes numbered `box` (m,): (m,), >= 0: unsafe.
+        """How far inside the unsafe set the outputs (m, o) are, of inputs in the boxes numbered `box` (m,): (m,).
 
-        The largest over the alternatives of the smallest row.
+        The largest over the alternatives of the smallest row; >= 0 is unsafe.
         """
         rows = np.einsum("bkmo,bo->bkm", self.coefficients[box], outputs) + self.constants[box]
         return np.asarray(rows.min(axis=2).max(axis=1))
@@ -63,11 +63,11 @@ def unsafe_set(cases: Sequence[tuple[FloatArray, FloatArray, Alternative]]) -> U
         raise InputError("property must have at least one case, got none")
     grouped: dict[bytes, tuple[FloatArray, FloatArray, list[Alternative]]] = {}
     for lower, upper, alternative in cases:
-        key = lower.tobytes() + upper.tobytes()
+        key = (lower + 0.0).tobytes() + (upper + 0.0).tobytes()  # -0.0 is 0.0
         grouped.setdefault(key, (lower, upper, []))[2].append(alternative)
     boxes = list(grouped.values())
     most = max(len(alternatives) for _, _, alternatives in boxes)
-    rows = max(len(constants) for _, _, alternatives in boxes for _, constants in alternatives)
+    rows = max([1, *(len(constants) for _, _, alternatives in boxes for _, constants in alternatives)])
     outputs = cases[0][2][0].shape[1]
     coefficients = np.zeros((len(boxes), most, rows, outputs))
     constants = np.zeros((len(boxes), most, rows))

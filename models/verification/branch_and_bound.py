@@ -1,0 +1,254 @@
+"""Branch and bound over input boxes: all open boxes of a round in one tensor operation.
+
+A round takes the open boxes with the worst parents, bounds them (output_query.py, derivative_query.py), closes those
+that are proved, and halves the others across the input that accounts for most of what the bound lost. Points at
+which a box looks worst are tried as counterexamples on the way.
+
+Bounds are rigorous in the type that computed them. Boxes are bounded in float32 first; where only the charge for
+rounding stands between a box and its proof, the box is bounded again in float64, and once that has happened to many,
+float64 is used at once.
+
+Symbols: R roots, N open boxes, B boxes of a round, n inputs; lower, upper (N, n), float64.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from models.verification.verdict import BoxTree, Status
+
+# Boxes narrower than this in every input are not split further: a bound that fails there fails for good.
+NARROWEST = 1e-12
+# A share of boxes for which float32 did not suffice above which float64 is used at once.
+DOUBLE_SHARE = 0.25
+NO_MEMORY = ("out of memory", "not enough memory", "can't allocate memory", "cannot allocate memory")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Limits of a verification: wall seconds, boxes bounded, boxes of one tensor operation (None: by network size)."""
+
+    seconds: float = 60.0
+    boxes: int = 10_000_000
+    batch: int | None = None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """State after a round: share of the box proved (0..1), open boxes, worst bound so far, seconds."""
+
+    proved_share: float
+    open_boxes: int
+    worst_bound: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Margins:
+    """What one round found of its boxes.
+
+    margin (B,): a rigorous lower bound of the distance to a violation; proved (B,): whether it is enough; charge (B,):
+    how much of the margin rounding took; split_score (B, n): what splitting an input may gain; suspect (B, n),
+    float64: where a violation is most likely.
+    """
+
+    margin: Tensor
+    proved: Tensor
+    charge: Tensor
+    split_score: Tensor
+    suspect: Tensor
+
+
+class Query(Protocol):
+    """A property of one network that can be bounded over boxes, in float32 or float64."""
+
+    def bound(self, lower: Tensor, upper: Tensor, root: Tensor, dtype: torch.dtype) -> Margins:
+        """Margins over boxes with walls (B, n), each part of the root numbered (B,)."""
+        ...
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """How a search ended; tree: the splits of all roots in preorder, one root after the other (PROVED only)."""
+
+    status: Status
+    reason: str
+    lower_bound: float
+    proved_share: float
+    boxes: int
+    tree: BoxTree | None = None
+
+
+def branch_and_bound(
+    query: Query,
+    lower: Tensor,
+    upper: Tensor,
+    budget: Budget,
+    violating: Callable[[Tensor, Tensor], bool],
+    on_progress: Callable[[Progress], None] | None = None,
+    batch: int = 256,
+) -> SearchResult:
+    """Proves the query over the boxes with walls (R, n), or says how far it came.
+
+    Args:
+        violating: called with suspects (m, n) and their roots (m,); True if one of them is a witness, which ends the
+            search with REFUTED.
+        batch: boxes of one tensor operation where the budget does not say. Halved whenever memory does not suffice.
+    """
+    search = _Search(query, lower.double(), upper.double(), budget, violating, on_progress, budget.batch or batch)
+    try:
+        return search.run()
+    except KeyboardInterrupt:
+        return search.result(Status.UNKNOWN, f"interrupted, {len(search.open)} boxes open")
+
+
+@dataclass(frozen=True)
+class _Open:
+    """Boxes that are still to be proved, and what their parents' margins were."""
+
+    lower: Tensor
+    upper: Tensor
+    root: Tensor
+    node: Tensor
+    share: Tensor
+    parent_margin: Tensor
+
+    def __len__(self) -> int:
+        return len(self.node)
+
+    def pick(self, rows: Tensor) -> "_Open":
+        return _Open(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
+
+    def join(self, *others: "_Open") -> "_Open":
+        return _Open(*(torch.cat([getattr(self, name), *(getattr(other, name) for other in others)])
+                       for name in self.__dataclass_fields__))
+
+
+class _Search:
+    def __init__(self, query: Query, lower: Tensor, upper: Tensor, budget: Budget,
+                 violating: Callable[[Tensor, Tensor], bool], on_progress: Callable[[Progress], None] | None,
+                 batch: int) -> None:
+        roots = len(lower)
+        self.query, self.budget, self.violating, self.on_progress = query, budget, violating, on_progress
+        self.batch, self.roots = batch, roots
+        device = lower.device
+        count = torch.arange(roots, device=device)
+        self.open = _Open(lower, upper, count, count, torch.full((roots,), 1 / roots, device=device),
+                          torch.zeros(roots, dtype=torch.float64, device=device))
+        self.splits: list[tuple[Tensor, Tensor, Tensor, int]] = []  # nodes, dimensions, values, first child
+        self.nodes, self.bounded, self.proved, self.lowest = roots, 0, 0.0, float("inf")
+        self.single, self.retried = 0, 0
+        self.started = time.monotonic()
+
+    def result(self, status: Status, reason: str) -> SearchResult:
+        """What is known now, under this status."""
+        tree = self._preorder() if status is Status.PROVED else None
+        lowest = self.lowest if self.bounded else float("nan")
+        return SearchResult(status, reason, lowest, min(self.proved, 1.0), self.bounded, tree)
+
+    def run(self) -> SearchResult:
+        while len(self.open):
+            seconds = time.monotonic() - self.started
+            if seconds > self.budget.seconds:
+                return self.result(Status.TIMEOUT, f"time budget of {self.budget.seconds:g} s is spent, "
+                                                   f"{len(self.open)} boxes open")
+            if self.bounded >= self.budget.boxes:
+                return self.result(Status.UNKNOWN, f"budget of {self.budget.boxes} boxes is spent, "
+                                                   f"{len(self.open)} boxes open")
+            # worst parents first find counterexamples early; for a proof all open boxes must be closed in any case
+            order = torch.argsort(self.open.parent_margin)
+            now, later = self.open.pick(order[: self.batch]), self.open.pick(order[self.batch:])
+            try:
+                margins = self._bound(now)
+            except (MemoryError, RuntimeError) as error:
+                if self.batch == 1 or not _no_memory(error):
+                    raise
+                self.batch = max(self.batch // 2, 1)
+                continue
+            self.bounded += len(now)
+            self.lowest = min(self.lowest, float(margins.margin.min()))
+            self.proved += float(now.share[margins.proved].sum())
+            left = ~margins.proved
+            rest = now.pick(left)
+            self.open = later
+            if len(rest):
+                if self.violating(margins.suspect[left], rest.root):
+                    return self.result(Status.REFUTED, "a counterexample was found")
+                widest = (rest.upper - rest.lower).amax(dim=1)
+                if not widest.min() > NARROWEST:
+                    return self.result(Status.UNKNOWN, "a box shrank to a point without a proof or a witness")
+                self.open = later.join(*self._halve(rest, margins.split_score[left], margins.margin[left]))
+            if self.on_progress:
+                self.on_progress(Progress(self.proved, len(self.open), self.lowest, time.monotonic() - self.started))
+        return self.result(Status.PROVED, f"{self.nodes - sum(len(s[0]) for s in self.splits)} boxes cover the input "
+                                          "box, each proved")
+
+    def _bound(self, boxes: _Open) -> Margins:
+        """Bounds in float32 where that suffices, in float64 where rounding is what is missing."""
+        if self.single >= 8 and self.retried > DOUBLE_SHARE * self.single:
+            return self.query.bound(boxes.lower, boxes.upper, boxes.root, torch.float64)
+        margins = self.query.bound(boxes.lower, boxes.upper, boxes.root, torch.float32)
+        self.single += len(boxes)
+        again = ~margins.proved & ~(margins.margin + 2 * margins.charge < 0)
+        if not again.any():
+            return margins
+        self.retried += int(again.sum())
+        part = boxes.pick(again)
+        better = self.query.bound(part.lower, part.upper, part.root, torch.float64)
+        values = []
+        for name in Margins.__dataclass_fields__:
+            whole = getattr(margins, name)
+            whole[again] = getattr(better, name).to(whole.dtype)
+            values.append(whole)
+        return Margins(*values)
+
+    def _halve(self, boxes: _Open, score: Tensor, margin: Tensor) -> tuple[_Open, _Open]:
+        """The two halves of each box across its best input."""
+        width = boxes.upper - boxes.lower
+        score = torch.nan_to_num(score.double(), nan=0.0, posinf=1e300)
+        # an input without width must never be chosen; a vanishing score falls back on the widest input
+        score = torch.where(width > 0, score + 1e-12 * score.amax(1, keepdim=True) * width + 1e-300 * width, -1.0)
+        dimension = score.argmax(dim=1)
+        rows = torch.arange(len(boxes), device=score.device)
+        middle = (boxes.lower[rows, dimension] + boxes.upper[rows, dimension]) / 2
+        left_upper, right_lower = boxes.upper.clone(), boxes.lower.clone()
+        left_upper[rows, dimension] = right_lower[rows, dimension] = middle
+        first = self.nodes
+        self.splits.append((boxes.node, dimension, middle, first))
+        self.nodes += 2 * len(boxes)
+        children, share, margin = first + 2 * rows, boxes.share / 2, margin.double()
+        return (_Open(boxes.lower, left_upper, boxes.root, children, share, margin),
+                _Open(right_lower, boxes.upper, boxes.root, children + 1, share, margin))
+
+    def _preorder(self) -> BoxTree:
+        dimension = np.full(self.nodes, -1, dtype=np.int16)
+        value = np.zeros(self.nodes)
+        child = np.zeros(self.nodes, dtype=np.int64)
+        for nodes, dimensions, values, first in self.splits:
+            at = nodes.cpu().numpy()
+            dimension[at], value[at] = dimensions.cpu().numpy(), values.cpu().numpy()
+            child[at] = first + 2 * np.arange(len(at))
+        order = _preorder(dimension, child, self.roots)
+        return BoxTree(dimension[order], value[order])
+
+
+def _preorder(dimension: NDArray[np.int16], child: NDArray[np.int64], roots: int) -> NDArray[np.int64]:
+    order, stack = [], list(range(roots - 1, -1, -1))
+    inner, left = (dimension >= 0).tolist(), child.tolist()
+    while stack:
+        node = stack.pop()
+        order.append(node)
+        if inner[node]:
+            stack += [left[node] + 1, left[node]]
+    return np.array(order, dtype=np.int64)
+
+
+def _no_memory(error: BaseException) -> bool:
+    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or any(
+        text in str(error).lower() for text in NO_MEMORY)
