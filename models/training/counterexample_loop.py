@@ -32,7 +32,7 @@ from models.tasks.task import TrainingSettings
 from models.training.sign_pattern import project
 from models.verification.falsification import falsify
 from models.verification.network import ReluNetwork, network_from_torch
-from models.verification.search import Budget
+from models.verification.branch_and_bound import Budget
 from models.verification.specification import FloatArray, Specification
 from models.verification.verdict import Status, Verdict, Witness
 from models.verification.verify import verify

@@ -180,6 +180,8 @@ class _Search:
             if len(rest):
                 if self.violating(margins.suspect[left], rest.root):
                     return self.result(Status.REFUTED, "a counterexample was found")
+                if (margins.margin[left] + margins.charge[left] >= 0).any():  # then in float64, see _bound
+                    return self.result(Status.UNKNOWN, "rounding left a box unproved")
                 widest = (rest.upper - rest.lower).amax(dim=1)
                 if not widest.min() > NARROWEST:
                     return self.result(Status.UNKNOWN, "a box shrank to a point without a proof or a witness")

@@ -5,17 +5,19 @@ gap in all coordinates, with the pair's two values of the feature themselves fre
 whole feature axis is scanned at once for the largest fall. A pair that differs in several features
 and violates the order always contains one that differs in a single feature, so only those are sought.
 
-Symbols: K candidates, G grid values of a feature, n inputs; x (K, n).
+Symbols: K candidates, G grid values of a feature, n inputs, R boxes; x (K, n).
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from models.verification.network import ReluNetwork, forward
-from models.verification.specification import FloatArray, Specification
+from models.verification.graph import FloatArray, Graph, GraphTensors
+from models.verification.network import ReluNetwork
+from models.verification.specification import Specification
 from models.verification.verdict import Witness
 
 # Rounding of a float32 forward pass at these sizes stays near 1e-6 of the output range; a witness must exceed it.
@@ -24,124 +26,137 @@ REPLAY_MARGIN = 1e-5
 NEAREST = 20
 
 
-def falsify(
-    network: ReluNetwork,
-    specification: Specification,
-    points: FloatArray | None = None,
-    limit: int = 64,
-    samples: int = 512,
-    steps: int = 10,
-    grid: int = 17,
-    seed: int = 0,
-) -> tuple[Witness, ...]:
-    """Searches for violating pairs inside the box.
+@dataclass(frozen=True)
+class SlopeQuery:
+    """sign * y[output] must not fall along `feature` by more than `tolerance` per unit."""
 
-    Args:
-        points: optional starting points (m, n), for example training rows; clipped to the box.
-        limit: largest number of witnesses returned, shared among the queries.
-        samples: random starting points a query; steps: gradient steps; grid: values along the feature's axis.
-
-    Returns:
-        Witnesses whose violation exceeds tolerance and float32 rounding, most violated first; empty: none found.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    lower, upper = (torch.as_tensor(v, dtype=torch.float32) for v in (specification.lower, specification.upper))
-    start = lower + (upper - lower) * torch.rand(samples, network.inputs, generator=generator)
-    if points is not None and len(points):
-        given = torch.as_tensor(np.asarray(points), dtype=torch.float32)
-        order = torch.randperm(len(given), generator=generator)[:samples]
-        start = torch.cat([start, given[order].clamp(lower, upper)])
-    weights, biases = network.tensors()
-    queries = specification.queries
-    found: list[Witness] = []
-    for feature, sign in queries:
-        if not specification.lower[feature] < specification.upper[feature]:
-            continue
-        pairs = _climb(weights, biases, start, (feature, sign), lower, upper, specification.tolerance, steps, grid)
-        found += _witnesses(network, specification, feature, sign, *pairs)[: max(1, limit // len(queries))]
-    return tuple(sorted(found, key=lambda witness: -witness.excess))
+    feature: int
+    sign: int
+    output: int = 0
 
 
-def falsify_near(network: ReluNetwork, specification: Specification, points: FloatArray) -> tuple[Witness, ...]:
-    """Searches close to points (m, n) at which a slope is known to have the wrong sign.
+class SlopeFalsifier:
+    """Looks for pairs in the wrong order in boxes lower, upper (R, n) of one network."""
 
-    A fall that is narrow along the feature's axis lies between the values that `falsify` scans: here pairs stand
-    around each point, half the side of the box apart, a quarter, and so on down to NEAREST halvings. At most 32 points.
-    """
-    points = np.asarray(points, dtype=np.float64)[:32]
-    share = 0.5 ** np.arange(1, NEAREST + 1)
-    found: list[Witness] = []
-    for feature, sign in specification.queries:
-        low, high = (np.repeat(points[:, None, :], len(share), axis=1) for _ in range(2))
-        half = (specification.upper[feature] - specification.lower[feature]) * share / 2
-        low[:, :, feature] -= half
-        high[:, :, feature] += half
-        pairs = (torch.as_tensor(side.reshape(-1, network.inputs)) for side in (low, high))
-        found += _witnesses(network, specification, feature, sign, *pairs)
-    return tuple(sorted(found, key=lambda witness: -witness.excess))
+    def __init__(self, graph: Graph, queries: Sequence[SlopeQuery], tolerance: float, lower: FloatArray,
+                 upper: FloatArray) -> None:
+        self.graph, self.queries, self.tolerance = graph, tuple(queries), tolerance
+        self.lower, self.upper = np.asarray(lower, dtype=np.float64), np.asarray(upper, dtype=np.float64)
+        self.tensors = graph.tensors(torch.float32)
+
+    def search(self, points: FloatArray | None = None, limit: int = 64, samples: int = 512, steps: int = 10,
+               grid: int = 17, seed: int = 0) -> tuple[Witness, ...]:
+        """Witnesses whose violation exceeds tolerance and float32 rounding, most violated first; empty: none found.
+
+        Args:
+            points: optional starting points (m, n), for example training rows; clipped to the first box.
+            limit: largest number of witnesses returned, shared among the queries.
+            samples: random starting points a query; steps: gradient steps; grid: values along the feature's axis.
+        """
+        generator = torch.Generator().manual_seed(seed)
+        lower, upper = (torch.as_tensor(v, dtype=torch.float32) for v in (self.lower, self.upper))
+        box = torch.randint(len(lower), (samples,), generator=generator) if len(lower) > 1 else torch.zeros(
+            samples, dtype=torch.long)
+        start = lower[box] + (upper - lower)[box] * torch.rand(samples, lower.shape[1], generator=generator)
+        if points is not None and len(points):
+            given = torch.as_tensor(np.asarray(points), dtype=torch.float32)
+            order = torch.randperm(len(given), generator=generator)[:samples]
+            start = torch.cat([start, given[order].clamp(lower[0], upper[0])])
+            box = torch.cat([box, torch.zeros(len(order), dtype=torch.long)])
+        found: list[Witness] = []
+        for query in self.queries:
+            if not (self.lower[:, query.feature] < self.upper[:, query.feature]).any():
+                continue
+            low, high, pair_box = self._climb(start, box, query, steps, grid)
+            found += self._witnesses(query, low, high, pair_box)[: max(1, limit // len(self.queries))]
+        return tuple(sorted(found, key=lambda witness: -witness.excess))
+
+    def near(self, points: FloatArray, box: FloatArray | None = None) -> tuple[Witness, ...]:
+        """Searches close to points (m, n) of boxes (m,) at which a slope is known to have the wrong sign.
+
+        A fall that is narrow along the feature's axis lies between the values that `search` scans: here pairs stand
+        around each point, half the side of the box apart, a quarter, and so on down to NEAREST halvings. At most 32
+        points.
+        """
+        points = np.asarray(points, dtype=np.float64)[:32]
+        boxes = np.zeros(len(points), dtype=np.int64) if box is None else np.asarray(box)[:32]
+        share = 0.5 ** np.arange(1, NEAREST + 1)
+        found: list[Witness] = []
+        for query in self.queries:
+            low, high = (np.repeat(points[:, None, :], len(share), axis=1) for _ in range(2))
+            walls = (side[boxes, query.feature][:, None] * (share / 2) for side in (self.upper, self.lower))
+            half = np.subtract(*walls)
+            low[:, :, query.feature] -= half
+            high[:, :, query.feature] += half
+            pairs = (torch.as_tensor(side.reshape(-1, points.shape[1])) for side in (low, high))
+            found += self._witnesses(query, *pairs, torch.as_tensor(np.repeat(boxes, len(share))))
+        return tuple(sorted(found, key=lambda witness: -witness.excess))
+
+    def _climb(self, start: Tensor, box: Tensor, query: SlopeQuery, steps: int,
+               grid: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Best pairs (low, high), each (K, n), and their boxes, after gradient ascent from the best scanned points."""
+        low, high, gap = self._scan(start, box, query, grid)
+        keep = torch.argsort(gap, descending=True)[:64]
+        low, high, box = low[keep], high[keep], box[keep]
+        lower, upper = (torch.as_tensor(v, dtype=torch.float32)[box] for v in (self.lower, self.upper))
+        width = (upper - lower).clamp_min(1e-12)
+        rate = 0.1
+        for _ in range(steps):
+            both = torch.stack([low, high]).requires_grad_(True)
+            distance = both[1, :, query.feature] - both[0, :, query.feature]
+            outputs = self.tensors(both)[..., query.output]
+            violation = query.sign * (outputs[0] - outputs[1]) - self.tolerance * distance
+            (slope,) = torch.autograd.grad(violation.sum(), both)
+            shared = slope.sum(0)
+            with torch.no_grad():
+                move = rate * width * (shared * width).sign()
+                move[:, query.feature] = 0
+                moved = (low + move).clamp(lower, upper)
+                new_low, new_high, new_gap = self._scan(moved, box, query, grid)
+                better = (new_gap > violation.detach())[:, None]
+                low, high = torch.where(better, new_low, low), torch.where(better, new_high, high)
+            rate *= 0.75
+        return low.detach(), high.detach(), box
+
+    @torch.no_grad()
+    def _scan(self, x: Tensor, box: Tensor, query: SlopeQuery, grid: int) -> tuple[Tensor, Tensor, Tensor]:
+        """For each x (K, n) the pair along the feature's axis with the largest violation: (low, high, gap (K,))."""
+        sides = (torch.as_tensor(v[:, query.feature], dtype=torch.float32)[box] for v in (self.lower, self.upper))
+        lower, upper = (side[:, None] for side in sides)
+        axis = (torch.linspace(0, 1, grid) * (upper - lower) + lower).clamp(lower, upper)
+        line = x[:, None, :].repeat(1, grid, 1)
+        line[:, :, query.feature] = axis
+        # sign * f + tolerance * x may never fall along the axis: the largest fall ends at some position
+        level = query.sign * self.tensors(line)[..., query.output] + self.tolerance * axis
+        peak, peak_at = torch.cummax(level, dim=1)
+        gap, end = (peak - level).max(dim=1)
+        begin = peak_at.gather(1, end[:, None])[:, 0]
+        rows = torch.arange(len(x))
+        return line[rows, begin], line[rows, end], gap
+
+    def _witnesses(self, query: SlopeQuery, low: Tensor, high: Tensor, box: Tensor) -> list[Witness]:
+        """Pairs that hold up in float64 on the box's float64 walls, most violated first."""
+        at = box.numpy()
+        a = np.clip(low.double().numpy(), self.lower[at], self.upper[at])
+        b = np.clip(high.double().numpy(), self.lower[at], self.upper[at])
+        distance = b[:, query.feature] - a[:, query.feature]
+        with np.errstate(over="ignore", invalid="ignore"):  # NaN and infinity are no witnesses
+            f_a, f_b = (self.graph.value(side)[:, query.output] for side in (a, b))
+            scale = 1.0 + np.maximum(np.abs(f_a), np.abs(f_b))
+            margin = REPLAY_MARGIN * scale + sum(self.graph.rounding(side)[:, query.output] for side in (a, b))
+            excess = query.sign * (f_a - f_b) - self.tolerance * distance - margin
+        order = [int(i) for i in np.argsort(-excess) if excess[i] > 0 and distance[i] > 0]
+        return [Witness(query.feature, query.sign, a[i], b[i], float(f_a[i]), float(f_b[i]), float(excess[i]),
+                        query.output) for i in order]
 
 
-def _climb(
-    weights: Sequence[Tensor], biases: Sequence[Tensor], start: Tensor, query: tuple[int, int],
-    lower: Tensor, upper: Tensor, tolerance: float, steps: int, grid: int,
-) -> tuple[Tensor, Tensor]:
-    """Best pairs (low, high), each (K, n), after gradient ascent from the best scanned starting points."""
-    feature, sign = query
-    low, high, gap = _scan(weights, biases, start, query, lower, upper, tolerance, grid)
-    keep = torch.argsort(gap, descending=True)[:64]
-    low, high = low[keep], high[keep]
-    width = (upper - lower).clamp_min(1e-12)
-    rate = 0.1
-    for _ in range(steps):
-        both = torch.stack([low, high]).requires_grad_(True)
-        distance = both[1, :, feature] - both[0, :, feature]
-        outputs = forward(weights, biases, both)
-        violation = sign * (outputs[0] - outputs[1]) - tolerance * distance
-        (slope,) = torch.autograd.grad(violation.sum(), both)
-        shared = slope.sum(0)
-        with torch.no_grad():
-            move = rate * width * (shared * width).sign()
-            move[:, feature] = 0
-            moved = (low + move).clamp(lower, upper)
-            new_low, new_high, new_gap = _scan(weights, biases, moved, query, lower, upper, tolerance, grid)
-            old_gap = violation.detach()
-            better = (new_gap > old_gap)[:, None]
-            low, high = torch.where(better, new_low, low), torch.where(better, new_high, high)
-        rate *= 0.75
-    return low.detach(), high.detach()
+def falsify(network: ReluNetwork, specification: Specification, points: FloatArray | None = None, limit: int = 64,
+            samples: int = 512, steps: int = 10, seed: int = 0) -> tuple[Witness, ...]:
+    """Searches the specification's box for pairs that violate its monotone properties; see SlopeFalsifier.search."""
+    return slope_falsifier(network.graph, specification).search(points, limit, samples, steps, seed=seed)
 
 
-@torch.no_grad()
-def _scan(
-    weights: Sequence[Tensor], biases: Sequence[Tensor], x: Tensor, query: tuple[int, int],
-    lower: Tensor, upper: Tensor, tolerance: float, grid: int,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """For each x (K, n) the pair along the feature's axis with the largest violation: (low, high, gap (K,))."""
-    feature, sign = query
-    axis = torch.linspace(0, 1, grid) * (upper[feature] - lower[feature]) + lower[feature]
-    axis = axis.clamp(lower[feature], upper[feature])
-    line = x[:, None, :].repeat(1, grid, 1)
-    line[:, :, feature] = axis
-    # sign * f + tolerance * x may never fall along the axis: the largest fall ends at some position
-    level = sign * forward(weights, biases, line) + tolerance * axis
-    peak, peak_at = torch.cummax(level, dim=1)
-    gap, end = (peak - level).max(dim=1)
-    begin = peak_at.gather(1, end[:, None])[:, 0]
-    rows = torch.arange(len(x))
-    return line[rows, begin], line[rows, end], gap
-
-
-def _witnesses(
-    network: ReluNetwork, specification: Specification, feature: int, sign: int, low: Tensor, high: Tensor,
-) -> list[Witness]:
-    """Pairs that hold up in float64 on the box's float64 walls, most violated first."""
-    a = np.clip(low.double().numpy(), specification.lower, specification.upper)
-    b = np.clip(high.double().numpy(), specification.lower, specification.upper)
-    distance = b[:, feature] - a[:, feature]
-    with np.errstate(over="ignore", invalid="ignore"):  # NaN and infinity are no witnesses
-        f_a, f_b = network.value(a), network.value(b)
-        scale = 1.0 + np.maximum(np.abs(f_a), np.abs(f_b))
-        margin = REPLAY_MARGIN * scale + network.rounding(a) + network.rounding(b)
-        excess = sign * (f_a - f_b) - specification.tolerance * distance - margin
-    order = [int(i) for i in np.argsort(-excess) if excess[i] > 0 and distance[i] > 0]
-    return [Witness(feature, sign, a[i], b[i], float(f_a[i]), float(f_b[i]), float(excess[i])) for i in order]
+def slope_falsifier(graph: Graph, specification: Specification) -> SlopeFalsifier:
+    """The search over the whole box of a specification."""
+    queries = [SlopeQuery(feature, sign) for feature, sign in specification.queries]
+    return SlopeFalsifier(graph, queries, specification.tolerance, specification.lower[None], specification.upper[None])

@@ -7,6 +7,7 @@ Symbols: W[k] (width k+1, width k), b[k] (width k+1,), float32; x (batch, n); y 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from feature_store.errors import InputError
+from models.verification.graph import Graph, dense_graph
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,11 @@ class ReluNetwork:
     def inputs(self) -> int:
         """n, the number of inputs."""
         return self.weights[0].shape[1]
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The same network in the verifier's normal form."""
+        return dense_graph(self.weights, self.biases)
 
     def tensors(self, dtype: torch.dtype = torch.float32) -> tuple[list[Tensor], list[Tensor]]:
         """Weights and biases as tensors of `dtype`."""

@@ -31,7 +31,7 @@ class Witness:
     """Two points ordered in one feature at which the outputs stand in the wrong order.
 
     low, high: (n,), equal but for `feature`, low[feature] < high[feature]; output_low, output_high: f there;
-    excess: by how much the violation exceeds the tolerance, scaled output units, > 0.
+    excess: by how much the violation exceeds the tolerance, scaled output units, > 0; output: which of the outputs.
     """
 
     feature: int
@@ -41,11 +41,12 @@ class Witness:
     output_low: float
     output_high: float
     excess: float
+    output: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for evidence files."""
         return {"feature": self.feature, "sign": self.sign, "low": self.low.tolist(), "high": self.high.tolist(),
-                "output_low": self.output_low, "output_high": self.output_high, "excess": self.excess}
+                "output_low": self.output_low, "output_high": self.output_high, "excess": self.excess, "output": self.output}
 
 
 @dataclass(frozen=True)

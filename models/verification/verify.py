@@ -1,21 +1,32 @@
 """The one entry to verification: `verify(network, specification, budget) -> Verdict`.
 
 Falsification first (milliseconds, refutes ordinary networks), then branch and bound on the partial
-derivatives, then every leaf once more through the independent checker with outward rounding: PROVED
-is said only of what the checker accepts.
+derivatives with rigorous bounds. A box counts as proved only if the independent checker accepts it
+too, so that every PROVED comes with a certificate that anyone can check again.
 """
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
 
 from feature_store.errors import InputError
-from models.verification.checker import leaf_bounds, leaf_boxes
-from models.verification.falsification import falsify, falsify_near
+from models.verification.branch_and_bound import Budget, Margins, Progress, Query, branch_and_bound
+from models.verification.checker import leaf_bounds
+from models.verification.derivative_query import DerivativeQuery, Slopes
+from models.verification.falsification import SlopeFalsifier, slope_falsifier
+from models.verification.graph import FloatArray, Graph
 from models.verification.network import ReluNetwork
-from models.verification.search import Budget, Progress, branch_and_bound
-from models.verification.specification import FloatArray, Specification
+from models.verification.specification import Specification
 from models.verification.verdict import Status, Verdict, Witness
+
+# Numbers of one tensor of a round: large enough to use the machine, small enough for its caches.
+ROUND_ELEMENTS = 1_000_000
+SMALLEST_ROUND, LARGEST_ROUND = 16, 2048
+SUSPECTS = 64
 
 
 def verify(
@@ -43,34 +54,75 @@ def verify(
     if len(specification.feature_names) != network.inputs:
         raise InputError(f"specification must describe the network's {network.inputs} inputs, got "
                          f"{len(specification.feature_names)} features")
-    if not (budget.seconds > 0 and budget.boxes > 0 and budget.batch > 0):  # NaN is not positive
+    if not (budget.seconds > 0 and budget.boxes > 0 and (budget.batch is None or budget.batch > 0)):  # NaN is not
         raise InputError(f"budget must be positive, got {budget}")
     started = time.monotonic()
-    witnesses: list[Witness] = list(falsify(network, specification, points, seed=seed))
-
-    def violating(suspects: FloatArray) -> bool:
-        witnesses.extend(falsify(network, specification, suspects, samples=64, steps=5, seed=seed + 1)
-                         or falsify_near(network, specification, suspects))
-        return bool(witnesses)
-
+    falsifier = slope_falsifier(network.graph, specification)
+    witnesses = list(falsifier.search(points, seed=seed))
     if witnesses:
         verdict = Verdict(Status.REFUTED, "a counterexample was found")
     else:
         left = replace(budget, seconds=max(budget.seconds - (time.monotonic() - started), 1e-3))
-        verdict = branch_and_bound(network, specification, left, violating, on_progress)
-    if verdict.status is Status.PROVED:
-        verdict = _confirm(network, specification, verdict)
+        verdict = _prove(network, specification, left, falsifier, witnesses, seed, on_progress)
     return replace(verdict, witnesses=tuple(witnesses), seconds=time.monotonic() - started)
 
 
-def _confirm(network: ReluNetwork, specification: Specification, verdict: Verdict) -> Verdict:
-    """PROVED only if the rigorous bounds of every leaf agree; the reported lower bound is theirs."""
-    assert verdict.tree is not None  # PROVED always carries its tree
-    weights = [w.astype(float) for w in network.weights]
-    biases = [b.astype(float) for b in network.biases]
-    boxes = leaf_boxes(verdict.tree.split_dimension, verdict.tree.split_value, specification.lower, specification.upper)
-    bounds = leaf_bounds(weights, biases, *boxes, specification.queries)
-    verdict = replace(verdict, lower_bound=float(bounds.min()))
-    if not (bounds >= -specification.tolerance).all():
-        return replace(verdict.because(Status.UNKNOWN, "rounding left a box unproved"), tree=None)
-    return verdict
+def _prove(network: ReluNetwork, specification: Specification, budget: Budget, falsifier: SlopeFalsifier,
+           witnesses: list[Witness], seed: int, on_progress: Callable[[Progress], None] | None) -> Verdict:
+    features = tuple(feature for feature, _ in specification.queries)
+    signs = np.array([[sign] for _, sign in specification.queries], dtype=np.float64)
+    slopes = Slopes(features, signs, np.full(len(features), specification.tolerance))
+    tensors = network.graph.tensors()
+
+    def violating(suspects: Tensor, root: Tensor) -> bool:
+        wrong = torch.zeros(len(suspects), dtype=torch.bool)
+        for feature, sign in specification.queries:
+            gradient = tensors.gradient(suspects, torch.tensor([float(sign)], dtype=torch.float64))
+            wrong |= gradient[:, feature] < -specification.tolerance
+        if wrong.any():
+            near = suspects[wrong][:SUSPECTS].numpy()
+            witnesses.extend(falsifier.search(near, samples=64, steps=5, seed=seed + 1) or falsifier.near(near))
+        return bool(witnesses)
+
+    lower, upper = (torch.as_tensor(wall)[None] for wall in (specification.lower, specification.upper))
+    query = _Checked(DerivativeQuery(network.graph, slopes), network, specification)
+    result = branch_and_bound(query, lower, upper, budget, violating, on_progress, round_size(network.graph))
+    # what is reported as the bound of a proof is the checker's
+    lowest = query.lowest if result.status is Status.PROVED else result.lower_bound - specification.tolerance
+    return Verdict(result.status, result.reason, lowest, result.proved_share, boxes=result.boxes, tree=result.tree)
+
+
+def round_size(graph: Graph) -> int:
+    """Boxes of one tensor operation for a network of this size."""
+    elements = max(graph.widths, default=1) * (graph.inputs + 3)
+    return int(np.clip(ROUND_ELEMENTS // elements, SMALLEST_ROUND, LARGEST_ROUND))
+
+
+@dataclass
+class _Checked:
+    """The search's query, with a box proved only if the independent checker proves it too."""
+
+    query: Query
+    network: ReluNetwork
+    specification: Specification
+    lowest: float = float("inf")
+
+    def __post_init__(self) -> None:
+        self.weights = [w.astype(float) for w in self.network.weights]
+        self.biases = [b.astype(float) for b in self.network.biases]
+
+    def bound(self, lower: Tensor, upper: Tensor, root: Tensor, dtype: torch.dtype) -> Margins:
+        """Margins whose `proved` both agree on."""
+        margins = self.query.bound(lower, upper, root, dtype)
+        rows = margins.proved.nonzero()[:, 0]
+        if len(rows):
+            bounds = leaf_bounds(self.weights, self.biases, lower[rows].numpy(), upper[rows].numpy(),
+                                 self.specification.queries).min(axis=1)
+            holds = torch.as_tensor(bounds >= -self.specification.tolerance)
+            refused = rows[~holds]
+            margins.proved[refused] = False
+            margins.charge[refused] = 0
+            margins.margin[refused] = torch.as_tensor(bounds + self.specification.tolerance)[~holds].to(
+                margins.margin.dtype)
+            self.lowest = min(self.lowest, float(bounds[holds.numpy()].min(initial=np.inf)))
+        return margins

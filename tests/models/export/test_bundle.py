@@ -16,7 +16,7 @@ from models.export.onnx_model import INPUT, OPSET
 from models.training.workload import raw_specification, scaled_specification
 from models.verification.checker import check_certificate
 from models.verification.network import ReluNetwork
-from models.verification.search import Budget
+from models.verification.branch_and_bound import Budget
 from models.verification.verdict import BoxTree, Status, Verdict
 from models.verification.verify import verify
 from serving.contract import Contract, specification_sha256

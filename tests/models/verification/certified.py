@@ -23,7 +23,7 @@ from models.tasks.task import Task, parse_task
 from models.training.workload import raw_specification, scaled_specification
 from models.verification.checker import CheckResult, check_certificate
 from models.verification.network import ReluNetwork
-from models.verification.search import Budget
+from models.verification.branch_and_bound import Budget
 from models.verification.specification import FloatArray
 from models.verification.verdict import Status
 from models.verification.verify import verify

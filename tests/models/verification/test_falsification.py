@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from models.verification.falsification import REPLAY_MARGIN, falsify, falsify_near
+from models.verification.falsification import REPLAY_MARGIN, falsify, slope_falsifier
 from tests.models.verification.networks import (
     exact_value,
     monotone_network,
@@ -93,15 +93,15 @@ def test_a_fall_too_narrow_for_the_scan_of_the_axis_is_found_near_a_point_where_
                          ([[-1.0, 2.0, -1.0, 1.0]], [0.0]))
     claim = specification(1, [(0, 1)])
     assert not falsify(network, claim, np.array([[0.6005]]))
-    (witness, *_) = falsify_near(network, claim, np.array([[0.6005]]))
+    (witness, *_) = slope_falsifier(network.graph, claim).near(np.array([[0.6005]]))
     low, high = (exact_value(network, point.tolist()) for point in (witness.low, witness.high))
     assert low - high > Fraction(claim.tolerance) * (Fraction(witness.high[0]) - Fraction(witness.low[0]))
-    assert falsify_near(network, claim, np.array([[0.3], [0.9]])) == ()
+    assert slope_falsifier(network.graph, claim).near(np.array([[0.3], [0.9]])) == ()
 
 
 def test_pairs_near_a_wall_stay_inside_the_box() -> None:
     network = network_of(([[1.0]], [1.0]), ([[-1.0]], [0.0]))
-    for witness in falsify_near(network, specification(1, [(0, 1)]), np.array([[0.0], [1.0]])):
+    for witness in slope_falsifier(network.graph, specification(1, [(0, 1)])).near(np.array([[0.0], [1.0]])):
         assert witness.low[0] >= 0 and witness.high[0] <= 1
 
 
