@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from feature_store.errors import RefusedError
 from feature_store.scaling import FeatureScaling
-from models.verification.checker import read_model
+from models.verification.checker_model import read_model
 from models.verification.network import ReluNetwork
 
 # The oldest opset in which all operators have today's meaning: readable by onnxruntime 1.12 and later.

@@ -17,7 +17,8 @@ from models.learners.mlp import build_mlp, linear_layers
 from models.tasks.task import Task
 from models.training.pretraining import UNREADABLE, WorkloadData
 from models.verification.network import ReluNetwork
-from models.verification.specification import FloatArray, Specification, parse_specification
+from models.verification.specification import FloatArray, Specification
+from models.verification.specification_language import parse_specification
 
 # Walls of the scaled box stand this far outside of 0..1, so that the stored float32 scaling cannot push a raw value
 # of the box past them.

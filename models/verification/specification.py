@@ -1,59 +1,60 @@
-"""What must hold for every input of a box: the specification language of task files and SPEC.yaml.
+"""What must hold for every input of a box: properties of a network, and the inputs that they are about.
 
-    tolerance: 1.0e-4            # slack, see below; default 1e-4
-    box: {psi_cpu_some: [0, 1]}  # raw units; a feature not named takes the range of the training data
-    properties:
-      - monotone: {features: [psi_cpu_some, psi_io_full], direction: increasing}
+properties.py has the kinds of property; specification_language.py reads them all from task files and SPEC.yaml;
+compile.py turns them into what has to be proved.
 
 Monotonicity is equation 1 of vPALs: for all x0, x1 in the box with x0[i] >= x1[i] for the chosen
 features i and equal elsewhere, f(x0) >= f(x1). For a piecewise linear f it is the sign of every
 partial derivative in every activation region. `tolerance` is a slope: a pair may violate the order
-by at most tolerance times its distance (1-norm), in scaled units (share of the target's range per
-range of a feature), so that a region in which f is constant is not lost to rounding.
+by at most tolerance times its distance (1-norm), in the network's coordinates (in scaled ones: share of
+the target's range per range of a feature), so that a region in which f is constant is not lost to
+rounding. The other kinds have no tolerance: their limits, margins and changes are meant as they stand.
 
-Symbols: n inputs; lower, upper (n,) the box in the network's own (scaled) coordinates.
+Symbols: n inputs; lower, upper (n,) the box in the network's own coordinates.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store.errors import InputError, nearest
+from feature_store.errors import InputError
+from models.verification.properties import Direction, Monotonicity, Property, Robustness, Share
 
 FloatArray = NDArray[np.float64]
-Direction = Literal["increasing", "decreasing"]
 
 DEFAULT_TOLERANCE = 1e-4
-FIELDS = ("tolerance", "box", "properties")
-
-
-@dataclass(frozen=True)
-class Monotonicity:
-    """The output never falls (increasing) or never rises (decreasing) in each of `features` (column indices)."""
-
-    features: tuple[int, ...]
-    direction: Direction
-
-    @property
-    def sign(self) -> int:
-        """+1 for increasing, -1 for decreasing."""
-        return 1 if self.direction == "increasing" else -1
 
 
 @dataclass(frozen=True)
 class Specification:
-    """Properties over a box. `lower` and `upper`: (n,), float64, in the network's coordinates."""
+    """Properties over a box. `lower` and `upper`: (n,), float64, in the network's coordinates.
+
+    choices: the values of an input that takes finitely many, ascending and inside its walls, by its index.
+    one_hot: groups of inputs of which exactly one is 1 and the others are 0.
+    """
 
     feature_names: tuple[str, ...]
     lower: FloatArray
     upper: FloatArray
-    properties: tuple[Monotonicity, ...]
+    properties: tuple[Property, ...]
     tolerance: float = DEFAULT_TOLERANCE
+    output_names: tuple[str, ...] = ("output",)
+    choices: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
+    one_hot: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
+        self._check_box()
+        if not self.properties:
+            raise InputError("specification must have at least one property, got none")
+        if not (np.isfinite(self.tolerance) and self.tolerance >= 0):
+            raise InputError(f"tolerance must be a number >= 0, got {self.tolerance!r}")
+        self._check_properties()
+        self._check_finite_inputs()
+
+    def _check_box(self) -> None:
         n = len(self.feature_names)
         if self.lower.shape != (n,) or self.upper.shape != (n,):
             raise InputError(f"box must have {n} lower and upper bounds, got shapes {self.lower.shape} and "
@@ -63,111 +64,98 @@ class Specification:
         for name, low, high in zip(self.feature_names, self.lower, self.upper, strict=True):
             if low > high:
                 raise InputError(f"box must have lower <= upper, got [{low:g}, {high:g}] (feature {name!r})")
-        if not self.properties:
-            raise InputError("specification must have at least one property, got none")
-        if not (np.isfinite(self.tolerance) and self.tolerance >= 0):
-            raise InputError(f"tolerance must be a number >= 0, got {self.tolerance!r}")
-        directions: dict[int, Direction] = {}
+
+    def _check_properties(self) -> None:
+        directions: dict[tuple[int, int], Direction] = {}
         for rule in self.properties:
-            for feature in rule.features:
-                if not 0 <= feature < n:
-                    raise InputError(f"feature index must be in 0..{n - 1}, got {feature}")
-                if directions.setdefault(feature, rule.direction) != rule.direction:
-                    raise InputError(f"directions must not contradict, got increasing and decreasing "
+            for output in rule.outputs:
+                if not 0 <= output < len(self.output_names):
+                    raise InputError(f"output index must be in 0..{len(self.output_names) - 1}, got {output}")
+            inner = rule.of if isinstance(rule, Share) else rule
+            if isinstance(inner, Robustness) and inner.points.shape[1] != len(self.feature_names):
+                raise InputError(f"points must have {len(self.feature_names)} features, got {inner.points.shape[1]}")
+            for feature in inner.features if isinstance(inner, Monotonicity) else ():
+                self._require_index(feature)
+                if isinstance(rule, Monotonicity) and \
+                        directions.setdefault((feature, rule.output), rule.direction) != rule.direction:
+                    raise InputError("directions must not contradict, got increasing and decreasing "
                                      f"(feature {self.feature_names[feature]!r})")
+                if any(feature in group for group in self.one_hot):
+                    raise InputError("monotone feature must be free to change alone, got one of a one-hot group "
+                                     f"(feature {self.feature_names[feature]!r})")
+
+    def _check_finite_inputs(self) -> None:
+        taken: set[int] = set(self.choices)
+        for feature, values in self.choices.items():
+            self._require_index(feature)
+            where = f"(feature {self.feature_names[feature]!r})"
+            if not values or not all(a < b for a, b in pairwise(values)) or not np.isfinite(values).all():
+                raise InputError(f"values must be at least one finite number, ascending and distinct, got "
+                                 f"{list(values)} {where}")
+            self._require_inside(feature, values)
+        for group in self.one_hot:
+            if len(group) < 2:
+                raise InputError(f"one-hot group must have at least two inputs, got {len(group)}")
+            for feature in group:
+                self._require_index(feature)
+                if feature in taken:
+                    raise InputError("one-hot input must be in one group and have no values of its own, got another "
+                                     f"(feature {self.feature_names[feature]!r})")
+                taken.add(feature)
+                self._require_inside(feature, (0.0, 1.0))
+
+    def _require_index(self, feature: int) -> None:
+        if not 0 <= feature < len(self.feature_names):
+            raise InputError(f"feature index must be in 0..{len(self.feature_names) - 1}, got {feature}")
+
+    def _require_inside(self, feature: int, values: Sequence[float]) -> None:
+        low, high = self.lower[feature], self.upper[feature]
+        if not (low <= values[0] and values[-1] <= high):
+            raise InputError(f"values must be inside the box [{low:g}, {high:g}], got {values[0]:g}..{values[-1]:g} "
+                             f"(feature {self.feature_names[feature]!r})")
 
     @property
     def queries(self) -> tuple[tuple[int, int], ...]:
-        """Distinct (feature index, sign) pairs that must be proved, in ascending order."""
-        return tuple(sorted({(f, rule.sign) for rule in self.properties for f in rule.features}))
+        """Distinct (feature index, sign) pairs that must be proved of a single output, in ascending order.
+
+        Raises InputError where these would not be all that must be proved: other kinds of property, several outputs.
+        """
+        rules = [rule for rule in self.properties if isinstance(rule, Monotonicity)]
+        if len(rules) < len(self.properties) or len(self.output_names) > 1:
+            raise InputError("specification must be monotone alone, of one output, to be proved by slopes, got: "
+                             + self._clauses(self.properties))
+        return tuple(sorted({(f, rule.sign) for rule in rules for f in rule.features}))
 
     @property
     def statement(self) -> str:
         """What a proof of this specification says, as a sentence for reports and certificates."""
-        rules = "; ".join(f"{rule.direction} in {', '.join(self.feature_names[f] for f in rule.features)}"
-                          for rule in self.properties)
-        return (f"The output is {rules}, for every input in the box, with the other inputs equal: a pair may "
-                f"violate the order by at most {self.tolerance:g} of the output range per range of a feature. "
-                "It is proved for the network in real arithmetic with the weights stored in the model file; "
+        real = ("It is proved for the network in real arithmetic with the weights stored in the model file; "
                 "float32 execution adds rounding of the order of 1e-6 of the output range.")
+        orders = [rule for rule in self.properties if isinstance(rule, Monotonicity)]
+        if len(orders) == len(self.properties) and len(self.output_names) == 1 and not (self.choices or self.one_hot):
+            rules = "; ".join(f"{rule.direction} in {', '.join(self.feature_names[f] for f in rule.features)}"
+                              for rule in orders)
+            return (f"The output is {rules}, for every input in the box, with the other inputs equal: a pair may "
+                    f"violate the order by at most {self.tolerance:g} of the output range per range of a feature. "
+                    + real)
+        shares = [rule for rule in self.properties if isinstance(rule, Share)]
+        sentences = []
+        if proved := [rule for rule in self.properties if not isinstance(rule, Share)]:
+            sentences.append(f"For every input in {self._domain}: {self._clauses(proved)}. {real}")
+        if shares:
+            sentences.append(f"Over {'the box' if proved else self._domain}: {self._clauses(shares)}. Shares are "
+                             "counted on random inputs, evaluated in float64 (Clopper-Pearson interval).")
+        if orders or any(isinstance(rule.of, Monotonicity) for rule in shares):
+            sentences.append(f"A pair may violate an order by at most {self.tolerance:g} per unit of its distance.")
+        return " ".join(sentences)
 
+    @property
+    def _domain(self) -> str:
+        finite = [f"{self.feature_names[i]} is one of {', '.join(f'{value:.12g}' for value in values)}"
+                  for i, values in sorted(self.choices.items())]
+        finite += [f"exactly one of {', '.join(self.feature_names[i] for i in group)} is 1 and the others are 0"
+                   for group in self.one_hot]
+        return f"the box{', where ' if finite else ''}{' and '.join(finite)}"
 
-def parse_specification(
-    data: Mapping[str, Any], feature_names: Sequence[str], box: Mapping[str, tuple[float, float]], where: str,
-) -> Specification:
-    """Builds a specification from parsed YAML.
-
-    Args:
-        data: the mapping described in the module docstring.
-        feature_names: the n inputs of the model, in order.
-        box: default (minimum, maximum) of each feature, in the same units as data["box"].
-        where: goes into error messages.
-
-    Raises:
-        InputError: unknown field, property or feature (with the nearest known name), a value of the wrong
-            kind, lower > upper, contradicting directions, no property.
-    """
-    names = tuple(feature_names)
-    if not isinstance(data, Mapping):
-        raise InputError(f"specification must be a mapping of {', '.join(FIELDS)}, got {data!r} ({where})")
-    for key in data:
-        if key not in FIELDS:
-            raise InputError(f"field must be known, got {key!r} ({where}); {nearest(str(key), FIELDS)}")
-    walls = {name: box[name] for name in names}
-    given = data.get("box") or {}
-    if not isinstance(given, Mapping):
-        raise InputError(f"box must be a mapping of feature to [lower, upper], got {given!r} ({where})")
-    for name, wall in given.items():
-        _index(name, names, where)
-        if not (isinstance(wall, Sequence) and not isinstance(wall, str) and len(wall) == 2):
-            raise InputError(f"box must give [lower, upper], got {wall!r} ({where}: feature {name!r})")
-        low, high = (_number(side, "wall of the box", f"{where}: feature {name!r}") for side in wall)
-        walls[name] = (low, high)
-    entries = data.get("properties") or []
-    if not isinstance(entries, Sequence) or isinstance(entries, str):
-        raise InputError(f"properties must be a list, got {entries!r} ({where})")
-    properties = tuple(_parse_property(entry, names, where) for entry in entries)
-    tolerance = _number(data.get("tolerance", DEFAULT_TOLERANCE), "tolerance", where)
-    lower, upper = np.array([walls[name] for name in names], dtype=np.float64).reshape(-1, 2).T
-    try:
-        return Specification(names, lower, upper, properties, tolerance)
-    except InputError as error:
-        raise InputError(f"{error} ({where})") from error
-
-
-def _number(value: Any, what: str, where: str) -> float:
-    """A number, also one that YAML reads as text (1e-4 has no dot)."""
-    try:
-        if not isinstance(value, bool):
-            return float(value)
-    except (TypeError, ValueError):
-        pass
-    raise InputError(f"{what} must be a number, got {value!r} ({where})")
-
-
-def _parse_property(entry: Any, names: tuple[str, ...], where: str) -> Monotonicity:
-    if not isinstance(entry, Mapping) or len(entry) != 1:
-        raise InputError(f"property must be a mapping with one kind, got {entry!r} ({where})")
-    ((kind, body),) = entry.items()
-    if kind != "monotone":
-        raise InputError(f"property must be of a known kind, got {kind!r} ({where}); "
-                         + nearest(str(kind), ["monotone"]))
-    if not isinstance(body, Mapping):
-        raise InputError(f"property must have features and a direction, got {body!r} ({where}: monotone)")
-    for key in body:
-        if key not in ("features", "direction"):
-            raise InputError(f"field must be known, got {key!r} ({where}: monotone); "
-                             + nearest(str(key), ["features", "direction"]))
-    direction = body.get("direction", "increasing")
-    if direction not in ("increasing", "decreasing"):
-        raise InputError(f"direction must be increasing or decreasing, got {direction!r} ({where}: monotone)")
-    features = body.get("features")
-    if not isinstance(features, Sequence) or isinstance(features, str) or not features:
-        raise InputError(f"features must be a list of at least one name, got {features!r} ({where}: monotone)")
-    return Monotonicity(tuple(sorted({_index(f, names, where) for f in features})), direction)
-
-
-def _index(name: str, names: tuple[str, ...], where: str) -> int:
-    if name not in names:
-        raise InputError(f"feature must be an input of the model, got {name!r} ({where}); {nearest(str(name), names)}")
-    return names.index(name)
+    def _clauses(self, rules: Sequence[Property]) -> str:
+        return "; ".join(rule.statement(self.feature_names, self.output_names) for rule in rules)

@@ -1,0 +1,181 @@
+"""The kinds of property that a specification is made of, each with the sentence that says it.
+
+Symbols: n inputs, o outputs, P points; x (n,) an input, y(x) (o,) the outputs there, in the network's coordinates.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from feature_store.errors import InputError
+
+FloatArray = NDArray[np.float64]
+Direction = Literal["increasing", "decreasing"]
+Names = Sequence[str]
+
+DEFAULT_CONFIDENCE, DEFAULT_SAMPLES = 0.999, 20_000
+
+
+@dataclass(frozen=True)
+class Monotonicity:
+    """The output never falls (increasing) or never rises (decreasing) in each of `features` (column indices)."""
+
+    features: tuple[int, ...]
+    direction: Direction
+    output: int = 0
+
+    @property
+    def sign(self) -> int:
+        """+1 for increasing, -1 for decreasing."""
+        return 1 if self.direction == "increasing" else -1
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """The outputs it is about."""
+        return (self.output,)
+
+    def statement(self, feature_names: Names, output_names: Names) -> str:
+        """What holds, in words."""
+        return (f"{output_names[self.output]} is {self.direction} in "
+                f"{', '.join(feature_names[i] for i in self.features)}, with the other inputs equal")
+
+
+@dataclass(frozen=True)
+class OutputRange:
+    """minimum <= y[output] <= maximum; None: no bound on that side."""
+
+    output: int
+    minimum: float | None = None
+    maximum: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.minimum is None and self.maximum is None:
+            raise InputError("range must have a minimum or a maximum, got neither")
+        for name, side in (("minimum", self.minimum), ("maximum", self.maximum)):
+            if side is not None:
+                _require_finite(name, side)
+        if self.minimum is not None and self.maximum is not None and self.minimum > self.maximum:
+            raise InputError(f"range must have minimum <= maximum, got [{self.minimum:g}, {self.maximum:g}]")
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """The outputs it is about."""
+        return (self.output,)
+
+    def statement(self, feature_names: Names, output_names: Names) -> str:
+        """What holds, in words."""
+        sides = [f"at {word} {side:.12g}" for word, side in (("least", self.minimum), ("most", self.maximum))
+                 if side is not None]
+        return f"{output_names[self.output]} is {' and '.join(sides)}"
+
+
+@dataclass(frozen=True)
+class OutputOrder:
+    """y[upper] >= y[lower] + margin at every input; a negative margin gives room."""
+
+    upper: int
+    lower: int
+    margin: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.upper == self.lower:
+            raise InputError(f"order must be of two outputs, got output {self.upper} twice")
+        _require_finite("margin", self.margin)
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """The outputs it is about."""
+        return (self.upper, self.lower)
+
+    def statement(self, feature_names: Names, output_names: Names) -> str:
+        """What holds, in words."""
+        margin = f" {'plus' if self.margin > 0 else 'minus'} {abs(self.margin):.12g}" if self.margin else ""
+        return f"{output_names[self.upper]} is at least {output_names[self.lower]}{margin}"
+
+
+@dataclass(frozen=True)
+class Robustness:
+    """|y(x)[output] - y(p)[output]| <= change for every point p and every x of the box with |x - p| <= radius.
+
+    points (P, n); radius (n,), 0: the feature stays as it is; change > 0, in units of the output.
+    """
+
+    points: FloatArray
+    radius: FloatArray
+    change: float
+    output: int = 0
+
+    def __post_init__(self) -> None:
+        if self.points.ndim != 2 or not self.points.size or self.radius.shape != self.points.shape[1:]:
+            raise InputError(f"points and radius must be of shapes (P, n) and (n,), got {self.points.shape} and "
+                             f"{self.radius.shape}")
+        if not np.isfinite(self.points).all():
+            raise InputError("points must be finite, got NaN or infinity")
+        if not (np.isfinite(self.radius).all() and (self.radius >= 0).all() and (self.radius > 0).any()):
+            raise InputError("radius must be >= 0 in every feature and > 0 in one, got "
+                             + ", ".join(f"{side:g}" for side in self.radius))
+        if not 0 < self.change < math.inf:
+            raise InputError(f"change must be a number > 0, got {self.change!r}")
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """The outputs it is about."""
+        return (self.output,)
+
+    def statement(self, feature_names: Names, output_names: Names) -> str:
+        """What holds, in words."""
+        if (self.radius == self.radius[0]).all():
+            near = f"{self.radius[0]:.12g} in every feature"
+        else:
+            near = ", ".join(f"{r:.12g} in {name}" for name, r in zip(feature_names, self.radius, strict=True) if r > 0)
+            near += " and equal in the others" if (self.radius == 0).any() else ""
+        each = "the given point" if len(self.points) == 1 else f"each of {len(self.points)} given points"
+        return (f"{output_names[self.output]} differs by at most {self.change:.12g} from its value at {each} wherever "
+                f"the input is within {near}")
+
+
+@dataclass(frozen=True)
+class Share:
+    """With `confidence`, a share of at least `at_least` of the inputs satisfies `of`; of pairs, where it is an order.
+
+    0 < at_least < 1, 0 < confidence < 1; samples: how many inputs are drawn to show it.
+    """
+
+    of: Monotonicity | OutputRange | OutputOrder
+    at_least: float
+    confidence: float = DEFAULT_CONFIDENCE
+    samples: int = DEFAULT_SAMPLES
+
+    def __post_init__(self) -> None:
+        for name, value in (("at_least", self.at_least), ("confidence", self.confidence)):
+            if not 0 < value < 1:
+                raise InputError(f"{name} must be between 0 and 1, both excluded, got {value!r}")
+        if self.samples < 1:
+            raise InputError(f"samples must be >= 1, got {self.samples}")
+        needed = math.ceil(math.log((1 - self.confidence) / 2) / math.log(self.at_least))
+        if self.samples < needed:
+            raise InputError(f"samples must be at least {needed:,} to show a share of {self.at_least!r} with "
+                             f"confidence {self.confidence!r} even if all satisfy it, got {self.samples:,}")
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """The outputs it is about."""
+        return self.of.outputs
+
+    def statement(self, feature_names: Names, output_names: Names) -> str:
+        """What holds, in words."""
+        what = "pairs of inputs that differ in one feature" if isinstance(self.of, Monotonicity) else "inputs"
+        return (f"for a share of at least {self.at_least:.12g} of all {what}, with confidence {self.confidence:.12g}: "
+                + self.of.statement(feature_names, output_names))
+
+
+Property = Monotonicity | OutputRange | OutputOrder | Robustness | Share
+
+
+def _require_finite(name: str, value: float) -> None:
+    if not math.isfinite(value):
+        raise InputError(f"{name} must be a finite number, got {value!r}")

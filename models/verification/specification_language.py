@@ -1,0 +1,170 @@
+"""The specification language of task files and SPEC.yaml: parsed YAML -> `Specification`.
+
+    tolerance: 1.0e-4            # slack of monotone, see specification.py; default 1e-4
+    box: {psi_cpu_some: [0, 1]}  # raw units; in task files the others take the range of the training data
+    inputs: {cores: {values: [1, 2, 4, 8]}}   # inputs that take finitely many values
+    one_hot: [[is_a, is_b, is_c]]             # of each group exactly one is 1, the others are 0
+    properties:
+      - monotone: {features: [psi_cpu_some, psi_io_full], direction: increasing, output: p50}
+      - range: {output: p50, minimum: 0, maximum: 250}
+      - order: {upper: p99, lower: p50, margin: 0}
+      - robust: {points: [[0.1, 0.2]], radius: 0.05, change: 0.1, output: p50}
+      - share: {of: {range: {output: p50, maximum: 200}}, at_least: 0.99, confidence: 0.999, samples: 20000}
+
+`output` may be left out where there is one. docs/reference/specification.md has an example of every kind. SPEC.yaml
+also names the network's inputs and outputs: `features: [...]`, `outputs: [...]`; by default x0, x1, ... and y0, ...
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from feature_store.errors import InputError
+from models.verification.property_language import PropertyReader, index_of, is_list, located, read_number, require_known
+from models.verification.specification import DEFAULT_TOLERANCE, Specification
+
+FIELDS = ("tolerance", "box", "inputs", "one_hot", "properties")
+FILE_FIELDS = (*FIELDS, "features", "outputs")
+
+
+def parse_specification(
+    data: Mapping[str, Any], feature_names: Sequence[str], box: Mapping[str, tuple[float, float]], where: str,
+    output_names: Sequence[str] = ("output",),
+) -> Specification:
+    """Builds a specification from parsed YAML.
+
+    Args:
+        data: the mapping described in the module docstring.
+        feature_names: the n inputs of the model, in order.
+        box: default (minimum, maximum) of features, in the same units as data["box"]. Inputs with finitely many
+            values take their range.
+        where: goes into error messages.
+        output_names: the o outputs of the model, in order.
+
+    Raises:
+        InputError: unknown field, property, feature or output (with the nearest known name), a value of the wrong
+            kind, a feature without a box, lower > upper, contradicting directions, no property.
+    """
+    if not isinstance(data, Mapping):
+        raise InputError(f"specification must be a mapping of {', '.join(FIELDS)}, got {data!r} ({where})")
+    require_known(data, FIELDS, where)
+    names = tuple(feature_names)
+    given = data.get("box") or {}
+    if not isinstance(given, Mapping):
+        raise InputError(f"box must be a mapping of feature to [lower, upper], got {given!r} ({where})")
+    walls: dict[str, tuple[float, float]] = {}
+    for name, wall in given.items():
+        index_of(name, names, where)
+        if not is_list(wall) or len(wall) != 2:
+            raise InputError(f"box must give [lower, upper], got {wall!r} ({where}: feature {name!r})")
+        low, high = (read_number(side, "wall of the box", f"{where}: feature {name!r}") for side in wall)
+        walls[name] = (low, high)
+    choices, one_hot = _choices(data.get("inputs"), names, where), _groups(data.get("one_hot"), names, where)
+    finite = {names[i]: (values[0], values[-1]) for i, values in choices.items()}
+    finite |= {names[i]: (0.0, 1.0) for group in one_hot for i in group}
+    walls = {name: box[name] for name in names if name in box} | finite | walls
+    if missing := [name for name in names if name not in walls]:
+        raise InputError(f"box must be given for every input, got none for {', '.join(missing)} ({where})")
+    entries = data.get("properties") or []
+    if not is_list(entries):
+        raise InputError(f"properties must be a list, got {entries!r} ({where})")
+    reader = PropertyReader(names, tuple(output_names), where)
+    properties = tuple(reader.read(entry) for entry in entries)
+    tolerance = read_number(data.get("tolerance", DEFAULT_TOLERANCE), "tolerance", where)
+    lower, upper = np.array([walls[name] for name in names], dtype=np.float64).reshape(-1, 2).T
+    return located(lambda: Specification(names, lower, upper, properties, tolerance, tuple(output_names), choices,
+                                          one_hot), where)
+
+
+def read_specification(path: Path, inputs: int, outputs: int) -> Specification:
+    """Reads SPEC.yaml for a network of so many inputs (n) and outputs (o).
+
+    Raises InputError as `parse_specification` does, and where the file is not YAML (with the line), repeats a key,
+    names another number of inputs or outputs, or leaves the box of an input open.
+    """
+    where = str(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"specification must be a readable file, got {error} ({where})") from error
+    data = _load(text, where)
+    if not isinstance(data, Mapping):
+        raise InputError(f"specification must be a mapping of {', '.join(FILE_FIELDS)}, got {data!r} ({where})")
+    require_known(data, FILE_FIELDS, where)
+    features = _names(data.get("features"), "features", "x", inputs, where)
+    named = _names(data.get("outputs"), "outputs", "y", outputs, where)
+    return parse_specification({key: value for key, value in data.items() if key in FIELDS}, features, {}, where, named)
+
+
+def _choices(given: Any, names: tuple[str, ...], where: str) -> dict[int, tuple[float, ...]]:
+    if not isinstance(given, Mapping | None):
+        raise InputError(f"inputs must be a mapping of feature to {{values: [...]}}, got {given!r} ({where})")
+    found = {}
+    for name, entry in (given or {}).items():
+        feature, place = index_of(name, names, where), f"{where}: feature {name!r}"
+        if not isinstance(entry, Mapping):
+            raise InputError(f"input must have values, got {entry!r} ({place})")
+        require_known(entry, ("values",), place)
+        values = entry.get("values")
+        if not is_list(values) or not values:
+            raise InputError(f"values must be a list of at least one number, got {values!r} ({place})")
+        numbers = sorted(read_number(value, "value", place) for value in values)
+        if len(set(numbers)) < len(numbers):
+            raise InputError(f"values must be distinct, got {values!r} ({place})")
+        found[feature] = tuple(numbers)
+    return found
+
+
+def _groups(given: Any, names: tuple[str, ...], where: str) -> tuple[tuple[int, ...], ...]:
+    if given is None:
+        return ()
+    if not is_list(given) or not all(is_list(group) for group in given):
+        raise InputError(f"one_hot must be a list of lists of features, got {given!r} ({where})")
+    return tuple(tuple(index_of(name, names, where) for name in group) for group in given)
+
+
+def _names(given: Any, field: str, letter: str, count: int, where: str) -> tuple[str, ...]:
+    if given is None:
+        return tuple(f"{letter}{i}" for i in range(count))
+    if not is_list(given) or not all(isinstance(name, str) for name in given) or len(set(given)) < len(given):
+        raise InputError(f"{field} must be a list of distinct names, got {given!r} ({where})")
+    if len(given) != count:
+        raise InputError(f"{field} must name the network's {count} {'inputs' if letter == 'x' else 'outputs'}, got "
+                         f"{len(given)} names ({where})")
+    return tuple(given)
+
+
+class _Loader(yaml.SafeLoader):
+    """Says in which line a key is repeated (PyYAML keeps the last one: half a property) or a value has no meaning."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if str(key.value) in seen:
+                raise InputError(f"key must be given once, got {key.value!r} twice (line {key.start_mark.line + 1})")
+            seen.add(str(key.value))
+        return super().construct_mapping(node, deep)
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except ValueError as error:  # a date that is none, an integer of thousands of digits
+            raise InputError(f"value must be readable, got {error} (line {node.start_mark.line + 1})") from error
+
+
+def _load(text: str, where: str) -> Any:
+    try:
+        return yaml.load(text, _Loader)
+    except InputError as error:
+        raise InputError(f"{error} ({where})") from error
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise InputError(f"specification must be YAML, got {error.problem} ({where}, line {line})") from error
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise InputError(f"specification must be YAML, got {error.reason} ({where}, line {line})") from error
+    except RecursionError as error:
+        raise InputError(f"specification must be YAML, got lists or mappings nested too deeply ({where})") from error
