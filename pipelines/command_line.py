@@ -11,6 +11,7 @@ from pipelines.commands import (
     registry_commands,
     schedule_commands,
     train_commands,
+    verify_command,
 )
 
 # libraries read these when they are imported, some of them in the processes of the steps
@@ -27,6 +28,7 @@ app.command("record")(record_command.record)
 app.command("compile")(train_commands.compile_pipeline)
 app.command("submit")(train_commands.submit)
 app.add_typer(schedule_commands.app, name="schedule")
+app.command("verify")(verify_command.verify)
 app.command("check")(bundle_commands.check)
 app.command("predict")(bundle_commands.predict)
 app.command("promote")(registry_commands.promote)

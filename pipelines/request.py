@@ -93,7 +93,7 @@ def make_request(
 
 def _check_specification(task: Task, workload: str) -> None:
     """Refuses a specification that no data could fit, before any work; `featurize` checks it against the data."""
-    from models.verification.specification import parse_specification
+    from models.verification.specification_language import parse_specification
 
     specification = task.workload(workload).specification
     names = [quantity.name for quantity in task.features(workload)]

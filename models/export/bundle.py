@@ -47,7 +47,7 @@ def make_contract(
         "specification": {
             "tolerance": specification.tolerance,
             "properties": [{"monotone": {"features": [names[f] for f in rule.features], "direction": rule.direction}}
-                           for rule in specification.properties],
+                           for rule in specification.orders],
             "statement": specification.statement},
         "model": {"file": "model.onnx", "sha256": hashlib.sha256(model).hexdigest(), "opset": OPSET, "input": INPUT,
                   "output": task.target.name},

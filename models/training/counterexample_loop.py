@@ -30,9 +30,9 @@ from torch import Tensor, nn
 from models.learners.mlp import linear_layers
 from models.tasks.task import TrainingSettings
 from models.training.sign_pattern import project
+from models.verification.branch_and_bound import Budget
 from models.verification.falsification import falsify
 from models.verification.network import ReluNetwork, network_from_torch
-from models.verification.branch_and_bound import Budget
 from models.verification.specification import FloatArray, Specification
 from models.verification.verdict import Status, Verdict, Witness
 from models.verification.verify import verify

@@ -148,8 +148,8 @@ class SlopeFalsifier:
             half = np.subtract(*walls)
             low[:, :, query.feature] -= half
             high[:, :, query.feature] += half
-            pairs = (torch.as_tensor(side.reshape(-1, points.shape[1])) for side in (low, high))
-            found += self._witnesses(query, *pairs, torch.as_tensor(np.repeat(boxes, len(share))))
+            below, above = (torch.as_tensor(side.reshape(-1, points.shape[1])) for side in (low, high))
+            found += self._witnesses(query, below, above, torch.as_tensor(np.repeat(boxes, len(share))))
         return tuple(sorted(found, key=lambda witness: -witness.excess))
 
     def _climb(self, start: Tensor, box: Tensor, query: SlopeQuery, steps: int,

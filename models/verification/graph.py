@@ -73,6 +73,14 @@ class Graph:
                                      f"({where})")
             if not all(np.isfinite(values).all() for values in (*affine.matrices.values(), affine.offset)):
                 raise InputError(f"weights must be finite, got NaN or infinity ({where})")
+            bounds = [(affine.error[s], affine.matrices.get(s)) for s in affine.error]
+            if affine.offset_error is not None:
+                bounds.append((affine.offset_error, affine.offset))
+            if not all(of is not None and e.shape == of.shape and (e >= 0).all() and np.isfinite(e).all()
+                       for e, of in bounds):
+                raise InputError(f"error bounds must be finite, >= 0 and fit their weights ({where})")
+            if not affine.matrices:
+                raise InputError(f"layer must depend on a source, got none ({where})")
             if affine.rows == 0:
                 raise InputError(f"layer must have at least one neuron, got none ({where})")
         for k, layer in enumerate(self.layers):

@@ -98,9 +98,8 @@ def _satisfied(graph: Graph, share: Share, specification: Specification, x: Floa
     y = graph.value(x)
     match share.of:
         case OutputRange(output, minimum, maximum):
-            holds = np.isfinite(y[:, output])
-            holds &= (y[:, output] >= minimum) if minimum is not None else True
-            return holds & ((y[:, output] <= maximum) if maximum is not None else True)
+            low, high = (-np.inf if minimum is None else minimum), (np.inf if maximum is None else maximum)
+            return np.asarray((low <= y[:, output]) & (y[:, output] <= high))
         case OutputOrder(upper, lower, margin):
             return np.asarray(y[:, upper] - y[:, lower] >= margin)
         case Monotonicity(_, _, output) as rule:

@@ -115,16 +115,21 @@ class Specification:
                              f"(feature {self.feature_names[feature]!r})")
 
     @property
-    def queries(self) -> tuple[tuple[int, int], ...]:
-        """Distinct (feature index, sign) pairs that must be proved of a single output, in ascending order.
+    def orders(self) -> tuple[Monotonicity, ...]:
+        """The properties of a specification that is monotonicity of one output alone.
 
-        Raises InputError where these would not be all that must be proved: other kinds of property, several outputs.
+        Raises InputError where that is not all: other kinds of property, several outputs.
         """
-        rules = [rule for rule in self.properties if isinstance(rule, Monotonicity)]
+        rules = tuple(rule for rule in self.properties if isinstance(rule, Monotonicity))
         if len(rules) < len(self.properties) or len(self.output_names) > 1:
             raise InputError("specification must be monotone alone, of one output, to be proved by slopes, got: "
                              + self._clauses(self.properties))
-        return tuple(sorted({(f, rule.sign) for rule in rules for f in rule.features}))
+        return rules
+
+    @property
+    def queries(self) -> tuple[tuple[int, int], ...]:
+        """Distinct (feature index, sign) pairs that must be proved, in ascending order. Raises as `orders` does."""
+        return tuple(sorted({(f, rule.sign) for rule in self.orders for f in rule.features}))
 
     @property
     def statement(self) -> str:

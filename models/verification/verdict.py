@@ -46,7 +46,8 @@ class Witness:
     def to_json(self) -> dict[str, Any]:
         """Plain values for evidence files."""
         return {"feature": self.feature, "sign": self.sign, "low": self.low.tolist(), "high": self.high.tolist(),
-                "output_low": self.output_low, "output_high": self.output_high, "excess": self.excess, "output": self.output}
+                "output_low": self.output_low, "output_high": self.output_high, "excess": self.excess,
+                "output": self.output}
 
 
 @dataclass(frozen=True)

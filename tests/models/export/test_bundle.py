@@ -14,9 +14,9 @@ from models.export import bundle as bundle_module
 from models.export.bundle import make_contract, specification_digest, write_bundle, write_json
 from models.export.onnx_model import INPUT, OPSET
 from models.training.workload import raw_specification, scaled_specification
+from models.verification.branch_and_bound import Budget
 from models.verification.checker import check_certificate
 from models.verification.network import ReluNetwork
-from models.verification.branch_and_bound import Budget
 from models.verification.verdict import BoxTree, Status, Verdict
 from models.verification.verify import verify
 from serving.contract import Contract, specification_sha256

@@ -21,9 +21,9 @@ from feature_store.scaling import FeatureScaling, MinMaxScaling
 from models.export.bundle import specification_digest, write_bundle
 from models.tasks.task import Task, parse_task
 from models.training.workload import raw_specification, scaled_specification
+from models.verification.branch_and_bound import Budget
 from models.verification.checker import CheckResult, check_certificate
 from models.verification.network import ReluNetwork
-from models.verification.branch_and_bound import Budget
 from models.verification.specification import FloatArray
 from models.verification.verdict import Status
 from models.verification.verify import verify

@@ -19,7 +19,8 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from models.verification.checker import check_certificate, read_model
+from models.verification.checker import check_certificate
+from models.verification.checker_model import read_model
 from tests.models.verification.certified import (
     SCALING,
     Proof,

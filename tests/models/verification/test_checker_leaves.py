@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.verification.checker import Rejected, leaf_boxes
+from models.verification.checker import leaf_boxes
+from models.verification.checker_model import Rejected
 
 # A sum of at most 256 products of 5 differences of numbers near 1, each of which cancels some digits.
 VOLUME = 1e-9
