@@ -13,6 +13,7 @@ Peers may live in another interpreter than ours: an `Installation` says where. A
 (SCIP uses one of them) and the same box, tolerance and limits; each of their counterexamples is replayed in float64.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -50,14 +51,13 @@ class Peer:
     repository: str = ""
 
 
-_LIRPA = ("appdirs", "tqdm", "yaml", "packaging", "ninja")
-_LIRPA_PACKAGES = ("appdirs", "tqdm", "pyyaml", "packaging", "ninja")
+_LIRPA = ("appdirs", "graphviz", "packaging", "tqdm")
+_CROWN = ("psutil", "sortedcontainers", "sympy")
 PEERS = {
-    "auto_lirpa": Peer(("auto_LiRPA.jacobian", *_LIRPA), _LIRPA_PACKAGES, (".",), "Verified-Intelligence/auto_LiRPA"),
-    "alpha_beta_crown": Peer(
-        ("auto_LiRPA.jacobian", "complete_verifier_func", "sortedcontainers", "pandas", "termcolor", "sympy", *_LIRPA),
-        ("sortedcontainers", "pandas", "termcolor", "sympy", *_LIRPA_PACKAGES), ("complete_verifier", "auto_LiRPA"),
-        "Verified-Intelligence/alpha-beta-CROWN"),
+    "auto_lirpa": Peer(("auto_LiRPA", *_LIRPA), _LIRPA, (".",), "github.com/Verified-Intelligence/auto_LiRPA"),
+    "alpha_beta_crown": Peer(("auto_LiRPA", "complete_verifier_func", "yaml", *_LIRPA, *_CROWN),
+                             (*_LIRPA, *_CROWN, "pyyaml"), ("complete_verifier", "auto_LiRPA"),
+                             "github.com/Verified-Intelligence/alpha-beta-CROWN with its submodule auto_LiRPA"),
     "marabou": Peer(("maraboupy.MarabouCore",), ("maraboupy",)),
     "highs": Peer(("highspy",), ("highspy",)),
     "scip": Peer(("pyscipopt",), ("pyscipopt",)),
@@ -125,7 +125,8 @@ def run_peer(
         write_request(request, question, seconds, threads)
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(installation.path(name))}
         environment |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
-        command = [installation.python, "-W", "ignore", "-m", "benchmarks.peers.child", name, request, result]
+        command = [str(installation.python), "-W", "ignore", "-m", "benchmarks.peers.child", name, str(request),
+                   str(result)]
         started = time.monotonic()
         with log.open("wb") as errors:
             child = subprocess.Popen(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL,
@@ -180,15 +181,13 @@ def _resident_mib(pid: int) -> float:
     """Resident memory of a process and its descendants; 0 for one that has ended."""
     try:
         process = psutil.Process(pid)
-        return sum(one.memory_info().rss for one in (process, *process.children(recursive=True))) / 2**20
+        return float(sum(one.memory_info().rss for one in (process, *process.children(recursive=True)))) / 2**20
     except psutil.Error:
         return 0.0
 
 
 def _end(child: "subprocess.Popen[bytes]") -> None:
     """At once and for good: a peer inside its solver heeds nothing softer."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     child.wait()

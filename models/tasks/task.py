@@ -45,6 +45,9 @@ class TrainingSettings:
     epochs_per_iteration: int = 10
     counterexamples_per_iteration: int = 256
     hinge_margin: float = 2e-3  # by how much a counterexample pair shall be ordered, scaled target units
+    certified_weight: float = 1.0  # of the certified loss beside the mean squared error, at full ramp
+    certified_margin: float = 5e-3  # slope that it asks for, scaled units
+    certified_boxes: int = 4  # boxes bounded in a step of it
     loop_verify_seconds: float = 15.0
     verify_seconds: float = 60.0  # budget of the final proof
 
@@ -57,8 +60,8 @@ class TrainingSettings:
                 _check_number(getattr(self, entry.name), entry.name, entry.type is int, entry.name in _MAY_BE_ZERO)
 
 
-METHODS = ("plain", "counterexample_guided", "monotone")
-_MAY_BE_ZERO = ("pretrain_epochs", "iterations", "hinge_margin")
+METHODS = ("plain", "counterexample_guided", "monotone", "certified", "certified_guided")
+_MAY_BE_ZERO = ("pretrain_epochs", "iterations", "hinge_margin", "certified_margin")
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ Methods (task file, training.method):
     counterexample_guided   Algorithm 1 as in the papers
     monotone                Algorithm 1 on a network that is monotone by construction (sign_pattern.py), so that the
                             first verification proves it
+    certified               Algorithm 1 with a loss on the bounds that the proof needs (derivative_penalty.py)
+    certified_guided        the papers' loop, started from a network of certified training
 
 The twin is an ordinary network of the same sizes from the same seed, which sees the same batches for the
 same number of epochs and is never shown a counterexample (vPALs, section "Experimental Setup"). Each time
@@ -29,6 +31,7 @@ from torch import Tensor, nn
 
 from models.learners.mlp import linear_layers
 from models.tasks.task import TrainingSettings
+from models.training.derivative_penalty import DerivativePenalty
 from models.training.sign_pattern import project
 from models.verification.branch_and_bound import Budget
 from models.verification.falsification import falsify
@@ -39,6 +42,8 @@ from models.verification.verify import verify
 
 # Ouroboros weighs the counterexamples' hinge with 0.1 beside the mean squared error (its LinnOS task).
 HINGE_WEIGHT = 0.1
+# Shares of the planned epochs: until the certified loss is at full weight, and until `certified_guided` drops it.
+RAMP_SHARE, CERTIFIED_SHARE = 0.6, 0.8
 
 
 @dataclass(frozen=True)
@@ -133,6 +138,7 @@ class CounterexampleLoop:
         self.found = Counterexamples()  # by the learner itself: what it is trained on
         self.attacks = Counterexamples()  # found on the twin: for the comparison only
         self.pairs: tuple[Tensor, Tensor, Tensor] | None = None
+        self.penalty = self._certified_loss() if settings.method in ("certified", "certified_guided") else None
         self.epochs: list[Epoch] = []
         self.rounds: list[VerificationRound] = []
         self.seconds = {"training": 0.0, "twin": 0.0, "verification": 0.0}
@@ -179,6 +185,9 @@ class CounterexampleLoop:
         for batch in order.split(self.settings.batch_size):
             error = ((network(self.x[batch])[:, 0] - self.y[batch]) ** 2).mean()
             loss = error + HINGE_WEIGHT * self._hinge() if verified and self.pairs is not None else error
+            ramp = self._ramp()
+            if verified and self.penalty is not None and ramp > 0:
+                loss = loss + self.settings.certified_weight * ramp * self.penalty(linear_layers(network), ramp)
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
@@ -187,6 +196,19 @@ class CounterexampleLoop:
             total += float(error.detach()) * len(batch)
         self.seconds["training" if verified else "twin"] += time.monotonic() - started
         return total / len(self.x)
+
+    def _certified_loss(self) -> DerivativePenalty:
+        lower, upper = (torch.as_tensor(wall, dtype=torch.float32)
+                        for wall in (self.specification.lower, self.specification.upper))
+        return DerivativePenalty(self.specification.queries, lower, upper, self.settings.certified_margin,
+                                 self.settings.certified_boxes, torch.Generator().manual_seed(self.seed + 2))
+
+    def _ramp(self) -> float:
+        """Weight and box size of the certified loss, 0..1; `certified_guided` leaves it to the counterexamples later."""
+        done = len(self.epochs) / self.settings.epochs
+        if self.settings.method == "certified_guided" and done > CERTIFIED_SHARE:
+            return 0.0
+        return min(done / RAMP_SHARE, 1.0)
 
     def _hinge(self) -> Tensor:
         """Mean violation of a batch of counterexamples by the learner, with the margin that is trained for."""

@@ -25,6 +25,8 @@ from models.verification.verdict import BoxTree, Status
 
 # Boxes narrower than this in every input are not split further: a bound that fails there fails for good.
 NARROWEST = 1e-12
+# Rounding also widens the intervals on the way to a bound, by more than the last pass is charged.
+DOUBT = 32.0
 # A share of boxes for which float32 did not suffice above which float64 is used at once.
 DOUBLE_SHARE = 0.25
 NO_MEMORY = ("out of memory", "not enough memory", "can't allocate memory", "cannot allocate memory")
@@ -188,8 +190,8 @@ class _Search:
                 self.open = later.join(*self._halve(rest, margins.split_score[left], margins.margin[left]))
             if self.on_progress:
                 self.on_progress(Progress(self.proved, len(self.open), self.lowest, time.monotonic() - self.started))
-        return self.result(Status.PROVED, f"{self.nodes - sum(len(s[0]) for s in self.splits)} boxes cover the input "
-                                          "box, each proved")
+        leaves = self.nodes - sum(len(nodes) for nodes, *_ in self.splits)
+        return self.result(Status.PROVED, f"{leaves} proved {'box covers' if leaves == 1 else 'boxes cover'} all inputs")
 
     def _bound(self, boxes: _Open) -> Margins:
         """Bounds in float32 where that suffices, in float64 where rounding is what is missing."""
@@ -197,7 +199,7 @@ class _Search:
             return self.query.bound(boxes.lower, boxes.upper, boxes.root, torch.float64)
         margins = self.query.bound(boxes.lower, boxes.upper, boxes.root, torch.float32)
         self.single += len(boxes)
-        again = ~margins.proved & ~(margins.margin + 2 * margins.charge < 0)
+        again = ~margins.proved & ~(margins.margin + DOUBT * margins.charge < 0)
         if not again.any():
             return margins
         self.retried += int(again.sum())

@@ -162,8 +162,8 @@ def switched(active: Mask | np.bool_, unstable: Mask | np.bool_, low: Array, hig
     crossing = unstable & ~(low >= 0) & ~(high <= 0)
     width = np.where(crossing, high - low, 1.0)
     falling, rising = np.where(unstable, np.minimum(low, 0), 0), np.where(unstable, np.maximum(high, 0), 0)
-    below = np.where(crossing, -low / width, active | (falling < 0))
-    above = np.where(crossing, high / width, active | (rising > 0))
+    below = np.where(crossing, -low / width, active | ~(falling >= 0))
+    above = np.where(crossing, high / width, active | ~(rising <= 0))
     slack = 16 * UNIT * (np.abs(low) + np.abs(high)) + TINY
     drop = np.minimum(low - below * low, -below * high) - slack
     lift = np.maximum(-above * low, high - above * high) + slack

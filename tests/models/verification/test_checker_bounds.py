@@ -9,12 +9,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from models.verification import checker_bounds
 from models.verification.checker import _derivatives, leaf_bounds
-from models.verification.checker_bounds import Box, Layer, bound_layers, relu
+from models.verification.checker_bounds import Box, Layer, Lines, bound_layers, relu, switched
+from models.verification.derivative_query import DerivativeQuery, Slopes
 from models.verification.network import ReluNetwork
 from models.verification.specification import FloatArray
 from tests.models.verification.hard_networks import (
@@ -174,6 +176,29 @@ def slack(layer: Layer) -> FloatArray:
     return 1e-9 * (np.abs(layer.low) + np.abs(layer.high))
 
 
+@relaxed
+@given(case=networks_and_boxes(widths=(2, 12), depth=(1, 5), scales=(0.3, 1.0)))
+def test_a_leaf_that_the_search_proves_the_checker_proves(case) -> None:
+    network, lower, upper, _ = case
+    features, signs = zip(*all_queries(network.inputs), strict=True)
+    slopes = Slopes(features, np.array(signs, dtype=np.float64)[:, None], np.zeros(len(signs)))
+    query = DerivativeQuery(network.graph, slopes)
+    walls = torch.as_tensor(lower), torch.as_tensor(upper)
+    found = query.bound(*walls, torch.zeros(len(lower)), torch.float64).margin.numpy()
+    bounds = bounds_of(network, lower, upper).min(axis=1)
+    # their charges for rounding differ, nothing else
+    assert (bounds >= found - 1e-8 * (1 + np.abs(found))).all()
+
+
+def test_the_better_of_the_two_bounds_of_a_derivative_counts() -> None:
+    rng = np.random.default_rng(5)
+    network, walls = random_network(rng, 3, (9, 9)), np.sort(rng.normal(size=(2, 20, 3)), axis=0)
+    directions = np.array([np.eye(3)[feature] * sign for feature, sign in all_queries(3)])
+    up, down = _derivatives(as_float64(network)[0], hidden_layers(network, *walls), directions)
+    assert (up > down + 0.01).any() and (down > up + 0.01).any()
+    np.testing.assert_array_equal(bounds_of(network, *walls, batch=20), np.maximum(up, down))
+
+
 def test_backward_passes_pay_from_the_third_layer_on() -> None:
     rng = np.random.default_rng(3)
     network, walls = random_network(rng, 4, (20,) * 5), np.sort(rng.normal(size=(2, 8, 4)) * 0.3, axis=0)
@@ -183,6 +208,52 @@ def test_backward_passes_pay_from_the_third_layer_on() -> None:
     after = [(layer.high - layer.low).mean() for layer in hidden_layers(network, *walls)]
     # the first two are what a backward pass would find; a fifth layer is some ten times narrower
     assert after[:2] == before[:2] and after[4] < before[4] / 3
+
+
+NUMBERS = st.floats(-1e300, 1e300) | st.floats(-10, 10) | st.sampled_from([0.0, -0.0])
+
+
+def assert_lines_hold(lines: Lines, z: Fraction, value: Fraction) -> None:
+    """value lies between the lines at z, in exact arithmetic; NaN and infinity outwards say nothing."""
+    below_slope, below, above_slope, above, least, most = (float(number[0]) for number in lines)
+    for slope, constant, side in ((below_slope, below, 1), (above_slope, above, -1), (0.0, least, 1), (0.0, most, -1)):
+        if math.isfinite(slope) and math.isfinite(constant):
+            assert side * (Fraction(slope) * z + Fraction(constant)) <= side * value
+        else:
+            assert math.isnan(slope) or math.isnan(constant) or side * constant < 0
+    assert not below > 0 and not above < 0  # what the sums of the backward pass rely on
+
+
+@settings(max_examples=500, deadline=None)
+@given(first=NUMBERS, second=NUMBERS, no_low=st.sampled_from([None, None, -math.inf, math.nan]),
+       no_high=st.sampled_from([None, None, math.inf, math.nan]), inner=st.floats(0, 1),
+       kind=st.sampled_from(["relu", "on", "off", "open"]))
+def test_lines_hold_at_the_walls_at_the_kink_and_between_without_any_tolerance(
+    first, second, no_low, no_high, inner, kind,
+) -> None:
+    # a wall that left float64's range is no wall: anything may stand beyond
+    left, right = (-1e301 if no_low else min(first, second)), (1e301 if no_high else max(first, second))
+    low, high = np.array([no_low or left]), np.array([no_high or right])
+    with np.errstate(all="ignore"):
+        lines = relu(low, high) if kind == "relu" else switched(
+            np.array([kind == "on"]), np.array([kind == "open"]), low, high)
+    points = {Fraction(left), Fraction(right), Fraction(left) + Fraction(inner) * (Fraction(right) - Fraction(left))}
+    for z in points | ({Fraction(0)} if left <= 0 <= right else set()):
+        values = {"relu": [max(z, 0)], "on": [z], "off": [0], "open": [0, z, z / 3]}[kind]
+        for value in values:
+            assert_lines_hold(lines, z, Fraction(value))
+
+
+@relaxed
+@given(seed=st.integers(0, 2**32 - 1), terms=st.integers(1, 40))
+def test_a_row_over_the_inputs_themselves_is_rounded_down(seed, terms) -> None:
+    # products of all sizes whose sum cancels: exact but for what one box of no width leaves over
+    rng = np.random.default_rng(seed)
+    x, row = rng.normal(size=(1, terms)), rng.normal(size=(1, terms)) * 10.0 ** rng.uniform(-8, 8, size=terms)
+    exact = sum((Fraction(float(a)) * Fraction(float(b)) for a, b in zip(x[0], row[0], strict=True)), Fraction(0))
+    constant = -float(exact)
+    bound = checker_bounds._backward([], Box(x, x), row, np.array([constant]), np.zeros(1, dtype=np.intp))
+    assert Fraction(float(bound[0])) <= exact + Fraction(constant)
 
 
 @relaxed
@@ -285,14 +356,14 @@ def test_overflow_inside_a_deep_network_of_huge_weights_is_no_proof() -> None:
         assert_not_above(bounds, gradient)
 
 
-def test_underflow_of_a_multiplier_does_not_hide_a_derivative_behind_large_weights() -> None:
-    # 9 layers of 1e-37 take the multiplier below float64's smallest number, 8 of 3e38 bring the derivative back
+@pytest.mark.parametrize("small_first", [True, False])
+def test_underflow_of_a_multiplier_does_not_hide_a_derivative_behind_large_weights(small_first) -> None:
+    # 9 layers of 1e-37 take the multiplier below float64's smallest number, 7 of 3e38 bring the derivative back:
+    # seen from the one end or from the other
     small, large = [([[1e-37]], [1.0])] * 9, [([[3e38]], [1.0])] * 7
-    network = network_of(*small, *large, ([[-3e38]], [0.0]))
-    (bounds,) = bounds_of(network, np.zeros(1), np.ones(1))
-    gradient = exact_gradient(network, [0.5])
-    assert gradient[0] < 0
-    assert_not_above(bounds, gradient)
+    network = network_of(*(small + large if small_first else large + small), ([[-3e38]], [0.0]))
+    assert exact_gradient(network, [0.5])[0] < 0
+    attack(network, np.zeros(1), np.ones(1), np.random.default_rng(0), points=3)
 
 
 def test_bounds_do_not_depend_on_how_leaves_are_batched() -> None:
