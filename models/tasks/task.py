@@ -45,7 +45,7 @@ class TrainingSettings:
     epochs_per_iteration: int = 10
     counterexamples_per_iteration: int = 256
     hinge_margin: float = 2e-3  # by how much a counterexample pair shall be ordered, scaled target units
-    certified_weight: float = 1.0  # of the certified loss beside the mean squared error, at full ramp
+    certified_weight: float = 10.0  # of the certified loss beside the mean squared error, at full ramp
     certified_margin: float = 5e-3  # slope that it asks for, scaled units
     certified_boxes: int = 4  # boxes bounded in a step of it
     loop_verify_seconds: float = 15.0
