@@ -191,7 +191,8 @@ class _Search:
             if self.on_progress:
                 self.on_progress(Progress(self.proved, len(self.open), self.lowest, time.monotonic() - self.started))
         leaves = self.nodes - sum(len(nodes) for nodes, *_ in self.splits)
-        return self.result(Status.PROVED, f"{leaves} proved {'box covers' if leaves == 1 else 'boxes cover'} all inputs")
+        cover = "proved box covers" if leaves == 1 else "proved boxes cover"
+        return self.result(Status.PROVED, f"{leaves} {cover} all inputs")
 
     def _bound(self, boxes: _Open) -> Margins:
         """Bounds in float32 where that suffices, in float64 where rounding is what is missing."""

@@ -245,6 +245,19 @@ def test_lines_hold_at_the_walls_at_the_kink_and_between_without_any_tolerance(
 
 
 @relaxed
+@given(seed=st.integers(0, 2**32 - 1))
+def test_lines_that_touch_at_both_walls_are_rounded_outwards(seed) -> None:
+    # walls of like sizes: neither line has anything to spare
+    rng = np.random.default_rng(seed)
+    low, high = -(10.0 ** rng.uniform(-3, 3, size=(1, 20))), 10.0 ** rng.uniform(-3, 3, size=(1, 20))
+    open_ = np.ones((1, 20), dtype=bool)
+    for lines in (relu(low, high), switched(~open_, open_, low, high)):
+        for i, walls in enumerate(zip(low[0], high[0], strict=True)):
+            for z in (*walls, 0.0):
+                assert_lines_hold(Lines(*(number[:, i] for number in lines)), Fraction(z), Fraction(max(z, 0)))
+
+
+@relaxed
 @given(seed=st.integers(0, 2**32 - 1), terms=st.integers(1, 40))
 def test_a_row_over_the_inputs_themselves_is_rounded_down(seed, terms) -> None:
     # products of all sizes whose sum cancels: exact but for what one box of no width leaves over
@@ -356,12 +369,13 @@ def test_overflow_inside_a_deep_network_of_huge_weights_is_no_proof() -> None:
         assert_not_above(bounds, gradient)
 
 
+@pytest.mark.parametrize("last", [-3e38, -1e-37])
 @pytest.mark.parametrize("small_first", [True, False])
-def test_underflow_of_a_multiplier_does_not_hide_a_derivative_behind_large_weights(small_first) -> None:
+def test_underflow_of_a_multiplier_does_not_hide_a_derivative_behind_large_weights(small_first, last) -> None:
     # 9 layers of 1e-37 take the multiplier below float64's smallest number, 7 of 3e38 bring the derivative back:
     # seen from the one end or from the other
     small, large = [([[1e-37]], [1.0])] * 9, [([[3e38]], [1.0])] * 7
-    network = network_of(*(small + large if small_first else large + small), ([[-3e38]], [0.0]))
+    network = network_of(*(small + large if small_first else large + small), ([[last]], [0.0]))
     assert exact_gradient(network, [0.5])[0] < 0
     attack(network, np.zeros(1), np.ones(1), np.random.default_rng(0), points=3)
 

@@ -138,6 +138,15 @@ def test_rows_of_one_leaf_are_not_those_of_another() -> None:
     np.testing.assert_allclose(bounds, [[0, 9], [4, 4], [0, 10]], rtol=0, atol=SLACK)
 
 
+def test_what_a_large_constant_swallows_layer_by_layer_is_charged() -> None:
+    # y = x - 0.9 * 400; beside 3 * 2^52, float64 rounds every single 0.9 away
+    weights, biases = [np.ones((1, 1))] * 401, [np.full(1, -0.9)] * 400 + [np.zeros(1)]
+    box, constant = np.full((1, 1), 1000.0), np.full((1, 1), 3 * 2.0**52)
+    ((bound,),) = leaf_margins(weights, biases, box, box, np.ones((1, 1, 1)), constant)
+    exact = 1000 - 400 * Fraction(0.9) + 3 * 2**52
+    assert exact - 10**6 < Fraction(float(bound)) <= exact
+
+
 def test_bounds_do_not_depend_on_how_leaves_are_batched() -> None:
     rng = np.random.default_rng(2)
     weights, biases = with_outputs(random_network(rng, 3, (8, 8, 8, 8)), rng, 2)
