@@ -34,12 +34,14 @@ from benchmarks.result_file import RESULTS, write_results
 from models.verification.checker_model import read_model
 from models.verification.falsification import falsify
 from models.verification.network import ReluNetwork
-from models.verification.specification import Monotonicity, Specification
+from models.verification.properties import Direction, Monotonicity
+from models.verification.specification import Specification
 
 FORMAT = "assay-mutants/1"
 ATTACKERS = ("digests as they are", "digests computed anew")
+DIRECTION: Mapping[str, Direction] = {"increasing": "increasing", "decreasing": "decreasing"}
 POINTS, REPLAYED = 20_000, 64
-# Slopes and values are evaluated in float64: what is closer to the limit than this share of their size is no refutation.
+# Slopes are evaluated in float64: one that is closer to the limit than this share of their size is no refutation.
 ROUNDING = 1e-9
 # float32 execution, in units of float64's roundoff of the same network, with room for the scaling of the inputs
 FLOAT32 = 8 * 2.0**29
@@ -53,7 +55,13 @@ class Oracle:
     known: dict[str, str] = field(default_factory=dict)
 
     def refutation(self, proof: Proof) -> str:
-        """Why the claim does not hold, "" where nothing was found."""
+        """Why the certificate must not be accepted, "" where nothing was found."""
+        try:
+            return self._refutation(proof)
+        except Exception as error:  # nobody can say what was proved
+            return f"what it claims cannot be read: {type(error).__name__}: {error}"
+
+    def _refutation(self, proof: Proof) -> str:
         weights, biases, offset, factor, gain = read_model(proof.model)
         network = ReluNetwork(tuple(w.astype(np.float32) for w in weights), tuple(b.astype(np.float32) for b in biases))
         inputs, (output,) = proof.contract["inputs"], proof.contract["outputs"]
@@ -99,14 +107,15 @@ class Oracle:
         if not width > 0:
             return ""
         names = tuple(f"x{i}" for i in range(network.inputs))
-        rule = Monotonicity((feature,), "increasing" if way == "increasing" else "decreasing")
+        rule = Monotonicity((feature,), DIRECTION[way])
         claim = Specification(names, lower, upper, (rule,), limit / width)
         if found := falsify(network, claim, seed=self.seed):
             return f"{way} in input {feature} is violated by {found[0].excess:g}"
         rng = np.random.default_rng(self.seed)
         share = rng.random((POINTS, network.inputs))
         share[: POINTS // 4] = np.clip(1.2 * share[: POINTS // 4] - 0.1, 0, 1)  # walls, edges and corners
-        slopes = rule.sign * sampled_slopes(network.weights, network.biases, lower + (upper - lower) * share)[:, feature]
+        points = lower + (upper - lower) * share
+        slopes = rule.sign * sampled_slopes(network.weights, network.biases, points)[:, feature]
         if slopes.min() < -limit / width - ROUNDING * (1 + np.abs(slopes).max()):
             return f"{way} in input {feature}: a slope of {slopes.min():g}, allowed are {-limit / width:g}"
         return ""
@@ -119,7 +128,7 @@ def run(mutants: int, seed: int) -> dict[str, Any]:
     oracle = Oracle(seed)
     with tempfile.TemporaryDirectory(prefix="assay-mutants-") as name:
         folder = Path(name)
-        proof = small_proof(folder / "bundle", seed)
+        proof = small_proof(folder / "bundle")
         for valid in (proof, proof.rehashed()):
             if not (result := valid.check(folder)).accepted:
                 raise RuntimeError(f"the bundle must be accepted, got: {result.reason}")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import performance_tables, pipeline_tables
+from benchmarks import performance_tables, pipeline_tables, verification_tables
 from benchmarks.markdown import fill, marked_tables
 from benchmarks.result_file import read_results
 from benchmarks.scale_plot import draw_scale
@@ -43,8 +43,9 @@ TABLES: dict[str, Source] = {
     "pipeline-shares": Source("pipeline", pipeline_tables.shares_table),
     "pipeline-scale": Source("pipeline", pipeline_tables.scale_table),
     "pipeline-machine": Source("pipeline", pipeline_tables.machine_line),
+    "verification-published": Source("verification", verification_tables.published_table),
 }
-RESULT_FILES = ("performance", "pipeline")
+RESULT_FILES = ("performance", "pipeline", "verification")
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:

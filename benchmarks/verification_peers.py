@@ -9,8 +9,8 @@
 | marabou | Marabou on two copies of the network | maraboupy |
 | highs, scip | HiGHS, SCIP on two copies of the network as a mixed-integer program | highspy, pyscipopt |
 
-Peers may live in another interpreter than ours: an `Installation` says where. All get the same number of threads
-(SCIP uses one of them) and the same box, tolerance and limits; each of their counterexamples is replayed in float64.
+Peers may live in another interpreter than ours: an `Installation` says where. All get the same number of threads,
+the same box, tolerance and limits; each of their counterexamples is replayed in float64.
 """
 
 import contextlib

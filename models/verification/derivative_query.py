@@ -119,11 +119,12 @@ class _Typed:
                             for k, start in self.start.items()}
         direct = matrices[layers].get(0)
         self.direct = None if direct is None else (self.rows[self.row_of] * direct[:, features].T).sum(-1)
-        size = None if direct is None else (self.rows.abs()[self.row_of] * direct.abs()[:, features].T).sum(-1)
-        self.direct_error = None if size is None else self.bounder.eps(graph.outputs) * size
-        if self.direct_error is not None and 0 in errors[layers]:
-            inexact = errors[layers][0][:, features].T
-            self.direct_error = self.direct_error + 1.1 * (self.rows.abs()[self.row_of] * inexact).sum(-1)
+        self.direct_error = torch.zeros((), dtype=dtype, device=device)
+        if direct is not None:
+            doubt = self.bounder.eps(graph.outputs) * direct.abs()
+            if 0 in errors[layers]:
+                doubt = doubt + 1.1 * errors[layers][0]
+            self.direct_error = (self.rows.abs()[self.row_of] * doubt[:, features].T).sum(-1)
         # the layers that take v[k + 1], and what the rows make of it where the output does: (R, w)
         self.takers = [[j for j in range(layers) if k + 1 in matrices[j]] for k in range(layers)]
         last = matrices[layers]

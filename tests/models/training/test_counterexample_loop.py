@@ -238,3 +238,16 @@ def test_the_witnesses_of_a_network_are_all_wrong_for_it() -> None:
     other.extend(found)
     other.extend(found)
     assert len(other.arrays(3)["low"]) == 2 * len(found.low)
+
+
+@pytest.mark.parametrize("method", ["certified", "certified_guided"])
+def test_certified_training_brings_the_bounds_up_to_a_proof(method: str) -> None:
+    plain = run("counterexample_guided", iterations=0, epochs=60)
+    result = run(method, iterations=4, epochs=60)
+    assert plain.verdict.status is not Status.PROVED
+    if method == "certified":  # the guided one ends where its counterexamples leave it
+        assert result.verdict.status is Status.PROVED
+        points = np.random.default_rng(0).random((500, 3))
+        assert sampled_slopes(network_from_torch(result.network), points, QUERIES).min() >= -CLAIM.tolerance
+    assert result.epochs[-1].loss < 0.5 * result.epochs[0].loss
+    assert identical(result.twin, plain.twin)  # the twin is never touched by it
