@@ -43,8 +43,8 @@ DIRECTION: Mapping[str, Direction] = {"increasing": "increasing", "decreasing": 
 POINTS, REPLAYED = 20_000, 64
 # Slopes are evaluated in float64: one that is closer to the limit than this share of their size is no refutation.
 ROUNDING = 1e-9
-# float32 execution, in units of float64's roundoff of the same network, with room for the scaling of the inputs
-FLOAT32 = 8 * 2.0**29
+# Unit roundoff of float32 in that of float64: what bounds a value's rounding in the one bounds it in the other.
+FLOAT32 = 2.0**29
 
 
 @dataclass

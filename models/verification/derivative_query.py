@@ -188,7 +188,8 @@ class _Typed:
         if not self.takers[k] and end is None:  # nothing takes this layer
             middle = middle + torch.zeros(1, len(self.rows), bounder.graph.widths[k], dtype=bounder.dtype,
                                           device=bounder.device)
-        size = bounder.eps(terms) * total + 1.1 * inexact + bounder.tiny
+        # a forward step adds up over this layer's neurons, this interval over those that take them
+        size = bounder.eps(max(terms, bounder.graph.widths[k])) * total + 1.1 * inexact + bounder.tiny
         return middle - half - 2 * size, middle + half + 2 * size, size.expand_as(middle)
 
     def _refine(self, k: int, chords: dict[int, _Chords], low: Tensor, high: Tensor, open_: Tensor,

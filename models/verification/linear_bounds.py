@@ -126,6 +126,8 @@ class Bounder:
             low, high = z.interval
             if refine and k > 0:
                 low, high = self._refine(k, found, boxes, low, high)
+            # a NaN, from overflow, says nothing; every comparison with it would read as "never above zero"
+            low, high = torch.where(low.isnan(), -torch.inf, low), torch.where(high.isnan(), torch.inf, high)
             relaxed = lines(layer, low, high)
             found.append(LayerBounds(low, high, relaxed, size, (z.slope_low + z.slope_high) / 2))
             if k + 1 < len(self.graph.layers):
@@ -140,7 +142,8 @@ class Bounder:
             terms += matrix.shape[1]
             if source in self.errors[k]:
                 inexact = inexact + largest_values[source] @ self.errors[k][source].T
-        return self.eps(terms) * total + 1.1 * inexact + self.tiny
+        # a backward step adds up over the rows, what it starts from over the columns
+        return self.eps(max(terms, len(self.offset_sizes[k]))) * total + 1.1 * inexact + self.tiny
 
     def _forward(self, k: int, sources: Sequence["_Source"]) -> tuple["_Linear", Tensor]:
         """Linear bounds and intervals of z[k], rounding charged to the offsets; and size (B, w)."""
