@@ -96,6 +96,8 @@ class DerivativeQuery:
         boxes = typed.bounder.boxes(lower, upper)
         found = typed.bounder.layers(boxes, refine)
         bounds, charges, costs = typed.derivatives(found, refine)
+        # without hidden layers one bound serves all boxes
+        bounds, charges = (of_box.expand(len(lower), -1) for of_box in (bounds, charges))
         margin, worst = (bounds.double() + self.allowed).min(dim=1)
         here = torch.arange(len(lower), device=lower.device)
         score = typed.score(found, costs, worst) * (boxes.radius > 0)

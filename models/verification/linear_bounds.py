@@ -124,7 +124,7 @@ class Bounder:
         for k, layer in enumerate(self.graph.layers):
             z, size = self._forward(k, sources)
             low, high = z.interval
-            if refine and k > 0:
+            if refine and k > 1:  # before, the backward pass finds what the forward one does
                 low, high = self._refine(k, found, boxes, low, high)
             # a NaN, from overflow, says nothing; every comparison with it would read as "never above zero"
             low, high = torch.where(low.isnan(), -torch.inf, low), torch.where(high.isnan(), torch.inf, high)

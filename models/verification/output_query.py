@@ -55,8 +55,8 @@ class _Typed:
         """The best backward pass per alternative, (B, K, ...), met while improving the lower slopes of the best row."""
         coefficients, constants = self.coefficients[root], self.constants[root]
         count, alternatives, rows, _ = coefficients.shape
-        free = [k for k, bound in enumerate(found) if bound.lines.freedom.any()]
         every = self.bounder.lower_bound(found, boxes, _rows(coefficients.flatten(1, 2), constants.flatten(1)), {})
+        free = [k for k in every.activation_coefficients if found[k].lines.freedom.any()]
         best_row = every.lower.reshape(count, alternatives, rows).argmax(dim=2)
         pick = best_row + rows * torch.arange(alternatives, device=best_row.device)
         current = best = _select(every, pick)

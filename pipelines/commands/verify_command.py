@@ -56,7 +56,7 @@ def _read_points(path: Path) -> Any:
 
     try:
         frame = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
-        return frame.to_numpy(dtype=np.float64)
+        return frame.to_numpy(dtype=np.float64, copy=True)  # torch warns of arrays that it cannot write to
     except (OSError, ValueError) as error:
         raise InputError(f"points must be a readable table of numbers, got {error} ({path})") from error
 

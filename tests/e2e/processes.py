@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -44,7 +45,9 @@ class Project:
     def start(self, *arguments: str | Path) -> "subprocess.Popen[str]":
         """The command in the background, in the user's folder."""
         return subprocess.Popen([PROGRAM, *map(str, arguments)], env=self.environment, cwd=self.folder, text=True,
-                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                # a test run in the background of a script inherits "ignore"
+                                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None)
 
     def call(self, *arguments: str | Path) -> "subprocess.CompletedProcess[str]":
         """The command, to its end."""

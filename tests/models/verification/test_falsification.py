@@ -7,7 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from models.verification.falsification import REPLAY_MARGIN, falsify, slope_falsifier
+from models.verification.falsification import REPLAY_MARGIN, SlopeFalsifier, SlopeQuery, falsify, slope_falsifier
+from models.verification.graph import Graph, dense_graph
+from models.verification.verdict import Witness
+from tests.models.verification.graphs import exact, exact_weights, random_boxes, random_graph
 from tests.models.verification.networks import (
     exact_value,
     monotone_network,
@@ -110,3 +113,97 @@ def test_the_same_seed_finds_the_same_witnesses() -> None:
     first, second = (falsify(network, claim, seed=4) for _ in range(2))
     assert [w.to_json() for w in first] == [w.to_json() for w in second]
     assert first
+
+
+# --- graphs, several boxes, several outputs ----------------------------------------------------------------
+
+
+def assert_violates(graph: Graph, falsifier: SlopeFalsifier, witness: Witness) -> int:
+    """The pair lies in one of the boxes and breaks the order in rational arithmetic; which box."""
+    inside = [(side >= falsifier.lower) & (side <= falsifier.upper) for side in (witness.low, witness.high)]
+    (box, *_) = np.flatnonzero((inside[0] & inside[1]).all(axis=1))
+    others = np.arange(graph.inputs) != witness.feature
+    assert (witness.low[others] == witness.high[others]).all()
+    low, high = (exact(graph, exact_weights(graph), side).y[witness.output] for side in (witness.low, witness.high))
+    distance = Fraction(witness.high[witness.feature]) - Fraction(witness.low[witness.feature])
+    assert distance > 0
+    assert witness.sign * (low - high) - Fraction(falsifier.tolerance) * distance >= Fraction(witness.excess) > 0
+    return int(box)
+
+
+def corner_trap(inputs: int, reach: float = 0.2) -> Graph:
+    """Rising in x0 but in one corner, where the others add up to more than inputs - 1 - reach: there it falls."""
+    weight = np.vstack([np.ones(inputs), np.eye(inputs)[0]])
+    return dense_graph([weight, np.array([[-3.0, 1.0]])], [np.array([reach - inputs, 0.0]), np.zeros(1)])
+
+
+def test_the_descent_finds_a_wrong_slope_in_a_corner_that_the_search_misses() -> None:
+    inputs = 8  # the corner's share of the others' box is 0.2^7 / 7! = 3e-9
+    graph = corner_trap(inputs)
+    falsifier = SlopeFalsifier(graph, [SlopeQuery(0, 1)], 1e-4, np.zeros((1, inputs)), np.ones((1, inputs)))
+    assert falsifier.search() == ()
+    found = falsifier.descend()
+    assert found
+    for witness in found[:5]:
+        assert_violates(graph, falsifier, witness)
+    assert [w.to_json() for w in found] == [w.to_json() for w in falsifier.descend()]
+
+
+def test_the_descent_finds_nothing_where_the_order_holds() -> None:
+    graph = corner_trap(4, reach=0.0)
+    boxes = np.zeros((1, 4)), np.ones((1, 4))
+    assert SlopeFalsifier(graph, [SlopeQuery(0, 1)], 1e-4, *boxes).descend(samples=256, steps=20) == ()
+
+
+@pytest.mark.parametrize("method", ["search", "descend"])
+def test_of_several_boxes_each_witness_lies_in_one(method) -> None:
+    rng = np.random.default_rng(0)
+    graph = random_graph(rng, 3, (16, 16), 1, ("relu", "leaky_relu", "tanh"), skips=0.5)
+    boxes = random_boxes(rng, 9, 3, 0.3, flat=0)
+    falsifier = SlopeFalsifier(graph, [SlopeQuery(0, 1), SlopeQuery(2, -1)], 1e-4, *boxes)
+    found = getattr(falsifier, method)()[:40]
+    assert found and len({assert_violates(graph, falsifier, witness) for witness in found}) > 1
+
+
+def test_the_one_box_of_many_in_which_the_order_breaks_is_found() -> None:
+    # f = |x - 0.505|: falls below 0.505; boxes of width 0.01 side by side
+    graph = dense_graph([np.array([[1.0], [-1.0]]), np.ones((1, 2))], [np.array([-0.505, 0.505]), np.zeros(1)])
+    walls = np.arange(50, 101)[:, None] / 100
+    falsifier = SlopeFalsifier(graph, [SlopeQuery(0, 1)], 1e-4, walls[:-1], walls[1:])
+    found = falsifier.search()
+    assert found and {assert_violates(graph, falsifier, witness) for witness in found} == {0}
+
+
+def test_inputs_that_are_fixed_in_a_box_keep_their_value_exactly() -> None:
+    # x1 takes 0.1, 0.2, 0.7, of which float32 has none; f rises in x0 where x0 + 10 x1 > 6
+    graph = dense_graph([np.array([[1.0, 10.0], [0.0, 10.0]]), np.array([[1.0, -1.0]])],
+                        [np.full(2, -6.0), np.zeros(1)])
+    lower = np.array([[0.0, value] for value in (0.1, 0.2, 0.7)])
+    upper = np.array([[1.0, value] for value in (0.1, 0.2, 0.7)])
+    falsifier = SlopeFalsifier(graph, [SlopeQuery(0, -1)], 1e-4, lower, upper)
+    found = (*falsifier.search(), *falsifier.descend())
+    assert found
+    for witness in found:
+        box = assert_violates(graph, falsifier, witness)
+        assert witness.low[1] == witness.high[1] == lower[box, 1]
+
+
+def test_each_query_is_about_its_own_output() -> None:
+    # y0 = x, y1 = -x, y2 = 1
+    one = np.ones((1, 1))
+    graph = dense_graph([one, np.array([[1.0], [-1.0], [0.0]])], [np.zeros(1), np.array([0.0, 0.0, 1.0])])
+    queries = [SlopeQuery(0, sign, output) for sign in (1, -1) for output in range(3)]
+    falsifier = SlopeFalsifier(graph, queries, 1e-4, 0 * one, one)
+    for found in (falsifier.search(), falsifier.descend(), falsifier.near(np.array([[0.5]]))):
+        assert {(w.sign, w.output) for w in found} == {(1, 1), (-1, 0)}
+        for witness in found:
+            assert_violates(graph, falsifier, witness)
+
+
+def test_pairs_near_points_of_several_boxes_stay_in_the_point_s_own_box() -> None:
+    graph = dense_graph([np.ones((1, 1)), -np.ones((1, 1))], [np.ones(1), np.zeros(1)])
+    lower, upper = np.array([[0.0], [1.0]]), np.array([[1.0], [1.5]])
+    falsifier = SlopeFalsifier(graph, [SlopeQuery(0, 1)], 1e-4, lower, upper)
+    for witness in falsifier.near(np.array([[1.0], [1.0]]), np.array([0, 1])):
+        assert_violates(graph, falsifier, witness)
+        assert (witness.low[0] >= 1) or (witness.high[0] <= 1)
