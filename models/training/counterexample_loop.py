@@ -204,7 +204,7 @@ class CounterexampleLoop:
                                  self.settings.certified_boxes, torch.Generator().manual_seed(self.seed + 2))
 
     def _ramp(self) -> float:
-        """Weight and box size of the certified loss, 0..1; `certified_guided` leaves it to the counterexamples later."""
+        """Weight and box size of the certified loss, 0..1; `certified_guided` drops it near the end."""
         done = len(self.epochs) / self.settings.epochs
         if self.settings.method == "certified_guided" and done > CERTIFIED_SHARE:
             return 0.0

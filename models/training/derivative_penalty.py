@@ -1,4 +1,4 @@
-"""Certified training: a loss on bounds of the partial derivatives over boxes, so that the trained network can be proved.
+"""Certified training: a loss on bounds of the partial derivatives over boxes, so that the network can be proved.
 
 Over boxes sampled from the specification's box the signed partial derivatives are bounded from below, and what the
 bound lacks to a margin is added to the loss (interval training in the sense of Gowal et al. 2019, for derivatives; the

@@ -1,5 +1,7 @@
 """The certified loss: its bounds are bounds, it can be trained with, and it vanishes where the margin holds."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -17,7 +19,7 @@ def mlp(seed: int, hidden: tuple[int, ...]) -> nn.Sequential:
     torch.manual_seed(seed)
     sizes = (3, *hidden, 1)
     layers: list[nn.Module] = []
-    for a, b in zip(sizes, sizes[1:], strict=False):
+    for a, b in pairwise(sizes):
         layers += [nn.Linear(a, b), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
 
