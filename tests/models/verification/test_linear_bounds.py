@@ -129,15 +129,15 @@ def swallowing_graph(dtype: torch.dtype) -> Graph:
     Added to it one after the other they are lost, 1000 units in all, although the layer's own sums are of two terms.
     """
     unit, width = torch.finfo(dtype).eps / 2, 1000
-    weight, offset = np.zeros((width, 2)), np.zeros(width)
+    weight = np.zeros((width, 2))
     weight[:, 0] = np.float32(0.99 * unit)
-    weight[0, 0], offset[0] = 1.0, 2**12 * unit - 1
-    return dense_graph([weight, np.ones((1, width))], [offset, np.zeros(1)])
+    weight[0] = 1.0, 2**12 * unit - 1
+    return dense_graph([weight, np.ones((1, width))], [np.zeros(width), np.zeros(1)])
 
 
 @in_both_types
 def test_the_sums_over_a_wide_layer_are_charged_by_its_width(dtype) -> None:
-    graph, x = swallowing_graph(dtype), np.array([1.0, 0.0])
+    graph, x = swallowing_graph(dtype), np.ones(2)
     (value,) = exact(graph, exact_weights(graph), x).y
     ((low,),), ((high,),) = output_bounds(graph, x, x, dtype)
     assert low <= value <= high
@@ -145,9 +145,8 @@ def test_the_sums_over_a_wide_layer_are_charged_by_its_width(dtype) -> None:
 
 @in_both_types
 def test_the_sums_over_many_outputs_are_charged_by_their_number(dtype) -> None:
-    graph, x = swallowing_graph(dtype), np.array([1.0, 0.0])
-    first = graph.layers[0].affine
-    graph = Graph(2, (), first)
+    graph, x = swallowing_graph(dtype), np.ones(2)
+    graph = Graph(2, (), graph.layers[0].affine)
     bounder = Bounder(graph, dtype)
     boxes = boxes_of(bounder, x, x)
     value = sum(exact(graph, exact_weights(graph), x).y)
