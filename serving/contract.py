@@ -216,6 +216,10 @@ def _specification(data: Any, inputs: list[str]) -> None:
         for feature in features:
             hint = nearest(str(feature), inputs)
             _check(feature in inputs, "feature", "be an input", feature, f"{where}; {hint}")
+    try:
+        canonical_json(data)  # a digest is taken over it
+    except ValueError as error:
+        raise InputError(f"numbers must be finite, got {error} ({where})") from error
 
 
 def _keys(data: Any, keys: tuple[str, ...], where: str) -> None:

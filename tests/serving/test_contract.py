@@ -163,3 +163,11 @@ def test_any_json_in_any_place_is_read_or_refused_and_nothing_else(
         return
     assert Contract.from_json(parsed.to_json()) == parsed
     specification_sha256(parsed)
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_numbers_without_canonical_bytes_are_refused_wherever_they_stand(contract_data: Data, value: float) -> None:
+    data = contract_data()
+    data["specification"]["properties"][0]["note"] = [{"weight": value}]
+    with pytest.raises(InputError, match="finite"):
+        Contract.from_json(data)

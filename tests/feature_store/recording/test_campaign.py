@@ -112,7 +112,7 @@ def test_a_tiny_campaign_gives_a_data_set_and_leaves_nothing_behind(tmp_path: Pa
 @needs_tools
 @pytest.mark.slow
 def test_a_crashed_workload_ends_its_combination_only(tmp_path: Path, scratch: Path) -> None:
-    settings = dataclasses.replace(REDIS, combinations=2, seconds_per_combination=7.0)
+    settings = dataclasses.replace(REDIS, combinations=2, seconds_per_combination=15.0)
     crashed: list[str] = []
 
     def crash() -> None:
