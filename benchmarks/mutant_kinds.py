@@ -3,25 +3,23 @@
 Symbols: the bundle's network has 3 inputs and 2 hidden layers of 12 neurons.
 """
 
-import copy
-import hashlib
-import io
-import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+import torch
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
+from benchmarks.tampered_proof import Proof
 from feature_store.scaling import FeatureScaling, MinMaxScaling
-from models.export.bundle import specification_digest, write_bundle
+from models.export.bundle import write_bundle
 from models.tasks.task import parse_task
 from models.training.workload import raw_specification, scaled_specification
-from models.verification.checker import CheckResult, check_certificate
+from models.verification.graph import dense_graph
 from models.verification.network import ReluNetwork
 from models.verification.verdict import Status
 from models.verification.verify import verify
@@ -38,52 +36,6 @@ NETWORK_SEED, MARGIN = 0, 0.15
 SHIFT = 10.0
 
 
-@dataclass(frozen=True)
-class Proof:
-    """What check_certificate takes."""
-
-    model: bytes
-    contract: dict[str, Any]
-    certificate: dict[str, Any]
-    leaves: bytes
-
-    def check(self, folder: Path) -> CheckResult:
-        """The independent checker's answer."""
-        model, leaves = folder / "model.onnx", folder / "certificate.npz"
-        model.write_bytes(self.model)
-        leaves.write_bytes(self.leaves)
-        return check_certificate(model, self.contract, self.certificate, leaves)
-
-    def rehashed(self) -> "Proof":
-        """With everything that an attacker can compute anew: digests, number of leaves, what the contract repeats."""
-        contract, certificate = copy.deepcopy(self.contract), copy.deepcopy(self.certificate)
-        contract["model"]["sha256"] = certificate["model_sha256"] = hashlib.sha256(self.model).hexdigest()
-        certificate["leaves_sha256"] = hashlib.sha256(self.leaves).hexdigest()
-        certificate["specification_sha256"] = specification_digest(contract)
-        certificate |= {key: contract["specification"][key] for key in ("tolerance", "statement")}
-        certificate["lower_bound"] = -1e300  # claims nothing beyond the tolerance
-        certificate["leaves"] = int((self.tree()[0] == -1).sum())
-        return replace(self, contract=contract, certificate=certificate)
-
-    def tree(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """split_dimension and split_value."""
-        with np.load(io.BytesIO(self.leaves), allow_pickle=False) as arrays:
-            return arrays["split_dimension"], arrays["split_value"]
-
-    def with_tree(self, dimension: NDArray[Any], value: NDArray[Any]) -> "Proof":
-        file = io.BytesIO()
-        np.savez_compressed(file, split_dimension=dimension, split_value=value)
-        return replace(self, leaves=file.getvalue())
-
-    def with_contract(self, path: tuple[Any, ...], value: Any) -> "Proof":
-        contract = copy.deepcopy(self.contract)
-        place: Any = contract
-        for key in path[:-1]:
-            place = place[key]
-        place[path[-1]] = value
-        return replace(self, contract=contract)
-
-
 def small_proof(folder: Path) -> Proof:
     """Verifies and exports the small network; fails unless it is PROVED."""
     task = parse_task({
@@ -94,11 +46,10 @@ def small_proof(folder: Path) -> Proof:
     network, raw = small_network(np.random.default_rng(NETWORK_SEED)), raw_specification(task, "w", SCALING)
     verdict = verify(network, scaled_specification(raw, SCALING))
     versions = {"code_version": "mutants", "data_version": "mutants", "seed": NETWORK_SEED}
-    model, verdict = write_bundle(folder, task, "w", network, SCALING, raw, verdict, versions)
+    _, verdict = write_bundle(folder, task, "w", network, SCALING, raw, verdict, versions)
     if verdict.status is not Status.PROVED:
         raise RuntimeError(f"the small network must be proved, got {verdict.status}: {verdict.reason}")
-    contract, certificate = (json.loads((folder / f"{name}.json").read_text()) for name in ("contract", "certificate"))
-    return Proof(model, contract, certificate, (folder / "certificate.npz").read_bytes())
+    return Proof.read(folder)
 
 
 def small_network(rng: np.random.Generator) -> ReluNetwork:
@@ -122,15 +73,8 @@ def small_network(rng: np.random.Generator) -> ReluNetwork:
 
 def sampled_slopes(weights: Any, biases: Any, points: NDArray[np.float64]) -> NDArray[np.float64]:
     """dy/dx (m, n) at points (m, n), in float64."""
-    a, masks = points, []
-    for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
-        z = a @ weight.T.astype(np.float64) + bias
-        masks.append(z > 0)
-        a = np.maximum(z, 0)
-    slopes: NDArray[np.float64] = np.repeat(weights[-1].astype(np.float64), len(points), axis=0)
-    for weight, mask in zip(reversed(weights[:-1]), reversed(masks), strict=True):
-        slopes = (slopes * mask) @ weight.astype(np.float64)
-    return slopes
+    tensors = dense_graph(weights, biases).tensors()
+    return tensors.gradient(torch.as_tensor(points), torch.ones(1, dtype=torch.float64)).numpy()
 
 
 def _model_byte(proof: Proof, rng: np.random.Generator) -> Proof:
@@ -155,7 +99,7 @@ def _weight(proof: Proof, rng: np.random.Generator) -> Proof:
 
 def _leaf(proof: Proof, rng: np.random.Generator) -> Proof:
     """One leaf less: taken out of the file, or its sibling made to stand for both."""
-    dimension, value = proof.tree()
+    dimension, value = proof.tree
     if rng.random() < 0.5:
         leaf = int(rng.choice(np.flatnonzero(dimension == -1)))
         return proof.with_tree(np.delete(dimension, leaf), np.delete(value, leaf))
@@ -166,13 +110,13 @@ def _leaf(proof: Proof, rng: np.random.Generator) -> Proof:
 
 
 def _split_value(proof: Proof, rng: np.random.Generator) -> Proof:
-    dimension, value = proof.tree()
+    dimension, value = proof.tree
     value[rng.choice(np.flatnonzero(dimension >= 0))] += rng.normal() * 10.0 ** rng.uniform(-9, 1)
     return proof.with_tree(dimension, value)
 
 
 def _split_dimension(proof: Proof, rng: np.random.Generator) -> Proof:
-    dimension, value = proof.tree()
+    dimension, value = proof.tree
     place = int(rng.integers(len(dimension)))
     dimension[place] = rng.choice([d for d in range(-2, 4) if d != dimension[place]])
     return proof.with_tree(dimension, value)

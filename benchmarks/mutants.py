@@ -29,8 +29,9 @@ import torch
 
 from benchmarks.machine import describe_machine, load_average, now_utc
 from benchmarks.markdown import table
-from benchmarks.mutant_kinds import KINDS, REHASHED_KINDS, WIDTH, Proof, mutant, sampled_slopes, small_proof
+from benchmarks.mutant_kinds import KINDS, REHASHED_KINDS, WIDTH, mutant, sampled_slopes, small_proof
 from benchmarks.result_file import RESULTS, write_results
+from benchmarks.tampered_proof import Proof
 from models.verification.checker_model import read_model
 from models.verification.falsification import falsify
 from models.verification.network import ReluNetwork

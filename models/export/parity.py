@@ -8,7 +8,7 @@ import torch
 
 from feature_store.scaling import FeatureScaling
 from models.export.onnx_model import INPUT
-from models.verification.network import ReluNetwork, forward
+from models.verification.network import ReluNetwork
 from models.verification.specification import FloatArray, Specification
 from models.verification.verdict import Witness
 
@@ -28,9 +28,9 @@ def largest_difference(model: bytes, network: ReluNetwork, scaling: FeatureScali
     unit = np.random.default_rng(seed).random((points, network.inputs))
     raw = scaling.features.unscale(unit)
     (out,) = open_session(model).run(None, {INPUT: raw.astype(np.float32)})
-    weights, biases = network.tensors()
+    tensors = network.graph.tensors(torch.float32)
     with torch.no_grad():
-        expected = forward(weights, biases, torch.as_tensor(scaling.features.scale(raw), dtype=torch.float32))
+        expected = tensors(tensors.tensor(scaling.features.scale(raw)))[:, 0]
     got = scaling.target.scale(out.astype(np.float64))[:, 0]
     return float(np.abs(got - expected.double().numpy()).max())
 

@@ -5,14 +5,12 @@
 Symbols: W[k] (width k+1, width k), b[k] (width k+1,), float32; x (batch, n); y (batch, 1).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from feature_store.errors import InputError
 from models.verification.graph import Graph, dense_graph
@@ -51,25 +49,13 @@ class ReluNetwork:
         """The same network in the verifier's normal form."""
         return dense_graph(self.weights, self.biases)
 
-    def tensors(self, dtype: torch.dtype = torch.float32) -> tuple[list[Tensor], list[Tensor]]:
-        """Weights and biases as tensors of `dtype`."""
-        return ([torch.as_tensor(w, dtype=dtype) for w in self.weights],
-                [torch.as_tensor(b, dtype=dtype) for b in self.biases])
-
     def value(self, x: NDArray[np.floating]) -> NDArray[np.float64]:
         """f at x (batch, n), in float64: (batch,)."""
-        a = np.asarray(x, dtype=np.float64)
-        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
-            a = np.maximum(a @ weight.T.astype(np.float64) + bias, 0.0)
-        return (a @ self.weights[-1].T.astype(np.float64) + self.biases[-1])[:, 0]
+        return self.graph.value(x)[:, 0]
 
     def rounding(self, x: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Upper bound of |value(x) - f(x)| for f in real arithmetic: (batch,). Higham, section 3.1, layer by layer."""
-        size = np.abs(np.asarray(x, dtype=np.float64))
-        for weight, bias in zip(self.weights, self.biases, strict=True):
-            size = size @ np.abs(weight).T.astype(np.float64) + np.abs(bias)
-        # every layer adds at most (terms + 2) u of the size; twice that covers the second-order terms
-        return 2.0**-52 * sum(weight.shape[1] + 2 for weight in self.weights) * size[:, 0]
+        """Upper bound of |value(x) - f(x)| for f in real arithmetic: (batch,)."""
+        return self.graph.rounding(x)[:, 0]
 
 
 def network_from_torch(module: nn.Sequential) -> ReluNetwork:
@@ -83,25 +69,3 @@ def network_from_torch(module: nn.Sequential) -> ReluNetwork:
         elif not (isinstance(layer, nn.ReLU) and index % 2 == 1):
             raise InputError(f"network must alternate Linear and ReLU, got {type(layer).__name__} (layer {index})")
     return ReluNetwork(tuple(weights), tuple(biases))
-
-
-def forward(weights: Sequence[Tensor], biases: Sequence[Tensor], x: Tensor) -> Tensor:
-    """f at x (..., n) with the given tensors: (...)."""
-    a = x
-    for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
-        a = torch.relu(a @ weight.T + bias)
-    return (a @ weights[-1].T + biases[-1])[..., 0]
-
-
-def gradient(weights: Sequence[Tensor], biases: Sequence[Tensor], x: Tensor) -> Tensor:
-    """Partial derivatives of f at x (batch, n), the activation region's own: (batch, n)."""
-    masks = []
-    a = x
-    for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
-        z = a @ weight.T + bias
-        masks.append(z > 0)
-        a = torch.relu(z)
-    g = weights[-1].expand(x.shape[0], -1)
-    for weight, mask in zip(reversed(weights[:-1]), reversed(masks), strict=True):
-        g = (g * mask) @ weight
-    return g

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import mutant_kinds, mutants
-from benchmarks.mutant_kinds import KINDS, REHASHED_KINDS, Proof, mutant, small_proof
+from benchmarks import mutants, tampered_proof
+from benchmarks.mutant_kinds import KINDS, REHASHED_KINDS, mutant, small_proof
+from benchmarks.tampered_proof import Proof
 from models.verification.checker import CheckResult
 
 AS_THEY_ARE, ANEW = mutants.ATTACKERS
@@ -40,7 +41,7 @@ def test_no_mutant_is_falsely_accepted(tmp_path: Path, capsys: pytest.CaptureFix
 def test_a_checker_that_believes_everything_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(mutant_kinds, "check_certificate", lambda *_: CheckResult(True, ""))
+    monkeypatch.setattr(tampered_proof, "check_certificate", lambda *_: CheckResult(True, ""))
     code, results = campaign(tmp_path, 480)
     assert code == 1
     assert total(results, AS_THEY_ARE, "falsely_accepted") == 240

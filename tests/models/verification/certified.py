@@ -1,15 +1,6 @@
-"""Bundles with a proof, as values that a test can mutate; and an oracle that reads the graph in its own way.
+"""Bundles with a proof, as values that a test can mutate; and an oracle that reads the graph in its own way."""
 
-`Proof` holds what check_certificate takes. `rehash` does what an attacker does who can compute SHA-256:
-it makes every digest fit again, so that nothing but the proof itself stands in the way.
-"""
-
-import copy
-import hashlib
-import io
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +8,12 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from benchmarks.tampered_proof import Proof
 from feature_store.scaling import FeatureScaling, MinMaxScaling
-from models.export.bundle import specification_digest, write_bundle
+from models.export.bundle import write_bundle
 from models.tasks.task import Task, parse_task
 from models.training.workload import raw_specification, scaled_specification
 from models.verification.branch_and_bound import Budget
-from models.verification.checker import CheckResult, check_certificate
 from models.verification.network import ReluNetwork
 from models.verification.specification import FloatArray
 from models.verification.verdict import Status
@@ -55,67 +46,13 @@ def monotone(*features: str, direction: str = "increasing") -> dict[str, Any]:
     return {"monotone": {"features": list(features), "direction": direction}}
 
 
-@dataclass(frozen=True)
-class Proof:
-    """A model, what is claimed about it, and the certificate."""
-
-    model: bytes
-    contract: dict[str, Any]
-    certificate: dict[str, Any]
-    leaves: bytes
-
-    def check(self, folder: Path) -> CheckResult:
-        """What the independent checker says."""
-        model, leaves = folder / "model.onnx", folder / "certificate.npz"
-        model.write_bytes(self.model)
-        leaves.write_bytes(self.leaves)
-        return check_certificate(model, self.contract, self.certificate, leaves)
-
-    def rehash(self) -> "Proof":
-        """The same with digests, tolerance, statement and number of leaves that fit its files."""
-        contract, certificate = copy.deepcopy(self.contract), copy.deepcopy(self.certificate)
-        contract["model"]["sha256"] = certificate["model_sha256"] = hashlib.sha256(self.model).hexdigest()
-        certificate["leaves_sha256"] = hashlib.sha256(self.leaves).hexdigest()
-        certificate["specification_sha256"] = specification_digest(contract)
-        certificate["tolerance"] = contract["specification"]["tolerance"]
-        certificate["lower_bound"] = -1e300  # claims nothing beyond the tolerance
-        try:
-            with np.load(io.BytesIO(self.leaves), allow_pickle=False) as arrays:
-                certificate["leaves"] = int((arrays["split_dimension"] == -1).sum())
-        except Exception:  # the leaves are no archive: nothing to count
-            pass
-        return replace(self, contract=contract, certificate=certificate)
-
-    def with_graph(self, model: onnx.ModelProto) -> "Proof":
-        """The proof with another graph, digests as they were."""
-        return replace(self, model=model.SerializeToString())
-
-    def with_tree(self, dimension: Any, value: Any) -> "Proof":
-        """The proof with another split tree, digests as they were."""
-        file = io.BytesIO()
-        np.savez_compressed(file, split_dimension=np.asarray(dimension), split_value=np.asarray(value))
-        return replace(self, leaves=file.getvalue())
-
-    @property
-    def graph(self) -> onnx.ModelProto:
-        """A fresh copy of the parsed model."""
-        return onnx.load_model_from_string(self.model)
-
-    @property
-    def tree(self) -> tuple[np.ndarray, np.ndarray]:
-        """split_dimension and split_value."""
-        with np.load(io.BytesIO(self.leaves), allow_pickle=False) as arrays:
-            return arrays["split_dimension"].copy(), arrays["split_value"].copy()
-
-
 def prove(folder: Path, network: ReluNetwork, task: Task, scaling: FeatureScaling = SCALING) -> Proof:
     """Verifies, exports and reads back; fails unless the result is PROVED."""
     raw = raw_specification(task, "w", scaling)
     verdict = verify(network, scaled_specification(raw, scaling), Budget(seconds=20))
-    model, verdict = write_bundle(folder, task, "w", network, scaling, raw, verdict, VERSIONS)
+    _, verdict = write_bundle(folder, task, "w", network, scaling, raw, verdict, VERSIONS)
     assert verdict.status is Status.PROVED, verdict
-    contract, certificate = (json.loads((folder / f"{name}.json").read_text()) for name in ("contract", "certificate"))
-    return Proof(model, contract, certificate, (folder / "certificate.npz").read_bytes())
+    return Proof.read(folder)
 
 
 def network_with_many_leaves() -> ReluNetwork:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from models.learners.mlp import build_mlp, linear_layers
 from models.training.sign_pattern import initialise
-from models.verification.network import ReluNetwork, gradient, network_from_torch
+from models.verification.network import ReluNetwork, network_from_torch
 from models.verification.specification import Direction, FloatArray, Monotonicity, Specification
 
 # Two workers share two cores: more threads would only fight.
@@ -87,8 +87,7 @@ def points_inside(rng: np.random.Generator, lower: FloatArray, upper: FloatArray
 
 def sampled_slopes(network: ReluNetwork, points: FloatArray, queries: Queries) -> FloatArray:
     """sign * dy/dx[feature] in float64 at the points (m, n): (m, F)."""
-    weights, biases = network.tensors(torch.float64)
-    slopes = gradient(weights, biases, torch.as_tensor(points)).numpy()
+    slopes = network.graph.tensors().gradient(torch.as_tensor(points), torch.ones(1, dtype=torch.float64)).numpy()
     return np.stack([sign * slopes[:, feature] for feature, sign in queries], axis=1)
 
 

@@ -19,11 +19,11 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from benchmarks.tampered_proof import Proof
 from models.verification.checker import check_certificate
 from models.verification.checker_model import read_model
 from tests.models.verification.certified import (
     SCALING,
-    Proof,
     evaluate_graph,
     monotone,
     proofs,
@@ -74,7 +74,7 @@ def test_a_valid_certificate_is_accepted_and_reports_what_it_found(proof: Proof,
     assert result.leaves == proof.certificate["leaves"]
     assert result.lower_bound == proof.certificate["lower_bound"]
     assert violation(proof) <= 0
-    assert proof.rehash().check(tmp_path).accepted
+    assert proof.rehashed().check(tmp_path).accepted
 
 
 def test_many_leaves_are_many(valid: dict[str, Proof]) -> None:
@@ -248,7 +248,7 @@ def attack_rehashed(proof: Proof, folder: Path, count: int, seed: int) -> tuple[
         kind, other = mutant(proof, rng, KINDS[:3])
         if rng.random() < 0.4:
             kind, other = mutant(other, rng, KINDS[:2] if rng.random() < 0.5 else KINDS[3:5])
-        other = other.rehash()
+        other = other.rehashed()
         result = other.check(folder)
         with np.errstate(all="ignore"):
             try:
@@ -295,7 +295,7 @@ def test_a_falling_network_cannot_hide_behind_a_large_scaling(valid: dict[str, P
             set_tensor(model, "bias_2", numpy_helper.to_array(tensor(model, "bias_2")) / np.float32(2.0**20))
             small = small.with_graph(model)
         assert violation(small) > 0
-        assert not small.rehash().check(tmp_path).accepted
+        assert not small.rehashed().check(tmp_path).accepted
 
 
 def test_a_linear_model_without_a_hidden_layer_is_refused(tmp_path: Path) -> None:
@@ -309,7 +309,7 @@ def test_a_linear_model_without_a_hidden_layer_is_refused(tmp_path: Path) -> Non
     for name, array in numbers.items():
         set_tensor(model, name, array)
     model.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 1
-    other = replace(proof.with_graph(model), contract=contract).rehash()
+    other = replace(proof.with_graph(model), contract=contract).rehashed()
     assert violation(other) > 0
     assert not other.check(tmp_path).accepted
 
@@ -470,7 +470,7 @@ def test_a_graph_of_another_shape_is_refused_with_fresh_digests(
     monkeypatch.chdir(tmp_path)  # an external file would be looked for here
     model = proof.graph
     GRAPHS[name](model)
-    result = proof.with_graph(model).rehash().check(tmp_path)
+    result = proof.with_graph(model).rehashed().check(tmp_path)
     assert not result.accepted
 
 
@@ -500,7 +500,7 @@ def test_a_claim_that_says_nothing_or_too_much_is_refused_with_fresh_digests(
 ) -> None:
     contract = copy.deepcopy(proof.contract)
     CLAIMS[name](contract)
-    assert not replace(proof, contract=contract).rehash().check(tmp_path).accepted
+    assert not replace(proof, contract=contract).rehashed().check(tmp_path).accepted
 
 
 def archive(**arrays: Any) -> bytes:
@@ -528,7 +528,7 @@ LEAVES: dict[str, Callable[[Proof], bytes]] = {
 
 @pytest.mark.parametrize("name", LEAVES)
 def test_leaves_that_are_no_tree_are_refused_with_fresh_digests(proof: Proof, tmp_path: Path, name: str) -> None:
-    assert not replace(proof, leaves=LEAVES[name](proof)).rehash().check(tmp_path).accepted
+    assert not replace(proof, leaves=LEAVES[name](proof)).rehashed().check(tmp_path).accepted
 
 
 class Trap:
@@ -545,23 +545,23 @@ def test_leaves_that_are_pickled_are_never_unpickled(proof: Proof, tmp_path: Pat
     trapped = np.empty(1, dtype=object)
     trapped[0] = Trap(tmp_path / "sprung")
     leaves = archive(split_dimension=trapped, split_value=np.zeros(1))
-    assert not replace(proof, leaves=leaves).rehash().check(tmp_path).accepted
+    assert not replace(proof, leaves=leaves).rehashed().check(tmp_path).accepted
     assert not (tmp_path / "sprung").exists()
 
 
 def test_a_second_output_is_refused_also_where_two_leaves_hide_it(valid: dict[str, Proof], tmp_path: Path) -> None:
     # as many leaves as outputs: a broadcast would give each leaf an output of its own
-    proof = valid["single"].with_tree(np.array([0, -1, -1], dtype=np.int16), np.array([0.5, 0.0, 0.0])).rehash()
+    proof = valid["single"].with_tree(np.array([0, -1, -1], dtype=np.int16), np.array([0.5, 0.0, 0.0])).rehashed()
     assert proof.check(tmp_path).accepted
     model = proof.graph
     weight, bias = (numpy_helper.to_array(tensor(model, name)) for name in ("weight_2", "bias_2"))
     set_tensor(model, "weight_2", np.concatenate([weight, weight]))
     set_tensor(model, "bias_2", np.concatenate([bias, bias]))
-    assert not proof.with_graph(model).rehash().check(tmp_path).accepted
+    assert not proof.with_graph(model).rehashed().check(tmp_path).accepted
 
 
 def test_a_coarser_tree_than_the_proof_needs_is_refused(valid: dict[str, Proof], tmp_path: Path) -> None:
-    result = valid["many"].with_tree(np.array([-1], dtype=np.int16), np.zeros(1)).rehash().check(tmp_path)
+    result = valid["many"].with_tree(np.array([-1], dtype=np.int16), np.zeros(1)).rehashed().check(tmp_path)
     assert not result.accepted and "every leaf must be proved" in result.reason
 
 
