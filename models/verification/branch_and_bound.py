@@ -13,7 +13,7 @@ Symbols: R roots, N open boxes, B boxes of a round, n inputs; lower, upper (N, n
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -21,9 +21,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from models.verification.open_boxes import Boxes, OpenBoxes, joined
 from models.verification.verdict import BoxTree, Status
 
-# Boxes narrower than this in every input are not split further: a bound that fails there fails for good.
+# Sides narrower than this are not split further, beyond 1 relative to the size of their walls: a bound that fails in a
+# box of such sides fails for good, rounding takes more. Above the spacing of float64, so that halves differ.
 NARROWEST = 1e-12
 # Rounding also widens the intervals on the way to a bound, by more than the last pass is charged.
 DOUBT = 32.0
@@ -77,7 +79,12 @@ class Query(Protocol):
 
 @dataclass(frozen=True)
 class SearchResult:
-    """How a search ended; tree: the splits of all roots in preorder, one root after the other (PROVED only)."""
+    """How a search ended.
+
+    lower_bound: the worst margin met; NaN where there is none, or nothing is known of a box. tree: the splits of all
+    roots in preorder, one root after the other (PROVED only). interrupted: by KeyboardInterrupt, which the caller has
+    to act upon: it is not raised again.
+    """
 
     status: Status
     reason: str
@@ -85,6 +92,7 @@ class SearchResult:
     proved_share: float
     boxes: int
     tree: BoxTree | None = None
+    interrupted: bool = False
 
 
 def branch_and_bound(
@@ -107,29 +115,7 @@ def branch_and_bound(
     try:
         return search.run()
     except KeyboardInterrupt:
-        return search.result(Status.UNKNOWN, f"interrupted, {len(search.open)} boxes open")
-
-
-@dataclass(frozen=True)
-class _Open:
-    """Boxes that are still to be proved, and what their parents' margins were."""
-
-    lower: Tensor
-    upper: Tensor
-    root: Tensor
-    node: Tensor
-    share: Tensor
-    parent_margin: Tensor
-
-    def __len__(self) -> int:
-        return len(self.node)
-
-    def pick(self, rows: Tensor) -> "_Open":
-        return _Open(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
-
-    def join(self, *others: "_Open") -> "_Open":
-        return _Open(*(torch.cat([getattr(self, name), *(getattr(other, name) for other in others)])
-                       for name in self.__dataclass_fields__))
+        return replace(search.result(Status.UNKNOWN, f"interrupted, {len(search.open)} boxes open"), interrupted=True)
 
 
 class _Search:
@@ -141,8 +127,8 @@ class _Search:
         self.batch, self.roots = batch, roots
         device = lower.device
         count = torch.arange(roots, device=device)
-        self.open = _Open(lower, upper, count, count, torch.full((roots,), 1 / roots, device=device),
-                          torch.zeros(roots, dtype=torch.float64, device=device))
+        self.open = OpenBoxes(Boxes(lower, upper, count, count, torch.full((roots,), 1 / roots, device=device),
+                                    torch.zeros(roots, dtype=torch.float64, device=device)), batch)
         self.splits: list[tuple[Tensor, Tensor, Tensor, int]] = []  # nodes, dimensions, values, first child
         self.nodes, self.bounded, self.proved, self.lowest = roots, 0, 0.0, float("inf")
         self.single, self.retried = 0, 0
@@ -151,7 +137,7 @@ class _Search:
     def result(self, status: Status, reason: str) -> SearchResult:
         """What is known now, under this status."""
         tree = self._preorder() if status is Status.PROVED else None
-        lowest = self.lowest if self.bounded else float("nan")
+        lowest = self.lowest if np.isfinite(self.lowest) else float("nan")
         return SearchResult(status, reason, lowest, min(self.proved, 1.0), self.bounded, tree)
 
     def run(self) -> SearchResult:
@@ -163,38 +149,39 @@ class _Search:
             if self.bounded >= self.budget.boxes:
                 return self.result(Status.UNKNOWN, f"budget of {self.budget.boxes} boxes is spent, "
                                                    f"{len(self.open)} boxes open")
-            # worst parents first find counterexamples early; for a proof all open boxes must be closed in any case
-            order = torch.argsort(self.open.parent_margin)
-            now, later = self.open.pick(order[: self.batch]), self.open.pick(order[self.batch:])
+            now = self.open.take(self.batch)
             try:
                 margins = self._bound(now)
             except (MemoryError, RuntimeError) as error:
                 if self.batch == 1 or not _no_memory(error):
                     raise
                 self.batch = max(self.batch // 2, 1)
+                self.open.put(now)
                 continue
             self.bounded += len(now)
-            self.lowest = min(self.lowest, float(margins.margin.min()))
-            self.proved += float(now.share[margins.proved].sum())
-            left = ~margins.proved
+            # NaN is no bound
+            margin = torch.nan_to_num(margins.margin.double(), nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf)
+            self.lowest = min(self.lowest, float(margin.min()))
+            proved = margins.proved & ~margins.margin.isnan()
+            self.proved += float(now.share[proved].sum())
+            left = ~proved
             rest = now.pick(left)
-            self.open = later
             if len(rest):
                 if self.violating(margins.suspect[left], rest.root):
                     return self.result(Status.REFUTED, "a counterexample was found")
                 if (margins.margin[left] + margins.charge[left] >= 0).any():  # then in float64, see _bound
                     return self.result(Status.UNKNOWN, "rounding left a box unproved")
-                widest = (rest.upper - rest.lower).amax(dim=1)
-                if not widest.min() > NARROWEST:
+                wide = _wide(rest.lower, rest.upper)
+                if not wide.any(dim=1).all():
                     return self.result(Status.UNKNOWN, "a box shrank to a point without a proof or a witness")
-                self.open = later.join(*self._halve(rest, margins.split_score[left], margins.margin[left]))
+                self.open.put(self._halve(rest, margins.split_score[left], margin[left], wide))
             if self.on_progress:
                 self.on_progress(Progress(self.proved, len(self.open), self.lowest, time.monotonic() - self.started))
         leaves = self.nodes - sum(len(nodes) for nodes, *_ in self.splits)
         cover = "proved box covers" if leaves == 1 else "proved boxes cover"
         return self.result(Status.PROVED, f"{leaves} {cover} all inputs")
 
-    def _bound(self, boxes: _Open) -> Margins:
+    def _bound(self, boxes: Boxes) -> Margins:
         """Bounds in float32 where that suffices, in float64 where rounding is what is missing."""
         if self.single >= 8 and self.retried > DOUBLE_SHARE * self.single:
             return self.query.bound(boxes.lower, boxes.upper, boxes.root, torch.float64)
@@ -213,12 +200,12 @@ class _Search:
             values.append(whole)
         return Margins(*values)
 
-    def _halve(self, boxes: _Open, score: Tensor, margin: Tensor) -> tuple[_Open, _Open]:
-        """The two halves of each box across its best input."""
+    def _halve(self, boxes: Boxes, score: Tensor, margin: Tensor, wide: Tensor) -> Boxes:
+        """The two halves of each box across its best input; wide (N, n): those that may be split."""
         width = boxes.upper - boxes.lower
         score = torch.nan_to_num(score.double(), nan=0.0, posinf=1e300)
         # an input without width must never be chosen; a vanishing score falls back on the widest input
-        score = torch.where(width > 0, score + 1e-12 * score.amax(1, keepdim=True) * width + 1e-300 * width, -1.0)
+        score = torch.where(wide, score + 1e-12 * score.amax(1, keepdim=True) * width + 1e-300 * width, -1.0)
         dimension = score.argmax(dim=1)
         rows = torch.arange(len(boxes), device=score.device)
         middle = (boxes.lower[rows, dimension] + boxes.upper[rows, dimension]) / 2
@@ -227,9 +214,9 @@ class _Search:
         first = self.nodes
         self.splits.append((boxes.node, dimension, middle, first))
         self.nodes += 2 * len(boxes)
-        children, share, margin = first + 2 * rows, boxes.share / 2, margin.double()
-        return (_Open(boxes.lower, left_upper, boxes.root, children, share, margin),
-                _Open(right_lower, boxes.upper, boxes.root, children + 1, share, margin))
+        children, share = first + 2 * rows, boxes.share / 2
+        return joined([Boxes(boxes.lower, left_upper, boxes.root, children, share, margin),
+                       Boxes(right_lower, boxes.upper, boxes.root, children + 1, share, margin)])
 
     def _preorder(self) -> BoxTree:
         dimension = np.full(self.nodes, -1, dtype=np.int16)
@@ -241,6 +228,11 @@ class _Search:
             child[at] = first + 2 * np.arange(len(at))
         order = _preorder(dimension, child, self.roots)
         return BoxTree(dimension[order], value[order])
+
+
+def _wide(lower: Tensor, upper: Tensor) -> Tensor:
+    """Which sides of boxes (N, n) may be split."""
+    return upper - lower > NARROWEST * torch.maximum(-lower, upper).clamp_min(1)
 
 
 def _preorder(dimension: NDArray[np.int16], child: NDArray[np.int64], roots: int) -> NDArray[np.int64]:

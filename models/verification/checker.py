@@ -21,8 +21,17 @@ from typing import Any
 
 import numpy as np
 
-from models.verification.checker_bounds import Box, Layer, bound_layers, bound_rows, relu, switched
-from models.verification.checker_model import Array, Rejected, check_binding, read_claim, read_model
+from models.verification.checker_bounds import (
+    Box,
+    Numbers,
+    Relaxation,
+    bound_layers,
+    bound_rows,
+    linear,
+    relu,
+    switched,
+)
+from models.verification.checker_model import Array, Mask, Rejected, check_binding, read_claim, read_model
 
 ROUNDING = 1e-9
 # Elements of one temporary array, 2 MB.
@@ -49,10 +58,10 @@ def check_certificate(
         weights, biases, offset, factor, gain = read_model(model)
         lower, upper, queries, allowed = read_claim(contract, offset, factor, gain)
         with np.load(io.BytesIO(leaves), allow_pickle=False) as arrays:
-            boxes = leaf_boxes(arrays["split_dimension"], arrays["split_value"], lower, upper)
-        if len(boxes[0]) != certificate["leaves"]:
-            raise Rejected(f"certificate must list its {len(boxes[0])} leaves, got {certificate['leaves']}")
-        bounds = leaf_bounds(weights, biases, *boxes, queries)
+            low, high, _ = leaf_boxes(arrays["split_dimension"], arrays["split_value"], lower[None], upper[None])
+        if len(low) != certificate["leaves"]:
+            raise Rejected(f"certificate must list its {len(low)} leaves, got {certificate['leaves']}")
+        bounds = leaf_bounds(weights, biases, low, high, queries)
         worst = float(bounds.min())
         if not (bounds >= -allowed).all():
             raise Rejected(f"every leaf must be proved, got a bound of {worst:g} below -{allowed.min():g}")
@@ -63,58 +72,73 @@ def check_certificate(
         return CheckResult(False, str(error))
     except Exception as error:  # a malformed file of any kind is a refusal, not a crash
         return CheckResult(False, f"certificate must be readable, got {type(error).__name__}: {error}")
-    return CheckResult(True, "", len(boxes[0]), worst)
+    return CheckResult(True, "", len(low), worst)
 
 
-def leaf_boxes(dimension: Any, value: Any, lower: Array, upper: Array) -> tuple[Array, Array]:
-    """Leaves (m, n) of the split tree stored in preorder (-1: leaf). Rejects a tree that is not one."""
-    open_boxes, leaves = [(lower, upper)], []
+def leaf_boxes(dimension: Any, value: Any, lower: Array, upper: Array) -> tuple[Array, Array, Numbers]:
+    """Leaves: walls (m, n) each and the root (m,) they are part of; of the trees over roots (R, n), each in preorder.
+
+    A dimension of -1 is a leaf. Rejects what is not a tree for each root.
+    """
+    open_boxes, leaves = [(lower[r], upper[r], r) for r in reversed(range(len(lower)))], []
     for d, v in zip(dimension.tolist(), value.tolist(), strict=True):
         if not open_boxes:
             raise Rejected("split tree must end with its last leaf")
-        low, high = open_boxes.pop()
+        low, high, root = open_boxes.pop()
         if d == -1:
-            leaves.append((low, high))
+            leaves.append((low, high, root))
             continue
-        if not (0 <= d < len(lower) and low[d] <= v <= high[d]):
+        if not (0 <= d < len(low) and low[d] <= v <= high[d]):
             raise Rejected("splits must lie within their box")
         left, right = high.copy(), low.copy()
         left[d] = right[d] = v
-        open_boxes += [(right, high), (low, left)]
+        open_boxes += [(right, high, root), (low, left, root)]
     if open_boxes or not leaves:
         raise Rejected("leaves must cover the box")
-    return np.stack([low for low, _ in leaves]), np.stack([high for _, high in leaves])
+    lows, highs, owners = zip(*leaves, strict=True)
+    return np.stack(lows), np.stack(highs), np.array(owners)
 
 
 def leaf_bounds(weights: Sequence[Array], biases: Sequence[Array], lower: Array, upper: Array,
-                queries: Sequence[tuple[int, int]], batch: int | None = None) -> Array:
+                queries: Sequence[tuple[int, int]], batch: int | None = None,
+                relus: Sequence[bool] | None = None) -> Array:
     """Rigorous lower bounds (m, F) of sign * dy/dx[feature] over the leaves (m, n), `batch` of them at a time.
 
-    A bound is -inf or NaN where a number left float64's range: no proof.
+    relus: after which layers but the last a ReLU stands; None: after each. A bound is -inf or NaN where a number left
+    float64's range: no proof.
     """
     directions = np.zeros((len(queries), lower.shape[1]))
     for row, (feature, sign) in zip(directions, queries, strict=True):
         row[feature] = sign
-    parts, relus = [], [relu] * (len(weights) - 1)
+    parts, kinds = [], _relaxations(weights, relus)
     with np.errstate(over="ignore", invalid="ignore"):
         for now in _batches(weights, len(lower), len(queries), batch):
-            layers = bound_layers(weights[:-1], biases[:-1], Box(lower[now], upper[now]), relus)
-            parts.append(np.fmax(*_derivatives(weights, layers, directions)))
+            layers = bound_layers(weights[:-1], biases[:-1], Box(lower[now], upper[now]), kinds)
+            # (not "low < 0 < high": bounds that overflowed to NaN must not pass for a neuron that is switched off)
+            states = [(layer.low >= 0, ~(layer.low >= 0) & ~(layer.high <= 0)) if kind is relu else
+                      (np.full(layer.low.shape, True), np.full(layer.low.shape, False))
+                      for layer, kind in zip(layers, kinds, strict=True)]
+            parts.append(np.fmax(*_derivatives(weights, states, directions, len(lower[now]))))
     return np.concatenate(parts)
 
 
 def leaf_margins(weights: Sequence[Array], biases: Sequence[Array], lower: Array, upper: Array, coefficients: Array,
-                 constants: Array, batch: int | None = None) -> Array:
+                 constants: Array, batch: int | None = None, relus: Sequence[bool] | None = None) -> Array:
     """Rigorous lower bounds (m, Q) of coefficients (m, Q, o) @ y + constants (m, Q) over the leaves (m, n).
 
-    A bound is -inf or NaN where a number left float64's range: no proof.
+    relus: after which layers but the last a ReLU stands; None: after each. A bound is -inf or NaN where a number left
+    float64's range: no proof.
     """
-    parts, relus = [], [relu] * (len(weights) - 1)
+    parts, kinds = [], _relaxations(weights, relus)
     with np.errstate(over="ignore", invalid="ignore"):
         for now in _batches(weights, len(lower), constants.shape[1], batch):
             boxes = Box(lower[now], upper[now])
-            parts.append(bound_rows(weights, biases, boxes, relus, coefficients[now], constants[now]))
+            parts.append(bound_rows(weights, biases, boxes, kinds, coefficients[now], constants[now]))
     return np.concatenate(parts)
+
+
+def _relaxations(weights: Sequence[Array], relus: Sequence[bool] | None) -> list[Relaxation]:
+    return [relu if follows else linear for follows in relus or [True] * (len(weights) - 1)]
 
 
 def _batches(weights: Sequence[Array], leaves: int, rows: int, batch: int | None) -> list[slice]:
@@ -123,11 +147,10 @@ def _batches(weights: Sequence[Array], leaves: int, rows: int, batch: int | None
     return [slice(i, i + step) for i in range(0, leaves, step)]
 
 
-def _derivatives(weights: Sequence[Array], layers: Sequence[Layer], directions: Array) -> tuple[Array, Array]:
-    """Two lower bounds (B, F) of the derivatives in the directions (F, n), given the bounds of the hidden layers."""
-    count, queries = len(layers[0].low), len(directions)
-    # (not "low < 0 < high": bounds that overflowed to NaN must not pass for a neuron that is switched off)
-    states = [(layer.low >= 0, ~(layer.low >= 0) & ~(layer.high <= 0)) for layer in layers]
+def _derivatives(weights: Sequence[Array], states: Sequence[tuple[Mask, Mask]], directions: Array,
+                 count: int) -> tuple[Array, Array]:
+    """Two lower bounds (B, F) of the derivatives in the directions (F, n); states: active, unstable (B, w) a layer."""
+    queries = len(directions)
     start, one = np.tile(directions, (count, 1)), np.ones((count * queries, 1))
     up = bound_rows(weights, _without_biases(weights), Box(start, start),
                     [partial(switched, active.repeat(queries, axis=0), unstable.repeat(queries, axis=0))

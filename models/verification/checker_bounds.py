@@ -157,6 +157,12 @@ def relu(low: Array, high: Array) -> Lines:
     return Lines(ground, zero, chord, np.where(unstable, lift, zero), np.maximum(low, 0), np.maximum(high, 0))
 
 
+def linear(low: Array, high: Array) -> Lines:
+    """z itself: a layer without a ReLU."""
+    one, zero = np.ones_like(low), np.zeros_like(low)
+    return Lines(one, zero, one, zero, low, high)
+
+
 def switched(active: Mask | np.bool_, unstable: Mask | np.bool_, low: Array, high: Array) -> Lines:
     """d z: z where active, between min(0, z) (concave) and max(0, z) (convex) where unstable, else 0."""
     crossing = unstable & ~(low >= 0) & ~(high <= 0)

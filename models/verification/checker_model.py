@@ -10,7 +10,7 @@ Flow: checker.py proves what is read here. Symbols: n inputs; raw units are the 
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -100,7 +100,7 @@ def read_claim(
 def read_model(file: bytes) -> tuple[list[Array], list[Array], Array, Array, float]:
     """Weights, biases (float64 copies of the stored float32), scaling offset and factor of the inputs, output gain."""
     model = onnx.load_model_from_string(file)
-    _require_plain(model)
+    require_plain(model, model.graph.input)
     graph = model.graph
     stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     if any(a.dtype != np.float32 or not np.isfinite(a).all() for a in stored.values()):
@@ -136,10 +136,13 @@ def read_model(file: bytes) -> tuple[list[Array], list[Array], Array, Array, flo
     return [w for w, _ in linear], [b for _, b in linear], offset, factor, float(gain[0])
 
 
-def _require_plain(model: onnx.ModelProto) -> None:
-    """One meaning a name, and nothing outside of the file: no functions, no sparse and no external weights."""
+def require_plain(model: onnx.ModelProto, inputs: Iterable[onnx.ValueInfoProto]) -> None:
+    """One meaning a name, and nothing outside of the file: no functions, no sparse and no external weights.
+
+    Raises Rejected where it is not so.
+    """
     graph = model.graph
-    names = [item.name for item in (*graph.initializer, *graph.input)]
+    names = [item.name for item in (*graph.initializer, *inputs)]
     names += [name for node in graph.node for name in node.output]
     if "" in names or len(set(names)) < len(names):
         raise Rejected("every input, weight and node output must have a name of its own")

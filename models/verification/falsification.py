@@ -13,7 +13,7 @@ mixed-integer solver leave open after 100 s.)
 Symbols: K candidates, G grid values of a feature, n inputs, R boxes; x (K, n).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,7 +45,10 @@ class SlopeQuery:
 
 
 class SlopeFalsifier:
-    """Looks for pairs in the wrong order in boxes lower, upper (R, n) of one network."""
+    """Looks for pairs in the wrong order in boxes lower, upper (R, n) of one network.
+
+    over: whether to stop between rounds, with what was found until then.
+    """
 
     def __init__(self, graph: Graph, queries: Sequence[SlopeQuery], tolerance: float, lower: FloatArray,
                  upper: FloatArray) -> None:
@@ -54,7 +57,7 @@ class SlopeFalsifier:
         self.tensors = graph.tensors(torch.float32)
 
     def search(self, points: FloatArray | None = None, limit: int = 64, samples: int = 512, steps: int = 10,
-               grid: int = 17, seed: int = 0) -> tuple[Witness, ...]:
+               grid: int = 17, seed: int = 0, over: Callable[[], bool] = lambda: False) -> tuple[Witness, ...]:
         """Witnesses whose violation exceeds tolerance and float32 rounding, most violated first; empty: none found.
 
         Args:
@@ -74,18 +77,23 @@ class SlopeFalsifier:
             box = torch.cat([box, torch.zeros(len(order), dtype=torch.long)])
         found: list[Witness] = []
         for query in self.queries:
+            if over():
+                break
             if not (self.lower[:, query.feature] < self.upper[:, query.feature]).any():
                 continue
-            low, high, pair_box = self._climb(start, box, query, steps, grid)
+            low, high, pair_box = self._climb(start, box, query, steps, grid, over)
             found += self._witnesses(query, low, high, pair_box)[: max(1, limit // len(self.queries))]
         return tuple(sorted(found, key=lambda witness: -witness.excess))
 
-    def descend(self, samples: int = 2048, climbers: int = 128, steps: int = 60, seed: int = 0) -> tuple[Witness, ...]:
+    def descend(self, samples: int = 2048, climbers: int = 128, steps: int = 60, seed: int = 0,
+                over: Callable[[], bool] = lambda: False) -> tuple[Witness, ...]:
         """Witnesses around the points where the slope itself is found to be smallest; see the module docstring."""
         generator = torch.Generator().manual_seed(seed)
         lower, upper = (torch.as_tensor(v, dtype=torch.float32) for v in (self.lower, self.upper))
         found: list[Witness] = []
         for query in self.queries:
+            if over():
+                break
             row = torch.zeros(self.graph.outputs)
             row[query.output] = query.sign
             box = torch.randint(len(lower), (samples,), generator=generator)
@@ -95,6 +103,8 @@ class SlopeFalsifier:
             x, box, best = x[keep], box[keep], slope[keep]
             best_x = x.clone()
             for step in range(steps):
+                if over():
+                    break
                 done = step / steps
                 here = x.clone().requires_grad_(True)
                 soft = self._soft_slope(here, query, SOFTEST * (HARDEST / SOFTEST) ** done)
@@ -152,8 +162,8 @@ class SlopeFalsifier:
             found += self._witnesses(query, below, above, torch.as_tensor(np.repeat(boxes, len(share))))
         return tuple(sorted(found, key=lambda witness: -witness.excess))
 
-    def _climb(self, start: Tensor, box: Tensor, query: SlopeQuery, steps: int,
-               grid: int) -> tuple[Tensor, Tensor, Tensor]:
+    def _climb(self, start: Tensor, box: Tensor, query: SlopeQuery, steps: int, grid: int,
+               over: Callable[[], bool]) -> tuple[Tensor, Tensor, Tensor]:
         """Best pairs (low, high), each (K, n), and their boxes, after gradient ascent from the best scanned points."""
         low, high, gap = self._scan(start, box, query, grid)
         keep = torch.argsort(gap, descending=True)[:64]
@@ -162,6 +172,8 @@ class SlopeFalsifier:
         width = (upper - lower).clamp_min(1e-12)
         rate = 0.1
         for _ in range(steps):
+            if over():
+                break
             both = torch.stack([low, high]).requires_grad_(True)
             distance = both[1, :, query.feature] - both[0, :, query.feature]
             outputs = self.tensors(both)[..., query.output]
@@ -188,8 +200,10 @@ class SlopeFalsifier:
         line[:, :, query.feature] = axis
         # sign * f + tolerance * x may never fall along the axis: the largest fall ends at some position
         level = query.sign * self.tensors(line)[..., query.output] + self.tolerance * axis
-        peak, peak_at = torch.cummax(level, dim=1)
-        gap, end = (peak - level).max(dim=1)
+        # NaN is no fall, though cummax and max take it for the largest
+        peak, peak_at = torch.cummax(torch.where(level.isnan(), -torch.inf, level), dim=1)
+        fall = peak - level
+        gap, end = torch.where(fall.isnan(), -torch.inf, fall).max(dim=1)
         begin = peak_at.gather(1, end[:, None])[:, 0]
         rows = torch.arange(len(x))
         return line[rows, begin], line[rows, end], gap

@@ -25,6 +25,10 @@ from feature_store.errors import InputError
 
 FloatArray = NDArray[np.float64]
 Kind = Literal["relu", "leaky_relu", "tanh", "sigmoid"]
+# A smaller slope of a leaky ReLU is lost in float32, where the bounds have to account for it.
+LEAST_LEAK = 1e-30
+# Unit roundoff and smallest normal number of float64: smaller ones may be flushed to zero.
+UNIT, TINY = 2.0**-53, 2.0**-1022
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,10 @@ class Affine:
 
 @dataclass(frozen=True)
 class Layer:
-    """One affine map and its elementwise activation; `leak` is the slope of leaky_relu below zero, 0 <= leak < 1."""
+    """One affine map and its elementwise activation.
+
+    leak: the slope of leaky_relu below zero, 0 or LEAST_LEAK <= leak < 1; 0 for all other kinds.
+    """
 
     affine: Affine
     kind: Kind = "relu"
@@ -86,6 +93,10 @@ class Graph:
         for k, layer in enumerate(self.layers):
             if not 0 <= layer.leak < 1:
                 raise InputError(f"leak must be in [0, 1), got {layer.leak} (layer {k})")
+            if 0 < layer.leak < LEAST_LEAK:
+                raise InputError(f"leak must be 0 or at least {LEAST_LEAK:g}, got {layer.leak:g} (layer {k})")
+            if layer.leak and layer.kind != "leaky_relu":
+                raise InputError(f"leak must be 0 for {layer.kind}, got {layer.leak} (layer {k})")
 
     @property
     def affines(self) -> tuple[Affine, ...]:
@@ -117,8 +128,10 @@ class Graph:
             return self.tensors()(torch.as_tensor(np.asarray(x), dtype=torch.float64)).numpy()
 
     def rounding(self, x: NDArray[np.floating]) -> FloatArray:
-        """Upper bound of |value(x) - exact value| at x (batch, n): (batch, o). Higham, section 3.1, layer by layer."""
-        unit = 2.0**-53
+        """Upper bound of |value(x) - exact value| at x (batch, n): (batch, o). Higham, section 3.1, layer by layer.
+
+        What underflows, in a factor or in a product, is off by at most TINY.
+        """
         sizes, errors = [np.abs(np.asarray(x, dtype=np.float64))], [np.zeros(np.shape(x))]
         for k, affine in enumerate(self.affines):
             terms = sum(m.shape[1] for m in affine.matrices.values()) + len(affine.matrices) + 1
@@ -127,9 +140,11 @@ class Graph:
             error = error + sum((sizes[s] @ e.T for s, e in affine.error.items()), np.zeros(affine.rows))
             if affine.offset_error is not None:
                 error = error + affine.offset_error
-            error = error + 2 * terms * unit * (size + error)
+            factors = sum((sizes[s].sum(axis=1, keepdims=True) + np.abs(m).sum(axis=1)
+                           for s, m in affine.matrices.items()), np.zeros(affine.rows))
+            error = error + 2 * terms * UNIT * (size + error) + TINY * (4 * terms + factors)
             if k < len(self.layers) and self.layers[k].kind in ("tanh", "sigmoid"):
-                size, error = np.ones_like(size), error + 8 * unit  # both have slopes of at most 1
+                size, error = np.ones_like(size), error + 8 * UNIT  # both have slopes of at most 1
             sizes.append(size + error)
             errors.append(error)
         return np.asarray(errors[-1])

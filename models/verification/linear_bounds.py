@@ -11,6 +11,8 @@ order of summation is off by at most k u / (1 - k u) of the product of the absol
 Stability, section 3.1). An error of a coefficient on v[s] shifts the bound by at most that error times the largest
 |v[s]| in the box. So, with size[k] = |W[k]| |v| + |b[k]| bounding all that layer k can add up to, each backward step
 costs eps(terms) |coefficients on z[k]| . size[k], two vectors' product, and everything is charged to the constant.
+What underflows, a number or a product, is off by at most f, the smallest normal number of the type, absolutely: with
+the sum of the largest |v[s]| that is f times it per unit of a coefficient, and a number per box and layer, `floor`.
 
 Symbols: B boxes, n inputs, w neurons of a layer, Q combinations per box.
     lower, upper (B, n) walls; z_low, z_high (B, w) bounds of one layer's pre-activations
@@ -24,7 +26,7 @@ import torch
 from torch import Tensor
 
 from models.verification.graph import Graph, GraphTensors, Layer, activate
-from models.verification.relaxation import CURVE_ULPS, Lines, largest, lines
+from models.verification.relaxation import CURVE_ULPS, LOST, Lines, largest, lines
 
 # Elements of one temporary tensor of the refinement: a few of them fit into the cache.
 CHUNK_ELEMENTS = 250_000
@@ -35,13 +37,15 @@ class LayerBounds:
     """What is known of one layer over the boxes.
 
     z_low, z_high (B, w); lines of its activation; size (B, w): error of a bound per unit of coefficient on z;
-    slope (B, n, w): the forward pass's coefficients per input, unit cube (for choosing splits).
+    floor (B, 1): what a pass from here to the input loses to underflow whatever its coefficients; slope (B, n, w):
+    the forward pass's coefficients per input, unit cube (for choosing splits).
     """
 
     z_low: Tensor
     z_high: Tensor
     lines: Lines
     size: Tensor
+    floor: Tensor
     slope: Tensor
 
 
@@ -58,8 +62,8 @@ class Boxes:
 class BackwardPass:
     """Result of a backward pass.
 
-    lower (b, Q) bounds; charge (b, Q): what of them rounding took in this pass; coefficients (b, Q, n) of x, and those
-    met on v[k + 1] per layer (b, Q, w), only where slopes were given.
+    lower (b, Q) bounds; charge (b, Q): what of them rounding took, from the first product on; coefficients (b, Q, n) of
+    x, and those met on v[k + 1] per layer (b, Q, w), only where slopes were given.
     """
 
     lower: Tensor
@@ -87,7 +91,7 @@ class Bounder:
     def __init__(self, graph: Graph, dtype: torch.dtype = torch.float32, device: str = "cpu") -> None:
         self.graph, self.dtype, self.device = graph, dtype, device
         self.tensors: GraphTensors = graph.tensors(dtype, device)
-        self.unit = torch.finfo(dtype).eps / 2
+        self.unit, self.floor = torch.finfo(dtype).eps / 2, torch.finfo(dtype).tiny
         self.tiny = 1e-30 if dtype == torch.float32 else 1e-290
         self.absolute = [{s: m.abs() for s, m in matrices.items()} for matrices in self.tensors.matrices]
         self.offset_sizes = [b.abs() for b in self.tensors.offsets]
@@ -96,6 +100,38 @@ class Bounder:
         exact = torch.zeros((), dtype=dtype, device=device)
         self.offset_errors = [exact if a.offset_error is None else self._up(self.tensors.tensor(a.offset_error))
                               for a in graph.affines]
+        self._set_costs()
+
+    def _set_costs(self) -> None:
+        """What rounding and underflow cost each layer, as linear functions of the sizes of what it adds up.
+
+        costs: source -> (size, w + 1), backward, per unit of coefficient and, last, in any case; forward_costs: source
+        -> (size, w); base, forward_base: the costs of what does not depend on the box.
+        """
+        lost, n = LOST * self.floor, self.graph.inputs
+        self.costs: list[dict[int, Tensor]] = []
+        self.forward_costs: list[dict[int, Tensor]] = []
+        self.base: list[Tensor] = []
+        self.forward_base: list[Tensor] = []
+        for k, matrices in enumerate(self.absolute):
+            offset, rows = self.offset_sizes[k], len(self.offset_sizes[k])
+            columns = sum(m.shape[1] for m in matrices.values())
+            # a backward step adds up over the rows, what it starts from over the columns
+            backward, forward = self.eps(max(columns + 1, rows)), self.eps(n + 1 + columns)
+            base = torch.cat([backward * offset + self.tiny, lost * (rows + columns + offset.sum(0, keepdim=True))])
+            base[:-1] += 1.1 * self.offset_errors[k]
+            ahead = 2 * (forward * offset + self.offset_errors[k]) + self.tiny
+            self.costs.append({})
+            self.forward_costs.append({})
+            for source, m in matrices.items():
+                inexact, larger = self.errors[k].get(source, torch.zeros_like(m)), m + self.floor / self.unit
+                cost = torch.cat([backward * larger + 1.1 * inexact, lost * (rows + columns + m.sum(0, keepdim=True))])
+                base = base + self.floor * cost.sum(1)  # the largest |v| are known up to that
+                ahead = ahead + lost * (n + 3) * (m.sum(1) + m.shape[1])  # each v is n + 3 numbers, off by a few f each
+                self.costs[k][source] = cost.T.contiguous()
+                self.forward_costs[k][source] = (2 * (forward * larger + inexact)).T.contiguous()
+            self.base.append(base)
+            self.forward_base.append(ahead)
 
     def _up(self, x: Tensor) -> Tensor:
         return x * (1 + 4 * self.unit) + self.tiny
@@ -107,6 +143,7 @@ class Bounder:
     def boxes(self, lower: Tensor, upper: Tensor) -> Boxes:
         """float64 walls (B, n) as centre and radius in this type, outward."""
         centre = ((lower + upper) / 2).to(self.dtype)
+        centre = torch.where(centre.abs() < self.floor, 0.0, centre)
         exact = centre.double()
         radius = torch.maximum(upper - exact, exact - lower)
         rounded = (radius * (1 + 2.0**-50)).to(self.dtype)
@@ -121,54 +158,51 @@ class Bounder:
         identity = torch.diag_embed(radius)
         sources = [_Source(identity, centre, identity, centre, centre - radius, centre + radius, boxes.largest)]
         found: list[LayerBounds] = []
+        floor = torch.zeros_like(centre[:, :1])
         for k, layer in enumerate(self.graph.layers):
-            z, size = self._forward(k, sources)
+            z = self._forward(k, sources)
+            size, lost = self.size(k, [source.largest for source in sources])
             low, high = z.interval
             if refine and k > 1:  # before, the backward pass finds what the forward one does
-                low, high = self._refine(k, found, boxes, low, high)
+                low, high = self._refine(k, found, boxes, low, high, size)
+            floor = floor + lost
             # a NaN, from overflow, says nothing; every comparison with it would read as "never above zero"
             low, high = torch.where(low.isnan(), -torch.inf, low), torch.where(high.isnan(), torch.inf, high)
             relaxed = lines(layer, low, high)
-            found.append(LayerBounds(low, high, relaxed, size, (z.slope_low + z.slope_high) / 2))
+            found.append(LayerBounds(low, high, relaxed, size, floor, (z.slope_low + z.slope_high) / 2))
             if k + 1 < len(self.graph.layers):
                 sources.append(z.through(layer, relaxed, low, high))
         return found
 
-    def size(self, k: int, largest_values: Sequence[Tensor]) -> Tensor:
-        """(B, w): error of a bound per unit of coefficient on z[k], from the largest |v| of the sources (B, size)."""
-        total, inexact, terms = self.offset_sizes[k], self.offset_errors[k], 1
-        for source, matrix in self.absolute[k].items():
-            total = total + largest_values[source] @ matrix.T
-            terms += matrix.shape[1]
-            if source in self.errors[k]:
-                inexact = inexact + largest_values[source] @ self.errors[k][source].T
-        # a backward step adds up over the rows, what it starts from over the columns
-        return self.eps(max(terms, len(self.offset_sizes[k]))) * total + 1.1 * inexact + self.tiny
+    def size(self, k: int, largest_values: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """What a step over z[k] costs, from the largest |v| of the sources (B, size).
 
-    def _forward(self, k: int, sources: Sequence["_Source"]) -> tuple["_Linear", Tensor]:
-        """Linear bounds and intervals of z[k], rounding charged to the offsets; and size (B, w)."""
+        (B, w) per unit of coefficient on z[k]; (B, 1) whatever the coefficients, for what underflows.
+        """
+        total = self.base[k]
+        for source, cost in self.costs[k].items():
+            total = torch.addmm(total, largest_values[source], cost)
+        return total[:, :-1], total[:, -1:]
+
+    def _forward(self, k: int, sources: Sequence["_Source"]) -> "_Linear":
+        """Linear bounds and intervals of z[k], rounding charged to the offsets."""
         n = sources[0].slope_low.shape[1]
         middle, half = torch.zeros(()), torch.zeros(())
-        terms, inexact = n + 1, self.offset_errors[k]
+        error = self.forward_base[k]
         for source, matrix in self.tensors.matrices[k].items():
             mid, radius = sources[source].columns()
             middle = middle + mid @ matrix.T
             half = half + radius @ self.absolute[k][source].T
-            terms += matrix.shape[1]
-            if source in self.errors[k]:
-                inexact = inexact + sources[source].size() @ self.errors[k][source].T
+            error = torch.addmm(error, sources[source].size(), self.forward_costs[k][source])
         offset = self.tensors.offsets[k]
-        # columns: n slopes, offset, interval; half has one more, the size of it all
-        error = 2 * self.eps(terms) * (half[:, n + 2] + self.offset_sizes[k]) + 2 * inexact + self.tiny
-        low, high = middle - half[:, : n + 2], middle + half[:, : n + 2]
-        linear = _Linear(low[:, :n], low[:, n] + offset - error, high[:, :n], high[:, n] + offset + error,
-                         low[:, n + 1] + offset - error, high[:, n + 1] + offset + error, 1 + self.eps(n))
-        return linear, self.size(k, [source.largest for source in sources])
+        low, high = middle - half, middle + half  # columns: n slopes, offset, interval
+        return _Linear(low[:, :n], low[:, n] + offset - error, high[:, :n], high[:, n] + offset + error,
+                       low[:, n + 1] + offset - error, high[:, n + 1] + offset + error, 1 + self.eps(n))
 
     def _refine(
-        self, k: int, found: Sequence[LayerBounds], boxes: Boxes, low: Tensor, high: Tensor,
+        self, k: int, found: Sequence[LayerBounds], boxes: Boxes, low: Tensor, high: Tensor, size: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """Bounds the unstable neurons of layer k again, by a backward pass each."""
+        """Bounds the unstable neurons of layer k again, by a backward pass each; size (B, w) of layer k."""
         layer = self.graph.layers[k]
         wanted = (low < 0) & (high > 0) if layer.kind in ("relu", "leaky_relu") else high > low
         counts = wanted.sum(dim=1)
@@ -179,7 +213,6 @@ class Bounder:
         most_wanted = torch.argsort(wanted.to(torch.uint8), dim=1, descending=True, stable=True)
         by_count = torch.argsort(counts, descending=True)
         by_count = by_count[: int((counts > 0).sum())]
-        size = self.size(k, self._largest(found, boxes))
         width = max(self.graph.widths[: k + 1])
         first = 0
         while first < len(by_count):
@@ -189,7 +222,8 @@ class Bounder:
             neuron = most_wanted[part, :rows]
             matrices = {s: torch.cat([m[neuron], -m[neuron]], 1) for s, m in self.tensors.matrices[k].items()}
             offset, slack = self.tensors.offsets[k][neuron], size[part].gather(1, neuron)
-            lower = self._backward(matrices, torch.cat([offset - slack, -offset - slack], 1), found, boxes, part).lower
+            start, error = torch.cat([offset, -offset], 1), torch.cat([slack, slack], 1)
+            lower = self._backward(matrices, start, error, found, boxes, part).lower
             at = part[:, None].expand_as(neuron)
             low[at, neuron] = torch.maximum(low[at, neuron], lower[:, :rows])
             high[at, neuron] = torch.minimum(high[at, neuron], -lower[:, rows:])
@@ -209,19 +243,22 @@ class Bounder:
             slopes: layer -> (B, Q, w) lower slopes to use, within the activation's range of valid ones.
         """
         k = len(self.graph.layers)
-        size = self.size(k, self._largest(found, boxes))
+        size, floor = self.size(k, self._largest(found, boxes))
         on_sources = {s: rows.coefficients @ m for s, m in self.tensors.matrices[k].items()}
-        error = (rows.coefficient_size * size[:, None, :]).sum(-1)
+        error = (rows.coefficient_size * size[:, None, :]).sum(-1) + floor
         error = error + self.eps(rows.coefficients.shape[-1] + 4) * (
             rows.constant_size + rows.coefficient_size @ self.offset_sizes[k])
         start = rows.constant + rows.coefficients @ self.tensors.offsets[k]
-        return self._backward(on_sources, start - error, found, boxes, None, slopes)
+        return self._backward(on_sources, start, error, found, boxes, None, slopes)
 
     def _backward(
-        self, rows: dict[int, Tensor], constant: Tensor, found: Sequence[LayerBounds], boxes: Boxes,
+        self, rows: dict[int, Tensor], constant: Tensor, error: Tensor, found: Sequence[LayerBounds], boxes: Boxes,
         part: Tensor | None, slopes: Mapping[int, Tensor] | None = None,
     ) -> BackwardPass:
-        """From coefficients (b, Q, size) on the sources, layer by layer to the input; part (b,): their boxes."""
+        """From coefficients (b, Q, size) on the sources, layer by layer to the input.
+
+        constant, error (b, Q): what the start adds, and how far it may be off; part (b,): the rows' boxes.
+        """
 
         def take(values: Tensor) -> Tensor:
             return (values if part is None else values[part])[:, None, :]
@@ -260,7 +297,9 @@ class Bounder:
         spread = (on_x.abs() * radius).sum(-1)
         reach = (on_x * centre).sum(-1)
         charge = charge * 1.1 + self.eps(on_x.shape[-1]) * (spread + (on_x.abs() * centre.abs()).sum(-1))
-        charge = charge + 8 * (len(found) + 4) * self.unit * (constant.abs() + reach.abs()) + self.tiny
+        charge = charge + 8 * (len(found) + 4) * self.unit * (constant.abs() + reach.abs()) + (error + self.tiny)
+        if found:
+            charge = charge + take(found[-1].floor)[..., 0]
         return BackwardPass(constant + reach - spread - charge, charge, on_x, met)
 
 
@@ -282,10 +321,10 @@ class _Source:
                 + self.offset_high.abs() + self.low.abs() + self.high.abs())
 
     def columns(self) -> tuple[Tensor, Tensor]:
-        """Midpoints (B, n + 2, w) of slopes, offset and interval, and half widths (B, n + 3, w), the size last."""
+        """Midpoints and half widths (B, n + 2, w) of slopes, offset and interval."""
         low = torch.cat([self.slope_low, self.offset_low[:, None], self.low[:, None]], 1)
         high = torch.cat([self.slope_high, self.offset_high[:, None], self.high[:, None]], 1)
-        return (low + high) / 2, torch.cat([(high - low) / 2, self.size()[:, None]], 1)
+        return (low + high) / 2, (high - low) / 2
 
 
 @dataclass(frozen=True)

@@ -1,41 +1,43 @@
 """A property of an ONNX file, decided: what `assay verify` does.
 
-The property is a SPEC.yaml (specification_language.py) or a VNN-LIB file (vnnlib.py). A counterexample counts only if
-onnxruntime, on the file itself and in the precision that ships, shows it at a point inside of the box: its inputs are
-numbers of that precision. Graph optimisations of onnxruntime are off in the replay, which computes what the file
-says (with them on, version 1.31.1 was seen to change results of fused batch normalisations).
+The property is a SPEC.yaml or a VNN-LIB file (claim.py). A counterexample counts only if onnxruntime shows it on the
+file itself (replay.py). The parts of a property are decided in turn. One that is refuted ends the run; after an
+interrupt (Ctrl-C) and when the time is over, the parts that are left count as not begun.
 """
 
 import hashlib
+import json
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from feature_store.errors import InputError
-from models.verification.branch_and_bound import Budget, Progress, SearchResult
-from models.verification.compile import obligations
+from models.verification.branch_and_bound import Budget, Progress, Query, SearchResult
+from models.verification.checked_query import Check, CheckedQuery
+from models.verification.checker_chain import Chain
+from models.verification.claim import Claim, Part, exact, read_claim
+from models.verification.compile import PairObligation
+from models.verification.derivative_query import DerivativeQuery, Slopes
 from models.verification.graph import FloatArray
 from models.verification.onnx_reader import OnnxNetwork, read_onnx
-from models.verification.output_falsification import OutputWitness
+from models.verification.output_query import OutputQuery
+from models.verification.proof_file import checkable, part_check, write_proof
+from models.verification.properties import Share
 from models.verification.prove import prove_outputs, prove_slopes
+from models.verification.replay import Replay
 from models.verification.share import check_share
-from models.verification.specification import Specification
-from models.verification.specification_language import read_specification
 from models.verification.unsafe_set import UnsafeSet
-from models.verification.verdict import Status, Witness
-from models.verification.vnnlib import read_vnnlib
+from models.verification.verdict import BoxTree, Status
 
 OnPart = Callable[[str, Progress], None] | None
-REAL = ("Proved is the network in real arithmetic, with the weights stored in the file; execution in floating point "
-        "adds its rounding.")
+OnProgress = Callable[[Progress], None] | None
 
 
 @dataclass(frozen=True)
-class Part:
+class PartVerdict:
     """One kind of obligation and how its proof ended."""
 
     name: str
@@ -47,23 +49,29 @@ class Part:
     lower_bound: float
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        bound = None if np.isnan(self.lower_bound) else self.lower_bound
+        """Plain values; a lower bound that is no finite number is null."""
+        bound = self.lower_bound if math.isfinite(self.lower_bound) else None
         return {"name": self.name, "verdict": str(self.status), "reason": self.reason, "seconds": self.seconds,
                 "boxes": self.boxes, "proved_share": self.proved_share, "lower_bound": bound}
 
 
 @dataclass(frozen=True)
 class OnnxVerdict:
-    """The verdict on a file and a property; witness: {"points": [{"inputs", "outputs"}], ...} or None."""
+    """The verdict on a file and a property.
+
+    witness: None, or {"points": [{"inputs", "outputs"}, ...], "units", "replayed_with"}, plain values by name; of a
+    pair the lower value comes first. Outputs that are no finite numbers are "Infinity", "-Infinity" and "NaN".
+    certificate: None where none was asked for or nothing is proved; {"file", "leaves"}.
+    """
 
     status: Status
-    parts: tuple[Part, ...]
+    parts: tuple[PartVerdict, ...]
     statement: str
     witness: dict[str, Any] | None
     seconds: float
     model_sha256: str
     specification_sha256: str
+    certificate: dict[str, Any] | None = None
 
     @property
     def verdict(self) -> str:
@@ -71,56 +79,79 @@ class OnnxVerdict:
         return str(self.status)
 
     def to_json(self) -> dict[str, Any]:
-        """The document that --json prints."""
-        return {"verdict": self.verdict, "reason": self.parts[-1].reason if len(self.parts) == 1 else
-                f"{sum(part.status is Status.PROVED for part in self.parts)} of {len(self.parts)} parts proved",
-                "statement": self.statement, "seconds": self.seconds, "boxes": sum(part.boxes for part in self.parts),
-                "proved_share": min(part.proved_share for part in self.parts),
+        """The document that --json prints: strict JSON."""
+        reason = f"{sum(part.status is Status.PROVED for part in self.parts)} of {len(self.parts)} parts proved"
+        if len(self.parts) <= 1:
+            reason = self.parts[0].reason if self.parts else "no two inputs of the box can be compared"
+        return {"verdict": self.verdict, "reason": reason, "statement": self.statement, "seconds": self.seconds,
+                "boxes": sum(part.boxes for part in self.parts),
+                "proved_share": min((part.proved_share for part in self.parts), default=1.0),
                 "parts": [part.to_json() for part in self.parts], "witness": self.witness,
-                "model_sha256": self.model_sha256, "specification_sha256": self.specification_sha256}
+                "model_sha256": self.model_sha256, "specification_sha256": self.specification_sha256,
+                "certificate": self.certificate}
 
 
 def verify_onnx(model: Path, specification: Path, seconds: float = 120.0, points: FloatArray | None = None,
-                seed: int = 0, on_progress: OnPart = None) -> OnnxVerdict:
+                seed: int = 0, on_progress: OnPart = None, certificate: Path | None = None) -> OnnxVerdict:
     """Decides the property of the network.
 
     Args:
         seconds: limit in all, > 0; points: (m, n) inputs at which the search for counterexamples starts.
         on_progress: called with the part's name after every round.
+        certificate: where a proof is written that can be checked again (proof_file.py). Boxes then count as proved
+            only if the independent checker proves them too.
 
     Raises:
-        InputError: a file that cannot be read or is not supported; a property that does not fit the network; points
-            of another width; a limit that is not positive.
+        InputError: a file that cannot be read or is not supported, by onnxruntime either; a property that does not
+            fit the network; points of another width; a limit that is not positive; a network or a property that
+            certificates cannot be about.
     """
     if not seconds > 0:
         raise InputError(f"timeout must be positive, got {seconds}")
     network = read_onnx(model)
     if points is not None and (points.ndim != 2 or points.shape[1] != network.graph.inputs):
         raise InputError(f"points must have {network.graph.inputs} columns, got shape {points.shape}")
-    digest = hashlib.sha256(specification.read_bytes()).hexdigest()
-    run = _Run(network, _Replay(model, network), seconds, points, seed, on_progress)
-    if specification.name.endswith((".vnnlib", ".vnnlib.gz")):
-        names = [f"X_{i}" for i in range(network.graph.inputs)], [f"Y_{i}" for i in range(network.graph.outputs)]
-        statement = f"No input in the boxes of {specification.name} reaches its unsafe outputs. {REAL}"
-        run.outputs("outputs", read_vnnlib(specification, network.graph.inputs, network.graph.outputs))
-    else:
-        claim = read_specification(specification, network.graph.inputs, network.graph.outputs)
-        names, statement = (list(claim.feature_names), list(claim.output_names)), claim.statement
-        run.specification(claim)
-    return OnnxVerdict(run.status, tuple(run.parts), statement, run.described(*names), time.monotonic() - run.started,
-                       network.sha256, digest)
+    digest = _digest(specification)
+    claim = read_claim(specification, network.graph)
+    chain = None if certificate is None else checkable(model)
+    run = _Run(network, claim, Replay(model, network), seconds, points, seed, on_progress, chain)
+    run.work()
+    proof, status = None, run.status
+    if certificate is not None and status is Status.PROVED:
+        checked = write_proof(certificate, model, specification, claim.statement, run.trees)
+        proof = {"file": str(certificate), "leaves": checked.leaves} if checked.accepted else None
+        if not checked.accepted:  # its bounds round by their batch: a box at the edge may fail alone
+            status = Status.UNKNOWN
+            run.parts.append(PartVerdict("certificate", status, f"the independent checker refused the proof: "
+                                         f"{checked.reason}", 0.0, 0, 0.0, math.nan))
+    return OnnxVerdict(status, tuple(run.parts), claim.statement, run.described(),
+                       time.monotonic() - run.started, network.sha256, digest, proof)
+
+
+def _digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise InputError(f"specification must be a readable file, got {error} ({path})") from error
+
+
+def _undecided(status: Status, reason: str) -> SearchResult:
+    return SearchResult(status, reason, lower_bound=math.nan, proved_share=0.0, boxes=0)
 
 
 class _Run:
-    """Works off the parts of a property within one time limit; a refuted part ends it."""
+    """The parts of a claim, which `work` decides within one time limit."""
 
-    def __init__(self, network: OnnxNetwork, replay: "_Replay", seconds: float, points: FloatArray | None, seed: int,
-                 on_progress: OnPart) -> None:
-        self.network, self.replay, self.points, self.seed = network, replay, points, seed
+    def __init__(self, network: OnnxNetwork, claim: Claim, replay: Replay, seconds: float, points: FloatArray | None,
+                 seed: int, on_progress: OnPart, chain: Chain | None) -> None:
+        self.network, self.claim, self.replay, self.points, self.seed = network, claim, replay, points, seed
         self.on_progress, self.seconds = on_progress, seconds
+        self.checks = [None if chain is None else part_check(chain, part) for part in claim.parts]
         self.started = time.monotonic()
-        self.parts: list[Part] = []
+        self.parts: list[PartVerdict] = []
+        self.trees: list[tuple[str, BoxTree]] = []
         self.witness: list[FloatArray] = []
+        self.interrupted = False
 
     @property
     def status(self) -> Status:
@@ -131,124 +162,81 @@ class _Run:
                 return status
         return Status.PROVED
 
-    def specification(self, claim: Specification) -> None:
-        due = obligations(self.network.graph, claim)
-        if due.slopes is not None:
-            def accept(witness: Witness) -> bool:
-                return self.replay.pair(witness, claim)
-
-            def prove(budget: Budget, progress: Any) -> tuple[SearchResult, Any]:
-                assert due.slopes is not None
-                return prove_slopes(self.network.graph, due.slopes, due.lower, due.upper, budget, self.points,
-                                    self.seed, progress, accept=accept)
-            found = self._part("monotone", prove)
-            if found:
-                self.witness = [found[0].low, found[0].high]
-        if due.unsafe is not None:
-            self.outputs("outputs", due.unsafe)
-        for pair in due.differences:
-            name = f"{claim.feature_names[pair.feature]} from {pair.low:g} to {pair.high:g}"
-
-            def accept_pair(witness: OutputWitness, pair: Any = pair) -> bool:
-                return self.replay.step(witness, pair)
-
-            def prove_pair(budget: Budget, progress: Any, pair: Any = pair, accept: Any = accept_pair) -> Any:
-                return prove_outputs(pair.graph, pair.unsafe, budget, None, self.seed, progress, accept)
-            step = self._part(name, prove_pair)
-            if step:
-                self.witness = [self.replay.at(step.x, pair.feature, value) for value in (pair.low, pair.high)]
-        for share in due.shares:
-            if self.status is Status.REFUTED:
-                return
+    def work(self) -> None:
+        """Decides the parts, until one is refuted."""
+        for part, check in zip(self.claim.parts, self.checks, strict=True):
             began = time.monotonic()
-            counted = check_share(self.network.graph, share, claim, None, self.seed)
-            status = Status.PROVED if counted.holds else \
-                Status.REFUTED if counted.upper < share.at_least else Status.UNKNOWN
-            self.parts.append(Part("share", status, f"{counted.satisfied} of {counted.samples} samples: between "
-                                   f"{counted.lower:.6f} and {counted.upper:.6f} with confidence {share.confidence:g}",
-                                   time.monotonic() - began, 0, 1.0, float("nan")))
+            result, points = self._decided(part, check)
+            self.parts.append(PartVerdict(part.name, result.status, result.reason, time.monotonic() - began,
+                                          result.boxes, result.proved_share, result.lower_bound))
+            if result.tree is not None:
+                self.trees.append((part.name, result.tree))
+            if result.status is Status.REFUTED:
+                self.witness = points
+                return
 
-    def outputs(self, name: str, unsafe: UnsafeSet) -> None:
-        def accept(witness: OutputWitness) -> bool:
-            return self.replay.inside(witness, unsafe)
+    def _decided(self, part: Part, check: Check | None) -> tuple[SearchResult, list[FloatArray]]:
+        """How the search ended, and the witness's points."""
+        left, report = self.seconds - (time.monotonic() - self.started), self.on_progress
+        if self.interrupted:
+            return _undecided(Status.UNKNOWN, "not begun: interrupted"), []
+        if left <= 0:
+            return _undecided(Status.TIMEOUT, f"not begun: time budget of {exact(self.seconds)} s is spent"), []
+        try:
+            result, points = self._prove(part, check, Budget(seconds=left), None if report is None else
+                                         lambda state: report(part.name, state))
+        except KeyboardInterrupt:
+            self.interrupted = True
+            return _undecided(Status.UNKNOWN, "interrupted"), []
+        self.interrupted = result.interrupted
+        return result, points
 
-        def prove(budget: Budget, progress: Any) -> Any:
-            return prove_outputs(self.network.graph, unsafe, budget, self.points, self.seed, progress, accept)
-        found = self._part(name, prove)
-        if found is not None:
-            self.witness = [found.x]
+    def _prove(self, part: Part, check: Check | None, budget: Budget,
+               report: OnProgress) -> tuple[SearchResult, list[FloatArray]]:
+        graph, points, seed, replay = self.network.graph, self.points, self.seed, self.replay
 
-    def _part(self, name: str, prove: Callable[[Budget, Any], tuple[SearchResult, Any]]) -> Any:
-        """Runs one part; returns its witness."""
-        if self.status is Status.REFUTED:
-            return None
-        began = time.monotonic()
-        left = max(self.seconds - (began - self.started), 1e-3)
-        report = self.on_progress
-        result, found = prove(Budget(seconds=left), None if report is None else lambda state: report(name, state))
-        self.parts.append(Part(name, result.status, result.reason, time.monotonic() - began, result.boxes,
-                               result.proved_share, result.lower_bound))
-        return found
+        def checked(query: Callable[[], Query]) -> Query | None:
+            return None if check is None else CheckedQuery(query(), check)
 
-    def described(self, inputs: list[str], outputs: list[str]) -> dict[str, Any] | None:
+        match part.obligation:
+            case Slopes() as slopes:
+                result, pairs = prove_slopes(
+                    graph, slopes, part.lower, part.upper, budget, points, seed, report,
+                    checked(lambda: DerivativeQuery(graph, slopes)),
+                    accept=lambda witness: replay.pair(witness, self.claim.given))
+                return result, [pairs[0].low, pairs[0].high] if pairs else []
+            case UnsafeSet() as unsafe:
+                result, found = prove_outputs(
+                    graph, unsafe, budget, points, seed, report, lambda witness: replay.inside(witness, unsafe),
+                    checked(lambda: OutputQuery(graph, unsafe)))
+                return result, [found.x] if found else []
+            case PairObligation() as pair:
+                result, found = prove_outputs(
+                    pair.graph, pair.unsafe, budget, None, seed, report, lambda witness: replay.step(witness, pair),
+                    checked(lambda: OutputQuery(pair.graph, pair.unsafe)))
+                return result, list(replay.ends(found, pair)) if found else []
+            case Share() as share:
+                return self._count(share), []
+
+    def _count(self, share: Share) -> SearchResult:
+        counted = check_share(self.network.graph, share, self.claim.given, None, self.seed)
+        status = Status.PROVED if counted.holds else \
+            Status.REFUTED if counted.upper < share.at_least else Status.UNKNOWN
+        reason = (f"{counted.satisfied} of {counted.samples} samples: between {exact(counted.lower)} and "
+                  f"{exact(counted.upper)} with confidence {exact(share.confidence)}")
+        return SearchResult(status, reason, math.nan, 1.0, 0)
+
+    def described(self) -> dict[str, Any] | None:
+        """The witness by the names of its inputs and outputs; None where there is none."""
         if not self.witness:
             return None
+        inputs, outputs = self.claim.feature_names, self.claim.output_names
         points = [self.replay.representable(x) for x in self.witness]
         return {"points": [{"inputs": dict(zip(inputs, x.tolist(), strict=True)),
-                            "outputs": dict(zip(outputs, self.replay(x).tolist(), strict=True))} for x in points],
-                "replayed_with": "onnxruntime"}
+                            "outputs": dict(zip(outputs, map(_plain, self.replay(x).tolist()), strict=True))}
+                           for x in points],
+                "units": dict(self.claim.units), "replayed_with": "onnxruntime"}
 
 
-class _Replay:
-    """Runs the file itself in onnxruntime, one thread, unoptimised. Called with x (n,): outputs (o,) as float64."""
-
-    def __init__(self, model: Path, network: OnnxNetwork) -> None:
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        options.intra_op_num_threads = 1
-        self.session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-        self.network = network
-        types = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}
-        self.dtype = types[self.session.get_inputs()[0].type]
-
-    def __call__(self, x: FloatArray) -> FloatArray:
-        fed = self.representable(x).astype(self.dtype).reshape(self.network.input_shape)
-        return np.asarray(self.session.run(None, {self.network.input_name: fed})[0], dtype=np.float64).reshape(-1)
-
-    def representable(self, x: FloatArray) -> FloatArray:
-        """The numbers that the network is fed with for x."""
-        return x.astype(self.dtype).astype(np.float64)
-
-    @staticmethod
-    def at(x: FloatArray, feature: int, value: float) -> FloatArray:
-        """x with another value of a feature."""
-        moved = x.copy()
-        moved[feature] = value
-        return moved
-
-    def inside(self, witness: OutputWitness, unsafe: UnsafeSet) -> bool:
-        """Whether the runtime's own outputs are unsafe, at a point that lies in the box exactly."""
-        x = self.representable(witness.x)
-        lower, upper = unsafe.lower[witness.box], unsafe.upper[witness.box]
-        fixed = lower == upper  # the runtime is fed with the nearest number
-        if not (((x >= lower) & (x <= upper)) | fixed).all():
-            return False
-        return bool(unsafe.violation(np.array([witness.box]), self(x)[None])[0] >= 0)
-
-    def pair(self, witness: Witness, claim: Specification) -> bool:
-        """Whether the runtime's own outputs stand in the wrong order by more than the tolerance, inside of the box."""
-        low, high = self.representable(witness.low), self.representable(witness.high)
-        free = claim.lower < claim.upper
-        for x in (low, high):
-            if not (((x >= claim.lower) & (x <= claim.upper)) | ~free).all():
-                return False
-        distance = high[witness.feature] - low[witness.feature]
-        fall = witness.sign * (self(low) - self(high))[witness.output]
-        return bool(distance > 0 and fall > claim.tolerance * distance)
-
-    def step(self, witness: OutputWitness, pair: Any) -> bool:
-        """The same for two values of a feature with finitely many."""
-        low, high = (self(self.at(witness.x, pair.feature, value)) for value in (pair.low, pair.high))
-        return bool(pair.unsafe.violation(np.array([witness.box]), (high - low)[None, [pair.output]])[0] >= 0)
+def _plain(value: float) -> float | str:
+    return value if math.isfinite(value) else json.dumps(value)

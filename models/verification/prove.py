@@ -2,7 +2,8 @@
 
 A quick look at the boxes as they are comes first (networks that are monotone by construction need no more), then the
 search for counterexamples (milliseconds for ordinary networks), then branch and bound, during which every box's most
-suspicious point is tried and, once the proof has taken as long as the first search, the slow, thorough descent.
+suspicious point is tried and, once the proof has taken as long as the first search, the slow, thorough descent. All of
+it shares one budget of seconds; an interrupt (Ctrl-C) at any moment ends in UNKNOWN with `interrupted` set.
 
 Symbols: R boxes, n inputs; lower, upper (R, n).
 """
@@ -32,7 +33,23 @@ SMALLEST_ROUND, LARGEST_ROUND = 16, 2048
 # Boxes up to which a first look at all of them is cheap.
 FIRST_LOOK = 64
 SUSPECTS = 64
-LEAST_SECONDS = 1e-3
+
+
+class _Clock:
+    """The seconds of a budget, from now on."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget, self.started = budget, time.monotonic()
+
+    def spent(self) -> float:
+        return time.monotonic() - self.started
+
+    def over(self) -> bool:
+        return self.spent() >= self.budget.seconds
+
+    def left(self) -> Budget:
+        """What is left of the budget; 0 seconds end a search before its first round."""
+        return replace(self.budget, seconds=max(self.budget.seconds - self.spent(), 0.0))
 
 
 def round_size(graph: Graph) -> int:
@@ -53,19 +70,27 @@ def prove_slopes(
         query: bounds to search with; default: DerivativeQuery's.
         accept: whether a witness counts (it must replay where the network will run).
     """
-    started = time.monotonic()
+    clock = _Clock(budget)
+    witnesses: list[Witness] = []
+    if clock.over():
+        return _timeout(budget), ()
     query = query or DerivativeQuery(graph, slopes)
     roots = (torch.as_tensor(lower), torch.as_tensor(upper))
-    if len(lower) <= FIRST_LOOK:
-        look = branch_and_bound(query, *roots, replace(budget, boxes=1), lambda suspects, root: False)
-        if look.status is Status.PROVED:
-            return look, ()
-    orders = [_order(slopes, f) for f in range(len(slopes.features))]
-    falsifier = SlopeFalsifier(graph, orders, float(slopes.allowed.max()), lower, upper)
-    witnesses = [w for w in falsifier.search(points, seed=seed) if accept(w)]
+    try:
+        if len(lower) <= FIRST_LOOK:
+            look = branch_and_bound(query, *roots, replace(budget, boxes=1), lambda suspects, root: False)
+            if look.status is Status.PROVED or look.interrupted:
+                return look, ()
+        orders = [_order(slopes, f) for f in range(len(slopes.features))]
+        falsifier = SlopeFalsifier(graph, orders, float(slopes.allowed.max()), lower, upper)
+        witnesses += (w for w in falsifier.search(points, seed=seed, over=clock.over) if accept(w))
+    except KeyboardInterrupt:
+        return _interrupted(), ()
     if witnesses:
         return _refuted(), tuple(witnesses)
-    searched, descended = time.monotonic() - started, False
+    if clock.over():
+        return _timeout(budget), ()
+    searched, descended = clock.spent(), False
     tensors = graph.tensors()
     rows = torch.as_tensor(slopes.rows)
 
@@ -77,14 +102,13 @@ def prove_slopes(
             wrong |= tensors.gradient(suspects, rows[f])[:, feature] < -slopes.allowed[f]
         if wrong.any():
             found = falsifier.near(suspects[wrong][:SUSPECTS].numpy(), root[wrong][:SUSPECTS].numpy())
-        if not found and not descended and time.monotonic() - started > 2 * searched:
-            descended, found = True, falsifier.descend(seed=seed)
+        if not found and not descended and clock.spent() > 2 * searched:
+            descended, found = True, falsifier.descend(seed=seed, over=clock.over)
         witnesses.extend(witness for witness in found if accept(witness))
         return bool(witnesses)
 
-    left = replace(budget, seconds=max(budget.seconds - (time.monotonic() - started), LEAST_SECONDS))
-    result = branch_and_bound(query, *roots, left, violating, on_progress, round_size(graph))
-    return result, tuple(witnesses)
+    result = branch_and_bound(query, *roots, clock.left(), violating, on_progress, round_size(graph))
+    return result, tuple(witnesses) if result.status is Status.REFUTED else ()
 
 
 def _order(slopes: Slopes, f: int) -> SlopeQuery:
@@ -95,26 +119,43 @@ def _order(slopes: Slopes, f: int) -> SlopeQuery:
 def prove_outputs(
     graph: Graph, unsafe: UnsafeSet, budget: Budget, points: FloatArray | None = None, seed: int = 0,
     on_progress: OnProgress = None, accept: Callable[[OutputWitness], bool] = lambda witness: True,
+    query: Query | None = None,
 ) -> tuple[SearchResult, OutputWitness | None]:
-    """Proves that the outputs never enter the unsafe set, or finds an input for which they do."""
-    started = time.monotonic()
-    falsifier = OutputFalsifier(graph, unsafe)
-    witness = falsifier.search(points, seed=seed)
-    if witness is not None and accept(witness):
+    """Proves that the outputs never enter the unsafe set, or finds an input for which they do.
+
+    Args as of `prove_slopes`; query: bounds to search with; default: OutputQuery's.
+    """
+    clock = _Clock(budget)
+    if clock.over():
+        return _timeout(budget), None
+    try:
+        falsifier = OutputFalsifier(graph, unsafe)
+        witness = falsifier.search(points, seed=seed, accept=accept, over=clock.over)
+    except KeyboardInterrupt:
+        return _interrupted(), None
+    if witness is not None:
         return _refuted(), witness
-    found: list[OutputWitness] = []
+    if clock.over():
+        return _timeout(budget), None
 
     def violating(suspects: Tensor, root: Tensor) -> bool:
-        witness = falsifier.confirm(suspects, root)
-        if witness is not None and accept(witness):
-            found.append(witness)
-        return bool(found)
+        nonlocal witness
+        witness = falsifier.confirm(suspects, root, accept)
+        return witness is not None
 
-    left = replace(budget, seconds=max(budget.seconds - (time.monotonic() - started), LEAST_SECONDS))
-    result = branch_and_bound(OutputQuery(graph, unsafe), torch.as_tensor(unsafe.lower), torch.as_tensor(unsafe.upper),
-                              left, violating, on_progress, round_size(graph))
-    return result, found[0] if found else None
+    result = branch_and_bound(query or OutputQuery(graph, unsafe), torch.as_tensor(unsafe.lower),
+                              torch.as_tensor(unsafe.upper), clock.left(), violating, on_progress, round_size(graph))
+    return result, witness if result.status is Status.REFUTED else None
 
 
 def _refuted() -> SearchResult:
     return SearchResult(Status.REFUTED, "a counterexample was found", float("nan"), 0.0, 0)
+
+
+def _timeout(budget: Budget) -> SearchResult:
+    return SearchResult(Status.TIMEOUT, f"time budget of {budget.seconds:g} s is spent before the proof began",
+                        float("nan"), 0.0, 0)
+
+
+def _interrupted() -> SearchResult:
+    return SearchResult(Status.UNKNOWN, "interrupted before the proof began", float("nan"), 0.0, 0, interrupted=True)

@@ -5,7 +5,13 @@
 ReLU (and leaky ReLU): exact where the sign is fixed; otherwise the chord above and a line through the origin below
 (CROWN, Zhang et al. 2018), of any slope between leak and 1. Tanh and sigmoid: the chord where the curve lies on one
 side of it; elsewhere lines with the smaller of the derivatives at the ends, which the derivative never falls below
-between them. All offsets carry slack for the rounding of this computation (symbol u: unit roundoff of the type).
+between them.
+
+Rounding (symbols u: unit roundoff of the type, f: its smallest normal number). A line is valid for the slope that was
+computed, whatever it should have been: its offset comes from the ends of the interval, where the distance to the
+activation is largest, and carries slack for the rounding of slope times end, for the curve's own, and f for what
+underflows. Slopes are zero or at least f, so that no use of them flushes them to zero. Where a processor flushes, an
+end of an interval that is smaller than f may count as zero: bounds of z have more slack than that.
 
 Symbols: B boxes, w neurons; every tensor (B, w).
 """
@@ -17,8 +23,10 @@ from torch import Tensor
 
 from models.verification.graph import Layer, activate
 
-# what torch's tanh and sigmoid, and 1 - a^2, may be off by: generously above the 1 to 2 units that they are
+# Units u, relative, that torch's tanh and sigmoid may be off by: generously above the 2 to 4 that they are.
 CURVE_ULPS = 32
+# Numbers f that the few operations of an offset lose at most where they underflow.
+LOST = 16
 
 
 @dataclass(frozen=True)
@@ -38,13 +46,13 @@ class Lines:
 
 def lines(layer: Layer, low: Tensor, high: Tensor) -> Lines:
     """The bounding lines of the layer's activation over [low, high]."""
-    unit = torch.finfo(low.dtype).eps / 2
+    of_type = torch.finfo(low.dtype)
     if layer.kind in ("relu", "leaky_relu"):
-        return _piecewise(layer.leak, low, high, unit)
-    return _curve(layer, low, high, unit)
+        return _piecewise(layer.leak, low, high, of_type.eps / 2, of_type.tiny)
+    return _curve(layer, low, high, of_type.eps / 2, of_type.tiny)
 
 
-def _piecewise(leak: float, low: Tensor, high: Tensor, unit: float) -> Lines:
+def _piecewise(leak: float, low: Tensor, high: Tensor, unit: float, floor: float) -> Lines:
     unstable = (low < 0) & (high > 0)
     positive = (low >= 0).to(low.dtype)
     fixed = positive + leak * (1 - positive) if leak else positive
@@ -53,9 +61,9 @@ def _piecewise(leak: float, low: Tensor, high: Tensor, unit: float) -> Lines:
     else:
         at_low, at_high = low.clamp_min(0), high.clamp_min(0)
     width = torch.where(unstable, high - low, torch.ones_like(low))
-    chord = torch.where(unstable, (at_high - at_low) / width, fixed)
+    chord = torch.threshold(torch.where(unstable, (at_high - at_low) / width, fixed), floor, 0.0)
     # act(z) - chord z is convex: its maximum over [low, high] is at an end, whatever the chord was rounded to
-    lift = torch.maximum(at_low - chord * low, at_high - chord * high) + 16 * unit * (high - low)
+    lift = torch.maximum(at_low - chord * low, at_high - chord * high) + (16 * unit * (high - low) + LOST * floor)
     offset = torch.where(unstable, lift, torch.zeros_like(lift))
     ground = (high > -low).to(low.dtype)
     if leak:
@@ -65,23 +73,35 @@ def _piecewise(leak: float, low: Tensor, high: Tensor, unit: float) -> Lines:
                  open_ * (1 - leak))
 
 
-def _curve(layer: Layer, low: Tensor, high: Tensor, unit: float) -> Lines:
+def _curve(layer: Layer, low: Tensor, high: Tensor, unit: float, floor: float) -> Lines:
     at_low, at_high = activate(layer, low), activate(layer, high)
-    slope_low, slope_high = _curve_slope(layer, at_low), _curve_slope(layer, at_high)
-    steep = torch.minimum(slope_low, slope_high) * (1 - CURVE_ULPS * unit)  # never above the derivative within
-    width = high - low
-    slack = CURVE_ULPS * unit * (1 + (low.abs() + high.abs()) * 1.0)
-    chord = torch.where(width > 0, ((at_high - at_low) / width.clamp_min(1e-30)).clamp_min(0), steep)
-    # where the curve bends one way the chord is one of the bounds; its own rounding shifts it by at most unit x size
-    concave, convex = low >= 0, high <= 0
-    usable = (width > 1e-6) & torch.isfinite(chord)
-    lower_slope = torch.where(concave & usable, chord, steep)
-    upper_slope = torch.where(convex & usable, chord, steep)
-    lower_offset = torch.minimum(at_low - lower_slope * low, torch.where(
-        concave & usable, at_high - lower_slope * high, at_low - lower_slope * low)) - slack
-    upper_offset = torch.maximum(at_high - upper_slope * high, torch.where(
-        convex & usable, at_low - upper_slope * low, at_high - upper_slope * high)) + slack
+    steep = _least_derivative(layer, at_low, at_high, unit)
+    chord = torch.threshold((at_high - at_low) / (high - low).clamp_min(floor), floor, 0.0).clamp_max(1.0)
+    # where the curve bends one way any line from end to end will do; elsewhere curve - steep z rises, end to end
+    lower_slope, upper_slope = torch.where(low >= 0, chord, steep), torch.where(high <= 0, chord, steep)
+    reach, top = torch.maximum(-low, high), torch.maximum(at_low.abs(), at_high.abs())
+
+    def slack(slope: Tensor) -> Tensor:
+        # at an end: the curve's CURVE_ULPS u |activation|, of the product u |slope z|, of the difference both once more
+        return (CURVE_ULPS + 8) * unit * (top + slope * reach) + LOST * floor
+
+    lower_offset = torch.minimum(at_low - lower_slope * low, at_high - lower_slope * high) - slack(lower_slope)
+    upper_offset = torch.maximum(at_low - upper_slope * low, at_high - upper_slope * high) + slack(upper_slope)
     return Lines(lower_slope, lower_offset, upper_slope, upper_offset, lower_slope, torch.zeros_like(low))
+
+
+def _least_derivative(layer: Layer, at_low: Tensor, at_high: Tensor, unit: float) -> Tensor:
+    """Never above the derivative between two points at which the curve has these values.
+
+    It falls away from 0 to either side, so that it is smallest at an end. 1 - a^2 and a (1 - a) are off by at most
+    2 CURVE_ULPS u from a, and 3 u from their own rounding.
+    """
+    least = torch.minimum(_curve_slope(layer, at_low), _curve_slope(layer, at_high))
+    return (least - _slope_slack(unit)).clamp_min(0)
+
+
+def _slope_slack(unit: float) -> float:
+    return (2 * CURVE_ULPS + 8) * unit
 
 
 def _curve_slope(layer: Layer, value: Tensor) -> Tensor:
@@ -95,15 +115,16 @@ def derivative_interval(layer: Layer, low: Tensor, high: Tensor) -> tuple[Tensor
         highest = (high > 0).to(low.dtype)
         highest = torch.maximum(highest, lowest)  # a point at 0 counts as active
         return layer.leak + (1 - layer.leak) * lowest, layer.leak + (1 - layer.leak) * highest
-    slack = CURVE_ULPS * torch.finfo(low.dtype).eps
-    at_low, at_high = _curve_slope(layer, activate(layer, low)), _curve_slope(layer, activate(layer, high))
+    unit = torch.finfo(low.dtype).eps / 2
+    at_low, at_high = activate(layer, low), activate(layer, high)
     peak = torch.full_like(low, 1.0 if layer.kind == "tanh" else 0.25)
-    highest = torch.where((low <= 0) & (high >= 0), peak, torch.maximum(at_low, at_high))
-    return (torch.minimum(at_low, at_high) - slack).clamp_min(0), torch.minimum(highest + slack, peak)
+    highest = torch.where((low <= 0) & (high >= 0), peak,
+                          torch.maximum(_curve_slope(layer, at_low), _curve_slope(layer, at_high)))
+    return _least_derivative(layer, at_low, at_high, unit), torch.minimum(highest + _slope_slack(unit), peak)
 
 
 def largest(layer: Layer, low: Tensor, high: Tensor) -> Tensor:
-    """Bound (B, w) of |activation| over [low, high]."""
+    """Bound (B, w) of |activation| over [low, high], up to f where it underflows."""
     if layer.kind == "sigmoid":
         return torch.ones_like(low)
     if layer.kind == "tanh":

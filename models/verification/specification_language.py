@@ -12,7 +12,8 @@
       - share: {of: {range: {output: p50, maximum: 200}}, at_least: 0.99, confidence: 0.999, samples: 20000}
 
 `output` may be left out where there is one. docs/reference/specification.md has an example of every kind. SPEC.yaml
-also names the network's inputs and outputs: `features: [...]`, `outputs: [...]`; by default x0, x1, ... and y0, ...
+also names the network's inputs and outputs: `features: [...]`, `outputs: [...]`; by default x0, x1, ... and y0, ...;
+and may say their units, which a counterexample is printed with: `units: {cores: vCPU, p50: ms}`.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -22,12 +23,12 @@ from typing import Any
 import numpy as np
 import yaml
 
-from feature_store.errors import InputError
+from feature_store.errors import InputError, nearest
 from models.verification.property_language import PropertyReader, index_of, is_list, located, read_number, require_known
 from models.verification.specification import DEFAULT_TOLERANCE, Specification
 
 FIELDS = ("tolerance", "box", "inputs", "one_hot", "properties")
-FILE_FIELDS = (*FIELDS, "features", "outputs")
+FILE_FIELDS = (*FIELDS, "features", "outputs", "units")
 
 
 def parse_specification(
@@ -83,8 +84,13 @@ def read_specification(path: Path, inputs: int, outputs: int) -> Specification:
     """Reads SPEC.yaml for a network of so many inputs (n) and outputs (o).
 
     Raises InputError as `parse_specification` does, and where the file is not YAML (with the line), repeats a key,
-    names another number of inputs or outputs, or leaves the box of an input open.
+    names another number of inputs or outputs, leaves the box of an input open, or gives a unit to an unknown name.
     """
+    return read_specification_and_units(path, inputs, outputs)[0]
+
+
+def read_specification_and_units(path: Path, inputs: int, outputs: int) -> tuple[Specification, dict[str, str]]:
+    """The same, and the units by name of the inputs and outputs that have one, in the file's order."""
     where = str(path)
     try:
         text = path.read_text(encoding="utf-8")
@@ -96,7 +102,9 @@ def read_specification(path: Path, inputs: int, outputs: int) -> Specification:
     require_known(data, FILE_FIELDS, where)
     features = _names(data.get("features"), "features", "x", inputs, where)
     named = _names(data.get("outputs"), "outputs", "y", outputs, where)
-    return parse_specification({key: value for key, value in data.items() if key in FIELDS}, features, {}, where, named)
+    units = _units(data.get("units"), (*features, *named), where)
+    body = {key: value for key, value in data.items() if key in FIELDS}
+    return parse_specification(body, features, {}, where, named), units
 
 
 def _choices(given: Any, names: tuple[str, ...], where: str) -> dict[int, tuple[float, ...]]:
@@ -135,6 +143,18 @@ def _names(given: Any, field: str, letter: str, count: int, where: str) -> tuple
         raise InputError(f"{field} must name the network's {count} {'inputs' if letter == 'x' else 'outputs'}, got "
                          f"{len(given)} names ({where})")
     return tuple(given)
+
+
+def _units(given: Any, names: tuple[str, ...], where: str) -> dict[str, str]:
+    if not isinstance(given, Mapping | None):
+        raise InputError(f"units must be a mapping of input or output to its unit, got {given!r} ({where})")
+    for name, unit in (given or {}).items():
+        if name not in names:
+            raise InputError(f"unit must be of an input or an output of the model, got {name!r} ({where}); "
+                             + nearest(str(name), names))
+        if not isinstance(unit, str) or not unit.strip() or not unit.isprintable():
+            raise InputError(f"unit must be printable text, got {unit!r} ({where}: {name!r})")
+    return dict(given or {})
 
 
 class _Loader(yaml.SafeLoader):

@@ -7,14 +7,13 @@ too, so that every PROVED comes with a certificate that anyone can check again.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from feature_store.errors import InputError
-from models.verification.branch_and_bound import Budget, Margins, Progress, Query
+from models.verification.branch_and_bound import Budget, Progress
+from models.verification.checked_query import Check, CheckedQuery
 from models.verification.checker import leaf_bounds
 from models.verification.derivative_query import DerivativeQuery, Slopes
 from models.verification.graph import FloatArray
@@ -55,40 +54,20 @@ def verify(
     features = tuple(feature for feature, _ in specification.queries)
     signs = np.array([[sign] for _, sign in specification.queries], dtype=np.float64)
     slopes = Slopes(features, signs, np.full(len(features), specification.tolerance))
-    query = _Checked(DerivativeQuery(network.graph, slopes), network, specification)
+    query = CheckedQuery(DerivativeQuery(network.graph, slopes), _check(network, specification))
     result, witnesses = prove_slopes(network.graph, slopes, specification.lower[None], specification.upper[None],
                                      budget, points, seed, on_progress, query)
     # what is reported as the bound of a proof is the checker's
-    lowest = query.lowest if result.status is Status.PROVED else result.lower_bound - specification.tolerance
-    return Verdict(result.status, result.reason, lowest, result.proved_share, time.monotonic() - started, result.boxes,
-                   witnesses, result.tree)
+    margin = query.lowest if result.status is Status.PROVED else result.lower_bound
+    return Verdict(result.status, result.reason, margin - specification.tolerance, result.proved_share,
+                   time.monotonic() - started, result.boxes, witnesses, result.tree)
 
 
-@dataclass
-class _Checked:
-    """The search's query, with a box proved only if the independent checker proves it too."""
+def _check(network: ReluNetwork, specification: Specification) -> Check:
+    weights, biases = ([array.astype(float) for array in arrays] for arrays in (network.weights, network.biases))
 
-    query: Query
-    network: ReluNetwork
-    specification: Specification
-    lowest: float = float("inf")
+    def check(lower: FloatArray, upper: FloatArray, root: NDArray[np.int64]) -> tuple[NDArray[np.bool_], FloatArray]:
+        bounds = leaf_bounds(weights, biases, lower, upper, specification.queries).min(axis=1)
+        return bounds >= -specification.tolerance, bounds + specification.tolerance
 
-    def __post_init__(self) -> None:
-        self.weights = [w.astype(float) for w in self.network.weights]
-        self.biases = [b.astype(float) for b in self.network.biases]
-
-    def bound(self, lower: Tensor, upper: Tensor, root: Tensor, dtype: torch.dtype) -> Margins:
-        """Margins whose `proved` both agree on."""
-        margins = self.query.bound(lower, upper, root, dtype)
-        rows = margins.proved.nonzero()[:, 0]
-        if len(rows):
-            bounds = leaf_bounds(self.weights, self.biases, lower[rows].numpy(), upper[rows].numpy(),
-                                 self.specification.queries).min(axis=1)
-            holds = torch.as_tensor(bounds >= -self.specification.tolerance)
-            refused = rows[~holds]
-            margins.proved[refused] = False
-            margins.charge[refused] = 0
-            margins.margin[refused] = torch.as_tensor(bounds + self.specification.tolerance)[~holds].to(
-                margins.margin.dtype)
-            self.lowest = min(self.lowest, float(bounds[holds.numpy()].min(initial=np.inf)))
-        return margins
+    return check

@@ -16,21 +16,33 @@ KeyOption = Annotated[Path | None, typer.Option("--public-key", help="Key of the
 
 @reported
 def check(
-    bundle: Annotated[Path, typer.Argument(help="Folder of the bundle.")], public_key: KeyOption = None,
+    bundle: Annotated[Path, typer.Argument(help="Folder of the bundle; or a proof that `assay verify --certificate` "
+                                                "wrote, with --model and --specification.")],
+    public_key: KeyOption = None,
+    model: Annotated[Path | None, typer.Option(help="ONNX file that the proof is about.")] = None,
+    specification: Annotated[Path | None, typer.Option("--specification", "-s", help="What the proof says.")] = None,
     config: ConfigOption = None, json_output: JsonOption = False,
 ) -> None:
     """Check a bundle: signature, digests, gates, and every leaf of its proof again, by an independent program.
 
-    Needs nothing but the folder and the public key. Exit code 0: everything holds; 1: refused, with the reason.
+    Needs nothing but the folder and the public key; of a proof about any ONNX file, that file and the property.
+    Exit code 0: everything holds; 1: refused, with the reason.
 
     Example: assay check .assay/bundles/performance/redis/1
+
+    Example: assay check proof.npz --model model.onnx --specification spec.yaml
     """
+    if (model is None) != (specification is None):
+        raise InputError("--model and --specification must be given together")
+    if model is not None and specification is not None:
+        _check_proof(bundle, model, specification, json_output)
+        return
     from serving.bundle import check_bundle
 
     key = public_key or configuration_from(config).public_key_path
     started = time.perf_counter()
     if not bundle.is_dir():
-        raise InputError(f"bundle must be a folder, got {bundle}")
+        raise InputError(f"bundle must be a folder, got {bundle}; of a proof give --model and --specification too")
     try:
         checked = check_bundle(bundle, key, deep=True)
     except RefusedError as error:
@@ -48,6 +60,26 @@ def check(
               f"{checked.certificate['leaves']} leaf boxes proved again ({seconds:.2f} s)",
               highlight=False, soft_wrap=True)
     out.print(contract.specification["statement"], highlight=False)
+
+
+def _check_proof(proof: Path, model: Path, specification: Path, json_output: bool) -> None:
+    from models.verification.proof_file import check_proof
+
+    for path in (proof, model, specification):
+        if not path.is_file():
+            raise InputError(f"file must exist, got {path}")
+    started = time.perf_counter()
+    checked = check_proof(proof, model, specification)
+    seconds = time.perf_counter() - started
+    if json_output:
+        print_json({"accepted": checked.accepted, "reason": checked.reason, "parts": checked.parts,
+                    "leaves": checked.leaves, "statement": checked.statement, "seconds": seconds})
+        raise typer.Exit(0 if checked.accepted else 1)
+    if not checked.accepted:
+        raise RefusedError(checked.reason)
+    out.print(f"accepted: {checked.leaves} leaf boxes in {checked.parts} parts proved again ({seconds:.2f} s)",
+              highlight=False)
+    out.print(checked.statement, highlight=False, markup=False)
 
 
 @reported

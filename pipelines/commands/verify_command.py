@@ -1,15 +1,30 @@
-"""`assay verify`: decides a property of any ONNX network, without a registry, a pipeline or a configuration."""
+"""`assay verify`: decides a property of any ONNX network, without a registry, a pipeline or a configuration.
 
+Python ends with code 1 on an exception, which here says REFUTED: whatever goes wrong must end with another code.
+"""
+
+import io
 import json
+import os
+import sys
+import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.cells import cell_len
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
 
-from feature_store.errors import InputError
-from pipelines.console import JsonOption, err, out, print_json, reported
+from feature_store.errors import AssayError, InputError
+from pipelines.console import JsonOption, err, out, reported
 
 EXIT_CODES = {"PROVED": 0, "REFUTED": 1, "UNKNOWN": 3, "TIMEOUT": 3, "ERROR": 3}
+COLOURS = {"PROVED": "bold green", "REFUTED": "bold red"}
+NARROWEST = 12  # characters of a folded name
 
 
 @reported
@@ -20,34 +35,64 @@ def verify(
     timeout: Annotated[float, typer.Option(help="Seconds in all.")] = 120.0,
     points: Annotated[Path | None, typer.Option(help="CSV or Parquet of inputs, one column each: where the search for "
                                                 "counterexamples starts.")] = None,
-    witness: Annotated[Path | None, typer.Option(help="File for the counterexample, JSON; default: MODEL's folder is "
-                                                 "left alone, it is printed.")] = None,
+    witness: Annotated[Path | None, typer.Option(help="JSON file that a counterexample is written to, besides being "
+                                                 "printed. Nothing is written where none is found.")] = None,
+    certificate: Annotated[Path | None, typer.Option(
+        help="File that a proof is written to, for `assay check`. Boxes then count as proved only if the independent "
+             "checker proves them too, which takes longer; only chains of affine maps and ReLUs have one.")] = None,
     seed: Annotated[int, typer.Option(help="Of the search for counterexamples.")] = 0,
     json_output: JsonOption = False,
 ) -> None:
     """Prove or refute a property of an ONNX network for every input in a box.
 
     Exit code 0: PROVED; 1: REFUTED, with a counterexample that onnxruntime reproduces; 3: UNKNOWN or TIMEOUT;
-    2: bad input.
+    2: bad input. Ctrl-C ends the run with what is known so far.
 
-    Example: assay verify model.onnx --specification spec.yaml --timeout 60
+    Example: assay verify model.onnx --specification spec.yaml --timeout 60 --certificate proof.npz
     """
-    from models.verification.onnx_verification import verify_onnx
-
     for path in (model, specification):
         if not path.is_file():
             raise InputError(f"file must exist, got {path}")
+    read = [path for path in (model, specification, points) if path is not None]
+    for name, written in (("witness", witness), ("certificate", certificate)):
+        if written is not None:
+            _require_writable(name, written, read)
     inputs = None if points is None else _read_points(points)
-    with _progress(quiet=json_output) as advance:
-        found = verify_onnx(model, specification, timeout, inputs, seed, advance)
-    document = found.to_json()
-    if witness is not None and found.witness is not None:
-        _write(witness, document["witness"])
+    document = _decide(model, specification, timeout, inputs, seed, json_output, certificate)
+    code = EXIT_CODES[document["verdict"]]
+    if not json_output:
+        _say(_text(document))
+    if witness is not None and document["witness"] is not None:
+        try:
+            _write(witness, document["witness"])
+        except InputError as error:
+            if not json_output:
+                raise
+            code = error.exit_code
+            document |= {"error": str(error), "exit_code": code}  # still one document
+        if not json_output:
+            _say(f"  written to {witness}\n")
     if json_output:
-        print_json(document)
-    else:
-        _print(found.verdict, document, witness)
-    raise typer.Exit(EXIT_CODES[found.verdict])
+        _say(_json(document))
+    raise typer.Exit(code)
+
+
+def _decide(model: Path, specification: Path, timeout: float, inputs: Any, seed: int, quiet: bool,
+            certificate: Path | None) -> dict[str, Any]:
+    """The verdict's document. An error of the program itself is printed and ends it with the code of ERROR."""
+    try:
+        from models.verification.onnx_verification import verify_onnx
+
+        with _progress(quiet) as advance:
+            return verify_onnx(model, specification, timeout, inputs, seed, advance, certificate).to_json()
+    except AssayError:
+        raise
+    except Exception as error:
+        traceback.print_exc()
+        reason = f"{type(error).__name__}: {error}"
+        code = EXIT_CODES["ERROR"]
+        _say(_json({"verdict": "ERROR", "error": reason, "exit_code": code}) if quiet else f"ERROR  {reason}\n")
+        raise typer.Exit(code) from None
 
 
 def _read_points(path: Path) -> Any:
@@ -57,14 +102,48 @@ def _read_points(path: Path) -> Any:
     try:
         frame = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
         return frame.to_numpy(dtype=np.float64, copy=True)  # torch warns of arrays that it cannot write to
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError) as error:
         raise InputError(f"points must be a readable table of numbers, got {error} ({path})") from error
 
 
+def _require_writable(name: str, path: Path, read: Sequence[Path]) -> None:
+    """Refuses before the work what could not be written after it, and to overwrite what is read."""
+    try:
+        if path.exists() and not path.is_file():
+            raise InputError(f"{name} must be a file, got {path}")
+        if path.exists() and any(other.exists() and path.samefile(other) for other in read):
+            raise InputError(f"{name} must not be a file that is read, got {path}")
+        _partial(path).touch()
+        _partial(path).unlink()
+    except OSError as error:
+        raise InputError(f"{name} must be writable, got {error}") from error
+
+
 def _write(path: Path, document: Any) -> None:
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(document, indent=1))
-    partial.replace(path)
+    try:
+        _partial(path).write_text(_json(document))
+        _partial(path).replace(path)
+    except OSError as error:
+        raise InputError(f"witness must be writable, got {error}") from error
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(path.name + ".partial")
+
+
+def _json(document: Any) -> str:
+    return json.dumps(document, indent=1, allow_nan=False) + "\n"
+
+
+def _say(text: str) -> None:
+    """Writes to standard output, at once. Raises InputError where that cannot be written."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except (OSError, UnicodeEncodeError) as error:
+        if isinstance(error, OSError):  # what is buffered would fail again when Python ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise InputError(f"standard output must be writable, got {error}") from error
 
 
 def _progress(quiet: bool) -> Any:
@@ -78,7 +157,8 @@ def _progress(quiet: bool) -> Any:
         if quiet or not err.is_terminal:
             yield None
             return
-        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:5.1f} % proved"),
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(),
+                   TextColumn("{task.percentage:5.1f} % proved"),
                    TextColumn("{task.fields[boxes]} boxes open, worst bound {task.fields[worst]:.3g}"),
                    TimeElapsedColumn())
         with Progress(*columns, console=err, transient=True) as bar:
@@ -93,20 +173,50 @@ def _progress(quiet: bool) -> Any:
     return shown()
 
 
-def _print(verdict: str, document: dict[str, Any], path: Path | None) -> None:
-    colour = {"PROVED": "green", "REFUTED": "red"}.get(verdict, "yellow")
-    out.print(f"[bold {colour}]{verdict}[/]  {document['reason']}  ({document['seconds']:.2f} s, "
-              f"{document['boxes']} boxes)", highlight=False)
+def _text(document: dict[str, Any]) -> str:
+    """The document for people. What has a name of the user's is printed as Text: rich reads markup in no other."""
+    verdict, found, page = document["verdict"], document["witness"], io.StringIO()
+    console = Console(file=page, force_terminal=out.is_terminal, width=out.width)
+    console.print(Text.assemble((verdict, COLOURS.get(verdict, "bold yellow")), f"  {document['reason']}  "
+                                f"({document['seconds']:.2f} s, {document['boxes']} boxes)"), soft_wrap=True)
     for part in document["parts"]:
-        out.print(f"  {part['name']}: {part['verdict']}, {part['reason']}, {part['seconds']:.2f} s", highlight=False)
-    found = document["witness"]
+        console.print(Text(f"  {part['name']}: {part['verdict']}, {part['reason']}, {part['seconds']:.2f} s"),
+                      soft_wrap=True)
     if found is not None:
-        for point in found["points"]:
-            out.print("  at " + ", ".join(f"{name} = {value!r}" for name, value in point["inputs"].items()),
-                      highlight=False, soft_wrap=True)
-            out.print("     " + ", ".join(f"{name} = {value!r}" for name, value in point["outputs"].items()),
-                      highlight=False, soft_wrap=True)
-        if path is not None:
-            out.print(f"  written to {path}", highlight=False)
-    claim = document["statement"]
-    out.print(claim if verdict == "PROVED" else f"Not proved: {claim}", highlight=False, soft_wrap=True)
+        console.print(_fitted(_table(found), console), crop=False)
+    claim, proof = document["statement"], document["certificate"]
+    if proof is not None:
+        leaves = f"{proof['leaves']} leaf {'box' if proof['leaves'] == 1 else 'boxes'}"
+        console.print(Text(f"  certificate of {leaves} written to {proof['file']}"), soft_wrap=True)
+    console.print(Text(claim if verdict == "PROVED" else f"Not proved: {claim}"), soft_wrap=True)
+    return "\n".join(line.rstrip() for line in page.getvalue().split("\n"))  # tables are padded
+
+
+def _table(found: dict[str, Any]) -> Table:
+    """A counterexample, one input or output a line: the value at each of its points, and the unit."""
+    points, units = found["points"], found["units"]
+    pair = len(points) > 1
+    table = Table(box=None, show_header=pair, header_style="", padding=(0, 1, 0, 0), pad_edge=False)
+    headers = ["", "", "", *(("low", "high") if pair else ("",)), *[""] * (bool(units) + pair)]
+    for header in headers:
+        table.add_column(header, overflow="fold")
+    for side, mark in (("inputs", "at"), ("outputs", "->")):
+        for number, name in enumerate(points[0][side]):
+            values = [point[side][name] for point in points]
+            row = ["" if number else f"  {mark}", name, "=", *map(str, values)]
+            row += [units.get(name, "")] if units else []
+            row += ["differs" if side == "inputs" and values[0] != values[1] else ""] if pair else []
+            table.add_row(*map(Text, row))
+    return table
+
+
+def _fitted(table: Table, console: Console) -> Table:
+    """The table with every number in one piece: on a narrow terminal names are folded. A file has room for all."""
+    def width() -> int:
+        return Measurement.get(console, console.options.update(max_width=sys.maxsize), table).maximum
+
+    too_wide, names = width() - console.width, table.columns[1]
+    if console.is_terminal and too_wide > 0:
+        names.max_width = max(NARROWEST, max(cell_len(str(name)) for name in names.cells) - too_wide)
+    table.width = width()
+    return table

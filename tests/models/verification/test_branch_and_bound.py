@@ -120,6 +120,7 @@ def test_an_interrupt_is_unknown_with_what_was_proved() -> None:
 
     result = search(Sizes(0.3), [[0.0], [5.0]], [[0.2], [6.0]], on_progress=stop, batch=1)
     assert result.status is Status.UNKNOWN and "interrupted" in result.reason and result.tree is None
+    assert result.interrupted and not search(Sizes(0.3), [[0.0]], [[1.0]]).interrupted
     assert result.proved_share == pytest.approx(seen[-1]) and result.proved_share >= 0.5
 
 
@@ -160,8 +161,6 @@ def test_a_box_that_shrinks_to_a_point_is_unknown() -> None:
     assert result.status is Status.UNKNOWN and "shrank to a point" in result.reason
 
 
-@pytest.mark.xfail(strict=True, reason="NARROWEST is absolute: beyond 1e4 the halves of two neighbouring floats are a "
-                   "point and the box itself, for ever, while the share counts up to 1 (reported)")
 def test_two_neighbouring_floats_are_not_split_for_ever() -> None:
     wall = 1e10
     query = Sizes(0.0)  # proves the point, never the pair
@@ -169,7 +168,29 @@ def test_two_neighbouring_floats_are_not_split_for_ever() -> None:
     assert result.status is Status.UNKNOWN and "shrank to a point" in result.reason
 
 
-@pytest.mark.xfail(strict=True, reason="bounds that are NaN in every box leave the worst bound at infinity (reported)")
+@pytest.mark.parametrize("scale", [1.0, 1e6, 1e12, 1e300])
+def test_how_far_boxes_are_split_goes_by_the_size_of_their_walls(scale) -> None:
+    for share, status in ((1e-10, Status.PROVED), (1e-13, Status.UNKNOWN)):
+        wall, upper = scale, scale * (1 + 8 * share)
+        result = search(Sizes(1.5 * scale * share), [[wall]], [[upper]], Budget(seconds=20.0, boxes=500))
+        assert result.status is status
+    assert search(Sizes(2e-11), [[0.0]], [[1e-10]]).status is Status.PROVED  # near zero absolutely
+
+
+def test_only_sides_that_may_be_split_are() -> None:
+    class Second(Sizes):
+        """Proves what is small in the second input, and recommends the first."""
+
+        def bound(self, lower: Tensor, upper: Tensor, root: Tensor, dtype: torch.dtype) -> Margins:
+            found = super().bound(lower[:, 1:], upper[:, 1:], root, dtype)
+            return Margins(found.margin, found.proved, found.charge, torch.tensor([[1e9, 1.0]]).expand(len(lower), 2),
+                           (lower + upper) / 2)
+
+    result = search(Second(0.3), [[1e10, 0.0]], [[float(np.nextafter(1e10, np.inf)), 1.0]], Budget(boxes=500))
+    assert result.status is Status.PROVED and result.tree is not None
+    assert set(result.tree.split_dimension.tolist()) == {-1, 1}
+
+
 def test_bounds_that_are_nan_are_no_proof_and_leave_no_bound() -> None:
     class Nothing(Sizes):
         def bound(self, *arguments) -> Margins:
@@ -180,6 +201,22 @@ def test_bounds_that_are_nan_are_no_proof_and_leave_no_bound() -> None:
     result = search(Nothing(0.5), [[0.0]], [[1.0]], Budget(boxes=10))
     assert result.status is not Status.PROVED
     assert not result.lower_bound > 0
+
+
+def test_one_box_without_a_bound_is_no_proof_and_leaves_no_bound() -> None:
+    class Half(Sizes):
+        """Says that all is proved, with no bound right of 0.5."""
+
+        def bound(self, lower: Tensor, *arguments) -> Margins:
+            found = super().bound(lower, *arguments)
+            margin = torch.where(lower[:, 0] >= 0.5, torch.nan, found.margin)
+            return Margins(margin, found.proved, found.charge, found.split_score, found.suspect)
+
+    states: list[Progress] = []
+    result = search(Half(0.5), [[0.0]], [[1.0]], Budget(boxes=20), on_progress=states.append)
+    assert result.status is Status.UNKNOWN and result.proved_share == pytest.approx(0.5)
+    assert np.isnan(result.lower_bound) and states[-1].worst_bound == -np.inf
+    assert search(Half(0.5), [[0.0]], [[0.4]]).lower_bound == pytest.approx(0.1)
 
 
 # --- float32 and float64 -----------------------------------------------------------------------------------

@@ -16,7 +16,9 @@ LOWER, UPPER = np.array([0.0, -1.0]), np.array([1.0, 2.0])
 
 
 def boxes_of(dimension, value, lower=LOWER, upper=UPPER):
-    return leaf_boxes(np.array(dimension), np.array(value, dtype=float), lower, upper)
+    low, high, root = leaf_boxes(np.array(dimension), np.array(value, dtype=float), lower[None], upper[None])
+    assert not root.any()
+    return low, high
 
 
 def random_tree(rng: np.random.Generator, lower: np.ndarray, upper: np.ndarray, depth: int) -> list[tuple[int, float]]:
@@ -79,3 +81,13 @@ def test_what_is_not_a_tree_of_splits_is_rejected(dimension, value) -> None:
 def test_arrays_of_different_lengths_are_no_tree() -> None:
     with pytest.raises(ValueError, match="zip"):
         boxes_of([0, -1, -1], [0.5, 0])
+
+
+def test_trees_of_several_roots_follow_each_other() -> None:
+    lower, upper = np.array([[0.0, 0.0], [2.0, 0.0]]), np.array([[1.0, 1.0], [4.0, 1.0]])
+    low, high, root = leaf_boxes(np.array([-1, 0, -1, -1]), np.array([0.0, 3.0, 0.0, 0.0]), lower, upper)
+    assert root.tolist() == [0, 1, 1]
+    assert low.tolist() == [[0, 0], [2, 0], [3, 0]] and high.tolist() == [[1, 1], [3, 1], [4, 1]]
+    for dimension in ([-1], [-1, -1, -1], [-1, 0, -1]):
+        with pytest.raises(Rejected):
+            leaf_boxes(np.array(dimension), np.full(len(dimension), 3.0), lower, upper)

@@ -25,6 +25,8 @@ from tests.models.verification.graphs import (
     random_graph,
 )
 from tests.models.verification.hard_networks import annihilating_networks, kinks_where_sums_cancel, wild_networks
+from tests.models.verification.test_linear_bounds import network_that_underflows
+from tests.models.verification.test_relaxation import flushed_or_not, flushing
 
 attack = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 POINTS = 6
@@ -51,11 +53,15 @@ def all_slopes(graph: Graph, rng: np.random.Generator) -> tuple[list[int], Float
     return [i for i in range(graph.inputs) for _ in rows], np.tile(rows, (graph.inputs, 1))
 
 
-def assert_sound(case, dtype: torch.dtype) -> None:
+def assert_sound(case, dtype: torch.dtype, size: float = 1.0, flushed: bool = False) -> None:
+    """Of rows of this size."""
     graph, lower, upper, rng = case
     features, rows = all_slopes(graph, rng)
-    each = [margins(graph, [f], row[None], lower, upper, dtype).margin for f, row in zip(features, rows, strict=True)]
-    together = margins(graph, features, rows, lower, upper, dtype).margin
+    rows = rows * size
+    with flushing(flushed):
+        each = [margins(graph, [f], row[None], lower, upper, dtype).margin
+                for f, row in zip(features, rows, strict=True)]
+        together = margins(graph, features, rows, lower, upper, dtype).margin
     for r in range(len(lower)):
         for x in box_points(rng, lower[r], upper[r], POINTS):
             weights = exact_weights(graph, rng)
@@ -100,6 +106,15 @@ def test_no_exact_derivative_is_below_its_bound_where_sums_cancel(dtype, case) -
     assert_sound((network.graph, np.atleast_2d(lower), np.atleast_2d(upper), rng), dtype)
 
 
+@in_both_types
+@flushed_or_not
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(seed=st.integers(0, 2**32 - 1), size=st.sampled_from([1.0, 2.0**70, 2.0**-70]))
+def test_no_exact_derivative_is_below_its_bound_where_coefficients_underflow(dtype, flushed, seed, size) -> None:
+    rng = np.random.default_rng(seed)
+    assert_sound((*network_that_underflows(rng, dtype), rng), dtype, size, flushed)
+
+
 # --- rounding ----------------------------------------------------------------------------------------------
 
 
@@ -124,13 +139,35 @@ def test_where_the_type_overflows_nothing_is_known_of_the_slope(dtype, large) ->
     assert not found.margin[0] > -0.79
 
 
-@pytest.mark.xfail(strict=True, reason="products of coefficients that underflow are not charged (reported)")
 @pytest.mark.parametrize(("dtype", "weight", "last"), [(torch.float32, 1e-25, 1e30), (torch.float64, 1e-170, 1e300)],
                          ids=DTYPES.keys())
 def test_coefficients_that_underflow_are_charged(dtype, weight, last) -> None:
     graph = dense_graph([np.array([[w]]) for w in (weight, weight, last)], [np.ones(1), np.ones(1), np.zeros(1)])
     low, high = interval(graph, 0, np.array([1.0]), np.array([1.0]), dtype)
     assert low[0] <= Fraction(weight) ** 2 * Fraction(last) <= high[0]
+
+
+@pytest.mark.parametrize(("dtype", "seeds"), [(torch.float32, (1, 11, 54, 58)), (torch.float64, (71, 325))],
+                         ids=DTYPES.keys())
+def test_without_the_charge_for_underflow_bounds_would_be_wrong(dtype, seeds, monkeypatch) -> None:
+    def holds(seed: int) -> bool:
+        rng = np.random.default_rng(seed)
+        try:
+            assert_sound((*network_that_underflows(rng, dtype), rng), dtype, 2.0**70)
+        except AssertionError:
+            return False
+        return True
+
+    assert all(map(holds, seeds))
+    init = Bounder.__init__
+
+    def without(self: Bounder, *arguments) -> None:
+        init(self, *arguments)
+        self.floor = 0.0
+        self._set_costs()
+
+    monkeypatch.setattr(Bounder, "__init__", without)
+    assert not any(map(holds, seeds))  # they were picked: most networks do without
 
 
 @in_both_types

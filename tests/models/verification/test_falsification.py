@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -113,6 +114,35 @@ def test_the_same_seed_finds_the_same_witnesses() -> None:
     first, second = (falsify(network, claim, seed=4) for _ in range(2))
     assert [w.to_json() for w in first] == [w.to_json() for w in second]
     assert first
+
+
+def test_points_without_a_value_do_not_hide_witnesses() -> None:
+    # of the 300 the climb takes the 64 worst
+    network = network_of(([[5e5], [5e5], [5e5], [1.0]], [-125_000.0, -125_001.0, -125_002.0, 0.0]),
+                         ([[-1.0, 2.0, -1.0, 1.0]], [0.0]))
+    claim, points = specification(1, [(0, 1)]), np.full((300, 1), np.nan)
+    points[123] = 0.25
+    falsifier = slope_falsifier(network.graph, claim)
+    x, box = torch.as_tensor(points, dtype=torch.float32), torch.zeros(300, dtype=torch.long)
+    low, high, _ = falsifier._climb(x, box, SlopeQuery(0, 1), 1, 17, lambda: False)
+    assert len(low) == 64 and not (low[0].isnan().any() or high[0].isnan().any())
+
+
+@pytest.mark.parametrize("method", ["search", "descend"])
+def test_it_stops_when_it_is_over(method, monkeypatch) -> None:
+    # nothing to be found; two features
+    graph = corner_trap(2, reach=0.0)
+    falsifier = SlopeFalsifier(graph, [SlopeQuery(0, 1), SlopeQuery(0, 1)], 1e-4, np.zeros((1, 2)), np.ones((1, 2)))
+    asked: list[int] = []
+    inner = falsifier._scan if method == "search" else falsifier._soft_slope
+    monkeypatch.setattr(falsifier, inner.__name__, lambda *arguments: asked.append(1) or inner(*arguments))
+    counts = []
+    for rounds in (0, 1, 3, 1000):
+        left = iter(range(rounds))
+        asked.clear()
+        assert getattr(falsifier, method)(over=lambda left=left: next(left, None) is None) == ()
+        counts.append(len(asked))
+    assert counts[0] == 0 and counts == sorted(counts) and counts[1] < counts[2] < counts[3]
 
 
 # --- graphs, several boxes, several outputs ----------------------------------------------------------------

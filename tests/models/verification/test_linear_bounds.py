@@ -9,10 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from models.verification import linear_bounds
-from models.verification.graph import Affine, Graph, dense_graph
+from models.verification.graph import Affine, Graph, Layer, dense_graph
 from models.verification.linear_bounds import BackwardPass, Bounder, Boxes, LayerBounds, Rows
 from tests.models.verification.graphs import (
     DTYPES,
+    KINDS,
     box_points,
     exact,
     exact_weights,
@@ -21,10 +22,37 @@ from tests.models.verification.graphs import (
     random_graph,
 )
 from tests.models.verification.hard_networks import annihilating_networks, kinks_where_sums_cancel, wild_networks
+from tests.models.verification.test_relaxation import flushed_or_not, flushing
 
 attack = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 POINTS = 8
 in_both_types = pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES.keys())
+# decades of the values of a network that underflows
+MAGNITUDES = {torch.float32: (-44.0, 36.0), torch.float64: (-300.0, 290.0)}
+
+
+def network_that_underflows(rng: np.random.Generator, dtype: torch.dtype):
+    """(graph, lower (1, n), upper (1, n)): each layer's values are of a size of their own, of any that the type has.
+
+    So its weights, and products of them, leave the type on the small side, and meet values that make up for it.
+    """
+    sizes = [int(rng.integers(1, 3)), *rng.integers(1, 4, size=rng.integers(1, 5)).tolist(), int(rng.integers(1, 3))]
+    scales = 10.0 ** rng.uniform(*MAGNITUDES[dtype], size=len(sizes))
+    most = torch.finfo(dtype).max / 8
+    affines = []
+    for k, rows in enumerate(sizes[1:]):
+        sources = sorted({k} | {s for s in range(k) if rng.random() < 0.2})
+        with np.errstate(over="ignore"):
+            matrices = {s: np.clip(rng.normal(size=(rows, sizes[s])) * 10.0 ** rng.uniform(-3, 0, (rows, sizes[s]))
+                                   * (scales[k + 1] / scales[s]), -most, most) for s in sources}
+        affines.append(Affine(matrices, rng.normal(size=rows) * scales[k + 1] * rng.choice([0, 1e-3, 1.0])))
+    layers = []
+    for affine in affines[:-1]:
+        kind = KINDS[int(rng.choice([0, 0, 0, 1, 1, 2, 3]))]
+        layers.append(Layer(affine, kind, float(rng.choice([0, 1e-29, 0.01])) if kind == "leaky_relu" else 0.0))
+    centre = rng.normal(size=(1, sizes[0])) * scales[0]
+    radius = np.abs(rng.normal(size=centre.shape)) * scales[0] * rng.choice([0, 1e-30, 1e-6, 1.0])
+    return Graph(sizes[0], tuple(layers), affines[-1]), centre - radius, centre + radius
 
 
 def boxes_of(bounder: Bounder, lower, upper) -> Boxes:
@@ -56,17 +84,19 @@ def random_slopes(found: list[LayerBounds], queries: int) -> dict[int, torch.Ten
     return chosen
 
 
-def assert_sound(case, dtype: torch.dtype, refine: bool) -> None:
+def assert_sound(case, dtype: torch.dtype, refine: bool, size: float = 1.0, flushed: bool = False) -> None:
+    """Of rows of this size."""
     graph, lower, upper, rng = case
-    bounder = Bounder(graph, dtype)
-    boxes = boxes_of(bounder, lower, upper)
-    found = bounder.layers(boxes, refine)
-    coefficients = torch.as_tensor(rng.normal(size=(len(lower), 4, graph.outputs)), dtype=dtype)
-    coefficients[:, 0], coefficients[:, 1] = 1, -1
-    constant = torch.as_tensor(rng.normal(size=(len(lower), 4)), dtype=dtype)
-    rows = rows_of(coefficients, constant)
-    passes: list[BackwardPass] = [bounder.lower_bound(found, boxes, rows),
-                                  bounder.lower_bound(found, boxes, rows, random_slopes(found, 4))]
+    coefficients = torch.as_tensor(size * rng.normal(size=(len(lower), 4, graph.outputs)), dtype=dtype)
+    coefficients[:, 0], coefficients[:, 1] = size, -size
+    constant = torch.as_tensor(rng.normal(size=(len(lower), 4)) * (size == 1), dtype=dtype)
+    with flushing(flushed):
+        bounder = Bounder(graph, dtype)
+        boxes = boxes_of(bounder, lower, upper)
+        found = bounder.layers(boxes, refine)
+        rows = rows_of(coefficients, constant)
+        passes: list[BackwardPass] = [bounder.lower_bound(found, boxes, rows),
+                                      bounder.lower_bound(found, boxes, rows, random_slopes(found, 4))]
     for r in range(len(lower)):
         for x in box_points(rng, lower[r], upper[r], POINTS):
             at = exact(graph, exact_weights(graph, rng), x)
@@ -103,6 +133,15 @@ def test_no_exact_value_leaves_the_bounds_at_any_magnitude(dtype, refine, case) 
 def test_no_exact_value_leaves_the_bounds_where_sums_cancel(dtype, case) -> None:
     network, lower, upper, rng = case
     assert_sound((network.graph, np.atleast_2d(lower), np.atleast_2d(upper), rng), dtype, True)
+
+
+@in_both_types
+@flushed_or_not
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(seed=st.integers(0, 2**32 - 1), size=st.sampled_from([1.0, 1e20, 1e-20]))
+def test_no_exact_value_leaves_the_bounds_where_coefficients_underflow(dtype, flushed, seed, size) -> None:
+    rng = np.random.default_rng(seed)
+    assert_sound((*network_that_underflows(rng, dtype), rng), dtype, True, size, flushed)
 
 
 # --- rounding ----------------------------------------------------------------------------------------------
@@ -156,11 +195,6 @@ def test_the_sums_over_many_outputs_are_charged_by_their_number(dtype) -> None:
         assert found.lower.item() <= sign * value
 
 
-UNDERFLOW = pytest.mark.xfail(strict=True, reason="products of coefficients that underflow are not charged: times a "
-                              "huge value they are more than the absolute term (reported)")
-
-
-@UNDERFLOW
 @pytest.mark.parametrize(("dtype", "weight", "x"), [
     (torch.float32, 1e-25, 1e30), (torch.float32, 1e-22, 3e37), (torch.float64, 1e-170, 1e300)],
     ids=["float32-lost", "float32-denormal", "float64-lost"])
@@ -171,11 +205,60 @@ def test_coefficients_that_underflow_are_charged(dtype, weight, x) -> None:
     assert low <= value <= high
 
 
-@UNDERFLOW
 def test_float64_weights_too_small_for_float32_are_charged() -> None:
     graph = Graph(1, (), Affine({0: np.array([[1e-50]])}, np.zeros(1)))
     ((low,),), ((high,),) = output_bounds(graph, np.array([1e35]), np.array([1e35]), torch.float32)
     assert low <= 1e-15 <= high
+
+
+@in_both_types
+def test_without_the_charge_for_underflow_bounds_would_be_wrong(dtype, monkeypatch) -> None:
+    def holds(seed: int) -> bool:
+        rng = np.random.default_rng(seed)
+        try:
+            assert_sound((*network_that_underflows(rng, dtype), rng), dtype, True, 1e20)
+        except AssertionError:
+            return False
+        return True
+
+    seeds = range(60)
+    assert all(map(holds, seeds))
+    init = Bounder.__init__
+
+    def without(self: Bounder, *arguments) -> None:
+        init(self, *arguments)
+        self.floor = 0.0
+        self._set_costs()
+
+    monkeypatch.setattr(Bounder, "__init__", without)
+    assert not all(map(holds, seeds))
+
+
+@in_both_types
+def test_the_charge_for_underflow_takes_nothing_from_ordinary_bounds(dtype) -> None:
+    graph = random_graph(np.random.default_rng(0), 4, (20, 20, 20), 3)
+    bounder = Bounder(graph, dtype)
+    boxes = boxes_of(bounder, *random_boxes(np.random.default_rng(1), 5, 4, 1.0))
+    found = bounder.layers(boxes)
+    unit = torch.eye(3, dtype=dtype).expand(5, -1, -1)
+    charge = bounder.lower_bound(found, boxes, rows_of(unit, torch.zeros_like(unit[..., 0]))).charge
+    assert (found[-1].floor < 1e-20 * charge).all()
+
+
+@in_both_types
+def test_the_charge_of_a_pass_begins_with_the_first_product(dtype) -> None:
+    # at one point without a radius all that a bound is off by is charge, half of which is the outputs' own
+    graph, x = random_graph(np.random.default_rng(0), 8, (), 3), np.random.default_rng(1).normal(size=(1, 8))
+    x = x.astype(np.float32).astype(np.float64)
+    bounder = Bounder(graph, dtype)
+    boxes = boxes_of(bounder, x, x)
+    unit = torch.eye(3, dtype=dtype)[None]
+    found = bounder.lower_bound([], boxes, rows_of(unit, torch.zeros(1, 3, dtype=dtype)))
+    size, _ = bounder.size(0, [boxes.largest])
+    assert (found.charge >= size).all()
+    for value, bound, charge in zip(exact(graph, exact_weights(graph), x[0]).y, found.lower[0].tolist(),
+                                    found.charge[0].tolist(), strict=True):
+        assert value - Fraction(charge) * 3 / 2 <= bound <= value
 
 
 @pytest.mark.parametrize(("dtype", "large"), [(torch.float32, 8e37), (torch.float64, 8e307)], ids=DTYPES.keys())

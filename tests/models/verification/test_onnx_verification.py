@@ -10,8 +10,11 @@ import yaml
 from onnx import helper
 
 from feature_store.errors import InputError
+from models.verification import onnx_verification
 from models.verification.onnx_verification import OnnxVerdict, verify_onnx
-from tests.models.verification.onnx_files import dense_file, dense_model, replayed
+from models.verification.replay import Replay
+from models.verification.verdict import Status
+from tests.models.verification.onnx_files import dense_file, dense_model, replayed, undecided_file
 
 # y0 = a + b, y1 = y0 + 1 on [0, 1]^2
 SUM = ([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0], [1.0, 1.0]]], [[0.0, 0.0], [0.0, 1.0]])
@@ -193,3 +196,90 @@ def test_verdicts_say_what_was_verified_and_are_json(tmp_path, total) -> None:
     assert len(document["model_sha256"]) == len(document["specification_sha256"]) == 64
     assert document["verdict"] == "REFUTED" and "p50 is at most 1.9" in document["statement"]
     assert document["witness"]["replayed_with"] == "onnxruntime"
+    assert document["witness"]["units"] == {}
+
+
+def test_units_are_part_of_the_witness(tmp_path, total) -> None:
+    claim = NAMES | {"units": {"a": "req/s", "p50": "ms"}, "properties": [KINDS["range"][1]]}
+    found = verify(tmp_path, total, claim)
+    assert found.witness is not None and found.witness["units"] == {"a": "req/s", "p50": "ms"}
+    with pytest.raises(InputError, match="unit must be of an input or an output of the model, got 'p5'"):
+        verify(tmp_path, total, claim | {"units": {"p5": "ms"}})
+
+
+def test_numbers_are_given_with_all_their_digits(tmp_path, total) -> None:
+    tolerance, confidence = 0.000123456789, 0.99999999
+    share = {"share": {"of": {"range": {"output": "p50", "maximum": 3}}, "at_least": 0.5, "confidence": confidence}}
+    claim = NAMES | {"tolerance": tolerance, "box": {"b": [0, 1]}, "inputs": {"a": {"values": [0.1, 0.1000001, 2]}},
+                     "properties": [{"monotone": {"features": ["a"], "output": "p50"}}, share]}
+    found = verify(tmp_path, total, claim)
+    assert found.statement.endswith(f"The tolerance is {tolerance!r}.")
+    assert [part.name for part in found.parts] == [
+        "a from 0.1 to 0.1000001, p50", "a from 0.1000001 to 2, p50", "share"]
+    least = (((1 - confidence) / 2) ** (1 / 20000))  # the share of which 20,000 of 20,000 are that likely
+    assert found.parts[-1].reason.startswith("20000 of 20000 samples: between 0.99")
+    assert found.parts[-1].reason.endswith(f" and 1 with confidence {confidence!r}")
+    assert float(found.parts[-1].reason.split()[5]) == pytest.approx(least, rel=1e-12)
+    for plain in (claim | {"tolerance": 0.0001}, claim | {"properties": [KINDS["range"][1]]}):
+        assert "The tolerance is" not in verify(tmp_path, total, plain).statement
+
+
+def test_an_order_without_a_pair_holds(tmp_path, total) -> None:
+    claim = NAMES | {"box": {"b": [0, 1]}, "inputs": {"a": {"values": [0.5]}},
+                     "properties": [{"monotone": {"features": ["a"], "direction": "decreasing", "output": "p50"}}]}
+    document = verify(tmp_path, total, claim).to_json()
+    assert document["verdict"] == "PROVED" and document["parts"] == []
+    assert document["reason"] == "no two inputs of the box can be compared"
+
+
+@pytest.mark.parametrize(("opset", "ir", "said"), [(28, 8, "till opset 26"), (17, 14, "max supported IR version: 13")])
+def test_a_file_too_new_for_onnxruntime_is_refused_in_one_line(tmp_path, opset, ir, said) -> None:
+    model = chain(tmp_path, (1.0, 0.0), (1.0, 0.0), opset=opset, ir=ir)
+    with pytest.raises(InputError, match="model must run in onnxruntime .*which says: .*" + said) as caught:
+        verify(tmp_path, model, one_input(0, 1, {"range": {"maximum": 1}}))
+    assert "\n" not in str(caught.value) and ".h:" not in str(caught.value) and ".cc:" not in str(caught.value)
+
+
+# --- ends before all is decided ----------------------------------------------------------------------------
+
+OPEN = {"box": {f"x{i}": [-1, 1] for i in range(8)}, "properties": [
+    {"range": {"maximum": 1.5}}, {"share": {"of": {"range": {"maximum": 1.5}}, "at_least": 0.5}},
+    {"share": {"of": {"range": {"maximum": 1.5}}, "at_least": 0.6}}]}
+
+
+def parts(found: OnnxVerdict) -> list[tuple[str, str, str]]:
+    return [(part.name, str(part.status), part.reason) for part in found.parts]
+
+
+def interrupted(*arguments: Any, **options: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+def test_parts_that_are_not_begun_when_the_time_is_over_say_so(tmp_path) -> None:
+    found = verify(tmp_path, undecided_file(tmp_path / "hard.onnx"), OPEN, 0.3)
+    late = "not begun: time budget of 0.3 s is spent"
+    assert found.verdict == "TIMEOUT" and parts(found)[1:] == [("share", "TIMEOUT", late)] * 2
+    assert found.parts[0].boxes > 0 and not any(part.boxes or part.proved_share for part in found.parts[1:])
+
+
+def test_an_interrupt_of_the_search_ends_the_run(tmp_path) -> None:
+    found = verify(tmp_path, undecided_file(tmp_path / "hard.onnx"), OPEN, on_progress=interrupted)
+    assert found.verdict == "UNKNOWN" and found.seconds < 15
+    assert found.parts[0].reason.startswith("interrupted") and found.parts[0].boxes > 0
+    assert parts(found)[1:] == [("share", "UNKNOWN", "not begun: interrupted")] * 2
+
+
+@pytest.mark.parametrize(("place", "name", "number"), [
+    (onnx_verification, "prove_outputs", 0), (Replay, "__call__", 0),
+    (onnx_verification, "check_share", 1)], ids=["falsification", "replay", "share"])
+def test_an_interrupt_outside_of_the_search_ends_the_run_too(tmp_path, total, monkeypatch, place, name, number) -> None:
+    # the range is proved; with one that is not, a witness is replayed
+    share = {"share": {"of": {"range": {"output": "p50", "maximum": 3}}, "at_least": 0.5}}
+    rule = KINDS["range"][1] if name == "__call__" else KINDS["range"][0]
+    monkeypatch.setattr(place, name, interrupted)
+    found = verify(tmp_path, total, NAMES | {"properties": [rule, share, share]})
+    assert found.verdict == "UNKNOWN" and len(found.parts) == 3
+    assert [status for _, status, _ in parts(found)[:number]] == ["PROVED"] * number
+    assert found.parts[number].status is Status.UNKNOWN and found.parts[number].reason.startswith("interrupted")
+    assert {reason for _, _, reason in parts(found)[number + 1:]} == {"not begun: interrupted"}
+    json.dumps(found.to_json(), allow_nan=False)

@@ -14,11 +14,6 @@ from tests.models.verification.test_onnx_verification import chain, one_input, v
 FALLING = {"monotone": {"features": ["x0"], "direction": "decreasing"}}
 
 
-def reported(reason: str) -> pytest.MarkDecorator:
-    """A bug that is known: the test fails when it is gone, so that the mark goes, too."""
-    return pytest.mark.xfail(strict=True, reason=f"reported: {reason}")
-
-
 def test_a_violation_that_float32_swallows_is_neither_proved_nor_refuted(tmp_path) -> None:
     # x + 1e8 - 1e8 is x, in float32 a multiple of 8: at x = 2 the runtime says 0
     found = verify(tmp_path, chain(tmp_path, (1.0, 1e8), (1.0, -1e8)), one_input(0, 3, {"range": {"maximum": 1}}))
@@ -31,7 +26,6 @@ def test_a_violation_that_float32_makes_up_is_no_counterexample(tmp_path) -> Non
     assert verify(tmp_path, model, one_input(5, 7.9, {"range": {"maximum": 7.95}})).verdict == "PROVED"
 
 
-@reported("OutputFalsifier does not ask for a violation beyond Graph.rounding")
 def test_a_violation_that_float64_makes_up_is_no_counterexample(tmp_path) -> None:
     # x + 1e17 - 1e17 is x, but 0 in either type
     model = chain(tmp_path, (1.0, 1e17), (1.0, -1e17))
@@ -57,15 +51,40 @@ def test_a_box_without_a_number_of_the_runtime_is_never_refuted(tmp_path) -> Non
         assert found.verdict in ("UNKNOWN", "TIMEOUT") and found.witness is None
 
 
-@reported("_Replay.step does not look at the box")
 def test_a_witness_of_two_finite_values_lies_in_the_box(tmp_path) -> None:
-    # the pair is replayed at x1 = 1e10, which is outside
+    # float32 has no number between the walls of x1; the nearest one is outside
     model = dense_file(tmp_path / "pair.onnx", [[[1, 0], [0, 1]], [[-1, 0]]], [[0, 0], [0]])
     claim = {"inputs": {"x0": {"values": [0.5, 1]}}, "box": {"x1": [1e10 + 100, 1e10 + 200]},
              "properties": [{"monotone": {"features": ["x0"]}}]}
     found = verify(tmp_path, model, claim, 5.0)
     if found.witness is not None:
         assert all(1e10 + 100 <= x[1] <= 1e10 + 200 for x, _ in replayed(model, found.witness))
+    assert found.verdict != "REFUTED"
+    claim["box"] = {"x1": [1e10 - 1000, 1e10 + 2000]}  # 1e10, + 1024 and - 1024 or so
+    found = verify(tmp_path, model, claim, 5.0)
+    assert found.verdict == "REFUTED" and found.witness is not None
+    assert all(1e10 - 1000 <= x[1] <= 1e10 + 2000 for x, _ in replayed(model, found.witness))
+
+
+def test_a_value_that_float32_lacks_is_fed_as_its_nearest(tmp_path) -> None:
+    # -relu(x0 + 8 - 10 x1) falls at x1 = 0.7 alone, whose nearest float32 is below the whole box
+    model = dense_file(tmp_path / "fall.onnx", [[[1, -10]], [[-1]]], [[8], [0]])
+    claim = {"inputs": {"x1": {"values": [0.7, 1]}}, "box": {"x0": [0, 1]},
+             "properties": [{"monotone": {"features": ["x0"]}}]}
+    found = verify(tmp_path, model, claim, 5.0)
+    assert found.verdict == "REFUTED" and found.witness is not None
+    assert all(x[1] == np.float32(0.7) for x, _ in replayed(model, found.witness))
+
+
+@pytest.mark.parametrize(("walls", "feature"), [((1e39, 1e39), None), ((0, 1), [1e39, 2e39])], ids=["held", "values"])
+def test_an_input_beyond_the_precision_is_never_refuted(tmp_path, walls, feature) -> None:
+    # the nearest number of float32 would be infinity
+    model = dense_file(tmp_path / "beyond.onnx", [[[1, 0], [0, 1]], [[-1, -1]]], [[0, 0], [0]])
+    claim = {"box": {"x1": walls}, "inputs": {"x0": {"values": feature or [0]}},
+             "properties": [{"monotone": {"features": ["x0"]}}] if feature else [{"range": {"minimum": 0}}]}
+    found = verify(tmp_path, model, claim, 1.0)
+    assert found.verdict in ("UNKNOWN", "TIMEOUT") and found.witness is None
+    json.dumps(found.to_json(), allow_nan=False)
 
 
 def test_a_slope_that_overflow_hides_is_not_proved(tmp_path) -> None:
@@ -79,14 +98,19 @@ def test_a_slope_that_overflow_hides_is_not_proved(tmp_path) -> None:
 @pytest.mark.parametrize("rule", [{"range": {"maximum": 5}}, FALLING], ids=["range", "monotone"])
 def test_values_beyond_float64_are_not_proved(tmp_path, rule) -> None:
     model = chain(tmp_path, *[(1e30, 0.0)] * 12)
-    assert verify(tmp_path, model, one_input(1, 2, rule), 1.0).verdict != "PROVED"
+    found = verify(tmp_path, model, one_input(1, 2, rule), 1.0)
+    assert found.verdict != "PROVED"
+    json.dumps(found.to_json(), allow_nan=False)  # nor do infinite bounds leave JSON
 
 
-@reported("outputs that are infinite are printed as Infinity")
-def test_a_witness_at_which_the_runtime_overflows_is_json(tmp_path) -> None:
-    model = chain(tmp_path, (1.0, 0.0), (1e30, 0.0), (1e38, 0.0))
-    found = verify(tmp_path, model, one_input(1, 2, {"range": {"maximum": 5}}))
+@pytest.mark.parametrize(("weight", "rule", "output"), [(1e38, {"range": {"maximum": 5}}, "Infinity"),
+                                                        (-1e38, {"range": {"minimum": 5}}, "-Infinity")])
+def test_a_witness_at_which_the_runtime_overflows_is_json(tmp_path, weight, rule, output) -> None:
+    model = chain(tmp_path, (1.0, 0.0), (1e30, 0.0), (weight, 0.0))
+    found = verify(tmp_path, model, one_input(1, 2, rule))
     json.dumps(found.to_json(), allow_nan=False)  # Infinity is no JSON
+    assert found.verdict == "REFUTED" and found.witness is not None
+    assert [point["outputs"] for point in found.witness["points"]] == [{"y0": output}]
 
 
 def test_an_answer_at_the_edge_is_left_open(tmp_path) -> None:
@@ -110,7 +134,6 @@ def test_a_time_limit_ends_in_timeout_and_says_how_far_it_came(tmp_path) -> None
     assert states and {name for name, _ in states} == {"outputs"}
 
 
-@reported("no limit ends the search for counterexamples of each pair")
 def test_the_time_limit_holds_for_all_pairs_of_finite_values_together(tmp_path) -> None:
     model = dense_file(tmp_path / "pairs.onnx", [[[1, 0], [0, 1]], [[1, 1]]], [[0, 0], [0]])
     claim = {"inputs": {"x0": {"values": list(range(100))}}, "box": {"x1": [0, 1]},

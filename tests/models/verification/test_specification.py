@@ -12,7 +12,11 @@ import yaml
 from feature_store.errors import InputError
 from models.verification.properties import OutputOrder, OutputRange, Property, Robustness, Share
 from models.verification.specification import DEFAULT_TOLERANCE, Monotonicity, Specification
-from models.verification.specification_language import parse_specification, read_specification
+from models.verification.specification_language import (
+    parse_specification,
+    read_specification,
+    read_specification_and_units,
+)
 
 NAMES = ("psi_cpu_some", "psi_io_full", "cpu_time")
 BOX = {"psi_cpu_some": (0.0, 0.5), "psi_io_full": (0.1, 0.9), "cpu_time": (0.0, 1.0)}
@@ -319,6 +323,7 @@ def test_opposite_directions_of_two_outputs_do_not_contradict() -> None:
           "properties": [{"monotone": {"features": ["cpu_time"], "output": "p50"}}]},
          r"monotone feature must be free to change alone, got one of a one-hot group \(feature 'cpu_time'\)"),
         ({"features": ["a"]}, r"field must be known, got 'features' \(here\)"),
+        ({"units": {"p50": "ms"}}, r"field must be known, got 'units' \(here\)"),
     ],
 )
 def test_a_mistake_in_any_kind_is_named_with_its_place(fields: dict[Any, Any], message: str) -> None:
@@ -429,12 +434,22 @@ def test_a_file_names_inputs_and_outputs(tmp_path: Path) -> None:
     assert found.choices == {1: (1.0, 2.0)} and found.upper.tolist() == [1.0, 2.0]
 
 
+def test_a_file_may_give_units(tmp_path: Path) -> None:
+    text = "features: [load, cores]\nbox: {load: [0, 1], cores: [1, 8]}\n" + RANGE
+    plain = read(tmp_path, text)
+    assert read_specification_and_units(tmp_path / "SPEC.yaml", 2, 1)[1] == {}
+    read(tmp_path, "units: {y0: µs, cores: vCPU}\n" + text)
+    found, units = read_specification_and_units(tmp_path / "SPEC.yaml", 2, 1)
+    assert units == {"y0": "µs", "cores": "vCPU"} and list(units) == ["y0", "cores"]
+    assert found.statement == plain.statement and found.feature_names == plain.feature_names
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("box: {x1: [0, 1]}\n" + RANGE, r"box must be given for every input, got none for x0 \(.*SPEC.yaml\)"),
         (RANGE, "box must be given for every input, got none for x0, x1"),
-        ("", r"specification must be a mapping of tolerance.*features, outputs, got None \(.*SPEC.yaml\)"),
+        ("", r"specification must be a mapping of tolerance.*features, outputs, units, got None \(.*SPEC.yaml\)"),
         ("- 1", "specification must be a mapping"),
         ("feature: [a, b]\n" + RANGE, r"got 'feature' \(.*SPEC.yaml\); did you mean 'features'\?"),
         ("features: [a]\n" + RANGE, r"features must name the network's 2 inputs, got 1 names \(.*SPEC.yaml\)"),
@@ -442,6 +457,13 @@ def test_a_file_names_inputs_and_outputs(tmp_path: Path) -> None:
         ("features: [a, a]\n" + RANGE, r"features must be a list of distinct names, got \['a', 'a'\]"),
         ("features: [1, 2]\n" + RANGE, r"features must be a list of distinct names, got \[1, 2\]"),
         ("features: ab\n" + RANGE, "features must be a list of distinct names, got 'ab'"),
+        ("units: [ms]\n" + RANGE, r"units must be a mapping of input or output to its unit, got \['ms'\] \(.*yaml\)"),
+        ("units: {y1: ms}\n" + RANGE,
+         r"unit must be of an input or an output of the model, got 'y1' \(.*SPEC.yaml\); did you mean 'y0'\?"),
+        ("units: {y0: 1}\n" + RANGE, r"unit must be printable text, got 1 \(.*SPEC.yaml: 'y0'\)"),
+        ("units: {y0: }\n" + RANGE, "unit must be printable text, got None"),
+        ("units: {y0: ' '}\n" + RANGE, "unit must be printable text, got ' '"),
+        ('units: {y0: "m\\ns"}\n' + RANGE, r"unit must be printable text, got 'm\\ns'"),
         ("box: {x0: [0, 1]}\nproperties: [", r"specification must be YAML, got .* \(.*SPEC.yaml, line 2\)"),
         ("box:\n  x0: [0, 1]\n x1: [0, 1]\n", r"specification must be YAML, got .* \(.*SPEC.yaml, line 3\)"),
         ("box: 1\n\tbox: 2", r"specification must be YAML, got .* \(.*SPEC.yaml, line 2\)"),

@@ -54,7 +54,7 @@ def assert_violates(network: ReluNetwork, claim: Specification, witness: Witness
 def assert_proof(network: ReluNetwork, claim: Specification, verdict: Verdict) -> None:
     """The tree's leaves cover the box, and each is proved by the checker's bounds."""
     assert verdict.tree is not None and not verdict.witnesses
-    boxes = leaf_boxes(verdict.tree.split_dimension, verdict.tree.split_value, claim.lower, claim.upper)
+    *boxes, _ = leaf_boxes(verdict.tree.split_dimension, verdict.tree.split_value, claim.lower[None], claim.upper[None])
     assert len(boxes[0]) == verdict.tree.leaves
     bounds = leaf_bounds(*as_float64(network), *boxes, claim.queries)
     assert (bounds >= -claim.tolerance).all()

@@ -1,0 +1,90 @@
+"""What a property file claims of a network, part by part: SPEC.yaml or VNN-LIB -> `Claim`.
+
+Symbols: n inputs, R boxes.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from models.verification.compile import PairObligation, obligations
+from models.verification.derivative_query import Slopes
+from models.verification.graph import FloatArray, Graph
+from models.verification.properties import Monotonicity, Share
+from models.verification.specification import Specification
+from models.verification.specification_language import read_specification_and_units
+from models.verification.unsafe_set import UnsafeSet
+from models.verification.vnnlib import read_vnnlib
+
+REAL = ("Proved is the network in real arithmetic, with the weights stored in the file; execution in floating point "
+        "adds its rounding.")
+VNNLIB = (".vnnlib", ".vnnlib.gz")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One thing to prove over boxes with walls lower, upper (R, n); a share is counted instead."""
+
+    name: str
+    lower: FloatArray
+    upper: FloatArray
+    obligation: Slopes | UnsafeSet | PairObligation | Share
+
+
+@dataclass(frozen=True)
+class Claim:
+    """All parts, what they say together, how inputs and outputs are called, and the units of those that have one."""
+
+    parts: tuple[Part, ...]
+    statement: str
+    feature_names: tuple[str, ...]
+    output_names: tuple[str, ...]
+    units: Mapping[str, str] = field(default_factory=dict)
+    specification: Specification | None = None
+
+    @property
+    def given(self) -> Specification:
+        """The specification; a VNN-LIB property has none, and no part that asks for it."""
+        assert self.specification is not None
+        return self.specification
+
+
+def read_claim(path: Path, graph: Graph) -> Claim:
+    """Reads SPEC.yaml, or a VNN-LIB property by its ending. Raises InputError where it does not fit the network."""
+    if path.name.endswith(VNNLIB):
+        unsafe = read_vnnlib(path, graph.inputs, graph.outputs)
+        return Claim((Part("outputs", unsafe.lower, unsafe.upper, unsafe),),
+                     f"No input in the boxes of {path.name} reaches its unsafe outputs. {REAL}",
+                     tuple(f"X_{i}" for i in range(graph.inputs)), tuple(f"Y_{i}" for i in range(graph.outputs)))
+    specification, units = read_specification_and_units(path, graph.inputs, graph.outputs)
+    return Claim(tuple(_parts(graph, specification)), _statement(specification), specification.feature_names,
+                 specification.output_names, units, specification)
+
+
+def exact(value: float) -> str:
+    """The number, with all the digits that it needs and no more."""
+    return repr(float(value)).removesuffix(".0")
+
+
+def _parts(graph: Graph, specification: Specification) -> Iterator[Part]:
+    due = obligations(graph, specification)
+    if due.slopes is not None:
+        yield Part("monotone", due.lower, due.upper, due.slopes)
+    if due.unsafe is not None:
+        yield Part("outputs", due.unsafe.lower, due.unsafe.upper, due.unsafe)
+    for pair in due.differences:
+        name = f"{specification.feature_names[pair.feature]} from {exact(pair.low)} to {exact(pair.high)}"
+        if graph.outputs > 1:
+            name += f", {specification.output_names[pair.output]}"
+        yield Part(name, pair.unsafe.lower, pair.unsafe.upper, pair)
+    for share in due.shares:
+        yield Part("share", due.lower, due.upper, share)
+
+
+def _statement(specification: Specification) -> str:
+    """The specification's sentence, and the tolerance of its orders where the sentence rounds it."""
+    tolerance = specification.tolerance
+    rules = (rule.of if isinstance(rule, Share) else rule for rule in specification.properties)
+    if float(f"{tolerance:g}") == tolerance or not any(isinstance(rule, Monotonicity) for rule in rules):
+        return specification.statement
+    return f"{specification.statement} The tolerance is {tolerance!r}."
