@@ -70,7 +70,12 @@ class Margins:
 
 
 class Query(Protocol):
-    """A property of one network that can be bounded over boxes, in float32 or float64."""
+    """A property of one network that can be bounded over boxes, in float32 or float64, on one device."""
+
+    @property
+    def device(self) -> str:
+        """Where it bounds: "cpu", "cuda", ..."""
+        ...
 
     def bound(self, lower: Tensor, upper: Tensor, root: Tensor, dtype: torch.dtype) -> Margins:
         """Margins over boxes with walls (B, n), each part of the root numbered (B,)."""

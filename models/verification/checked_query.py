@@ -23,6 +23,11 @@ class CheckedQuery:
     check: Check
     lowest: float = float("inf")
 
+    @property
+    def device(self) -> str:
+        """The search's; the checker runs on the CPU."""
+        return self.query.device
+
     def bound(self, lower: Tensor, upper: Tensor, root: Tensor, dtype: torch.dtype) -> Margins:
         """Margins whose `proved` both agree on."""
         margins = self.query.bound(lower, upper, root, dtype)

@@ -67,7 +67,7 @@ def prove_slopes(
 
     Args:
         points: starting points (m, n) for the counterexample search, for example training rows.
-        query: bounds to search with; default: DerivativeQuery's.
+        query: bounds to search with, on the query's device; default: DerivativeQuery's on the CPU.
         accept: whether a witness counts (it must replay where the network will run).
     """
     clock = _Clock(budget)
@@ -75,7 +75,7 @@ def prove_slopes(
     if clock.over():
         return _timeout(budget), ()
     query = query or DerivativeQuery(graph, slopes)
-    roots = (torch.as_tensor(lower), torch.as_tensor(upper))
+    roots = _on(query, lower), _on(query, upper)
     try:
         if len(lower) <= FIRST_LOOK:
             look = branch_and_bound(query, *roots, replace(budget, boxes=1), lambda suspects, root: False)
@@ -97,6 +97,7 @@ def prove_slopes(
     def violating(suspects: Tensor, root: Tensor) -> bool:
         nonlocal descended
         found: tuple[Witness, ...] = ()
+        suspects, root = suspects.cpu(), root.cpu()
         wrong = torch.zeros(len(suspects), dtype=torch.bool)
         for f, feature in enumerate(slopes.features):
             wrong |= tensors.gradient(suspects, rows[f])[:, feature] < -slopes.allowed[f]
@@ -140,12 +141,17 @@ def prove_outputs(
 
     def violating(suspects: Tensor, root: Tensor) -> bool:
         nonlocal witness
-        witness = falsifier.confirm(suspects, root, accept)
+        witness = falsifier.confirm(suspects.cpu(), root.cpu(), accept)
         return witness is not None
 
-    result = branch_and_bound(query or OutputQuery(graph, unsafe), torch.as_tensor(unsafe.lower),
-                              torch.as_tensor(unsafe.upper), clock.left(), violating, on_progress, round_size(graph))
+    query = query or OutputQuery(graph, unsafe)
+    result = branch_and_bound(query, _on(query, unsafe.lower), _on(query, unsafe.upper), clock.left(), violating,
+                              on_progress, round_size(graph))
     return result, witness if result.status is Status.REFUTED else None
+
+
+def _on(query: Query, walls: FloatArray) -> Tensor:
+    return torch.as_tensor(walls, device=query.device)
 
 
 def _refuted() -> SearchResult:

@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from models.verification import prove
 from models.verification.branch_and_bound import Budget, Progress, SearchResult
-from models.verification.derivative_query import Slopes
+from models.verification.derivative_query import DerivativeQuery, Slopes
 from models.verification.falsification import SlopeFalsifier
 from models.verification.graph import Graph, dense_graph
 from models.verification.output_falsification import OutputFalsifier, OutputWitness
+from models.verification.output_query import OutputQuery
 from models.verification.prove import prove_outputs, prove_slopes
 from models.verification.unsafe_set import UnsafeSet
 from models.verification.verdict import Status
@@ -170,3 +172,31 @@ def test_a_witness_that_does_not_replay_does_not_hide_the_next_one() -> None:
     result, found = outputs(hard_graph(), limit=0.0, accept=second)
     assert result.status is Status.REFUTED and found is offered[1]
     assert offered[0].violation >= offered[1].violation and offered[0].x.tolist() != offered[1].x.tolist()
+
+
+# --- on another device -------------------------------------------------------------------------------------
+
+on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+
+
+@on_a_gpu
+@pytest.mark.parametrize("allowed", [0.05, 8.0])
+def test_slopes_are_decided_on_a_gpu_as_on_the_cpu(allowed: float) -> None:
+    graph = hard_graph()
+    claim = Slopes((0,), ROW, np.full(1, allowed))
+    budget = Budget(seconds=20)
+    here, _ = slopes(graph, budget, allowed)
+    there, _ = slopes(graph, budget, allowed, query=DerivativeQuery(graph, claim, "cuda"))
+    assert there.status is here.status is not Status.UNKNOWN
+    assert (there.tree is None) == (here.tree is None)
+
+
+@on_a_gpu
+@pytest.mark.parametrize("limit", [0.1, 20.0])
+def test_outputs_are_decided_on_a_gpu_as_on_the_cpu(limit: float) -> None:
+    graph = hard_graph()
+    walls = np.full((1, graph.inputs), -1.0), np.ones((1, graph.inputs))
+    unsafe = UnsafeSet(*walls, np.ones((1, 1, 1, 1)), np.full((1, 1, 1), -limit))
+    here, _ = outputs(graph, Budget(seconds=20), limit)
+    there, _ = prove_outputs(graph, unsafe, Budget(seconds=20), query=OutputQuery(graph, unsafe, "cuda"))
+    assert there.status is here.status is not Status.UNKNOWN
