@@ -33,23 +33,57 @@ def pipeline_results() -> dict[str, Any]:
 
 
 def performance_results() -> dict[str, Any]:
-    settings = {"epochs": 120, "pretrain_epochs": 30, "iterations": 5, "epochs_per_iteration": 10,
+    settings = {"epochs": 120, "pretrain_epochs": 30, "batch_size": 64, "iterations": 5, "epochs_per_iteration": 10,
                 "loop_verify_seconds": 5.0, "verify_seconds": 20.0}
     entries = [_entry("monotone", seed, workload, 0.9 + 0.01 * seed, 0.87) for seed in (0, 1)
                for workload in ("redis", "search")]
     entries += [_entry("monotone_not_pretrained", 0, "redis", 0.8, 0.8),
                 _entry("counterexample_guided", 0, "search", 0.7, 0.87, verdict="REFUTED", own=0.125)]
-    return {"format": "assay-performance/1", "machine": MACHINE, "data_version": "0123456789abcdef", "jobs": 2,
-            "settings": {"monotone": settings, "counterexample_guided": settings}, "entries": entries}
+    entries += [_entry("plain", seed, "search", 0.87, 0.87, verdict="REFUTED") for seed in (0, 1)]
+    entries += [_entry("certified", 0, "linnos", 0.99, 0.992, data="linnos"),
+                _entry("plain", 0, "linnos", 0.992, 0.992, verdict="REFUTED", data="linnos")]
+    found = {"rows": 800, "features": {"queue_now": {"sign": -1, "rank_correlation": 0.5, "others_equal": 0.25}},
+             "errors": {of: {"free": [0.1, 0.2], "as_specified": [0.3, 0.1], "reversed": [0.2, 0.2]}
+                        for of in ("target", "ranks")}}
+    methods = dict.fromkeys(("monotone", "counterexample_guided"), settings)
+    return {"format": "assay-performance/2", "machine": MACHINE, "learning_code_version": "0123", "jobs": 2,
+            "data": {"recorded": {"data_version": "0123456789abcdef", "task_version": "0123", "settings": methods,
+                                  "directions": {}},
+                     "linnos": {"data_version": "fedcba9876543210", "task_version": "0123", "settings": methods,
+                                "directions": {"linnos": found}}},
+            "entries": entries}
+
+
+def first_format() -> dict[str, Any]:
+    """The same entries as a file of format 1 has them: no data set, no seconds until PROVED, no error of the mean."""
+    results = performance_results()
+    entries = [{key: value for key, value in entry.items() if key != "data"} for entry in results["entries"]
+               if entry["data"] == "recorded" and entry["method"] != "plain"]
+    for entry in entries:
+        entry["metrics"] = {name: value for name, value in entry["metrics"].items()
+                            if name not in ("constant_mse", "constant_accuracy", "proved_seconds")}
+    recorded = results.pop("data")["recorded"]
+    return {**results, "format": "assay-performance/1", "data_version": recorded["data_version"],
+            "settings": recorded["settings"], "entries": entries}
+
+
+def peer_entry(seed: int, workload: str, accuracy: float) -> dict[str, Any]:
+    """Of a learner that our verifier cannot read."""
+    entry = _entry("lipschitz_monotone", seed, workload, accuracy, 0.0, verdict="by construction (not checked)")
+    names = ("test_accuracy", "test_mse", "baseline_mse", "baseline_accuracy", "constant_mse", "constant_accuracy")
+    return {**entry, "metrics": {name: entry["metrics"][name] for name in names}}
 
 
 def _entry(method: str, seed: int, workload: str, accuracy: float, twin: float, verdict: str = "PROVED",
-           own: float | None = None) -> dict[str, Any]:
+           own: float | None = None, data: str = "recorded") -> dict[str, Any]:
     metrics = {"test_accuracy": accuracy, "twin_test_accuracy": twin, "baseline_accuracy": 0.85, "test_mse": 0.0012,
                "twin_test_mse": 0.0015, "baseline_mse": 0.002, "counterexamples": 128, "counterexample_accuracy": 1.0,
-               "twin_counterexample_accuracy": 0.25, "verification_iterations": 2, "verification_seconds": 1.5}
+               "twin_counterexample_accuracy": 0.25, "verification_iterations": 2, "verification_seconds": 1.5,
+               "constant_mse": 0.012, "constant_accuracy": 0.3}
+    if verdict == "PROVED":
+        metrics["proved_seconds"] = 12.5
     if own is not None:
         metrics |= {"own_counterexamples": 100.0, "own_counterexample_accuracy": 0.9,
                     "own_twin_counterexample_accuracy": own}
-    return {"method": method, "seed": seed, "workload": workload, "status": "done", "seconds": 12.0, "verdict": verdict,
-            "twin_verdict": "REFUTED", "metrics": metrics, "rows": {"train": 800, "test": 200}}
+    return {"data": data, "method": method, "seed": seed, "workload": workload, "status": "done", "seconds": 12.0,
+            "verdict": verdict, "twin_verdict": "REFUTED", "metrics": metrics, "rows": {"train": 800, "test": 200}}
