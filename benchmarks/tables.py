@@ -13,15 +13,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import performance_tables, pipeline_tables, verification_tables
+from benchmarks import performance_tables, pipeline_tables, verification_campaign_tables, verification_tables
 from benchmarks.markdown import fill, marked_tables
 from benchmarks.result_file import read_results
 from benchmarks.scale_plot import draw_scale
+from benchmarks.verification_plots import draw_cactus, draw_growth
 from feature_store.errors import nearest
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = "benchmarks/results"
 SCALE_PLOT = "docs/images/pipeline_scale.svg"
+CACTUS_PLOT = "docs/images/verification_cactus.svg"
+GROWTH_PLOT = "docs/images/verification_growth.svg"
 
 
 @dataclass(frozen=True)
@@ -44,8 +47,13 @@ TABLES: dict[str, Source] = {
     "pipeline-scale": Source("pipeline", pipeline_tables.scale_table),
     "pipeline-machine": Source("pipeline", pipeline_tables.machine_line),
     "verification-published": Source("verification", verification_tables.published_table),
+    "verification-goals": Source("verification_campaign", verification_campaign_tables.goals_table),
+    "verification-tools": Source("verification_campaign", verification_campaign_tables.tools_table),
+    "verification-instances": Source("verification_campaign", verification_campaign_tables.instances_table),
+    "verification-conditions": Source("verification_campaign", verification_campaign_tables.conditions_line),
+    "verification-growth": Source("verification_campaign", verification_campaign_tables.growth_table),
 }
-RESULT_FILES = ("performance", "pipeline", "verification")
+RESULT_FILES = ("performance", "pipeline", "verification", "verification_campaign")
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
@@ -107,6 +115,13 @@ def _draw(root: Path) -> None:
     if scale.get("status") == "done":
         draw_scale(scale["details"], root / SCALE_PLOT)
         print(f"wrote {SCALE_PLOT}")
+    campaign = read_results(root / RESULTS / "verification_campaign.json") or {}
+    if campaign.get("entries"):
+        draw_cactus(campaign, root / CACTUS_PLOT)
+        print(f"wrote {CACTUS_PLOT}")
+    if campaign.get("growth"):
+        draw_growth(campaign["growth"], root / GROWTH_PLOT)
+        print(f"wrote {GROWTH_PLOT}")
 
 
 if __name__ == "__main__":

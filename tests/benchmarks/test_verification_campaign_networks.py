@@ -1,0 +1,93 @@
+"""The campaign's networks: the same from the same recipe, closer to a proof where trained for one, or refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks import verification_networks
+from benchmarks.verification_networks import (
+    KINDS,
+    QUERIES,
+    SIZES,
+    Instance,
+    Recipe,
+    load_or_train,
+    target,
+    train,
+    weights_digest,
+)
+from feature_store.errors import InputError
+from models.training.derivative_penalty import derivative_bounds, preactivation_bounds
+from models.verification.network import ReluNetwork, network_from_torch
+from tests.models.verification.networks import sampled_slopes
+
+TINY = Instance("2x8", 1, "plain")
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SIZES, "2x8", (8, 8))
+    monkeypatch.setitem(KINDS, "plain", Recipe(3))
+
+
+def bound_of_the_box(network: ReluNetwork) -> float:
+    weights, biases = ([torch.as_tensor(array) for array in arrays] for arrays in (network.weights, network.biases))
+    layers = preactivation_bounds(weights, biases, torch.zeros(1, 8), torch.ones(1, 8))
+    return float(derivative_bounds(weights, layers, QUERIES).min())
+
+
+def lowest_slope(network: ReluNetwork) -> float:
+    return float(sampled_slopes(network, np.random.default_rng(0).random((4000, 8)), QUERIES).min())
+
+
+def test_the_function_rises_and_falls_as_the_networks_shall() -> None:
+    x = torch.rand(2000, 8, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    gradient, = torch.autograd.grad(target(x).sum(), x)
+    for feature, sign in QUERIES:
+        assert float((sign * gradient[:, feature]).min()) > 0.0
+
+
+def test_training_is_the_same_from_the_same_seed() -> None:
+    recipe = Recipe(5, weight=1.0, margin=0.1)
+    first, second, other = (network_from_torch(train((8, 8), QUERIES, recipe, seed)) for seed in (0, 0, 1))
+    assert weights_digest(first) == weights_digest(second) != weights_digest(other)
+
+
+def test_every_recipe_does_what_it_is_for() -> None:
+    plain, sampled, certified = (network_from_torch(train((16, 16), QUERIES, recipe)) for recipe in (
+        Recipe(400), Recipe(400, weight=1.0, margin=0.1), Recipe(400, weight=3.0, margin=0.05, certified=True)))
+    lowest = [lowest_slope(network) for network in (plain, sampled, certified)]
+    assert lowest[0] < 2 * lowest[1] < 0 < lowest[2]
+    assert bound_of_the_box(certified) > 0.1 * bound_of_the_box(sampled)
+
+
+def test_a_network_is_trained_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    first = load_or_train(TINY, tmp_path / "new", said.append)
+    assert said == ["training 2x8_F1_plain"]
+    monkeypatch.setattr(verification_networks, "train", None)
+    again = load_or_train(TINY, tmp_path / "new", said.append)
+    assert weights_digest(again) == weights_digest(first) and len(said) == 1
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["2x8_F1_plain.npz"]
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut short", b"text"])
+def test_a_damaged_file_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "2x8_F1_plain.npz").write_bytes(content)
+    with pytest.raises(InputError, match="network must be readable"):
+        load_or_train(TINY, tmp_path)
+
+
+def test_a_network_of_other_sizes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load_or_train(TINY, tmp_path)
+    monkeypatch.setitem(SIZES, "2x8", (8, 9))
+    with pytest.raises(InputError, match=r"layers \[8, 9\], got 8 and \[8, 8\]"):
+        load_or_train(TINY, tmp_path)
+
+
+def test_parameters_are_counted() -> None:
+    network = network_from_torch(train((8, 8), [(0, 1)], Recipe(0)))
+    count = sum(array.size for array in (*network.weights, *network.biases))
+    assert TINY.parameters == count
