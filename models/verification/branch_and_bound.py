@@ -24,8 +24,8 @@ from torch import Tensor
 from models.verification.open_boxes import Boxes, OpenBoxes, joined
 from models.verification.verdict import BoxTree, Status
 
-# Sides narrower than this are not split further, beyond 1 relative to the size of their walls: a bound that fails in a
-# box of such sides fails for good, rounding takes more. Above the spacing of float64, so that halves differ.
+# Narrower sides are not split further, relative to the size of their walls where that is above 1: a bound that fails in
+# a box of such sides fails for good, for rounding takes more. Far above float64's spacing, so that halves differ.
 NARROWEST = 1e-12
 # Rounding also widens the intervals on the way to a bound, by more than the last pass is charged.
 DOUBT = 32.0

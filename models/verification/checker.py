@@ -31,7 +31,7 @@ from models.verification.checker_bounds import (
     relu,
     switched,
 )
-from models.verification.checker_model import Array, Mask, Rejected, check_binding, read_claim, read_model
+from models.verification.checker_model import Array, Rejected, check_binding, read_claim, read_model
 
 ROUNDING = 1e-9
 # Elements of one temporary array, 2 MB.
@@ -61,7 +61,7 @@ def check_certificate(
             low, high, _ = leaf_boxes(arrays["split_dimension"], arrays["split_value"], lower[None], upper[None])
         if len(low) != certificate["leaves"]:
             raise Rejected(f"certificate must list its {len(low)} leaves, got {certificate['leaves']}")
-        bounds = leaf_bounds(weights, biases, low, high, queries)
+        bounds = leaf_bounds(weights, biases, low, high, queries, enough=-allowed)
         worst = float(bounds.min())
         if not (bounds >= -allowed).all():
             raise Rejected(f"every leaf must be proved, got a bound of {worst:g} below -{allowed.min():g}")
@@ -101,11 +101,12 @@ def leaf_boxes(dimension: Any, value: Any, lower: Array, upper: Array) -> tuple[
 
 def leaf_bounds(weights: Sequence[Array], biases: Sequence[Array], lower: Array, upper: Array,
                 queries: Sequence[tuple[int, int]], batch: int | None = None,
-                relus: Sequence[bool] | None = None) -> Array:
+                relus: Sequence[bool] | None = None, enough: Array | None = None) -> Array:
     """Rigorous lower bounds (m, F) of sign * dy/dx[feature] over the leaves (m, n), `batch` of them at a time.
 
-    relus: after which layers but the last a ReLU stands; None: after each. A bound is -inf or NaN where a number left
-    float64's range: no proof.
+    relus: after which layers but the last a ReLU stands; None: after each. enough (F,): leaves whose plain bounds reach
+    it are not bounded again, more tightly; None: all are. A bound is -inf or NaN where a number left float64's range:
+    no proof.
     """
     directions = np.zeros((len(queries), lower.shape[1]))
     for row, (feature, sign) in zip(directions, queries, strict=True):
@@ -113,12 +114,13 @@ def leaf_bounds(weights: Sequence[Array], biases: Sequence[Array], lower: Array,
     parts, kinds = [], _relaxations(weights, relus)
     with np.errstate(over="ignore", invalid="ignore"):
         for now in _batches(weights, len(lower), len(queries), batch):
-            layers = bound_layers(weights[:-1], biases[:-1], Box(lower[now], upper[now]), kinds)
-            # (not "low < 0 < high": bounds that overflowed to NaN must not pass for a neuron that is switched off)
-            states = [(layer.low >= 0, ~(layer.low >= 0) & ~(layer.high <= 0)) if kind is relu else
-                      (np.full(layer.low.shape, True), np.full(layer.low.shape, False))
-                      for layer, kind in zip(layers, kinds, strict=True)]
-            parts.append(np.fmax(*_derivatives(weights, states, directions, len(lower[now]))))
+            boxes = Box(lower[now], upper[now])
+            bounds = np.fmax(*_derivatives(weights, biases, boxes, kinds, directions, tight=enough is None))
+            rest = np.flatnonzero(~(bounds >= (np.inf if enough is None else enough)).all(axis=1))
+            if enough is not None and len(rest):
+                left = Box(*(wall[rest] for wall in boxes))
+                bounds[rest] = np.fmax(*_derivatives(weights, biases, left, kinds, directions, tight=True))
+            parts.append(bounds)
     return np.concatenate(parts)
 
 
@@ -147,19 +149,24 @@ def _batches(weights: Sequence[Array], leaves: int, rows: int, batch: int | None
     return [slice(i, i + step) for i in range(0, leaves, step)]
 
 
-def _derivatives(weights: Sequence[Array], states: Sequence[tuple[Mask, Mask]], directions: Array,
-                 count: int) -> tuple[Array, Array]:
-    """Two lower bounds (B, F) of the derivatives in the directions (F, n); states: active, unstable (B, w) a layer."""
-    queries = len(directions)
+def _derivatives(weights: Sequence[Array], biases: Sequence[Array], boxes: Box, kinds: Sequence[Relaxation],
+                 directions: Array, tight: bool) -> tuple[Array, Array]:
+    """Two lower bounds (B, F) of the derivatives in the directions (F, n) over the boxes."""
+    count, queries = len(boxes.lower), len(directions)
+    layers = bound_layers(weights[:-1], biases[:-1], boxes, kinds, tight)
+    # (not "low < 0 < high": bounds that overflowed to NaN must not pass for a neuron that is switched off)
+    states = [(layer.low >= 0, ~(layer.low >= 0) & ~(layer.high <= 0)) if kind is relu else
+              (np.full(layer.low.shape, True), np.full(layer.low.shape, False))
+              for layer, kind in zip(layers, kinds, strict=True)]
     start, one = np.tile(directions, (count, 1)), np.ones((count * queries, 1))
     up = bound_rows(weights, _without_biases(weights), Box(start, start),
                     [partial(switched, active.repeat(queries, axis=0), unstable.repeat(queries, axis=0))
                      for active, unstable in states],
-                    one[:, None], 0 * one).reshape(count, queries)
+                    one[:, None], 0 * one, tight).reshape(count, queries)
     turned, end = [weight.T for weight in reversed(weights)], np.ones((count, 1))
     down = bound_rows(turned, _without_biases(turned), Box(end, end),
                       [partial(switched, *pair) for pair in reversed(states)],
-                      np.tile(directions, (count, 1, 1)), np.zeros((count, queries)))
+                      np.tile(directions, (count, 1, 1)), np.zeros((count, queries)), tight)
     return up, down
 
 

@@ -80,17 +80,17 @@ class Layer:
 
 
 def bound_rows(weights: Sequence[Array], biases: Sequence[Array], boxes: Box, relaxations: Sequence[Relaxation],
-               coefficients: Array, constants: Array) -> Array:
+               coefficients: Array, constants: Array, tight: bool = True) -> Array:
     """Lower bounds (B, Q) of coefficients (B, Q, o) @ y + constants (B, Q); a relaxation for each hidden layer."""
-    *layers, last = bound_layers(weights, biases, boxes, [*relaxations, partial(switched, np.True_, np.False_)])
+    *layers, last = bound_layers(weights, biases, boxes, [*relaxations, partial(switched, np.True_, np.False_)], tight)
     box = np.repeat(np.arange(len(constants)), constants.shape[1])
     rows, constant = last.through(coefficients.reshape(len(box), -1), constants.reshape(-1), box)
     return _backward(layers, boxes, rows, constant, box).reshape(constants.shape)
 
 
 def bound_layers(weights: Sequence[Array], biases: Sequence[Array], boxes: Box,
-                 relaxations: Sequence[Relaxation]) -> list[Layer]:
-    """Bounds of every layer over the boxes."""
+                 relaxations: Sequence[Relaxation], tight: bool = True) -> list[Layer]:
+    """Bounds of every layer over the boxes; tight: with a backward pass for each neuron that is left open."""
     centre = (boxes.lower + boxes.upper) / 2
     radius = np.maximum(boxes.upper - centre, centre - boxes.lower) * (1 + 4 * UNIT) + TINY
     varying = np.flatnonzero((boxes.lower < boxes.upper).any(axis=0))
@@ -111,7 +111,7 @@ def bound_layers(weights: Sequence[Array], biases: Sequence[Array], boxes: Box,
         z_low = np.maximum(low[:, -2] - np.abs(low[:, :-2]).sum(axis=1) - error, low[:, -1])
         z_high = np.minimum(high[:, -2] + np.abs(high[:, :-2]).sum(axis=1) + error, high[:, -1])
         lines = relaxation(z_low, z_high)
-        if k > 1:
+        if tight and k > 1:
             _tighten(layers, boxes, weight, bias, z_low, z_high, lines.below != lines.above)
             lines = relaxation(z_low, z_high)
         layers.append(Layer(weight, bias, z_low, z_high, lines, error, TINY * (1 + total.sum(-1) + size.sum(-1))))

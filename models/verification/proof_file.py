@@ -80,7 +80,8 @@ def _slopes(chain: Chain, slopes: Slopes, lower: FloatArray, upper: FloatArray,
         row, chosen = chain.row(output), np.flatnonzero(slopes.rows[:, output])
         if len(chosen):
             queries = [(slopes.features[f], int(slopes.rows[f, output])) for f in chosen]
-            bounds = leaf_bounds(row.weights, row.biases, lower, upper, queries, relus=row.relus)
+            bounds = leaf_bounds(row.weights, row.biases, lower, upper, queries, relus=row.relus,
+                                 enough=-slopes.allowed[chosen])
             holds &= (bounds >= -slopes.allowed[chosen]).all(axis=1)
             margin = np.fmin(margin, (bounds + slopes.allowed[chosen]).min(axis=1))
     return holds, margin

@@ -1,9 +1,11 @@
 """One kind of obligation at a time: falsification and proof of slopes, and of unsafe sets of outputs.
 
-A quick look at the boxes as they are comes first (networks that are monotone by construction need no more), then the
-search for counterexamples (milliseconds for ordinary networks), then branch and bound, during which every box's most
-suspicious point is tried and, once the proof has taken as long as the first search, the slow, thorough descent. All of
-it shares one budget of seconds; an interrupt (Ctrl-C) at any moment ends in UNKNOWN with `interrupted` set.
+Of slopes a first look comes first: branch and bound with few boxes, which is all that networks need that are monotone
+by construction or trained to be proved; it ends at the first point that looks like a violation. (Of outputs it took
+longer than it saved.) Then the search for counterexamples (milliseconds for ordinary networks), then branch and bound,
+during which every box's most suspicious point is tried and, once the proof has taken as long as the first search, the
+slow, thorough descent. All of it shares one budget of seconds; an interrupt (Ctrl-C) at any moment ends in UNKNOWN with
+`interrupted` set.
 
 Symbols: R boxes, n inputs; lower, upper (R, n).
 """
@@ -30,8 +32,8 @@ OnProgress = Callable[[Progress], None] | None
 # Numbers of one tensor of a round: large enough to use the machine, small enough for its caches.
 ROUND_ELEMENTS = 1_000_000
 SMALLEST_ROUND, LARGEST_ROUND = 16, 2048
-# Boxes up to which a first look at all of them is cheap.
-FIRST_LOOK = 64
+# A first look bounds so many boxes at most, and does about so many multiplications: less than the search takes.
+FIRST_LOOK, LOOK_PRODUCTS = 64, 1_000_000_000
 SUSPECTS = 64
 
 
@@ -75,12 +77,19 @@ def prove_slopes(
     if clock.over():
         return _timeout(budget), ()
     query = query or DerivativeQuery(graph, slopes)
-    roots = _on(query, lower), _on(query, upper)
+    roots, tensors, rows = (_on(query, lower), _on(query, upper)), graph.tensors(), torch.as_tensor(slopes.rows)
+
+    def wrong(points: Tensor) -> Tensor:
+        """Which points (m, n) have a slope that must not be."""
+        found = torch.zeros(len(points), dtype=torch.bool)
+        for f, feature in enumerate(slopes.features):
+            found |= tensors.gradient(points, rows[f])[:, feature] < -slopes.allowed[f]
+        return found
+
     try:
-        if len(lower) <= FIRST_LOOK:
-            look = branch_and_bound(query, *roots, replace(budget, boxes=1), lambda suspects, root: False)
-            if look.status is Status.PROVED or look.interrupted:
-                return look, ()
+        look = _look(query, *roots, graph, clock, lambda suspects, root: bool(wrong(suspects.cpu()).any()), on_progress)
+        if look.status is Status.PROVED or look.interrupted:
+            return look, ()
         orders = [_order(slopes, f) for f in range(len(slopes.features))]
         falsifier = SlopeFalsifier(graph, orders, float(slopes.allowed.max()), lower, upper)
         witnesses += (w for w in falsifier.search(points, seed=seed, over=clock.over) if accept(w))
@@ -91,18 +100,14 @@ def prove_slopes(
     if clock.over():
         return _timeout(budget), ()
     searched, descended = clock.spent(), False
-    tensors = graph.tensors()
-    rows = torch.as_tensor(slopes.rows)
 
     def violating(suspects: Tensor, root: Tensor) -> bool:
         nonlocal descended
         found: tuple[Witness, ...] = ()
         suspects, root = suspects.cpu(), root.cpu()
-        wrong = torch.zeros(len(suspects), dtype=torch.bool)
-        for f, feature in enumerate(slopes.features):
-            wrong |= tensors.gradient(suspects, rows[f])[:, feature] < -slopes.allowed[f]
-        if wrong.any():
-            found = falsifier.near(suspects[wrong][:SUSPECTS].numpy(), root[wrong][:SUSPECTS].numpy())
+        here = wrong(suspects)
+        if here.any():
+            found = falsifier.near(suspects[here][:SUSPECTS].numpy(), root[here][:SUSPECTS].numpy())
         if not found and not descended and clock.spent() > 2 * searched:
             descended, found = True, falsifier.descend(seed=seed, over=clock.over)
         witnesses.extend(witness for witness in found if accept(witness))
@@ -129,6 +134,8 @@ def prove_outputs(
     clock = _Clock(budget)
     if clock.over():
         return _timeout(budget), None
+    query = query or OutputQuery(graph, unsafe)
+    roots = _on(query, unsafe.lower), _on(query, unsafe.upper)
     try:
         falsifier = OutputFalsifier(graph, unsafe)
         witness = falsifier.search(points, seed=seed, accept=accept, over=clock.over)
@@ -144,10 +151,18 @@ def prove_outputs(
         witness = falsifier.confirm(suspects.cpu(), root.cpu(), accept)
         return witness is not None
 
-    query = query or OutputQuery(graph, unsafe)
-    result = branch_and_bound(query, _on(query, unsafe.lower), _on(query, unsafe.upper), clock.left(), violating,
-                              on_progress, round_size(graph))
+    result = branch_and_bound(query, *roots, clock.left(), violating, on_progress, round_size(graph))
     return result, witness if result.status is Status.REFUTED else None
+
+
+def _look(query: Query, lower: Tensor, upper: Tensor, graph: Graph, clock: _Clock,
+          suspicious: Callable[[Tensor, Tensor], bool], on_progress: OnProgress) -> SearchResult:
+    """Branch and bound with few boxes, until a point looks like a violation: REFUTED then means no more than that."""
+    products = sum(m.size for affine in graph.affines for m in affine.matrices.values()) * (2 * graph.inputs + 5)
+    boxes = min(int(np.clip(LOOK_PRODUCTS // products, 1, FIRST_LOOK)), clock.budget.boxes)
+    if len(lower) > FIRST_LOOK:
+        return SearchResult(Status.UNKNOWN, "too many boxes for a first look", float("nan"), 0.0, 0)
+    return branch_and_bound(query, lower, upper, replace(clock.left(), boxes=boxes), suspicious, on_progress)
 
 
 def _on(query: Query, walls: FloatArray) -> Tensor:

@@ -84,15 +84,23 @@ def hidden_layers(network: ReluNetwork, lower: FloatArray, upper: FloatArray) ->
         return bound_layers(weights[:-1], biases[:-1], Box(lower, upper), [relu] * (len(weights) - 1))
 
 
+def two_bounds(
+    network: ReluNetwork, lower: FloatArray, upper: FloatArray, directions: FloatArray, tight: bool = True,
+) -> tuple[FloatArray, FloatArray]:
+    """The checker's two bounds (m, F) over boxes (m, n)."""
+    weights, biases = as_float64(network)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _derivatives(weights, biases, Box(lower, upper), [relu] * (len(weights) - 1), directions, tight)
+
+
 def attack(network: ReluNetwork, lower: FloatArray, upper: FloatArray, rng: np.random.Generator, points: int) -> None:
     """Compares the bounds of one box with exact gradients: corners, random points, both sides of a kink, a line.
 
-    The checker takes the better of two bounds: each is attacked.
+    The checker takes the better of two bounds, plain ones or tight ones: each is attacked.
     """
     directions = np.array([np.eye(network.inputs)[feature] * sign for feature, sign in all_queries(network.inputs)])
-    layers = hidden_layers(network, lower[None], upper[None])
-    with np.errstate(over="ignore", invalid="ignore"):
-        both = [bounds[0] for bounds in _derivatives(as_float64(network)[0], layers, directions)]
+    both = [bounds[0] for tight in (True, False)
+            for bounds in two_bounds(network, lower[None], upper[None], directions, tight)]
     chosen = [[Fraction(float(v)) for v in point] for point in points_inside(rng, lower, upper, points)]
     gradients = [exact_gradient(network, point) for point in chosen]
     gradients += across_a_kink(network, chosen[-1], chosen[-2])
@@ -194,9 +202,23 @@ def test_the_better_of_the_two_bounds_of_a_derivative_counts() -> None:
     rng = np.random.default_rng(5)
     network, walls = random_network(rng, 3, (9, 9)), np.sort(rng.normal(size=(2, 20, 3)), axis=0)
     directions = np.array([np.eye(3)[feature] * sign for feature, sign in all_queries(3)])
-    up, down = _derivatives(as_float64(network)[0], hidden_layers(network, *walls), directions)
+    up, down = two_bounds(network, walls[0], walls[1], directions)
     assert (up > down + 0.01).any() and (down > up + 0.01).any()
     np.testing.assert_array_equal(bounds_of(network, *walls, batch=20), np.maximum(up, down))
+
+
+def test_leaves_whose_plain_bounds_suffice_are_not_bounded_again() -> None:
+    rng = np.random.default_rng(5)
+    network, walls = random_network(rng, 3, (9, 9, 9)), np.sort(rng.normal(size=(2, 40, 3)), axis=0)
+    queries = [(0, 1), (1, -1)]
+    directions = np.array([np.eye(3)[feature] * sign for feature, sign in queries])
+    plain, tight = (np.fmax(*two_bounds(network, walls[0], walls[1], directions, t)) for t in (False, True))
+    assert (tight >= plain - 1e-12).all() and (tight > plain + 1e-3).any()
+    enough = np.median(plain, axis=0)
+    suffice = (plain >= enough).all(axis=1)
+    assert 0 < suffice.sum() < 40
+    bounds = leaf_bounds(*as_float64(network), walls[0], walls[1], queries, batch=40, enough=enough)
+    np.testing.assert_allclose(bounds, np.where(suffice[:, None], plain, tight), rtol=1e-12)
 
 
 def test_backward_passes_pay_from_the_third_layer_on() -> None:

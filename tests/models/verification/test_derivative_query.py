@@ -147,6 +147,18 @@ def test_coefficients_that_underflow_are_charged(dtype, weight, last) -> None:
     assert low[0] <= Fraction(weight) ** 2 * Fraction(last) <= high[0]
 
 
+@pytest.mark.parametrize("weights", [(1e-50, 1e35), (1e35, 1e-50), (1e-50,)], ids=["first", "last", "direct"])
+def test_float64_weights_too_small_for_float32_are_charged(weights) -> None:
+    graph = dense_graph([np.array([[w]]) for w in weights], [np.ones(1) for _ in weights])
+    size = 1.0 if len(weights) > 1 else 1e35
+    value = Fraction(size)
+    for w in weights:
+        value *= Fraction(w)
+    low, high = (sign * margins(graph, [0], [[sign * size]], np.ones(1), np.ones(1), torch.float32).margin[0].item()
+                 for sign in (1, -1))
+    assert low <= value <= high
+
+
 @pytest.mark.parametrize(("dtype", "seeds"), [(torch.float32, (1, 11, 54, 58)), (torch.float64, (71, 325))],
                          ids=DTYPES.keys())
 def test_without_the_charge_for_underflow_bounds_would_be_wrong(dtype, seeds, monkeypatch) -> None:
