@@ -28,8 +28,8 @@ import onnxruntime
 import torch
 
 from benchmarks.machine import describe_machine, load_average, now_utc
-from benchmarks.markdown import table
 from benchmarks.mutant_kinds import KINDS, REHASHED_KINDS, WIDTH, mutant, sampled_slopes, small_proof
+from benchmarks.mutant_tables import ATTACKERS, results_table
 from benchmarks.result_file import RESULTS, write_results
 from benchmarks.tampered_proof import Proof
 from models.verification.checker_model import read_model
@@ -39,7 +39,6 @@ from models.verification.properties import Direction, Monotonicity
 from models.verification.specification import Specification
 
 FORMAT = "assay-mutants/1"
-ATTACKERS = ("digests as they are", "digests computed anew")
 DIRECTION: Mapping[str, Direction] = {"increasing": "increasing", "decreasing": "decreasing"}
 POINTS, REPLAYED = 20_000, 64
 # Slopes are evaluated in float64: one that is closer to the limit than this share of their size is no refutation.
@@ -152,16 +151,6 @@ def run(mutants: int, seed: int) -> dict[str, Any]:
             for attacker in ATTACKERS for kind in KINDS if any(key[:2] == (attacker, kind) for key in counts)]
     return {"mutants": mutants, "seed": seed, "network": f"2x{WIDTH}", "leaves": proof.certificate["leaves"],
             "seconds": round(seconds, 1), "rows": rows, "falsely_accepted": wrong}
-
-
-def results_table(results: Mapping[str, Any]) -> str:
-    """Markdown: one row a kind and attacker, and the sums."""
-    columns = ("refused", "equivalent", "falsely_accepted")
-    rows = [[row["attacker"], row["kind"], *(f"{row[column]:,}" for column in columns)] for row in results["rows"]]
-    for attacker in ATTACKERS:
-        of = [row for row in results["rows"] if row["attacker"] == attacker]
-        rows.append([attacker, "all", *(f"{sum(row[column] for row in of):,}" for column in columns)])
-    return table(["attacker", "changed", "refused", "equivalent", "falsely accepted"], rows, right=(2, 3, 4))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import performance_tables, pipeline_tables, verification_campaign_tables, verification_tables
+from benchmarks import (
+    mutant_tables,
+    performance_tables,
+    pipeline_tables,
+    verification_campaign_tables,
+    verification_tables,
+)
 from benchmarks.markdown import fill, marked_tables
 from benchmarks.result_file import read_results
 from benchmarks.scale_plot import draw_scale
@@ -51,9 +57,10 @@ TABLES: dict[str, Source] = {
     "verification-tools": Source("verification_campaign", verification_campaign_tables.tools_table),
     "verification-instances": Source("verification_campaign", verification_campaign_tables.instances_table),
     "verification-conditions": Source("verification_campaign", verification_campaign_tables.conditions_line),
+    "verification-mutants": Source("mutants", mutant_tables.mutants_table),
     "verification-growth": Source("verification_campaign", verification_campaign_tables.growth_table),
 }
-RESULT_FILES = ("performance", "pipeline", "verification", "verification_campaign")
+RESULT_FILES = ("performance", "pipeline", "verification", "verification_campaign", "mutants")
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import mutants, tampered_proof
+from benchmarks import mutant_tables, mutants, tampered_proof
 from benchmarks.mutant_kinds import KINDS, REHASHED_KINDS, mutant, small_proof
 from benchmarks.tampered_proof import Proof
 from models.verification.checker import CheckResult
 
-AS_THEY_ARE, ANEW = mutants.ATTACKERS
+AS_THEY_ARE, ANEW = mutant_tables.ATTACKERS
 
 
 def campaign(tmp_path: Path, count: int) -> tuple[int, dict[str, Any]]:
