@@ -13,21 +13,17 @@ Peers may live in another interpreter than ours: an `Installation` says where. A
 the same box, tolerance and limits; each of their counterexamples is replayed in float64.
 """
 
-import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import psutil
 
-from benchmarks.isolation import end_with_parent
+from benchmarks.limited_process import run_limited
 from benchmarks.machine import without_paths
 from benchmarks.peers.child import write_request
 from benchmarks.peers.contract import PeerResult, Question, refuted
@@ -37,8 +33,6 @@ from models.verification.verdict import Status
 ROOT = Path(__file__).resolve().parent.parent
 # What a peer may take beside its solve time: start-up, imports, model building, overshooting its own limit.
 START_UP_S = 60.0
-# Sampling costs about a millisecond.
-SAMPLE_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -127,25 +121,17 @@ def run_peer(
         environment |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
         command = [str(installation.python), "-W", "ignore", "-m", "benchmarks.peers.child", name, str(request),
                    str(result)]
-        started = time.monotonic()
-        with log.open("wb") as errors:
-            child = subprocess.Popen(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL,
-                                     stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True,
-                                     preexec_fn=end_with_parent)
-        try:
-            stopped, peak_mib = _watch(child, started + seconds + start_up_s, memory_gib * 1024)
-        finally:
-            _end(child)
-        wall = time.monotonic() - started
-        if stopped == "memory":
+        ended = run_limited(command, Path(folder), environment, log, seconds + start_up_s, memory_gib)
+        wall, peak_mib = ended.seconds, ended.peak_rss_mib
+        if ended.stopped == "memory":
             return PeerResult(Status.ERROR, f"stopped at its memory limit of {memory_gib:g} GiB", wall,
                               peak_rss_mib=peak_mib)
-        if stopped == "time":
+        if ended.stopped == "time":
             return PeerResult(Status.TIMEOUT, f"stopped after {wall:.1f} s: it did not keep to its limit of "
                               f"{seconds:g} s", wall, peak_rss_mib=peak_mib)
         if not result.is_file():
             last = log.read_text(errors="replace").strip().rpartition("\n")[2]
-            return PeerResult(Status.ERROR, f"its process ended with code {child.returncode}: {without_paths(last)}",
+            return PeerResult(Status.ERROR, f"its process ended with code {ended.code}: {without_paths(last)}",
                               wall, peak_rss_mib=peak_mib)
         return _answer(question, json.loads(result.read_text()), wall, peak_mib)
 
@@ -158,36 +144,3 @@ def _answer(question: Question, written: dict[str, object], wall: float, peak_mi
         low, high = (np.array(written[end], dtype=np.float64) for end in ("low", "high"))
         answer = refuted(question, low, high, answer.reason, answer.seconds, answer.setup_seconds)
     return replace(answer, peak_rss_mib=max(peak_mib, float(str(written["peak_rss_mib"]))))
-
-
-def _watch(child: "subprocess.Popen[bytes]", deadline: float, limit_mib: float) -> tuple[str, float]:
-    """Waits for the child: ("", "time" or "memory": the limit it hit; largest resident memory seen, MiB)."""
-    peak = 0.0
-    while True:
-        peak = max(peak, _resident_mib(child.pid))
-        if peak > limit_mib:
-            return "memory", peak
-        left = deadline - time.monotonic()
-        if left <= 0:
-            return "time", peak
-        try:
-            child.wait(min(SAMPLE_S, left))
-        except subprocess.TimeoutExpired:
-            continue
-        return "", peak
-
-
-def _resident_mib(pid: int) -> float:
-    """Resident memory of a process and its descendants; 0 for one that has ended."""
-    try:
-        process = psutil.Process(pid)
-        return float(sum(one.memory_info().rss for one in (process, *process.children(recursive=True)))) / 2**20
-    except psutil.Error:
-        return 0.0
-
-
-def _end(child: "subprocess.Popen[bytes]") -> None:
-    """At once and for good: a peer inside its solver heeds nothing softer."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)
-    child.wait()
