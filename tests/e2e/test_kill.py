@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import mlflow
 import psutil
@@ -59,7 +60,8 @@ def kill_command(process: "subprocess.Popen[str]") -> None:
     """
     for runner in psutil.Process(process.pid).children():
         for step in runner.children(recursive=True):
-            step.suspend()
+            with suppress(psutil.NoSuchProcess):
+                step.suspend()
     process.kill()
 
 

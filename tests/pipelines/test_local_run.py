@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from feature_store.errors import AssayError
@@ -127,7 +126,7 @@ def test_a_runner_that_ignores_sigterm_is_killed(runner: Runner, monkeypatch: py
     runner.does("trap '' TERM; while :; do sleep 1; done", start("ingest"))
     with pytest.raises(KeyboardInterrupt):
         run_local(request(), runner.home, interrupt)
-    assert not [process for process in processes_of(runner.home) if process.status() != psutil.STATUS_ZOMBIE]
+    wait_until(lambda: not processes_of(runner.home), 5, "no process is left")
 
 
 def test_only_the_newest_runs_are_kept(runner: Runner) -> None:
