@@ -11,6 +11,7 @@ float64 is used at once.
 Symbols: R roots, N open boxes, B boxes of a round, n inputs; lower, upper (N, n), float64.
 """
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -36,11 +37,15 @@ NO_MEMORY = ("out of memory", "not enough memory", "can't allocate memory", "can
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits of a verification: wall seconds, boxes bounded, boxes of one tensor operation (None: by network size)."""
+    """Limits of a verification: wall seconds, boxes bounded, boxes of one tensor operation (None: by network size).
+
+    hope: a margin below which a search is given up as one that will not end.
+    """
 
     seconds: float = 60.0
     boxes: int = 10_000_000
     batch: int | None = None
+    hope: float = -math.inf
 
 
 @dataclass(frozen=True)
@@ -167,6 +172,8 @@ class _Search:
             # NaN is no bound
             margin = torch.nan_to_num(margins.margin.double(), nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf)
             self.lowest = min(self.lowest, float(margin.min()))
+            if self.lowest < self.budget.hope:
+                return self.result(Status.UNKNOWN, f"a bound of {self.lowest:g} is too far from a proof")
             proved = margins.proved & ~margins.margin.isnan()
             self.proved += float(now.share[proved].sum())
             left = ~proved

@@ -79,16 +79,16 @@ class DerivativeQuery:
         margins = self._margins(typed, lower, upper, centre, refine=False)
         if len(self.graph.layers) < 3:  # the intervals of two layers' derivatives are exact as they are
             return margins
-        slopes = torch.stack([(self._exact.gradient(centre, self.rows[f]))[:, feature]
-                              for f, feature in enumerate(self.features)], 1)
-        reach = (slopes + self.allowed).min(dim=1).values
+        trial = self._refinement.trial(int((~margins.proved).sum()))
+        if not (self._refinement.pays or trial):
+            return margins
+        reach = (self._exact.slopes(centre, self.features, self.rows) + self.allowed).min(dim=1).values
         hoped = reach - self._refinement.left * (reach - margins.margin.double())
         again = (~margins.proved & ~(hoped < 0)).nonzero()[:, 0]
-        trial = self._refinement.trial(len(again))
-        if not len(again) or not (self._refinement.pays or trial):
-            return margins
         if not self._refinement.pays:
             again = again[:TRIALS]
+        if not len(again):
+            return margins
         better = self._margins(typed, lower[again], upper[again], centre[again], refine=True)
         if trial:
             some = again[:TRIALS]

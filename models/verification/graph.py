@@ -196,6 +196,12 @@ class GraphTensors:
                 flowing = None if reached is None else reached * slopes[k - 1]
         return torch.zeros_like(x) if gradients[0] is None else gradients[0]
 
+    def slopes(self, x: Tensor, features: Sequence[int], rows: Tensor) -> Tensor:
+        """rows[f] @ dy/dx[features[f]] at x (batch, n): (batch, F); features (F,), rows (F, o)."""
+        distinct, which = torch.unique(rows, dim=0, return_inverse=True)
+        gradients = [self.gradient(x, row) for row in distinct]
+        return torch.stack([gradients[k][:, feature] for k, feature in zip(which.tolist(), features, strict=True)], 1)
+
 
 def activate(layer: Layer, z: Tensor) -> Tensor:
     """The layer's activation, elementwise."""

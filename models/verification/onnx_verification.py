@@ -203,7 +203,7 @@ class _Run:
                 result, pairs = prove_slopes(
                     graph, slopes, part.lower, part.upper, budget, points, seed, report,
                     checked(lambda: DerivativeQuery(graph, slopes)),
-                    accept=lambda witness: replay.pair(witness, self.claim.given))
+                    accept=lambda witness: replay.pair(witness, self.claim.given), wanted=1)
                 return result, [pairs[0].low, pairs[0].high] if pairs else []
             case UnsafeSet() as unsafe:
                 result, found = prove_outputs(

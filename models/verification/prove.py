@@ -1,17 +1,17 @@
 """One kind of obligation at a time: falsification and proof of slopes, and of unsafe sets of outputs.
 
-Of slopes a first look comes first: branch and bound with few boxes, which is all that networks need that are monotone
-by construction or trained to be proved; it ends at the first point that looks like a violation. (Of outputs it took
-longer than it saved.) Then the search for counterexamples (milliseconds for ordinary networks), then branch and bound,
-during which every box's most suspicious point is tried and, once the proof has taken as long as the first search, the
-slow, thorough descent. All of it shares one budget of seconds; an interrupt (Ctrl-C) at any moment ends in UNKNOWN with
-`interrupted` set.
+Of slopes, the cheapest comes first: the slopes at a few random points; then a first look, branch and bound with few
+boxes, which is all that networks need that are monotone by construction or trained to be proved, and which ends at once
+where the bounds are far from a proof; a quick descent on the slopes; then branch and bound, during which every box's
+most suspicious points are tried, and the descent is repeated with more effort whenever the proof has taken
+ATTACK_SHARE times as long as all attacks so far. (A first look at outputs took longer than it saved.) All of it shares
+one budget of seconds; an interrupt (Ctrl-C) at any moment ends in UNKNOWN with `interrupted` set.
 
 Symbols: R boxes, n inputs; lower, upper (R, n).
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from models.verification.branch_and_bound import Budget, Progress, Query, SearchResult, branch_and_bound
 from models.verification.derivative_query import DerivativeQuery, Slopes
-from models.verification.falsification import SlopeFalsifier, SlopeQuery
+from models.verification.falsification import SUSPECTS, Effort, SlopeFalsifier, SlopeQuery
 from models.verification.graph import FloatArray, Graph
 from models.verification.output_falsification import OutputFalsifier, OutputWitness
 from models.verification.output_query import OutputQuery
@@ -34,7 +34,13 @@ ROUND_ELEMENTS = 1_000_000
 SMALLEST_ROUND, LARGEST_ROUND = 16, 2048
 # A first look bounds so many boxes at most, and does about so many multiplications: less than the search takes.
 FIRST_LOOK, LOOK_PRODUCTS = 64, 1_000_000_000
-SUSPECTS = 64
+# Witnesses that are sought of a network that is refuted.
+WITNESSES = 64
+# The quick descent, the largest one, and how many times as long as all descents the proof takes until the next one.
+QUICK, MOST, ATTACK_SHARE = Effort(256, 16, 30), Effort(16384, 1024, 90), 4.0
+# A bound so many times the mean size of the slopes below 0 is far from a proof. (Measured on the networks of
+# benchmarks/verification_networks.py: at most 0.2 times where a proof was found, at least 7 where there is none.)
+FAR = 2.0
 
 
 class _Clock:
@@ -63,7 +69,7 @@ def round_size(graph: Graph) -> int:
 def prove_slopes(
     graph: Graph, slopes: Slopes, lower: FloatArray, upper: FloatArray, budget: Budget,
     points: FloatArray | None = None, seed: int = 0, on_progress: OnProgress = None, query: Query | None = None,
-    accept: Callable[[Witness], bool] = lambda witness: True,
+    accept: Callable[[Witness], bool] = lambda witness: True, wanted: int = WITNESSES,
 ) -> tuple[SearchResult, tuple[Witness, ...]]:
     """Proves the slopes over the boxes, or finds pairs in the wrong order, most violated first.
 
@@ -71,50 +77,91 @@ def prove_slopes(
         points: starting points (m, n) for the counterexample search, for example training rows.
         query: bounds to search with, on the query's device; default: DerivativeQuery's on the CPU.
         accept: whether a witness counts (it must replay where the network will run).
+        wanted: witnesses sought once there is one, at most; 1: the first one ends the search, however small its fall.
     """
     clock = _Clock(budget)
-    witnesses: list[Witness] = []
     if clock.over():
         return _timeout(budget), ()
     query = query or DerivativeQuery(graph, slopes)
-    roots, tensors, rows = (_on(query, lower), _on(query, upper)), graph.tensors(), torch.as_tensor(slopes.rows)
-
-    def wrong(points: Tensor) -> Tensor:
-        """Which points (m, n) have a slope that must not be."""
-        found = torch.zeros(len(points), dtype=torch.bool)
-        for f, feature in enumerate(slopes.features):
-            found |= tensors.gradient(points, rows[f])[:, feature] < -slopes.allowed[f]
-        return found
-
+    roots = _on(query, lower), _on(query, upper)
     try:
-        look = _look(query, *roots, graph, clock, lambda suspects, root: bool(wrong(suspects.cpu()).any()), on_progress)
-        if look.status is Status.PROVED or look.interrupted:
-            return look, ()
-        orders = [_order(slopes, f) for f in range(len(slopes.features))]
-        falsifier = SlopeFalsifier(graph, orders, float(slopes.allowed.max()), lower, upper)
-        witnesses += (w for w in falsifier.search(points, seed=seed, over=clock.over) if accept(w))
+        attack = _Attack(graph, slopes, lower, upper, points, seed, accept, clock)
+        found = attack.glance()
+        result = _refuted() if found else _look(query, *roots, graph, clock, attack, on_progress)
+        if result.status not in (Status.REFUTED, Status.PROVED) and not result.interrupted:
+            result = _refuted() if attack.again() or (attack.far(result) and attack.again()) else branch_and_bound(
+                query, *roots, clock.left(), attack.near_or_again, on_progress, round_size(graph))
     except KeyboardInterrupt:
         return _interrupted(), ()
-    if witnesses:
-        return _refuted(), tuple(witnesses)
-    if clock.over():
-        return _timeout(budget), ()
-    searched, descended = clock.spent(), False
+    if result.status is not Status.REFUTED:
+        return result, ()
+    try:
+        attack.more(wanted)
+    except KeyboardInterrupt:
+        result = replace(result, interrupted=True)
+    return result, tuple(attack.witnesses[:wanted])
 
-    def violating(suspects: Tensor, root: Tensor) -> bool:
-        nonlocal descended
-        found: tuple[Witness, ...] = ()
+
+class _Attack:
+    """The searches for a counterexample of slopes, each more thorough than the one before; witnesses: those found."""
+
+    def __init__(self, graph: Graph, slopes: Slopes, lower: FloatArray, upper: FloatArray, points: FloatArray | None,
+                 seed: int, accept: Callable[[Witness], bool], clock: _Clock) -> None:
+        self.points, self.seed, self.accept, self.clock = points, seed, accept, clock
+        queries = [_order(slopes, f) for f in range(len(slopes.features))]
+        self.falsifier = SlopeFalsifier(graph, queries, float(slopes.allowed.max()), lower, upper)
+        self.witnesses: list[Witness] = []
+        self.slopes, self.rows, self.allowed = slopes, torch.as_tensor(slopes.rows), torch.as_tensor(slopes.allowed)
+        self.tensors, self.scale, self.seconds, self.effort, self.descents = graph.tensors(), 0.0, 0.0, QUICK, 0
+
+    def glance(self) -> bool:
+        """Looks at a few random points."""
+        found, self.scale = self.falsifier.glance(seed=self.seed)
+        return self._take(found)
+
+    def far(self, result: SearchResult) -> bool:
+        """Whether a bound that was met leaves little hope of a proof."""
+        return result.lower_bound < -FAR * self.scale
+
+    def near(self, suspects: Tensor, root: Tensor) -> bool:
+        """Looks around the suspects (m, n) of boxes (m,) with the worst slopes."""
         suspects, root = suspects.cpu(), root.cpu()
-        here = wrong(suspects)
-        if here.any():
-            found = falsifier.near(suspects[here][:SUSPECTS].numpy(), root[here][:SUSPECTS].numpy())
-        if not found and not descended and clock.spent() > 2 * searched:
-            descended, found = True, falsifier.descend(seed=seed, over=clock.over)
-        witnesses.extend(witness for witness in found if accept(witness))
-        return bool(witnesses)
+        excess = self.tensors.slopes(suspects, self.slopes.features, self.rows) + self.allowed
+        worst, which = excess.min(dim=1)
+        wrong = torch.where(worst < 0, worst, torch.inf).argsort()[: min(SUSPECTS, int((worst < 0).sum()))]
+        return bool(len(wrong)) and self._take(self.falsifier.near(
+            suspects[wrong].numpy(), which[wrong].numpy(), root[wrong].numpy()))
 
-    result = branch_and_bound(query, *roots, clock.left(), violating, on_progress, round_size(graph))
-    return result, tuple(witnesses) if result.status is Status.REFUTED else ()
+    def near_or_again(self, suspects: Tensor, root: Tensor) -> bool:
+        """Looks around the suspects and, when it is time, everywhere."""
+        return self.near(suspects, root) or (
+            self.clock.spent() > (1 + ATTACK_SHARE) * self.seconds and self.again())
+
+    def again(self) -> bool:
+        """Descends from random points, every time from more; the third time pairs are searched for as well."""
+        began, effort = self.clock.spent(), self.effort
+        found = self._take(self.falsifier.descend(effort, self.seed, over=self.clock.over))
+        if self.descents == 2 and not found:
+            found = self._take(self.falsifier.search(self.points, seed=self.seed, over=self.clock.over))
+        self.effort = Effort(min(2 * effort.samples, MOST.samples), min(2 * effort.climbers, MOST.climbers),
+                             min(effort.steps + 10, MOST.steps))
+        self.descents, self.seed = self.descents + 1, self.seed + 1
+        self.seconds += self.clock.spent() - began
+        return found
+
+    def more(self, wanted: int) -> None:
+        """Searches for `wanted` witnesses in all, also around those that there are; most violated first."""
+        if len(self.witnesses) >= wanted:
+            return
+        known = np.array([side for witness in self.witnesses for side in (witness.low, witness.high)])
+        points = known if self.points is None else np.concatenate([known, self.points])
+        self._take(self.falsifier.search(points, wanted, seed=self.seed, over=self.clock.over))
+        self.witnesses.sort(key=lambda witness: -witness.excess)
+
+    def _take(self, found: Sequence[Witness]) -> bool:
+        accepted = [witness for witness in found if self.accept(witness)]
+        self.witnesses += accepted
+        return bool(accepted)
 
 
 def _order(slopes: Slopes, f: int) -> SlopeQuery:
@@ -155,14 +202,15 @@ def prove_outputs(
     return result, witness if result.status is Status.REFUTED else None
 
 
-def _look(query: Query, lower: Tensor, upper: Tensor, graph: Graph, clock: _Clock,
-          suspicious: Callable[[Tensor, Tensor], bool], on_progress: OnProgress) -> SearchResult:
-    """Branch and bound with few boxes, until a point looks like a violation: REFUTED then means no more than that."""
+def _look(query: Query, lower: Tensor, upper: Tensor, graph: Graph, clock: _Clock, attack: _Attack,
+          on_progress: OnProgress) -> SearchResult:
+    """Branch and bound with few boxes, and no more than one round where the bounds are far from a proof."""
     products = sum(m.size for affine in graph.affines for m in affine.matrices.values()) * (2 * graph.inputs + 5)
     boxes = min(int(np.clip(LOOK_PRODUCTS // products, 1, FIRST_LOOK)), clock.budget.boxes)
     if len(lower) > FIRST_LOOK:
         return SearchResult(Status.UNKNOWN, "too many boxes for a first look", float("nan"), 0.0, 0)
-    return branch_and_bound(query, lower, upper, replace(clock.left(), boxes=boxes), suspicious, on_progress)
+    few = replace(clock.left(), boxes=boxes, hope=-FAR * attack.scale)
+    return branch_and_bound(query, lower, upper, few, attack.near, on_progress)
 
 
 def _on(query: Query, walls: FloatArray) -> Tensor:

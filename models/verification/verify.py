@@ -18,7 +18,7 @@ from models.verification.checker import leaf_bounds
 from models.verification.derivative_query import DerivativeQuery, Slopes
 from models.verification.graph import FloatArray
 from models.verification.network import ReluNetwork
-from models.verification.prove import prove_slopes
+from models.verification.prove import WITNESSES, prove_slopes
 from models.verification.specification import Specification
 from models.verification.verdict import Status, Verdict
 
@@ -30,6 +30,7 @@ def verify(
     points: FloatArray | None = None,
     seed: int = 0,
     on_progress: Callable[[Progress], None] | None = None,
+    wanted: int = WITNESSES,
 ) -> Verdict:
     """Decides whether the network satisfies the specification everywhere in its box.
 
@@ -37,6 +38,7 @@ def verify(
         network: n inputs, one output, in the coordinates of the specification's box.
         points: starting points (m, n) for the counterexample search, for example training rows.
         on_progress: called after every round of the search.
+        wanted: witnesses sought once there is one, at most; 1: the first one ends the search, however small its fall.
 
     Returns:
         PROVED with a tree of leaf boxes that the independent checker accepted; REFUTED with witnesses, most
@@ -56,7 +58,7 @@ def verify(
     slopes = Slopes(features, signs, np.full(len(features), specification.tolerance))
     query = CheckedQuery(DerivativeQuery(network.graph, slopes), _check(network, specification))
     result, witnesses = prove_slopes(network.graph, slopes, specification.lower[None], specification.upper[None],
-                                     budget, points, seed, on_progress, query)
+                                     budget, points, seed, on_progress, query, wanted=wanted)
     # what is reported as the bound of a proof is the checker's
     margin = query.lowest if result.status is Status.PROVED else result.lower_bound
     return Verdict(result.status, result.reason, margin - specification.tolerance, result.proved_share,

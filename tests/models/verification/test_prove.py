@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -12,13 +13,13 @@ import torch
 from models.verification import prove
 from models.verification.branch_and_bound import Budget, Progress, SearchResult
 from models.verification.derivative_query import DerivativeQuery, Slopes
-from models.verification.falsification import SlopeFalsifier
+from models.verification.falsification import Effort, SlopeFalsifier
 from models.verification.graph import Graph, dense_graph
 from models.verification.output_falsification import OutputFalsifier, OutputWitness
 from models.verification.output_query import OutputQuery
 from models.verification.prove import prove_outputs, prove_slopes
 from models.verification.unsafe_set import UnsafeSet
-from models.verification.verdict import Status
+from models.verification.verdict import Status, Witness
 
 ROW = np.ones((1, 1))
 
@@ -42,7 +43,9 @@ def outputs(graph: Graph, budget: Budget = Budget(), limit: float = 1.5, **optio
 
 
 both = pytest.mark.parametrize("of", [slopes, outputs], ids=["slopes", "outputs"])
-FALSIFIERS: dict[Callable[..., Any], type] = {slopes: SlopeFalsifier, outputs: OutputFalsifier}
+# the search that comes before the proof
+SEARCHES: dict[Callable[..., Any], tuple[type, str]] = {
+    slopes: (SlopeFalsifier, "descend"), outputs: (OutputFalsifier, "search")}
 
 
 @both
@@ -63,7 +66,7 @@ def test_where_no_time_is_left_nothing_is_begun(of, seconds, monkeypatch) -> Non
     def never(*arguments: Any, **options: Any) -> None:
         raise AssertionError("begun")
 
-    monkeypatch.setattr(FALSIFIERS[of], "search", never)
+    monkeypatch.setattr(*SEARCHES[of], never)
     monkeypatch.setattr(prove, "branch_and_bound", never)
     result, found = of(hard_graph(), Budget(seconds=seconds))
     assert result.status is Status.TIMEOUT and "is spent before the proof began" in result.reason
@@ -80,7 +83,7 @@ def test_a_search_that_takes_all_the_time_ends_in_timeout(of, monkeypatch) -> No
             time.sleep(0.01)
         return () if of is slopes else None
 
-    monkeypatch.setattr(FALSIFIERS[of], "search", slow)
+    monkeypatch.setattr(*SEARCHES[of], slow)
     began = time.monotonic()
     result, _ = of(hard_graph(), Budget(seconds=0.2))
     assert result.status is Status.TIMEOUT and rounds and 0.2 <= time.monotonic() - began < 2
@@ -96,28 +99,51 @@ def test_the_time_of_the_search_is_taken_from_that_of_the_proof(of, monkeypatch)
         return real(query, lower, upper, budget, *more)
 
     monkeypatch.setattr(prove, "branch_and_bound", noted)
-    search = FALSIFIERS[of].search
-    monkeypatch.setattr(FALSIFIERS[of], "search",
+    search = getattr(*SEARCHES[of])
+    monkeypatch.setattr(*SEARCHES[of],
                         lambda *arguments, **options: time.sleep(0.1) or search(*arguments, **options))
     result, _ = of(hard_graph(), Budget(seconds=0.7))
     assert result.status is Status.TIMEOUT and 0 < budgets[-1].seconds <= 0.6
 
 
-def test_the_descent_stops_with_the_time(monkeypatch) -> None:
+def test_the_descent_is_repeated_with_more_effort_and_stops_with_the_time(monkeypatch) -> None:
     taken: list[float] = []
+    efforts: list[Effort] = []
     descend = SlopeFalsifier.descend
 
-    def timed(self: SlopeFalsifier, **options: Any) -> Any:
+    def timed(self: SlopeFalsifier, effort: Effort, *arguments: Any, **options: Any) -> Any:
         began = time.monotonic()
-        found = descend(self, steps=10**6, **options)
+        efforts.append(effort)
+        found = descend(self, effort if len(efforts) < 4 else replace(effort, steps=10**6), *arguments, **options)
         taken.append(time.monotonic() - began)
         return found
 
-    monkeypatch.setattr(SlopeFalsifier, "search", lambda self, *arguments, **options: ())
+    searched: list[int] = []
+    monkeypatch.setattr(SlopeFalsifier, "search", lambda *arguments, **options: searched.append(len(efforts)) or ())
     monkeypatch.setattr(SlopeFalsifier, "near", lambda self, *arguments: ())
     monkeypatch.setattr(SlopeFalsifier, "descend", timed)
-    result, _ = slopes(hard_graph(), Budget(seconds=0.5), allowed=0.3)
-    assert result.status is Status.TIMEOUT and taken and max(taken) < 1
+    result, _ = slopes(hard_graph(), Budget(seconds=1.5), allowed=0.3)
+    assert result.status is Status.TIMEOUT and len(efforts) == 4 and 0.1 < max(taken) < 2
+    assert all(a.climbers < b.climbers and a.samples < b.samples for a, b in pairwise(efforts))
+    assert searched == [3]  # pairs are searched for once
+
+
+def test_as_many_witnesses_as_are_wanted_are_sought() -> None:
+    def accept(witness: Witness) -> bool:
+        asked.append(witness)
+        return True
+
+    counts = []
+    for wanted in (1, 64):
+        asked: list[Witness] = []
+        result, found = slopes(hard_graph(), allowed=0.01, accept=accept, wanted=wanted)
+        assert result.status is Status.REFUTED and 0 < len(found) <= wanted
+        assert [w.excess for w in found] == sorted((w.excess for w in found), reverse=True)
+        counts.append(len(asked))
+    assert counts[0] < counts[1]
+    points = np.full((1, 8), 0.5)
+    _, few = slopes(hard_graph(), allowed=0.01, points=points, wanted=64)
+    assert len(few) > 1
 
 
 # --- interrupts --------------------------------------------------------------------------------------------
@@ -129,9 +155,15 @@ def interrupt(*arguments: Any, **options: Any) -> None:
 
 @both
 def test_an_interrupt_during_the_search_for_counterexamples_is_unknown(of, monkeypatch) -> None:
-    monkeypatch.setattr(FALSIFIERS[of], "search", interrupt)
+    monkeypatch.setattr(*SEARCHES[of], interrupt)
     result, found = of(hard_graph())
     assert result.status is Status.UNKNOWN and result.interrupted and "interrupted" in result.reason and not found
+
+
+def test_an_interrupt_after_a_witness_keeps_it(monkeypatch) -> None:
+    monkeypatch.setattr(SlopeFalsifier, "search", interrupt)
+    result, found = slopes(hard_graph(), allowed=0.0)
+    assert result.status is Status.REFUTED and result.interrupted and found
 
 
 def test_an_interrupt_during_the_first_look_is_unknown(monkeypatch) -> None:
