@@ -22,11 +22,10 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-import yaml
-
 from feature_store.errors import InputError, nearest
 from feature_store.schema import CONFIGURATION, IDENTITY, METRICS, TARGETS
 from feature_store.units import conversion_factor
+from feature_store.yaml_fields import fields_of, number, read_yaml
 
 TIME_UNITS = ("iso", "s", "ms", "us", "ns")
 UNKNOWN_COMBINATION = "unknown"  # the file does not say which workloads ran together
@@ -88,7 +87,7 @@ def load_mapping(path: Path) -> TelemetryMapping:
     Raises:
         InputError: the file is missing or no YAML, or a field is unknown, missing or of the wrong kind.
     """
-    return parse_mapping(_read_yaml(path), path)
+    return parse_mapping(read_yaml(path, "mapping file"), path)
 
 
 def parse_mapping(content: Any, path: Path) -> TelemetryMapping:
@@ -98,7 +97,7 @@ def parse_mapping(content: Any, path: Path) -> TelemetryMapping:
         InputError: a field is unknown, missing or of the wrong kind.
     """
     known = {"workload", "environment", "combination", "time", "columns", "keep", "task"}
-    data = _fields(content, known, str(path))
+    data = fields_of(content, known, str(path))
     for key in ("workload", "columns"):
         if key not in data:
             raise InputError(f"mapping must have the field {key!r}, got {', '.join(data) or 'nothing'} "
@@ -116,34 +115,15 @@ def parse_mapping(content: Any, path: Path) -> TelemetryMapping:
                             keep=keep, task=task, where=str(path), **optional)
 
 
-def _read_yaml(path: Path) -> Any:
-    if not path.is_file():
-        raise InputError(f"mapping file must exist, got {path}")
-    try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"mapping file must be valid YAML, got {error} ({path})") from error
-
-
-def _fields(data: Any, known: set[str], where: str) -> dict[str, Any]:
-    """`data` as a dict with no other keys than `known`."""
-    if not isinstance(data, Mapping):
-        raise InputError(f"a mapping must stand here, got {data!r} ({where})")
-    for key in data:
-        if key not in known:
-            raise InputError(f"field must be known, got {key!r} ({where}); {nearest(str(key), known)}")
-    return {str(key): value for key, value in data.items()}
-
-
 def _label(entry: Any, where: str) -> Label:
-    data = _fields(entry, {"constant", "column"}, where)
+    data = fields_of(entry, {"constant", "column"}, where)
     if len(data) != 1:
         raise InputError(f"label must have either `constant` or `column`, got {entry!r} ({where})")
     return Label(**{key: str(value) for key, value in data.items()})
 
 
 def _time(entry: Any, where: str) -> TimeSource:
-    data = _fields(entry, {"column", "unit", "zone", "window_s"}, where)
+    data = fields_of(entry, {"column", "unit", "zone", "window_s"}, where)
     if "column" not in data:
         raise InputError(f"time must name its `column`, got {entry!r} ({where})")
     unit = str(data.get("unit", "iso"))
@@ -151,7 +131,7 @@ def _time(entry: Any, where: str) -> TimeSource:
         raise InputError(f"unit of time must be one of {', '.join(TIME_UNITS)}, got {unit!r} ({where}); "
                          + nearest(unit, TIME_UNITS))
     window_s = data.get("window_s")
-    if window_s is not None and _number(window_s, where) <= 0.0:
+    if window_s is not None and number(window_s, where) <= 0.0:
         raise InputError(f"window_s must be positive, got {window_s!r} ({where})")
     zone = str(data.get("zone", "UTC"))
     try:
@@ -174,10 +154,10 @@ def _columns(entries: Any, units: Mapping[str, str], where: str) -> dict[str, Co
             raise InputError(f"column must be in the schema or in the task, got {name!r} ({where}); "
                              + nearest(str(name), units))
         place = f"{where}.{name}"
-        data = _fields(entry, {"column", "unit", "scale"}, place)
+        data = fields_of(entry, {"column", "unit", "scale"}, place)
         if "column" not in data:
             raise InputError(f"column must name the `column` of the file, got {entry!r} ({place})")
-        scale = _number(data.get("scale", 1.0), place)
+        scale = number(data.get("scale", 1.0), place)
         factor = scale * conversion_factor(str(data.get("unit", units[name])), units[name], place)
         columns[str(name)] = ColumnSource(column=str(data["column"]), factor=factor)
     return columns
@@ -201,7 +181,7 @@ def _task(entry: Any, path: Path) -> Mapping[str, Any] | None:
         if not file.is_file():
             raise InputError(f"task must be a mapping or the path of a YAML file, got {entry!r} "
                              f"({path}: task); there is no file {file}")
-        entry = _read_yaml(file)
+        entry = read_yaml(file, "mapping file")
     if entry is None:
         return None
     if not isinstance(entry, Mapping):
@@ -227,9 +207,3 @@ def _quantities(task: Any) -> Iterator[Mapping[str, Any]]:
     elif isinstance(task, list):
         for value in task:
             yield from _quantities(value)
-
-
-def _number(value: Any, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InputError(f"a number must stand here, got {value!r} ({where})")
-    return float(value)

@@ -1,0 +1,188 @@
+r"""The mapping of a file of measurements, read from YAML: what `measurements.py` applies.
+
+    workload: {column: workload}
+    configuration:                              # what may be chosen; the order is the order of a model's inputs
+      provider: {column: provider, kind: category}
+      family: {column: [A_family, B_family], kind: category, within: provider}
+      nodes: {column: nodes, unit: count}
+      cores: {column: size, values: {large: 2, xlarge: 4}, unit: cores}
+      total_cores: {product: [cores, nodes], unit: cores}
+    target: {name: runtime_s, column: target_runtime, unit: s}
+    cost: {column: target_cost, unit: USD}      # optional; of one run, for recommendations
+    metrics: {cpu_s: {column: cpu, unit: s}}    # optional; may be missing in some runs
+    groups: {algorithm: {column: workload, pattern: '^[^-]+-(.+)$'}}    # optional; what splits may hold out
+    failed: [{column: status, is_not: ok}, {column: runtime_s, equals: 3600}, {column: target_runtime, missing: true}]
+
+`column` may be a list: the first that holds a value counts, and `default` where none does. `within` sets another
+category before a category, `scale` multiplies a number, `values` gives labels their numbers, `pattern` takes the first
+group of a regular expression. A run is failed by `is_not`, `equals`, `at_least` or `missing`.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from feature_store.errors import InputError, nearest
+from feature_store.yaml_fields import fields_of, number, read_yaml
+
+KINDS = ("number", "category")
+_COLUMN = {"column", "kind", "unit", "scale", "values", "pattern", "within", "product", "default"}
+
+
+@dataclass(frozen=True)
+class ColumnRule:
+    """How one canonical column is made; see the module docstring. factor: `scale`."""
+
+    name: str
+    columns: tuple[str, ...] = ()
+    kind: str = "number"
+    unit: str = ""
+    factor: float = 1.0
+    values: Mapping[str, float] | None = None
+    pattern: str | None = None
+    within: str | None = None
+    product: tuple[str, ...] = ()
+    default: str | float | None = None
+
+
+@dataclass(frozen=True)
+class FailureRule:
+    """A run is failed where `column` is not one of `is_not`, equals `equals`, is at least `at_least`, or is missing."""
+
+    column: str
+    is_not: tuple[str, ...] = ()
+    equals: float | None = None
+    at_least: float | None = None
+    missing: bool = False
+
+
+@dataclass(frozen=True)
+class MeasurementMapping:
+    """See the module docstring."""
+
+    workload: ColumnRule
+    configuration: tuple[ColumnRule, ...]
+    target: ColumnRule
+    cost: ColumnRule | None = None
+    metrics: tuple[ColumnRule, ...] = ()
+    groups: tuple[ColumnRule, ...] = ()
+    failed: tuple[FailureRule, ...] = ()
+
+    def source_columns(self) -> tuple[str, ...]:
+        """The columns that must stand in the file, each once."""
+        rules = [self.workload, *self.configuration, self.target, *self.metrics, *self.groups]
+        rules += [self.cost] if self.cost else []
+        names = [name for rule in rules for name in rule.columns] + [rule.column for rule in self.failed]
+        return tuple(dict.fromkeys(names))
+
+
+def load_measurement_mapping(path: Path) -> MeasurementMapping:
+    """Reads a mapping file. Raises InputError: it is missing or no YAML, or a field is unknown or of the wrong kind."""
+    return parse_measurement_mapping(read_yaml(path, "mapping file"), str(path))
+
+
+def parse_measurement_mapping(content: Any, where: str) -> MeasurementMapping:
+    """The mapping from parsed YAML; `where` goes into messages."""
+    data = fields_of(content, {"workload", "configuration", "target", "cost", "metrics", "groups", "failed"}, where)
+    for key in ("workload", "configuration", "target"):
+        if key not in data:
+            raise InputError(f"mapping must have the field {key!r}, got {', '.join(data) or 'nothing'} ({where})")
+    target = fields_of(data["target"], {"name", "column", "unit", "scale"}, f"{where}: target")
+    target_rule = _rule(str(target.pop("name", "target")), target, f"{where}: target")
+    cost = data.get("cost")
+    mapping = MeasurementMapping(
+        workload=_rule("workload", data["workload"], f"{where}: workload", "category"),
+        configuration=_rules(data["configuration"], f"{where}: configuration"),
+        target=target_rule,
+        cost=None if cost is None else _rule("cost", cost, f"{where}: cost"),
+        metrics=_rules(data.get("metrics", {}), f"{where}: metrics"),
+        groups=_rules(data.get("groups", {}), f"{where}: groups", "category"),
+        failed=_failures(data.get("failed", []), f"{where}: failed"),
+    )
+    if not mapping.configuration:
+        raise InputError(f"configuration must have at least one column, got none ({where})")
+    rules = (*mapping.configuration, *mapping.metrics, *mapping.groups, target_rule)
+    names = [rule.name for rule in rules] + ["workload", "cost"]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InputError(f"columns must have distinct names, got {twice[0]!r} twice ({where})")
+    for rule in mapping.metrics:
+        if rule.kind != "number" or rule.product:
+            raise InputError(f"metric must be a number of one column, got {rule.name!r} ({where})")
+    return mapping
+
+
+def _rules(entries: Any, where: str, kind: str = "number") -> tuple[ColumnRule, ...]:
+    if not isinstance(entries, Mapping):
+        raise InputError(f"a mapping of columns must stand here, got {entries!r} ({where})")
+    rules: list[ColumnRule] = []
+    for name, entry in entries.items():
+        rule = _rule(str(name), entry, f"{where}.{name}", kind)
+        before = {one.name: one for one in rules}
+        for other, must in [(other, "number") for other in rule.product] + [(rule.within, "category")]:
+            if other is not None and (other not in before or before[other].kind != must):
+                raise InputError(f"column must be a {must} that stands above, got {other!r} ({where}.{name}); "
+                                 + nearest(other, [n for n, one in before.items() if one.kind == must]))
+        rules.append(rule)
+    return tuple(rules)
+
+
+def _rule(name: str, entry: Any, where: str, kind: str = "number") -> ColumnRule:
+    data = fields_of(entry, _COLUMN, where)
+    if ("column" in data) == ("product" in data):
+        raise InputError(f"column must have either `column` or `product`, got {entry!r} ({where})")
+    kind = str(data.get("kind", kind))
+    if kind not in KINDS:
+        raise InputError(f"kind must be one of {', '.join(KINDS)}, got {kind!r} ({where}); {nearest(kind, KINDS)}")
+    for key, of in (("values", "number"), ("scale", "number"), ("product", "number"), ("pattern", "category"),
+                    ("within", "category")):
+        if key in data and kind != of:
+            raise InputError(f"`{key}` must belong to a {of}, got a {kind} ({where})")
+    values = data.get("values")
+    if values is not None:
+        if not isinstance(values, Mapping):
+            raise InputError(f"values must be a mapping of labels to numbers, got {values!r} ({where})")
+        values = {str(label): number(value, f"{where}: values.{label}") for label, value in values.items()}
+    pattern = data.get("pattern")
+    if pattern is not None:
+        try:
+            groups = re.compile(str(pattern)).groups
+        except re.error as error:
+            raise InputError(f"pattern must be a regular expression, got {error} ({where})") from error
+        if groups != 1:
+            raise InputError(f"pattern must have one group, got {groups} ({where}: {pattern})")
+    return ColumnRule(name, _texts(data.get("column", []), where), kind, str(data.get("unit", "")),
+                      number(data.get("scale", 1.0), where), values, None if pattern is None else str(pattern),
+                      None if "within" not in data else str(data["within"]), _texts(data.get("product", []), where),
+                      _default(data.get("default"), kind, where))
+
+
+def _default(value: Any, kind: str, where: str) -> str | float | None:
+    if value is None:
+        return None
+    return number(value, f"{where}: default") if kind == "number" else str(value)
+
+
+def _failures(entries: Any, where: str) -> tuple[FailureRule, ...]:
+    if not isinstance(entries, list):
+        raise InputError(f"a list must stand here, got {entries!r} ({where})")
+    rules = []
+    for entry in entries:
+        data = fields_of(entry, {"column", "is_not", "equals", "at_least", "missing"}, where)
+        if "column" not in data or len(data) < 2:
+            raise InputError(f"rule must name a column and a condition, got {entry!r} ({where})")
+        equals, at_least = (None if data.get(key) is None else number(data[key], where)
+                            for key in ("equals", "at_least"))
+        rules.append(FailureRule(str(data["column"]), _texts(data.get("is_not", []), where), equals, at_least,
+                                 bool(data.get("missing"))))
+    return tuple(rules)
+
+
+def _texts(value: Any, where: str) -> tuple[str, ...]:
+    """One text or a list of them."""
+    values = value if isinstance(value, list) else [value]
+    if not all(isinstance(one, str) for one in values):
+        raise InputError(f"a text or a list of texts must stand here, got {value!r} ({where})")
+    return tuple(values)

@@ -1,0 +1,162 @@
+"""Measurements as arrays: configurations encoded, targets and metrics in logarithms, one cell a configuration.
+
+A number that is positive everywhere and spans a factor of two or more is taken in logarithms (cores, nodes, memory:
+what doubles counts, not what is added). Numbers are standardised over the distinct configurations; a category becomes
+one column a value, and a value that was not there has zeros.
+
+Symbols as in contract.py.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from feature_store.errors import InputError
+from feature_store.measurements import Measurements
+from models.adaptation.contract import FloatArray, Pool
+
+SPAN = 2.0
+
+
+@dataclass(frozen=True)
+class NumberCode:
+    """(value - mean) / scale of a number, or of its logarithm."""
+
+    name: str
+    logarithm: bool
+    mean: float
+    scale: float
+
+
+@dataclass(frozen=True)
+class CategoryCode:
+    """One column a value."""
+
+    name: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """How configurations become numbers; plain values, so that it can be stored with a model."""
+
+    codes: tuple[NumberCode | CategoryCode, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The configuration's columns."""
+        return tuple(code.name for code in self.codes)
+
+    def encode(self, configurations: pd.DataFrame) -> FloatArray:
+        """(C, columns). Raises InputError: a column is missing, or a logarithm of no positive number."""
+        parts = []
+        for code in self.codes:
+            if code.name not in configurations:
+                raise InputError(f"configuration must have the column {code.name!r}, got "
+                                 f"{', '.join(map(str, configurations.columns))}")
+            if isinstance(code, CategoryCode):
+                values = configurations[code.name].astype(str).to_numpy()
+                parts.append((values[:, None] == np.array(code.values)[None]).astype(np.float64))
+                continue
+            numbers = configurations[code.name].to_numpy(dtype=np.float64)
+            if code.logarithm and not (numbers > 0).all():
+                raise InputError(f"{code.name} must be above 0, got {numbers.min():g}")
+            numbers = np.log(numbers) if code.logarithm else numbers
+            parts.append(((numbers - code.mean) / code.scale)[:, None])
+        return np.concatenate(parts, axis=1)
+
+    def unseen(self, configurations: pd.DataFrame) -> dict[str, list[str]]:
+        """Values of categories that no column stands for, by name of the category."""
+        found = {code.name: sorted(set(configurations[code.name].astype(str)) - set(code.values))
+                 for code in self.codes if isinstance(code, CategoryCode)}
+        return {name: values for name, values in found.items() if values}
+
+    def distance(self, configurations: pd.DataFrame) -> FloatArray:
+        """(columns of the configuration, C, C): squared differences of numbers in units of their mean; 0 or 1 of
+        categories."""
+        distances = []
+        for code in self.codes:
+            x = Encoder((code,)).encode(configurations)
+            squared = ((x[:, None] - x[None]) ** 2).sum(-1)
+            if isinstance(code, CategoryCode):
+                labels = configurations[code.name].astype(str).to_numpy()
+                squared = (labels[:, None] != labels[None]).astype(np.float64)
+            else:
+                squared = squared / 2  # standardised values differ by 2 in the mean of squares
+            distances.append(squared)
+        return np.stack(distances)
+
+
+def fit_encoder(configurations: pd.DataFrame, kinds: Mapping[str, str]) -> Encoder:
+    """An encoder of the distinct configurations; kinds: name -> number or category."""
+    codes: list[NumberCode | CategoryCode] = []
+    for name, kind in kinds.items():
+        column = configurations[name]
+        if kind == "category":
+            codes.append(CategoryCode(name, tuple(sorted(set(column.astype(str))))))
+            continue
+        numbers = column.to_numpy(dtype=np.float64)
+        logarithm = bool(numbers.min() > 0 and numbers.max() >= SPAN * numbers.min())
+        numbers = np.log(numbers) if logarithm else numbers
+        codes.append(NumberCode(name, logarithm, float(numbers.mean()), float(numbers.std()) or 1.0))
+    return Encoder(tuple(codes))
+
+
+@dataclass(frozen=True)
+class Table:
+    """All workloads of a file of measurements. configurations: (C rows) the distinct ones, in the order of `pool.x`."""
+
+    workloads: tuple[str, ...]
+    configurations: pd.DataFrame
+    encoder: Encoder
+    pool: Pool
+    cost: FloatArray | None = None  # (W, C): mean cost of a run, NaN where not measured
+
+    def rows(self, names: Sequence[str]) -> np.ndarray:
+        """Indices of workloads."""
+        return np.array([self.workloads.index(name) for name in names], dtype=np.int64)
+
+
+def table_of(measurements: Measurements) -> Table:
+    """See the module docstring."""
+    frame, mapping = measurements.frame, measurements.mapping
+    names = [rule.name for rule in mapping.configuration]
+    configurations = frame[names].drop_duplicates().sort_values(names).reset_index(drop=True)
+    at = frame[names].merge(configurations.reset_index(), on=names, how="left")["index"].to_numpy()
+    workloads = measurements.workloads
+    row = frame["workload"].map({name: i for i, name in enumerate(workloads)}).to_numpy()
+    shape = (len(workloads), len(configurations))
+    target = np.log(frame[measurements.target].to_numpy(dtype=np.float64))
+    y, runs = _cell_means(target, row, at, shape)
+    spread = target - y[row, at]
+    repeated = runs[row, at] > 1
+    degrees = int((runs[runs > 1] - 1).sum())
+    noise = float((spread[repeated] ** 2).sum() / degrees) if degrees else float("nan")
+    logs = [_log_metric(frame[rule.name].to_numpy(dtype=np.float64)) for rule in mapping.metrics]
+    metrics = np.stack([_cell_means(log, row, at, shape)[0] for log in logs], axis=-1) if logs else np.empty((*shape, 0))
+    encoder = fit_encoder(configurations, {rule.name: rule.kind for rule in mapping.configuration})
+    cost = None
+    if mapping.cost is not None:
+        cost = _cell_means(frame["cost"].to_numpy(dtype=np.float64), row, at, shape)[0]
+    pool = Pool(encoder.encode(configurations), encoder.distance(configurations), y, runs, metrics, noise)
+    return Table(workloads, configurations, encoder, pool, cost)
+
+
+def _log_metric(values: FloatArray) -> FloatArray:
+    """Logarithm above 0, in units of the metric's median; counters may be 0."""
+    positive = values[values > 0]
+    scale = float(np.median(positive)) if len(positive) else 1.0
+    return np.asarray(np.log1p(np.clip(values, 0, None) / scale))
+
+
+def _cell_means(values: FloatArray, row: np.ndarray, at: np.ndarray,
+                shape: tuple[int, int]) -> tuple[FloatArray, np.ndarray]:
+    """Mean of the values that are there, and their number, by workload and configuration."""
+    there = ~np.isnan(values)
+    total, count = np.zeros(shape), np.zeros(shape, dtype=np.int64)
+    np.add.at(total, (row[there], at[there]), values[there])
+    np.add.at(count, (row[there], at[there]), 1)
+    with np.errstate(invalid="ignore"):
+        return np.where(count > 0, total / count, np.nan), count
