@@ -21,7 +21,8 @@ NONE = -1  # no run: padding of a support
 
 @dataclass(frozen=True)
 class Pool:
-    """x (C, columns): encoded configurations, see encoding.py; distance (columns, C, C): of each column, mean 1.
+    """x (C, columns): encoded configurations, see encoding.py; distance (columns, C, C): of each column, 0 to 1 of a
+    category, of mean 1 of a number.
 
     y (W, C): mean log target, NaN where not measured; runs (W, C): measured runs. metrics (W, C, p): mean log metrics
     of those runs, NaN where missing; p may be 0. noise: variance of the log target among runs of the same workload and
@@ -59,7 +60,7 @@ class Support:
     @property
     def there(self) -> NDArray[np.bool_]:
         """(E, k): where there is a run."""
-        return self.at != NONE
+        return np.asarray(self.at != NONE)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from feature_store.errors import InputError
+from feature_store.errors import InputError, nearest
 from feature_store.measurements import Measurements
 from models.adaptation.contract import FloatArray, Pool
 
@@ -60,7 +60,7 @@ class Encoder:
                 values = configurations[code.name].astype(str).to_numpy()
                 parts.append((values[:, None] == np.array(code.values)[None]).astype(np.float64))
                 continue
-            numbers = configurations[code.name].to_numpy(dtype=np.float64)
+            numbers = _numbers(configurations, code.name)
             if code.logarithm and not (numbers > 0).all():
                 raise InputError(f"{code.name} must be above 0, got {numbers.min():g}")
             numbers = np.log(numbers) if code.logarithm else numbers
@@ -78,14 +78,12 @@ class Encoder:
         categories."""
         distances = []
         for code in self.codes:
-            x = Encoder((code,)).encode(configurations)
-            squared = ((x[:, None] - x[None]) ** 2).sum(-1)
             if isinstance(code, CategoryCode):
                 labels = configurations[code.name].astype(str).to_numpy()
-                squared = (labels[:, None] != labels[None]).astype(np.float64)
-            else:
-                squared = squared / 2  # standardised values differ by 2 in the mean of squares
-            distances.append(squared)
+                distances.append((labels[:, None] != labels[None]).astype(np.float64))
+                continue
+            x = Encoder((code,)).encode(configurations)[:, 0]
+            distances.append((x[:, None] - x[None]) ** 2 / 2)  # standardised values differ by 2 in the mean of squares
         return np.stack(distances)
 
 
@@ -97,11 +95,23 @@ def fit_encoder(configurations: pd.DataFrame, kinds: Mapping[str, str]) -> Encod
         if kind == "category":
             codes.append(CategoryCode(name, tuple(sorted(set(column.astype(str))))))
             continue
-        numbers = column.to_numpy(dtype=np.float64)
-        logarithm = bool(numbers.min() > 0 and numbers.max() >= SPAN * numbers.min())
+        numbers = _numbers(configurations, name)
+        logarithm = bool(numbers.min() > 0 and numbers.max() / SPAN >= numbers.min())
         numbers = np.log(numbers) if logarithm else numbers
-        codes.append(NumberCode(name, logarithm, float(numbers.mean()), float(numbers.std()) or 1.0))
+        if numbers.min() == numbers.max():  # the mean of equal numbers may differ from them by rounding
+            codes.append(NumberCode(name, logarithm, float(numbers[0]), 1.0))
+            continue
+        codes.append(NumberCode(name, logarithm, float(numbers.mean()), float(numbers.std())))
     return Encoder(tuple(codes))
+
+
+def _numbers(configurations: pd.DataFrame, name: str) -> FloatArray:
+    """A column, all finite."""
+    numbers = pd.to_numeric(configurations[name], errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    bad = ~np.isfinite(numbers)
+    if bad.any():
+        raise InputError(f"{name} must hold finite numbers, got {configurations[name].to_numpy()[bad][0]!r}")
+    return np.asarray(numbers)
 
 
 @dataclass(frozen=True)
@@ -115,7 +125,10 @@ class Table:
     cost: FloatArray | None = None  # (W, C): mean cost of a run, NaN where not measured
 
     def rows(self, names: Sequence[str]) -> np.ndarray:
-        """Indices of workloads."""
+        """Indices of workloads. Raises InputError: one is not in the table."""
+        for name in names:
+            if name not in self.workloads:
+                raise InputError(f"workload must be in the table, got {name!r}; {nearest(name, self.workloads)}")
         return np.array([self.workloads.index(name) for name in names], dtype=np.int64)
 
 
@@ -123,8 +136,8 @@ def table_of(measurements: Measurements) -> Table:
     """See the module docstring."""
     frame, mapping = measurements.frame, measurements.mapping
     names = [rule.name for rule in mapping.configuration]
-    configurations = frame[names].drop_duplicates().sort_values(names).reset_index(drop=True)
-    at = frame[names].merge(configurations.reset_index(), on=names, how="left")["index"].to_numpy()
+    at = frame[names].groupby(names, sort=True).ngroup().to_numpy()
+    configurations = frame[names].iloc[np.unique(at, return_index=True)[1]].reset_index(drop=True)
     workloads = measurements.workloads
     row = frame["workload"].map({name: i for i, name in enumerate(workloads)}).to_numpy()
     shape = (len(workloads), len(configurations))
@@ -135,7 +148,8 @@ def table_of(measurements: Measurements) -> Table:
     degrees = int((runs[runs > 1] - 1).sum())
     noise = float((spread[repeated] ** 2).sum() / degrees) if degrees else float("nan")
     logs = [_log_metric(frame[rule.name].to_numpy(dtype=np.float64)) for rule in mapping.metrics]
-    metrics = np.stack([_cell_means(log, row, at, shape)[0] for log in logs], axis=-1) if logs else np.empty((*shape, 0))
+    cells = [_cell_means(log, row, at, shape)[0] for log in logs]
+    metrics = np.stack(cells, axis=-1) if cells else np.empty((*shape, 0))
     encoder = fit_encoder(configurations, {rule.name: rule.kind for rule in mapping.configuration})
     cost = None
     if mapping.cost is not None:

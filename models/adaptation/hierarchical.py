@@ -35,9 +35,9 @@ class Hierarchical:
     is a sum over the configuration's columns, the rest is a product; strength: of the prior, in workloads;
     metrics: whether metrics are used."""
 
-    lengthscale: float = 1.0
+    lengthscale: float = 2.0
     additive: float = 0.5
-    strength: float = 10.0
+    strength: float = 5.0
     metrics: bool = True
     name: str = "hierarchical"
 
@@ -81,7 +81,7 @@ class FittedHierarchical:
         """Posterior mean (E, r) and covariance (E, r, r) of the coefficients: the embedding of a workload."""
         rows, values, noise, there = self._observations(support)
         # an observation that is not there has no row and any noise
-        rows, residual = rows * there[..., None], (values - rows @ self.mean) * there
+        rows, residual = rows * there[..., None], np.where(there, values - rows @ self.mean, 0.0)
         cross = rows @ self.covariance  # (E, o, r)
         inner = cross @ rows.transpose(0, 2, 1) + np.where(there, noise, 1.0)[..., None] * np.eye(rows.shape[1])
         gain = np.linalg.solve(inner, cross)  # (E, o, r)
@@ -126,7 +126,7 @@ def _fit(pool: Pool, phi: FloatArray, p: int, strength: float) -> FittedHierarch
         effect = np.array([_nanmean(column) for column in rest.T])
         spread = max(_nanvar(rest), 1e-4)
         first, last = (0, r) if b == 0 else (r + (b - 1) * linear.shape[1], r + b * linear.shape[1])
-        mean[first] = _nanmean(level)
+        mean[first] = np.nan_to_num(_nanmean(level))  # 0 of a metric that no run of the pool has
         seen = ~np.isnan(effect)
         design = rows[seen, first + 1:last]
         mean[first + 1:last] = np.linalg.solve(design.T @ design + np.eye(last - first - 1), design.T @ effect[seen])
@@ -163,7 +163,8 @@ def _expect(blocks: list[tuple[FloatArray, FloatArray]], mean: FloatArray, covar
         for b, (rows, values) in enumerate(blocks):
             there = ~np.isnan(values[part])
             known = np.where(there, values[part], 0.0)
-            inner += np.einsum("wc,cr,cs->wrs", there / noise[b], rows, rows, optimize=True)
+            used, square = _outer(rows)
+            inner[:, used[:, None], used] += (there / noise[b] @ square).reshape(-1, len(used), len(used))
             right += known @ rows / noise[b]
         spread = np.linalg.inv(inner)
         means[part] = np.einsum("wrs,ws->wr", spread, right)
@@ -171,10 +172,18 @@ def _expect(blocks: list[tuple[FloatArray, FloatArray]], mean: FloatArray, covar
         for b, (rows, values) in enumerate(blocks):
             there = ~np.isnan(values[part])
             left = np.where(there, values[part] - means[part] @ rows.T, 0.0)
-            doubt = np.einsum("cr,wrs,cs->wc", rows, spread, rows, optimize=True)
+            used, square = _outer(rows)
+            doubt = spread[:, used[:, None], used].reshape(len(spread), -1) @ square.T
             residual[b] += float((left**2).sum() + (doubt * there).sum())
             counts[b] += there.sum()
     return means, total, residual, counts
+
+
+def _outer(rows: FloatArray) -> tuple[NDArray[np.int64], FloatArray]:
+    """The columns (u,) of a block that are its own, and rows (C, u u) of the products of each two of them."""
+    used = np.flatnonzero(rows.any(axis=0))
+    own = rows[:, used]
+    return used, (own[:, :, None] * own[:, None]).reshape(len(rows), -1)
 
 
 def _nanmean(values: FloatArray) -> float:

@@ -1,0 +1,204 @@
+"""Few-shot prediction of run times: our learners and every baseline on the same splits of public data.
+
+    python -m benchmarks.adaptation [--data cloudbandit scout] [--splits workload ...] [--seeds 0 1 ...] [--jobs 2]
+    python -m benchmarks.adaptation --file runs.csv --mapping mapping.yaml --provider COLUMN
+
+For each split (adaptation_splits.py) a learner is fitted to the pool, gets one, two and three measured runs of every
+new workload, and predicts its other configurations; what counts is the mean absolute percentage error of a workload's
+configurations, averaged over workloads. Splits, supports and choices of configurations are the same for all learners.
+Failed runs are left out and counted. Resumable: an entry (data, split, seed, method, bases) that was made by the same
+code is not made again.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.adaptation_methods import DEFAULT, DRAWS, METHODS, Method
+from benchmarks.adaptation_splits import DATA_SETS, SPLITS, Loaded, Split, load, loaded, split
+from benchmarks.code_digest import code_digest
+from benchmarks.machine import describe_machine, load_average, now_utc
+from benchmarks.result_file import RESULTS, read_results, write_results
+from feature_store.errors import InputError
+from models.adaptation.contract import NONE, Fitted, FloatArray, IntArray, supports
+from models.adaptation.design import Design
+from models.adaptation.validation import SHOTS, absolute_percentage_errors, mean_over_cells
+
+ADAPTATION_RESULTS = RESULTS / "adaptation.json"
+FORMAT = "assay-adaptation/1"
+SEEDS = tuple(range(10))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code 0; 2 on bad usage or data; 130 when stopped."""
+    options = _parser().parse_args(arguments)
+    try:
+        _run(options)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on where it was", file=sys.stderr)
+        return 130
+    print(f"wrote {options.output.name}", file=sys.stderr)
+    return 0
+
+
+def _run(options: argparse.Namespace) -> None:
+    code = code_digest("benchmarks.adaptation", "")
+    content = read_results(options.output) or {"format": FORMAT, "data": {}, "entries": []}
+    content["entries"] = [entry for entry in content["entries"] if entry["code"] == code]
+    there = {_key(entry) for entry in content["entries"]}
+    if options.file is not None:
+        sources = [(options.file.stem, str(options.file), str(options.mapping), options.provider)]
+    else:
+        sources = [(name, str(options.data_folder), "", DATA_SETS[name].provider) for name in options.data]
+    jobs = []
+    for source in sources:
+        data = _load(*source[:3])
+        content["data"][source[0]] = {
+            "workloads": len(data.table.workloads), "configurations": len(data.table.configurations),
+            "runs": len(data.measurements.frame), "failed_runs": sum(data.measurements.failed.values()),
+            "noise": _plain(float(np.sqrt(data.table.pool.noise))), "flags": list(data.measurements.flags)}
+        for kind in options.splits:
+            for seed in options.seeds:
+                wanted = [(name, bases) for name in options.methods for bases in METHODS[name].bases
+                          if (bases != "all" or kind == "workload")
+                          and (source[0], kind, seed, name, bases) not in there]
+                if wanted:
+                    jobs.append((source, kind, seed, wanted))
+    print(f"{len(there)} entries are there already, {sum(len(job[3]) for job in jobs)} to be made", file=sys.stderr)
+    content |= {"machine": describe_machine(), "shots": list(SHOTS), "draws": DRAWS}
+    began = time.monotonic()
+    with ProcessPoolExecutor(options.jobs) as pool:
+        running = {pool.submit(_measure, *job): job for job in jobs}
+        try:
+            for number, future in enumerate(as_completed(running), 1):
+                source, kind, seed, _ = running[future]
+                content["entries"] += [{**entry, "code": code} for entry in future.result()]
+                content["entries"].sort(key=_key)
+                write_results(options.output, content)
+                print(f"{time.monotonic() - began:6.0f} s  {number} of {len(jobs)}  {source[0]}, {kind}, seed {seed}",
+                      file=sys.stderr, flush=True)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _key(entry: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(entry[name] for name in ("data", "split", "seed", "method", "bases"))
+
+
+def _load(name: str, path: str, mapping: str) -> Loaded:
+    return loaded(Path(path), Path(mapping)) if mapping else load(name, Path(path))
+
+
+def _measure(source: tuple[str, str, str, str], kind: str, seed: int,
+             wanted: list[tuple[str, str]]) -> list[dict[str, Any]]:
+    """Entries of one split: every method on the same supports."""
+    name, path, mapping, provider = source
+    data = _load(name, path, mapping)
+    try:
+        parts = split(data, kind, seed, provider)
+    except InputError as error:
+        return [{"data": name, "split": kind, "seed": seed, "method": method, "bases": bases, "error": str(error)}
+                for method, bases in wanted]
+    design = Design(parts.pool, METHODS[DEFAULT].make(), seed=seed)
+    entries, bases_at = [], {bases: _bases(bases, data, parts, design, seed) for bases in {b for _, b in wanted}}
+    for method_name in dict.fromkeys(method for method, _ in wanted):
+        method = METHODS[method_name]
+        began = time.perf_counter()
+        fitted = method.make().fit(parts.pool, seed)
+        fit_s = time.perf_counter() - began
+        for bases in [bases for name_, bases in wanted if name_ == method_name]:
+            workloads, at = bases_at[bases]
+            began = time.perf_counter()
+            errors = _errors(fitted, method, data, parts, workloads, at)
+            entries.append({
+                "data": name, "split": kind, "seed": seed, "method": method_name, "bases": bases,
+                "mape": [_plain(float(np.nanmean(error))) for error in errors], "new_workloads": len(parts.new),
+                "pool_workloads": parts.pool.workloads, "fit_seconds": round(fit_s, 4),
+                "predict_seconds": round(time.perf_counter() - began, 4), "date": now_utc(), "load": load_average()})
+    return entries
+
+
+def _bases(bases: str, data: Loaded, parts: Split, design: Design, seed: int) -> tuple[IntArray, IntArray]:
+    """Workloads (E,) and what is measured of them (E, k), best first; NONE where there is nothing left."""
+    pool, rng = data.table.pool, np.random.default_rng([seed, 1])
+    measured = ~np.isnan(pool.y) & parts.support
+    if bases == "random":
+        workloads = np.repeat(parts.new, DRAWS)
+        draw = np.where(measured[workloads], rng.random((len(workloads), measured.shape[1])), np.inf)
+        order = np.argsort(draw, axis=1)
+        return workloads, order[:, : max(SHOTS)]
+    if bases == "all":
+        return _leave_out(pool.y, parts, rng)
+    rows = []
+    for workload in parts.new:
+        candidates = np.flatnonzero(measured[workload])
+        if bases == "chosen":
+            rows.append(design.base(max(SHOTS), candidates))
+            continue
+        at = np.empty(0, dtype=np.int64)
+        for _ in SHOTS:
+            following = design.following(supports(pool, np.array([workload]), at[None]), candidates)
+            at = np.append(at, following)
+        rows.append(at)
+    return parts.new, np.stack(rows)
+
+
+def _leave_out(y: FloatArray, parts: Split, rng: np.random.Generator, folds: int = 10) -> tuple[IntArray, IntArray]:
+    """Each new workload `folds` times, with nine tenths of what was measured of it."""
+    workloads, rows = [], []
+    for workload in parts.new:
+        there = rng.permutation(np.flatnonzero(~np.isnan(y[workload])))
+        for part in np.array_split(there, folds):
+            at = np.full(y.shape[1], NONE)
+            known = np.setdiff1d(there, part)
+            at[: len(known)] = known
+            workloads.append(workload)
+            rows.append(at)
+    return np.array(workloads), np.stack(rows)
+
+
+def _errors(fitted: Fitted, method: Method, data: Loaded, parts: Split, workloads: IntArray,
+            at: IntArray) -> list[FloatArray]:
+    """By number of runs: the error of every new workload; one number of runs where there are more than SHOTS."""
+    pool, found = data.table.pool, []
+    for shots in SHOTS if at.shape[1] == max(SHOTS) else (at.shape[1],):
+        support = supports(pool, workloads, at[:, :shots])
+        errors = absolute_percentage_errors(pool, workloads, support.at, fitted.predict(support), method.loss)
+        errors = mean_over_cells(np.where(parts.target, errors, np.nan))
+        found.append(mean_over_cells(np.stack([errors[workloads == one] for one in parts.new])))
+    return found
+
+
+def _plain(value: float) -> float | None:
+    return round(value, 6) if np.isfinite(value) else None
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.adaptation", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", nargs="+", default=list(DATA_SETS), choices=DATA_SETS, metavar="DATA")
+    parser.add_argument("--data-folder", type=Path, default=Path("../shared/data"),
+                        help="folder of public data; default: ../shared/data")
+    parser.add_argument("--file", type=Path, help="another file of measurements, instead of --data")
+    parser.add_argument("--mapping", type=Path, help="its mapping")
+    parser.add_argument("--provider", default="provider", help="category that the provider split holds out")
+    parser.add_argument("--splits", nargs="+", default=list(SPLITS), choices=SPLITS, metavar="SPLIT")
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS, metavar="METHOD")
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
+    parser.add_argument("--jobs", type=int, default=2, help="processes side by side; default: 2")
+    parser.add_argument("--output", type=Path, default=ADAPTATION_RESULTS)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+"""The learners of benchmarks/adaptation.py, and how each chooses what is measured of a new workload.
+
+    random      three configurations drawn at random, DRAWS times a workload
+    chosen      base configurations chosen on the pool, the same for all new workloads (models/adaptation/design.py)
+    sequential  the next configuration chosen after the runs so far, by the same rule
+    all         every other configuration measured: what is left then is noise and what no learner of these knows
+
+Every learner's point is the one that makes its expected percentage error least (models/adaptation/combination.py);
+`_median` variants report exp(mean) instead, as is usual.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from models.adaptation.baselines import BoostedRatios, LowRank, SupportMean, additive
+from models.adaptation.combination import Mean
+from models.adaptation.contract import Learner
+from models.adaptation.hierarchical import Hierarchical
+from models.adaptation.neighbours import Neighbours
+
+DEFAULT = "hierarchical_nearest"
+DRAWS = 5
+
+
+@dataclass(frozen=True)
+class Method:
+    """make: the learner; bases: how its runs are chosen; loss: of the point; title: in tables."""
+
+    make: Callable[[], Learner]
+    title: str
+    bases: tuple[str, ...] = ("random", "chosen")
+    loss: str = "mape"
+
+
+def default_learner() -> Mean:
+    """Hierarchical model and nearest workloads together."""
+    return Mean((Hierarchical(), Neighbours()), name=DEFAULT)
+
+
+METHODS: Mapping[str, Method] = {
+    DEFAULT: Method(default_learner, "hierarchical Bayes and nearest workloads, mean (default)",
+                    ("random", "chosen", "sequential", "all")),
+    f"{DEFAULT}_median": Method(default_learner, "the same, reported as exp(mean)", loss="median"),
+    "hierarchical": Method(Hierarchical, "hierarchical Bayes linear model"),
+    "nearest": Method(Neighbours, "nearest workloads in log residuals"),
+    "gaussian_process": Method(lambda: Hierarchical(strength=1e9, name="gaussian_process"),
+                               "Gaussian process, exchangeable workloads"),
+    "low_rank": Method(LowRank, "low rank in logs"),
+    "additive": Method(additive, "additive in logs"),
+    "boosted_ratios": Method(BoostedRatios, "gradient-boosted ratios"),
+    "support_mean": Method(SupportMean, "mean of the support"),
+    "support_mean_median": Method(SupportMean, "the same, reported as exp(mean)", loss="median"),
+}

@@ -1,0 +1,175 @@
+"""Baselines for few-shot prediction: what any other learner has to be better than.
+
+    support_mean   the mean of the support's logs, under every configuration
+    additive       a workload's level plus a configuration's effect, in logarithms
+    low_rank       levels, effects, and the leading patterns of what is left (probabilistic principal components)
+    boosted_ratios gradient boosting of the log ratio between two configurations of one workload (scikit-learn)
+
+The Gaussian process with exchangeable workloads is the hierarchical model whose covariance stays the kernel's:
+`Hierarchical(strength=inf)`.
+
+Symbols as in contract.py.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from sklearn.ensemble import HistGradientBoostingRegressor
+
+from feature_store.errors import InputError
+from models.adaptation.contract import FloatArray, Pool, Prediction, Support
+from models.adaptation.hierarchical import Hierarchical
+from models.adaptation.neighbours import filled
+
+SMALLEST_VARIANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class SupportMean:
+    """The support's mean; without any run the pool's."""
+
+    name: str = "support_mean"
+
+    def fit(self, pool: Pool, seed: int = 0) -> "FittedSupportMean":
+        """Never fails."""
+        level = np.nanmean(pool.y)
+        rest = pool.y - np.nanmean(pool.y, axis=1, keepdims=True)
+        return FittedSupportMean(pool.y.shape[1], float(level), float(np.nanvar(rest)), float(np.nanvar(pool.y)))
+
+
+@dataclass(frozen=True)
+class FittedSupportMean:
+    """within, overall: variances of the pool's logs around workloads' levels and around the pool's."""
+
+    configurations: int
+    level: float
+    within: float
+    overall: float
+
+    def predict(self, support: Support) -> Prediction:
+        """See contract.py."""
+        count = support.there.sum(axis=1)
+        mean = np.where(support.there, support.y, 0.0).sum(axis=1) / np.maximum(count, 1)
+        mean = np.where(count > 0, mean, self.level)
+        variance = np.where(count > 0, self.within * (1 + 1 / np.maximum(count, 1)), self.overall)
+        shape = (len(mean), self.configurations)
+        return Prediction(np.broadcast_to(mean[:, None], shape).copy(),
+                          np.broadcast_to(variance[:, None], shape).copy() + SMALLEST_VARIANCE)
+
+
+@dataclass(frozen=True)
+class LowRank:
+    """rank 0: additive. filling: of the cells that the pool lacks."""
+
+    rank: int = 2
+    filling: Hierarchical = field(default_factory=Hierarchical)
+    name: str = "low_rank"
+
+    def fit(self, pool: Pool, seed: int = 0) -> "FittedLowRank":
+        """Raises InputError: no workload has a run."""
+        curves = filled(pool, self.filling.fit(pool, seed))
+        level = curves.mean(axis=1, keepdims=True)
+        effect = (curves - level).mean(axis=0)
+        rest = curves - level - effect
+        rank = min(self.rank, max(len(curves) - 1, 0))
+        _, size, patterns = np.linalg.svd(rest, full_matrices=False)
+        remaining = float((size[rank:] ** 2).sum() / max(rest.size, 1)) + SMALLEST_VARIANCE
+        loadings = patterns[:rank] * size[:rank, None] / np.sqrt(max(len(curves), 1))
+        rows = np.vstack([np.ones(len(effect)), loadings])  # the prior of every coefficient but the level's is N(0, 1)
+        return FittedLowRank(rows, effect, float(level.mean()), max(float(level.var()), 1.0), remaining)
+
+
+@dataclass(frozen=True)
+class FittedLowRank:
+    """rows (1 + rank, C): of the level and the patterns; effect (C,); level and its variance; noise."""
+
+    rows: FloatArray
+    effect: FloatArray
+    level: float
+    level_variance: float
+    noise: float
+
+    def predict(self, support: Support) -> Prediction:
+        """See contract.py: the coefficients' Gaussian posterior."""
+        at, there = np.where(support.there, support.at, 0), support.there[..., None]
+        design = np.where(there, self.rows.T[at], 0.0)  # (E, k, 1 + rank)
+        rest = np.where(support.there, support.y - self.level - self.effect[at], 0.0)
+        precision = np.diag([1 / self.level_variance] + [1.0] * (len(self.rows) - 1))
+        covariance = np.linalg.inv(precision + design.transpose(0, 2, 1) @ design / self.noise)
+        mean = (covariance @ design.transpose(0, 2, 1) @ rest[..., None])[..., 0] / self.noise
+        variance = np.einsum("rc,ers,sc->ec", self.rows, covariance, self.rows, optimize=True)
+        return Prediction(self.level + self.effect + mean @ self.rows, np.clip(variance, 0, None) + self.noise)
+
+
+def additive() -> LowRank:
+    """Level and effect alone."""
+    return LowRank(rank=0, name="additive")
+
+
+@dataclass(frozen=True)
+class BoostedRatios:
+    """Gradient boosting of log ratios, from both configurations, the base's log level and metrics; means over bases.
+
+    pairs: rows that it is trained on, at most, drawn at random.
+    """
+
+    iterations: int = 200
+    learning_rate: float = 0.06
+    leaves: int = 15
+    pairs: int = 40_000
+    name: str = "boosted_ratios"
+
+    def fit(self, pool: Pool, seed: int = 0) -> "FittedBoostedRatios":
+        """Raises InputError: no workload has two runs."""
+        there = ~np.isnan(pool.y)
+        # all ordered pairs of cells of one workload
+        row, base, target = np.nonzero(there[:, :, None] & there[:, None, :])
+        other = base != target
+        row, base, target = row[other], base[other], target[other]
+        if not len(row):
+            raise InputError("pool must have a workload that was measured under two configurations, got none")
+        if len(row) > self.pairs:
+            some = np.random.default_rng(seed).choice(len(row), self.pairs, replace=False)
+            row, base, target = row[some], base[some], target[some]
+        inputs = _pair_inputs(pool.x[base], pool.x[target], pool.y[row, base], pool.metrics[row, base])
+        ratio = pool.y[row, target] - pool.y[row, base]
+        model = HistGradientBoostingRegressor(max_iter=self.iterations, learning_rate=self.learning_rate,
+                                              max_leaf_nodes=self.leaves, random_state=seed)
+        model.fit(inputs, ratio)
+        residual = float(np.var(ratio - model.predict(inputs)))
+        return FittedBoostedRatios(model, pool, max(residual, SMALLEST_VARIANCE), FittedSupportMean(
+            pool.y.shape[1], float(np.nanmean(pool.y)), 0.0, float(np.nanvar(pool.y))))
+
+
+@dataclass(frozen=True)
+class FittedBoostedRatios:
+    """residual: variance of the training rows' residuals, which is too small for other workloads."""
+
+    model: HistGradientBoostingRegressor
+    pool: Pool
+    residual: float
+    without: FittedSupportMean
+
+    def predict(self, support: Support) -> Prediction:
+        """See contract.py."""
+        episodes, shots = support.at.shape
+        configurations = len(self.pool.x)
+        mean = self.without.predict(support).mean
+        total, count = np.zeros((episodes, configurations)), support.there.sum(axis=1)
+        for shot in range(shots):
+            e = np.flatnonzero(support.there[:, shot])
+            if not len(e):
+                continue
+            base = np.repeat(support.at[e, shot], configurations)
+            target = np.tile(np.arange(configurations), len(e))
+            level = np.repeat(support.y[e, shot], configurations)
+            metrics = np.repeat(support.metrics[e, shot], configurations, axis=0)
+            ratio = self.model.predict(_pair_inputs(self.pool.x[base], self.pool.x[target], level, metrics))
+            total[e] += (level + ratio).reshape(len(e), configurations)
+        found = count > 0
+        mean[found] = total[found] / count[found, None]
+        return Prediction(mean, np.full_like(mean, self.residual))
+
+
+def _pair_inputs(base: FloatArray, target: FloatArray, level: FloatArray, metrics: FloatArray) -> FloatArray:
+    return np.concatenate([base, target, target - base, level[:, None], metrics], axis=1)

@@ -1,0 +1,83 @@
+"""How well a learner predicts workloads of the pool that it has not seen: what every choice on the pool rests on.
+
+The pool's workloads are held out in folds; of each, supports of 1, 2, ... random runs are drawn and all its other
+configurations predicted. Only the pool is looked at, so that a choice made here is fair to any other workload.
+
+Symbols as in contract.py; D draws a workload.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from feature_store.errors import InputError
+from models.adaptation.combination import point
+from models.adaptation.contract import NONE, Fitted, FloatArray, IntArray, Learner, Pool, Prediction, supports
+
+SHOTS = (1, 2, 3)
+FOLDS, DRAWS = 5, 4
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Workloads held out, and a learner that was fitted to the others."""
+
+    held_out: IntArray
+    fitted: Fitted
+
+
+def folds_of(learner: Learner, pool: Pool, folds: int = FOLDS, seed: int = 0) -> list[Fold]:
+    """One fit a fold; at most as many folds as workloads.
+
+    Raises:
+        InputError: fewer than two workloads.
+    """
+    if pool.workloads < 2:
+        raise InputError(f"pool must have at least two workloads to choose on, got {pool.workloads}")
+    parts = np.array_split(np.random.default_rng(seed).permutation(pool.workloads), min(folds, pool.workloads))
+    everyone = np.arange(pool.workloads)
+    return [Fold(part, learner.fit(pool.part(np.setdiff1d(everyone, part)), seed)) for part in parts]
+
+
+def random_supports(pool: Pool, workloads: IntArray, shots: int, rng: np.random.Generator) -> IntArray:
+    """(E, shots): for each of the workloads (E,) configurations that it measured, drawn without replacement, then NONE.
+
+    At least one measured configuration is left to be predicted.
+    """
+    there = ~np.isnan(pool.y[workloads])
+    order = np.argsort(np.where(there, rng.random(there.shape), np.inf), axis=1)[:, :shots]
+    count = there.sum(axis=1)[:, None]
+    return np.where(np.arange(order.shape[1]) < np.minimum(count - 1, shots), order, NONE)
+
+
+def absolute_percentage_errors(pool: Pool, workloads: IntArray, at: IntArray, prediction: Prediction,
+                               loss: str = "mape") -> FloatArray:
+    """(E, C): |predicted / measured - 1| of the mean of a cell's runs; NaN where not measured or in the support."""
+    measured = np.exp(pool.y[workloads])
+    rows, columns = np.nonzero(at != NONE)
+    measured[rows, at[rows, columns]] = np.nan
+    return np.abs(point(prediction, loss) / measured - 1)
+
+
+def mean_over_cells(errors: FloatArray) -> FloatArray:
+    """(E,): means over what is there; NaN where nothing is."""
+    there = ~np.isnan(errors)
+    count = there.sum(axis=-1)
+    with np.errstate(invalid="ignore"):
+        return np.where(count > 0, np.where(there, errors, 0.0).sum(axis=-1) / count, np.nan)
+
+
+def validate(learner: Learner, pool: Pool, shots: Sequence[int] = SHOTS, folds: int = FOLDS, draws: int = DRAWS,
+             seed: int = 0) -> FloatArray:
+    """(shots, workloads): mean absolute percentage error of held-out workloads, by number of runs."""
+    errors = np.full((len(shots), pool.workloads), np.nan)
+    rng = np.random.default_rng(seed)
+    for fold in folds_of(learner, pool, folds, seed):
+        rows = np.repeat(fold.held_out, draws)
+        at = random_supports(pool, rows, max(shots), rng)
+        for s, k in enumerate(shots):
+            prediction = fold.fitted.predict(supports(pool, rows, at[:, :k]))
+            each = mean_over_cells(absolute_percentage_errors(pool, rows, at[:, :k], prediction))
+            errors[s, fold.held_out] = mean_over_cells(each.reshape(-1, draws))
+    return errors
