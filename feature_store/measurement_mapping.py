@@ -14,8 +14,9 @@ r"""The mapping of a file of measurements, read from YAML: what `measurements.py
     failed: [{column: status, is_not: ok}, {column: runtime_s, equals: 3600}, {column: target_runtime, missing: true}]
 
 `column` may be a list: the first that holds a value counts, and `default` where none does. `within` sets another
-category before a category, `scale` multiplies a number, `values` gives labels their numbers, `pattern` takes the first
-group of a regular expression. A run is failed by `is_not`, `equals`, `at_least` or `missing`.
+category before a category, `scale` (above 0) multiplies a number, `values` gives labels their numbers, `pattern` takes
+the first group of a regular expression; a `default` is put in after `values` and `pattern`, before `scale`. A run is
+failed by `is_not`, `equals`, `at_least` or `missing`. Labels are texts; 2 and 2.0 are the same one.
 """
 
 import re
@@ -108,9 +109,12 @@ def parse_measurement_mapping(content: Any, where: str) -> MeasurementMapping:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InputError(f"columns must have distinct names, got {twice[0]!r} twice ({where})")
-    for rule in mapping.metrics:
-        if rule.kind != "number" or rule.product:
-            raise InputError(f"metric must be a number of one column, got {rule.name!r} ({where})")
+    measured = [*mapping.metrics, *([mapping.cost] if mapping.cost else [])]
+    for rule, kind in [(mapping.workload, "category"), *((rule, "number") for rule in measured)]:
+        if rule.kind != kind or rule.product or rule.within:
+            raise InputError(f"{rule.name!r} must be a {kind} of the file's columns alone, got "
+                             f"{'a product' if rule.product else '`within`' if rule.within else f'a {rule.kind}'} "
+                             f"({where})")
     return mapping
 
 
@@ -140,11 +144,17 @@ def _rule(name: str, entry: Any, where: str, kind: str = "number") -> ColumnRule
                     ("within", "category")):
         if key in data and kind != of:
             raise InputError(f"`{key}` must belong to a {of}, got a {kind} ({where})")
+    for key in ("values", "default"):
+        if key in data and "product" in data:
+            raise InputError(f"`{key}` must belong to a `column`, got a `product` ({where})")
     values = data.get("values")
-    if values is not None:
-        if not isinstance(values, Mapping):
+    if "values" in data:
+        if not isinstance(values, Mapping) or not values:
             raise InputError(f"values must be a mapping of labels to numbers, got {values!r} ({where})")
-        values = {str(label): number(value, f"{where}: values.{label}") for label, value in values.items()}
+        values = {label(key): number(value, f"{where}: values.{key}") for key, value in values.items()}
+    scale = number(data.get("scale", 1.0), f"{where}: scale")
+    if scale <= 0:
+        raise InputError(f"scale must be above 0, got {scale:g} ({where})")
     pattern = data.get("pattern")
     if pattern is not None:
         try:
@@ -153,16 +163,22 @@ def _rule(name: str, entry: Any, where: str, kind: str = "number") -> ColumnRule
             raise InputError(f"pattern must be a regular expression, got {error} ({where})") from error
         if groups != 1:
             raise InputError(f"pattern must have one group, got {groups} ({where}: {pattern})")
-    return ColumnRule(name, _texts(data.get("column", []), where), kind, str(data.get("unit", "")),
-                      number(data.get("scale", 1.0), where), values, None if pattern is None else str(pattern),
-                      None if "within" not in data else str(data["within"]), _texts(data.get("product", []), where),
+    columns, product = (_texts(data[key], where) if key in data else () for key in ("column", "product"))
+    return ColumnRule(name, columns, kind, str(data.get("unit", "")), scale, values,
+                      None if pattern is None else str(pattern),
+                      None if "within" not in data else str(data["within"]), product,
                       _default(data.get("default"), kind, where))
 
 
 def _default(value: Any, kind: str, where: str) -> str | float | None:
     if value is None:
         return None
-    return number(value, f"{where}: default") if kind == "number" else str(value)
+    return number(value, f"{where}: default") if kind == "number" else label(value)
+
+
+def label(value: Any) -> str:
+    """The text of a category's value. 2.0 and 2 are the same, whatever a missing value made of a column's type."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _failures(entries: Any, where: str) -> tuple[FailureRule, ...]:
@@ -171,18 +187,25 @@ def _failures(entries: Any, where: str) -> tuple[FailureRule, ...]:
     rules = []
     for entry in entries:
         data = fields_of(entry, {"column", "is_not", "equals", "at_least", "missing"}, where)
-        if "column" not in data or len(data) < 2:
+        if not isinstance(data.get("column"), str) or len(data) < 2:
             raise InputError(f"rule must name a column and a condition, got {entry!r} ({where})")
-        equals, at_least = (None if data.get(key) is None else number(data[key], where)
-                            for key in ("equals", "at_least"))
-        rules.append(FailureRule(str(data["column"]), _texts(data.get("is_not", []), where), equals, at_least,
-                                 bool(data.get("missing"))))
+        if data.get("missing", True) is not True:
+            raise InputError(f"missing must be true, or not be there, got {data['missing']!r} ({where})")
+        is_not = data.get("is_not", ())
+        labels = [label(one) if _is_number(one) else one for one in (is_not if isinstance(is_not, list) else [is_not])]
+        equals, at_least = (number(data[key], where) if key in data else None for key in ("equals", "at_least"))
+        rules.append(FailureRule(data["column"], _texts(labels, where) if "is_not" in data else (),
+                                 equals, at_least, "missing" in data))
     return tuple(rules)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _texts(value: Any, where: str) -> tuple[str, ...]:
     """One text or a list of them."""
     values = value if isinstance(value, list) else [value]
-    if not all(isinstance(one, str) for one in values):
+    if not values or not all(isinstance(one, str) for one in values):
         raise InputError(f"a text or a list of texts must stand here, got {value!r} ({where})")
     return tuple(values)

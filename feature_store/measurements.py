@@ -7,9 +7,14 @@ failed runs, which are counted and left out.
     workload  <configuration>  <metrics>  <target>  <cost>  <groups>
 
 Raises and flags, rather than guesses: a value that is missing or that a logarithm does not take stops the load with its
-row; workloads whose level lies far from all others' are flagged, for their units may differ.
+row; workloads whose level lies far from all others' are flagged, for their units may differ, and so are metrics below
+0, for they count as 0 (encoding.py).
 """
 
+import lzma
+import warnings
+import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from feature_store.errors import InputError, nearest
-from feature_store.measurement_mapping import ColumnRule, FailureRule, MeasurementMapping
+from feature_store.measurement_mapping import ColumnRule, FailureRule, MeasurementMapping, label
 
 # A workload whose median of a column lies so many times above or below the median workload's is flagged.
 FAR_LEVEL = 500.0
@@ -68,6 +73,7 @@ def measurements_of(raw: pd.DataFrame, mapping: MeasurementMapping, where: str) 
                              + nearest(name, map(str, raw.columns)))
     if raw.empty:
         raise InputError(f"file must have rows, got none ({where})")
+    raw = _plain(raw[list(mapping.source_columns())], where)
     workload = _text(raw, mapping.workload, where)
     bad = _failed(raw, mapping.failed, where)
     failed = {str(name): int(count) for name, count in bad.groupby(workload).sum().items() if count}
@@ -82,40 +88,65 @@ def measurements_of(raw: pd.DataFrame, mapping: MeasurementMapping, where: str) 
         columns[rule.name] = _numbers(kept, rule, where, may_miss=True)
     positive = [mapping.target, *([mapping.cost] if mapping.cost else [])]
     for rule in positive:
-        columns[rule.name] = _positive(_numbers(kept, rule, where, may_miss=False), where)
+        columns[rule.name] = _positive(_numbers(kept, rule, where, may_miss=False), rule, where)
     frame = pd.DataFrame(columns).reset_index(drop=True)
-    flags = tuple(sentence for rule in (*mapping.metrics, mapping.target) for sentence in _far_levels(frame, rule.name))
-    return Measurements(frame, mapping, failed, only_failed, flags)
+    flags = [sentence for rule in (*mapping.metrics, mapping.target) for sentence in _far_levels(frame, rule.name)]
+    for rule in mapping.metrics:
+        below = int((frame[rule.name] < 0).sum())
+        flags += [f"metric {rule.name} is below 0 in {below} of {len(frame)} runs, which count as 0"] if below else []
+    return Measurements(frame, mapping, failed, only_failed, tuple(flags))
 
 
 def _read(path: Path) -> pd.DataFrame:
     if not path.is_file():
         raise InputError(f"file of measurements must exist, got {path}")
     try:
-        return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
-    except (OSError, ValueError, EOFError) as error:  # pandas and pyarrow errors are ValueErrors
+        if path.suffix == ".parquet":
+            return pd.read_parquet(path)
+        with warnings.catch_warnings():
+            # rows longer than the header would push their columns aside
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            return pd.read_csv(path, index_col=False, low_memory=False)
+    except (OSError, ValueError, EOFError, ImportError, pd.errors.ParserWarning, zlib.error, zipfile.BadZipFile,
+            lzma.LZMAError) as error:  # pandas and pyarrow errors are ValueErrors; ImportError: of a decompressor
         raise InputError(f"file of measurements must be CSV or Parquet, got {error} ({path})") from error
+
+
+def _plain(raw: pd.DataFrame, where: str) -> pd.DataFrame:
+    """Rows counted from 0, and no categorical columns, which take no other value."""
+    twice = raw.columns[raw.columns.duplicated()]
+    if len(twice):
+        raise InputError(f"columns must have distinct names, got {str(twice[0])!r} twice ({where})")
+    categorical = [name for name in raw if isinstance(raw[name].dtype, pd.CategoricalDtype)]
+    return raw.reset_index(drop=True).astype(dict.fromkeys(categorical, object))
 
 
 def _failed(raw: pd.DataFrame, rules: tuple[FailureRule, ...], where: str) -> pd.Series:
     bad = pd.Series(False, index=raw.index)
     for rule in rules:
         values = raw[rule.column]
+        missing = values.isna().to_numpy()
         if rule.is_not:
-            bad |= ~values.astype(str).isin(rule.is_not)
+            bad |= missing | ~values.map(label).isin(rule.is_not).to_numpy(dtype=bool)
         if rule.equals is not None:
-            bad |= pd.to_numeric(values, errors="coerce") == rule.equals
+            bad |= _coerced(values) == rule.equals
         if rule.at_least is not None:
-            bad |= pd.to_numeric(values, errors="coerce") >= rule.at_least
+            bad |= _coerced(values) >= rule.at_least
         if rule.missing:
-            bad |= values.isna()
+            bad |= missing
     return bad
+
+
+def _coerced(values: pd.Series) -> np.ndarray:
+    """Numbers, NaN where there is none: also of columns that hold pandas.NA, which no comparison decides."""
+    return pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 def _column(raw: pd.DataFrame, rule: ColumnRule, made: Mapping[str, pd.Series], where: str) -> pd.Series:
     if rule.product:
-        factors = [made[name] for name in rule.product]
-        return pd.Series(np.prod([f.to_numpy(dtype=float) for f in factors], axis=0), index=raw.index) * rule.factor
+        with np.errstate(over="ignore"):
+            product = np.prod([made[name].to_numpy(dtype=float) for name in rule.product], axis=0)
+        return _finite(pd.Series(product, index=raw.index) * rule.factor, rule, where)
     if rule.kind == "number":
         return _numbers(raw, rule, where, may_miss=False)
     values = _text(raw, rule, where)
@@ -124,57 +155,75 @@ def _column(raw: pd.DataFrame, rule: ColumnRule, made: Mapping[str, pd.Series], 
 
 def _first(raw: pd.DataFrame, rule: ColumnRule) -> pd.Series:
     """The first of the rule's columns that holds a value, row by row."""
-    values = raw[list(rule.columns)].bfill(axis=1).iloc[:, 0] if len(rule.columns) > 1 else raw[rule.columns[0]]
-    return values if rule.default is None else values.where(values.notna(), rule.default)
+    values = raw[rule.columns[0]]
+    for name in rule.columns[1:]:
+        if values.isna().any():
+            # as objects: a column's type neither takes any value nor must change those that stand there
+            values = values.astype(object).where(values.notna(), raw[name].astype(object))
+    return values
+
+
+def _with_default(values: pd.Series, rule: ColumnRule) -> pd.Series:
+    if rule.default is None or not values.isna().any():
+        return values
+    return values.astype(object).where(values.notna(), rule.default)
 
 
 def _text(raw: pd.DataFrame, rule: ColumnRule, where: str) -> pd.Series:
     values = _first(raw, rule)
-    _complete(values, rule, where)
-    # 2.0 and 2 are the same category, whatever a missing value made of the column's type
-    text = values.map(lambda value: str(int(value)) if isinstance(value, float) and value.is_integer() else str(value))
+    if rule.default is None:
+        _complete(values, rule, where)
+    text = values.map(label, na_action="ignore").astype("str")
     if rule.pattern is not None:
-        text = text.str.extract(rule.pattern, expand=False)
-        _complete(text, rule, where, f"match {rule.pattern!r}")
-    return text
+        found = text.str.extract(rule.pattern, expand=False)
+        _complete(found[text.notna()], rule, where, f"match {rule.pattern!r}")
+        text = found
+    return _with_default(text, rule).astype("str")
 
 
 def _numbers(raw: pd.DataFrame, rule: ColumnRule, where: str, may_miss: bool) -> pd.Series:
     values = _first(raw, rule)
     if rule.values:
-        known = values.astype(str).map(rule.values)
-        unknown = known.isna()
+        known = values.map(label, na_action="ignore").map(rule.values)
+        unknown = known.isna() & values.notna()
         if unknown.any():
-            first = values[unknown].iloc[0]
+            first = label(values[unknown].iloc[0])
             raise InputError(f"value of {rule.name!r} must be one that the mapping gives a number, got {first!r} "
-                             f"({where}, row {_row(unknown)}); " + nearest(str(first), rule.values))
+                             f"({where}, row {_row(unknown)}); " + nearest(first, rule.values))
         values = known
-    numbers = pd.to_numeric(values, errors="coerce")
+    moment = values.dtype.kind in "mM"  # a date or a duration, which pandas would count in units of its own
+    numbers = pd.Series(np.full(len(values), np.nan) if moment else _coerced(values), index=values.index)
     odd = numbers.isna() & values.notna()
     if odd.any():
-        raise InputError(f"column {rule.columns[0]!r} must hold numbers, got {values[odd].iloc[0]!r} "
+        raise InputError(f"column {' or '.join(rule.columns)!r} must hold numbers, got {str(values[odd].iloc[0])!r} "
                          f"({where}, row {_row(odd)})")
+    numbers = _with_default(numbers, rule).astype(float)
     if not may_miss:
         _complete(numbers, rule, where)
-    infinite = np.isinf(numbers.to_numpy(dtype=float))
+    return _finite(numbers * rule.factor, rule, where)
+
+
+def _finite(numbers: pd.Series, rule: ColumnRule, where: str) -> pd.Series:
+    infinite = pd.Series(np.isinf(numbers.to_numpy()), index=numbers.index)
     if infinite.any():
-        raise InputError(f"column {rule.columns[0]!r} must hold finite numbers, got {numbers[infinite].iloc[0]} "
-                         f"({where}, row {_row(pd.Series(infinite, index=numbers.index))})")
-    return numbers.astype(float) * rule.factor
+        raise InputError(f"column {' or '.join(rule.columns or (rule.name,))!r} must hold finite numbers, got "
+                         f"{numbers[infinite].iloc[0]} ({where}, row {_row(infinite)})")
+    return numbers
 
 
 def _complete(values: pd.Series, rule: ColumnRule, where: str, must: str = "hold a value") -> None:
     empty = values.isna()
     if empty.any():
-        raise InputError(f"column {' or '.join(rule.columns)!r} must {must} in every run that did not fail, got none "
+        runs = "run" if rule.name == "workload" else "run that did not fail"
+        raise InputError(f"column {' or '.join(rule.columns)!r} must {must} in every {runs}, got none "
                          f"in {int(empty.sum())} of {len(values)} ({where}, row {_row(empty)} first)")
 
 
-def _positive(values: pd.Series, where: str) -> pd.Series:
+def _positive(values: pd.Series, rule: ColumnRule, where: str) -> pd.Series:
     bad = ~(values > 0)
     if bad.any():
-        raise InputError(f"column {values.name!r} must hold numbers above 0 (predictions are ratios), got "
-                         f"{values[bad].iloc[0]} ({where}, row {_row(bad)}); name failed runs in the mapping")
+        raise InputError(f"column {' or '.join(rule.columns)!r} must hold numbers above 0 (predictions are ratios), "
+                         f"got {values[bad].iloc[0]} ({where}, row {_row(bad)}); name failed runs in the mapping")
     return values
 
 

@@ -13,6 +13,8 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
 
 from feature_store.errors import AssayError, InputError
 from models.configuration import Configuration, load_configuration
@@ -54,6 +56,13 @@ def _escape(text: str) -> str:
 def print_json(value: Any) -> None:
     """One JSON document on stdout."""
     sys.stdout.write(json.dumps(value, indent=1, default=str) + "\n")
+
+
+def print_table(table: Table) -> None:
+    """A table in its full width where standard output is no terminal: a file has room for all."""
+    if not out.is_terminal:
+        table.width = Measurement.get(out, out.options.update(max_width=sys.maxsize), table).maximum
+    out.print(table, crop=out.is_terminal, soft_wrap=not out.is_terminal)
 
 
 def configuration_from(path: Path | None) -> Configuration:

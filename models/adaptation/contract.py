@@ -21,7 +21,7 @@ NONE = -1  # no run: padding of a support
 
 @dataclass(frozen=True)
 class Pool:
-    """x (C, columns): encoded configurations, see encoding.py; distance (columns, C, C): of each column, 0 to 1 of a
+    """x (C, columns): encoded configurations, see encoding.py; distance (columns, C, C): of each column, 0 or 1 of a
     category, of mean 1 of a number.
 
     y (W, C): mean log target, NaN where not measured; runs (W, C): measured runs. metrics (W, C, p): mean log metrics

@@ -79,20 +79,27 @@ class FittedHierarchical:
 
     def coefficients(self, support: Support) -> tuple[FloatArray, FloatArray]:
         """Posterior mean (E, r) and covariance (E, r, r) of the coefficients: the embedding of a workload."""
+        cross, inner, residual = self._normal_equations(support)
+        gain = np.linalg.solve(inner, cross).transpose(0, 2, 1)  # (E, r, o)
+        return self.mean + (gain @ residual[..., None])[..., 0], self.covariance - gain @ cross
+
+    def predict(self, support: Support) -> Prediction:
+        """See contract.py. Variances come without any workload's covariance of coefficients, which is large."""
+        cross, inner, residual = self._normal_equations(support)
+        before = ((self.target @ self.covariance) * self.target).sum(axis=1)
+        told = cross @ self.target.T  # (E, o, C)
+        solved = np.linalg.solve(inner, told)
+        mean = self.target @ self.mean + (solved.transpose(0, 2, 1) @ residual[..., None])[..., 0]
+        return Prediction(mean, np.clip(before - (told * solved).sum(axis=1), 0, None) + self.noise[0])
+
+    def _normal_equations(self, support: Support) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Covariances of observations with coefficients (E, o, r) and among each other (E, o, o), residuals (E, o)."""
         rows, values, noise, there = self._observations(support)
         # an observation that is not there has no row and any noise
         rows, residual = rows * there[..., None], np.where(there, values - rows @ self.mean, 0.0)
-        cross = rows @ self.covariance  # (E, o, r)
+        cross = rows @ self.covariance
         inner = cross @ rows.transpose(0, 2, 1) + np.where(there, noise, 1.0)[..., None] * np.eye(rows.shape[1])
-        gain = np.linalg.solve(inner, cross)  # (E, o, r)
-        mean = self.mean + (gain.transpose(0, 2, 1) @ residual[..., None])[..., 0]
-        return mean, self.covariance - gain.transpose(0, 2, 1) @ cross
-
-    def predict(self, support: Support) -> Prediction:
-        """See contract.py."""
-        mean, covariance = self.coefficients(support)
-        spread = np.einsum("cr,ers,cs->ec", self.target, covariance, self.target, optimize=True)
-        return Prediction(mean @ self.target.T, np.clip(spread, 0, None) + self.noise[0])
+        return cross, inner, residual
 
     def _observations(self, support: Support) -> tuple[FloatArray, FloatArray, FloatArray, NDArray[np.bool_]]:
         """Rows (E, o, r), values (E, o), noise (E, o) and whether they are there; o = k (1 + p)."""

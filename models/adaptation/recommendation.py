@@ -1,0 +1,109 @@
+"""The cheapest configuration that meets a deadline, from a few measured runs of a workload.
+
+Everything measured of other workloads is the pool; the workload's own runs are its support. Costs are of a run: what a
+configuration costs per unit of the target is the median over the runs that the file has, and a prediction of the target
+predicts the cost. A configuration meets the deadline if the upper end of its interval does (conformal.py), or, asked to
+take the risk, its point.
+
+Symbols as in contract.py.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from threadpoolctl import threadpool_limits
+
+from feature_store.errors import InputError, nearest
+from models.adaptation.combination import Mean, point
+from models.adaptation.conformal import COVERAGE, calibrate
+from models.adaptation.contract import NONE, FloatArray, IntArray, Learner, Pool, supports
+from models.adaptation.design import Design
+from models.adaptation.encoding import Table
+from models.adaptation.hierarchical import Hierarchical
+from models.adaptation.neighbours import Neighbours
+
+# Fewer workloads than this cannot be held out to calibrate intervals.
+SMALLEST_POOL = 3
+
+
+def default_learner() -> Learner:
+    """Hierarchical model and nearest workloads together: best on small pools (docs/benchmarks/adaptation.md)."""
+    return Mean((Hierarchical(), Neighbours()), name="hierarchical_nearest")
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """options: one row a configuration, cheapest first: its columns, predicted, lower, upper, cost, runs, meets.
+
+    chosen: row of `options`, or None where none meets the deadline; measure_next: the configuration (its columns) whose
+    run would tell most, None where all were measured. runs: of the workload; unmeasured runs of the pool do not count.
+    """
+
+    workload: str
+    options: pd.DataFrame
+    chosen: int | None
+    measure_next: Mapping[str, Any] | None
+    runs: int
+    pool_workloads: int
+    coverage: float
+
+
+def recommend(table: Table, workload: str, deadline: float | None = None, coverage: float = COVERAGE,
+              risk: bool = False, learner: Learner | None = None, seed: int = 0) -> Recommendation:
+    """See the module docstring.
+
+    Args:
+        deadline: in units of the target; None: the cheapest of all.
+        risk: judge by the point instead of the interval's upper end.
+
+    Raises:
+        InputError: no such workload, too small a pool, a deadline or coverage out of range, or no costs.
+    """
+    if workload not in table.workloads:
+        raise InputError(f"workload must have a run that did not fail, got {workload!r}; "
+                         + nearest(workload, table.workloads))
+    if deadline is not None and not deadline > 0:
+        raise InputError(f"deadline must be above 0, got {deadline}")
+    if table.cost is None:
+        raise InputError("mapping must name the `cost` of a run, got none; without it nothing is cheapest")
+    with threadpool_limits(1):  # the matrices are small: more threads wait for each other most of the time
+        return _recommend(table, table.workloads.index(workload), deadline, coverage, risk,
+                          learner or default_learner(), seed)
+
+
+def _recommend(table: Table, own: int, deadline: float | None, coverage: float, risk: bool, learner: Learner,
+               seed: int) -> Recommendation:
+    pool = table.pool.part(np.setdiff1d(np.arange(len(table.workloads)), [own]))
+    if pool.workloads < SMALLEST_POOL:
+        raise InputError(f"pool must have at least {SMALLEST_POOL} other workloads, got {pool.workloads}")
+    measured = np.flatnonzero(~np.isnan(table.pool.y[own]))
+    support = supports(table.pool, np.array([own]), measured[None])
+    prediction = learner.fit(pool, seed).predict(support)
+    lower, upper = calibrate(learner, pool, coverage, seed=seed).interval(prediction, len(measured))
+    predicted = point(prediction)[0]
+    options = table.configurations.assign(
+        predicted=predicted, lower=lower[0], upper=upper[0], cost=predicted * _rate(table),
+        runs=table.pool.runs[own])
+    limit = np.inf if deadline is None else deadline
+    options["meets"] = (options["predicted"] if risk else options["upper"]) <= limit
+    options = options.sort_values("cost", kind="stable").reset_index(drop=True)
+    meets = np.flatnonzero(options["meets"] & options["cost"].notna())
+    return Recommendation(table.workloads[own], options, int(meets[0]) if len(meets) else None,
+                          _next(table, pool, learner, own, measured, seed), len(measured), pool.workloads, coverage)
+
+
+def _rate(table: Table) -> FloatArray:
+    """(C,): cost per unit of the target; NaN where no run of a configuration has a cost."""
+    assert table.cost is not None
+    rates = table.cost / np.exp(table.pool.y)
+    return np.array([np.nanmedian(column) if (~np.isnan(column)).any() else np.nan for column in rates.T])
+
+
+def _next(table: Table, pool: Pool, learner: Learner, own: int, measured: IntArray,
+          seed: int) -> Mapping[str, Any] | None:
+    design = Design(pool, learner, seed=seed)
+    at = design.following(supports(table.pool, np.array([own]), measured[None]))
+    return None if at == NONE else dict(table.configurations.iloc[at])
