@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from benchmarks.adaptation_methods import DEFAULT, DRAWS, METHODS, Method
 from benchmarks.adaptation_splits import DATA_SETS, SPLITS, Loaded, Split, load, loaded, split
@@ -26,6 +27,7 @@ from benchmarks.code_digest import code_digest
 from benchmarks.machine import describe_machine, load_average, now_utc
 from benchmarks.result_file import RESULTS, read_results, write_results
 from feature_store.errors import InputError
+from models.adaptation.conformal import Conformal, calibrate
 from models.adaptation.contract import NONE, Fitted, FloatArray, IntArray, supports
 from models.adaptation.design import Design
 from models.adaptation.validation import SHOTS, absolute_percentage_errors, mean_over_cells
@@ -101,7 +103,13 @@ def _load(name: str, path: str, mapping: str) -> Loaded:
 
 def _measure(source: tuple[str, str, str, str], kind: str, seed: int,
              wanted: list[tuple[str, str]]) -> list[dict[str, Any]]:
-    """Entries of one split: every method on the same supports."""
+    """Entries of one split: every method on the same supports, on one thread."""
+    with threadpool_limits(1):
+        return _measured(source, kind, seed, wanted)
+
+
+def _measured(source: tuple[str, str, str, str], kind: str, seed: int,
+              wanted: list[tuple[str, str]]) -> list[dict[str, Any]]:
     name, path, mapping, provider = source
     data = _load(name, path, mapping)
     try:
@@ -120,8 +128,14 @@ def _measure(source: tuple[str, str, str, str], kind: str, seed: int,
             workloads, at = bases_at[bases]
             began = time.perf_counter()
             errors = _errors(fitted, method, data, parts, workloads, at)
+            inside = {}
+            if method_name == DEFAULT and bases == "random":
+                began = time.perf_counter()
+                conformal = calibrate(method.make(), parts.pool, seed=seed)
+                inside = _intervals(conformal, fitted, data, parts, workloads, at)
+                inside["calibration_seconds"] = round(time.perf_counter() - began, 3)
             entries.append({
-                "data": name, "split": kind, "seed": seed, "method": method_name, "bases": bases,
+                **inside, "data": name, "split": kind, "seed": seed, "method": method_name, "bases": bases,
                 "mape": [_plain(float(np.nanmean(error))) for error in errors], "new_workloads": len(parts.new),
                 "pool_workloads": parts.pool.workloads, "fit_seconds": round(fit_s, 4),
                 "predict_seconds": round(time.perf_counter() - began, 4), "date": now_utc(), "load": load_average()})
@@ -177,6 +191,24 @@ def _errors(fitted: Fitted, method: Method, data: Loaded, parts: Split, workload
         errors = mean_over_cells(np.where(parts.target, errors, np.nan))
         found.append(mean_over_cells(np.stack([errors[workloads == one] for one in parts.new])))
     return found
+
+
+def _intervals(conformal: Conformal, fitted: Fitted, data: Loaded, parts: Split, workloads: IntArray,
+               at: IntArray) -> dict[str, Any]:
+    """By number of runs: share of new workloads' cells inside of their interval, and median of upper by lower end."""
+    pool = data.table.pool
+    coverage, width = [], []
+    for shots in SHOTS:
+        support = supports(pool, workloads, at[:, :shots])
+        lower, upper = conformal.interval(fitted.predict(support), shots)
+        measured = np.where(parts.target, np.exp(pool.y[workloads]), np.nan)
+        rows, columns = np.nonzero(support.there)
+        measured[rows, support.at[rows, columns]] = np.nan
+        there = ~np.isnan(measured)
+        inside = mean_over_cells(np.where(there, (lower <= measured) & (measured <= upper), np.nan))
+        coverage.append(_plain(float(np.nanmean(inside))))
+        width.append(_plain(float(np.median((upper / lower)[there]))))
+    return {"nominal_coverage": conformal.coverage, "coverage": coverage, "width": width}
 
 
 def _plain(value: float) -> float | None:

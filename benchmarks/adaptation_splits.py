@@ -8,7 +8,7 @@ is predicted.
     configuration  as workload, and the pool knows half of the configurations; new workloads are measured under known
                    ones and predicted under the others
 
-Splits are by workload, never by row. Symbols: W workloads, C configurations.
+Splits are by workload, never by row, and the pool's noise is that of its own runs. Symbols: W workloads, C configurations.
 """
 
 from collections.abc import Mapping
@@ -51,18 +51,31 @@ class Loaded:
     groups: Mapping[str, np.ndarray]
 
 
-def load(data: str, folder: Path) -> Loaded:
-    """A data set by its name in DATA_SETS, or by the path of a mapping beside which FILE.csv stands under `folder`."""
+def files_of(data: str, folder: Path) -> tuple[Path, Path]:
+    """The file of measurements under `folder` and the mapping of a data set by its name in DATA_SETS."""
     if data not in DATA_SETS:
         raise InputError(f"data set must be one of {', '.join(DATA_SETS)}, got {data!r}; {nearest(data, DATA_SETS)}")
-    chosen = DATA_SETS[data]
-    return loaded(folder / chosen.file, MAPPINGS / f"{data}.yaml")
+    return folder / DATA_SETS[data].file, MAPPINGS / f"{data}.yaml"
+
+
+def load(data: str, folder: Path) -> Loaded:
+    """A data set by its name in DATA_SETS."""
+    return loaded(*files_of(data, folder))
 
 
 def loaded(file: Path, mapping: Path) -> Loaded:
-    """Any file of measurements with its mapping."""
+    """Any file of measurements with its mapping.
+
+    Raises:
+        InputError: one of them cannot be read, or runs of one workload are in two groups.
+    """
     measurements = load_measurements(file, load_measurement_mapping(mapping))
     table = table_of(measurements)
+    for rule in measurements.mapping.groups:
+        counts = measurements.frame.groupby("workload")[rule.name].nunique()
+        if counts.max() > 1:
+            raise InputError(f"group {rule.name!r} must be the same in all runs of a workload, got "
+                             f"{counts.max()} of {counts.idxmax()!r} ({file})")
     first = measurements.frame.groupby("workload").first()
     groups = {rule.name: first.loc[list(table.workloads), rule.name].to_numpy()
               for rule in measurements.mapping.groups}
@@ -80,28 +93,38 @@ class Split:
     target: np.ndarray
 
 
+def check_split(data: Loaded, kind: str, provider: str) -> None:
+    """Raises InputError: there is no such split, or the data have no such group or category, whatever the seed."""
+    if kind not in SPLITS:
+        raise InputError(f"split must be one of {', '.join(SPLITS)}, got {kind!r}; {nearest(kind, SPLITS)}")
+    if kind == "algorithm" and kind not in data.groups:
+        raise InputError("mapping must have the group 'algorithm' for the split 'algorithm', got "
+                         f"{', '.join(data.groups) or 'no group'}; leave this split out, or name the group")
+    if kind == "provider" and provider not in data.table.configurations:
+        names = list(map(str, data.table.configurations))
+        raise InputError(f"configuration must have the column {provider!r} for the split 'provider', got "
+                         f"{', '.join(names)}; leave this split out, or name another column")
+
+
 def split(data: Loaded, kind: str, seed: int, provider: str) -> Split:
     """See the module docstring.
 
     Raises:
-        InputError: the data have no such group or category, or the split leaves a side empty.
+        InputError: see check_split; or the split leaves a side empty.
     """
+    check_split(data, kind, provider)
     rng = np.random.default_rng(seed)
     everything = data.table.pool
     configurations = len(everything.x)
     every = np.ones(configurations, dtype=bool)
     known, support, target = every, every, every
     if kind == "algorithm":
-        if "algorithm" not in data.groups:
-            raise InputError("mapping must have the group `algorithm` for this split")
         names = rng.permutation(np.unique(data.groups["algorithm"]))
         rows = np.flatnonzero(np.isin(data.groups["algorithm"], names[: len(names) // 2]))
     else:
         rows = np.sort(rng.permutation(everything.workloads)[: everything.workloads // 2])
     new = np.setdiff1d(np.arange(everything.workloads), rows)
     if kind == "provider":
-        if provider not in data.table.configurations:
-            raise InputError(f"configuration must have the column {provider!r} for this split")
         values = data.table.configurations[provider].to_numpy()
         held_out = rng.permutation(np.unique(values))[0]
         support = target = values == held_out
@@ -110,7 +133,7 @@ def split(data: Loaded, kind: str, seed: int, provider: str) -> Split:
         known = np.isin(np.arange(configurations), rng.permutation(configurations)[: configurations // 2])
         support, target = known, ~known
     pool = everything.part(rows)
-    pool = replace(pool, y=np.where(known, pool.y, np.nan), runs=np.where(known, pool.runs, 0),
+    pool = replace(pool, noise=_noise_of(data, rows, known), y=np.where(known, pool.y, np.nan), runs=np.where(known, pool.runs, 0),
                    metrics=np.where(known[:, None], pool.metrics, np.nan))
     there = ~np.isnan(everything.y[new])
     usable = ((there & support).sum(axis=1) >= 3) & ((there & target).sum(axis=1) >= 4)
@@ -119,3 +142,13 @@ def split(data: Loaded, kind: str, seed: int, provider: str) -> Split:
         raise InputError(f"split {kind!r} must leave workloads on both sides, got {pool.workloads} and "
                          f"{int(usable.sum())}")
     return Split(pool, new[usable], support, target)
+
+
+def _noise_of(data: Loaded, rows: IntArray, known: np.ndarray) -> float:
+    """Of the runs of these workloads under these configurations alone; NaN where none was repeated."""
+    frame, names = data.measurements.frame, list(data.table.configurations)
+    at = frame[names].groupby(names, sort=True).ngroup().to_numpy()  # as in encoding.table_of
+    own = frame["workload"].isin([data.table.workloads[row] for row in rows]).to_numpy() & known[at]
+    cells = np.log(frame.loc[own, data.measurements.target]).groupby([frame.loc[own, "workload"], at[own]])
+    degrees = int((cells.size() - 1).sum())
+    return float(((cells.size() - 1) * cells.var().fillna(0.0)).sum() / degrees) if degrees else float("nan")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import (
+    adaptation_tables,
     mutant_tables,
     performance_tables,
     pipeline_tables,
@@ -42,6 +43,13 @@ class Source:
 
 
 TABLES: dict[str, Source] = {
+    "adaptation-goals": Source("adaptation", adaptation_tables.goals_table),
+    "adaptation-methods": Source("adaptation", adaptation_tables.methods_table),
+    "adaptation-splits": Source("adaptation", adaptation_tables.splits_table),
+    "adaptation-intervals": Source("adaptation", adaptation_tables.intervals_table),
+    "adaptation-conditions": Source("adaptation", adaptation_tables.conditions_line),
+    "adaptation-search": Source("adaptation_search", adaptation_tables.search_table),
+    "adaptation-search-conditions": Source("adaptation_search", adaptation_tables.search_conditions_line),
     "performance": Source("performance", performance_tables.verified_table),
     "performance-methods": Source("performance", performance_tables.methods_table),
     "performance-ablation": Source("performance", performance_tables.ablation_table),
@@ -60,7 +68,8 @@ TABLES: dict[str, Source] = {
     "verification-mutants": Source("mutants", mutant_tables.mutants_table),
     "verification-growth": Source("verification_campaign", verification_campaign_tables.growth_table),
 }
-RESULT_FILES = ("performance", "pipeline", "verification", "verification_campaign", "mutants")
+RESULT_FILES = ("adaptation", "adaptation_search", "performance", "pipeline", "verification", "verification_campaign",
+                "mutants")
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:

@@ -61,6 +61,7 @@ def calibrate(learner: Learner, pool: Pool, coverage: float = COVERAGE, shots: S
             score = np.abs(pool.y[rows] - prediction.mean) / np.sqrt(prediction.variance)
             measured, column = np.nonzero(support.there)
             score[measured, support.at[measured, column]] = np.nan
+            score[support.there.sum(axis=1) < k] = np.nan
             there = ~np.isnan(score)
             weight = there / np.maximum(there.sum(axis=1, keepdims=True), 1)  # every workload counts alike
             scores[k].append((score[there], weight[there]))
@@ -68,7 +69,7 @@ def calibrate(learner: Learner, pool: Pool, coverage: float = COVERAGE, shots: S
     for k, parts in scores.items():
         score, weight = (np.concatenate(values) for values in zip(*parts, strict=True))
         if not len(score):
-            raise InputError("pool must have workloads with more than one measured configuration, got none")
+            raise InputError(f"pool must have workloads with more than {k} measured configurations, got none")
         order = np.argsort(score)
         share = np.cumsum(weight[order]) / weight.sum()
         widths[int(k)] = float(score[order][min(int(np.searchsorted(share, coverage)), len(score) - 1)])

@@ -1,0 +1,90 @@
+"""`assay recommend` and `assay audit` as a user types them."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from pipelines.command_line import app
+from tests.models.adaptation import simulation
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """runs.csv, with three runs of `w00` left, and mapping.yaml in the current folder."""
+    frame = simulation.frame()
+    own = frame.index[frame["app"] == "w00"]
+    frame.drop(own[3:]).to_csv(tmp_path / "runs.csv", index=False)
+    (tmp_path / "mapping.yaml").write_text(yaml.safe_dump({
+        "workload": {"column": "app"},
+        "configuration": {"nodes": {"column": "nodes", "unit": "count"},
+                          "type": {"column": "type", "kind": "category"}},
+        "target": {"name": "runtime_s", "column": "seconds", "unit": "s"}, "cost": {"column": "usd", "unit": "USD"}},
+        sort_keys=False))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+def recommend(*more: str) -> Result:
+    return call("recommend", "runs.csv", "--mapping", "mapping.yaml", "--workload", "w00", *more)
+
+
+@pytest.mark.usefixtures("files")
+def test_a_recommendation_is_printed_with_its_interval_cost_and_what_to_measure_next() -> None:
+    done = recommend()
+    assert done.exit_code == 0
+    assert "3 measured configuration(s), 11 other workloads, 10 configurations" in done.stdout
+    assert "runtime_s, s" in done.stdout and "90% interval" in done.stdout and "USD" in done.stdout
+    assert done.stdout.count("->") == 1 and "measure next: nodes" in done.stdout and done.stdout.count("1x") == 3
+
+
+@pytest.mark.usefixtures("files")
+def test_a_deadline_that_none_meets_ends_with_code_1_and_says_so() -> None:
+    done = recommend("--deadline", "0.001")
+    assert done.exit_code == 1 and "none meets 0.001" in done.stdout and "late" in done.stdout
+
+
+@pytest.mark.usefixtures("files")
+def test_json_holds_every_configuration_and_the_chosen_one() -> None:
+    done = recommend("--json")
+    document = json.loads(done.stdout)
+    assert len(document["options"]) == 10 and document["chosen"] == document["options"][0]
+    assert set(document["measure_next"]) == {"nodes", "type"} and document["runs"] == 3
+
+
+@pytest.mark.usefixtures("files")
+def test_the_chosen_configuration_is_printed_though_more_rows_come_before_it() -> None:
+    done = recommend("--rows", "1", "--deadline", "60")
+    assert done.exit_code == 0 and "->" in done.stdout
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (("recommend", "none.csv", "-m", "mapping.yaml", "--workload", "w00"), "file of measurements must exist"),
+    (("recommend", "runs.csv", "-m", "none.yaml", "--workload", "w00"), "mapping file must exist"),
+    (("recommend", "runs.csv", "-m", "mapping.yaml", "--workload", "w99"), "must have a run"),
+    (("recommend", "runs.csv", "-m", "mapping.yaml", "--workload", "w00", "--rows", "0"), "rows must be at least 1"),
+    (("audit", "runs.csv", "-m", "mapping.yaml"), "--decreasing or --increasing"),
+    (("audit", "runs.csv", "-m", "mapping.yaml", "--decreasing", "node"), "did you mean 'nodes'"),
+    (("audit", "runs.csv", "-m", "mapping.yaml", "--decreasing", "type"), "must hold numbers"),
+    (("audit", "runs.csv", "-m", "mapping.yaml", "--decreasing", "nodes", "--increasing", "nodes"), "got both"),
+    (("audit", "runs.csv", "-m", "mapping.yaml", "--decreasing", "nodes", "--at-least", "2"), "at_least must be")])
+@pytest.mark.usefixtures("files")
+def test_bad_input_ends_with_code_2_and_one_line(arguments: tuple[str, ...], message: str) -> None:
+    done = call(*arguments)
+    assert done.exit_code == 2 and message in " ".join(done.output.split())
+
+
+@pytest.mark.usefixtures("files")
+def test_an_audit_tells_what_the_data_obey_and_what_they_contradict() -> None:
+    obeyed = call("audit", "runs.csv", "-m", "mapping.yaml", "--decreasing", "nodes")
+    assert obeyed.exit_code == 0 and "obeyed" in obeyed.stdout
+    contradicted = call("audit", "runs.csv", "-m", "mapping.yaml", "--increasing", "nodes")
+    assert contradicted.exit_code == 1 and "contradicted" in contradicted.stdout and " gives " in contradicted.stdout
+    document = json.loads(call("audit", "runs.csv", "-m", "mapping.yaml", "--decreasing", "nodes", "--json").stdout)
+    assert document["nodes"]["overall"]["verdict"] == "obeyed" and len(document["nodes"]["workloads"]) == 12
