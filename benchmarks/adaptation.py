@@ -7,10 +7,12 @@ For each split (adaptation_splits.py) a learner is fitted to the pool, gets one,
 new workload, and predicts its other configurations; what counts is the mean absolute percentage error of a workload's
 configurations, averaged over workloads. Splits, supports and choices of configurations are the same for all learners.
 Failed runs are left out and counted. Resumable: an entry (data, split, seed, method, bases) that was made by the same
-code is not made again.
+code from the same input is not made again. Where a split or a learner does not take the data, its entry says why.
 """
 
 import argparse
+import hashlib
+import json
 import sys
 import time
 from collections.abc import Sequence
@@ -22,7 +24,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.adaptation_methods import DEFAULT, DRAWS, METHODS, Method
-from benchmarks.adaptation_splits import DATA_SETS, SPLITS, Loaded, Split, load, loaded, split
+from benchmarks.adaptation_splits import DATA_SETS, SPLITS, Loaded, Split, check_split, files_of, loaded, split
 from benchmarks.code_digest import code_digest
 from benchmarks.machine import describe_machine, load_average, now_utc
 from benchmarks.result_file import RESULTS, read_results, write_results
@@ -35,6 +37,8 @@ from models.adaptation.validation import SHOTS, absolute_percentage_errors, mean
 ADAPTATION_RESULTS = RESULTS / "adaptation.json"
 FORMAT = "assay-adaptation/1"
 SEEDS = tuple(range(10))
+DESIGNED = {"chosen", "sequential"}  # bases that Design chooses
+Source = tuple[str, Path, Path, str]  # name, measurements, mapping, category that the provider split holds out
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -54,16 +58,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> None:
     code = code_digest("benchmarks.adaptation", "")
-    content = read_results(options.output) or {"format": FORMAT, "data": {}, "entries": []}
-    content["entries"] = [entry for entry in content["entries"] if entry["code"] == code]
+    content = _earlier(options.output)
+    sources, inputs = _sources(options), {}
+    every = {source[0]: loaded(*source[1:3]) for source in sources}
+    for source in sources:
+        inputs[source[0]] = _input_digest(source)
+        for kind in options.splits:
+            check_split(every[source[0]], kind, source[3])
+    content["entries"] = [entry for entry in content["entries"] if entry["code"] == code
+                          and entry["input"] == inputs.get(entry["data"], entry["input"])]
     there = {_key(entry) for entry in content["entries"]}
-    if options.file is not None:
-        sources = [(options.file.stem, str(options.file), str(options.mapping), options.provider)]
-    else:
-        sources = [(name, str(options.data_folder), "", DATA_SETS[name].provider) for name in options.data]
     jobs = []
     for source in sources:
-        data = _load(*source[:3])
+        data = every[source[0]]
         content["data"][source[0]] = {
             "workloads": len(data.table.workloads), "configurations": len(data.table.configurations),
             "runs": len(data.measurements.frame), "failed_runs": sum(data.measurements.failed.values()),
@@ -83,11 +90,14 @@ def _run(options: argparse.Namespace) -> None:
         try:
             for number, future in enumerate(as_completed(running), 1):
                 source, kind, seed, _ = running[future]
-                content["entries"] += [{**entry, "code": code} for entry in future.result()]
+                made = future.result()
+                content["entries"] += [{**entry, "code": code, "input": inputs[source[0]]} for entry in made]
                 content["entries"].sort(key=_key)
                 write_results(options.output, content)
                 print(f"{time.monotonic() - began:6.0f} s  {number} of {len(jobs)}  {source[0]}, {kind}, seed {seed}",
                       file=sys.stderr, flush=True)
+                for reason in dict.fromkeys(entry["error"] for entry in made if "error" in entry):
+                    print(f"         not measured: {reason}", file=sys.stderr, flush=True)
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
@@ -97,52 +107,82 @@ def _key(entry: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(entry[name] for name in ("data", "split", "seed", "method", "bases"))
 
 
-def _load(name: str, path: str, mapping: str) -> Loaded:
-    return loaded(Path(path), Path(mapping)) if mapping else load(name, Path(path))
+def _earlier(output: Path) -> dict[str, Any]:
+    """What the result file holds."""
+    try:
+        content = read_results(output) or {"format": FORMAT, "data": {}, "entries": []}
+    except ValueError as error:
+        raise InputError(f"result file must be JSON, got {error} ({output}); name another file") from error
+    found = content.get("format") if isinstance(content, dict) else None
+    if found != FORMAT:
+        raise InputError(f"result file must be of format {FORMAT}, got {found} ({output}); name another file")
+    return content
 
 
-def _measure(source: tuple[str, str, str, str], kind: str, seed: int,
-             wanted: list[tuple[str, str]]) -> list[dict[str, Any]]:
+def _sources(options: argparse.Namespace) -> list[Source]:
+    """What to measure on. Raises InputError: options that do not go together, or are out of range."""
+    if (options.file is None) != (options.mapping is None):
+        raise InputError("--file and --mapping must be given together, got one of them")
+    if options.jobs < 1:
+        raise InputError(f"--jobs must be at least 1, got {options.jobs}")
+    if min(options.seeds) < 0:
+        raise InputError(f"--seeds must be at least 0, got {min(options.seeds)}")
+    if options.file is not None:
+        return [(options.file.stem, options.file, options.mapping, options.provider)]
+    return [(name, *files_of(name, options.data_folder), DATA_SETS[name].provider) for name in options.data]
+
+
+def _input_digest(source: Source) -> str:
+    """Of the measurements, the mapping and the category that is held out."""
+    _, file, mapping, provider = source
+    parts = (json.dumps(provider).encode(), mapping.read_bytes(), file.read_bytes())
+    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()[:16]
+
+
+def _measure(source: Source, kind: str, seed: int, wanted: list[tuple[str, str]]) -> list[dict[str, Any]]:
     """Entries of one split: every method on the same supports, on one thread."""
     with threadpool_limits(1):
         return _measured(source, kind, seed, wanted)
 
 
-def _measured(source: tuple[str, str, str, str], kind: str, seed: int,
-              wanted: list[tuple[str, str]]) -> list[dict[str, Any]]:
-    name, path, mapping, provider = source
-    data = _load(name, path, mapping)
+def _measured(source: Source, kind: str, seed: int, wanted: list[tuple[str, str]]) -> list[dict[str, Any]]:
+    name, file, mapping, provider = source
+    data, common = loaded(file, mapping), {"data": name, "split": kind, "seed": seed}
     try:
         parts = split(data, kind, seed, provider)
+        wanted_bases = {bases for _, bases in wanted}
+        design = Design(parts.pool, METHODS[DEFAULT].make(), seed=seed) if wanted_bases & DESIGNED else None
     except InputError as error:
-        return [{"data": name, "split": kind, "seed": seed, "method": method, "bases": bases, "error": str(error)}
-                for method, bases in wanted]
-    design = Design(parts.pool, METHODS[DEFAULT].make(), seed=seed)
-    entries, bases_at = [], {bases: _bases(bases, data, parts, design, seed) for bases in {b for _, b in wanted}}
+        return [{**common, "method": method, "bases": bases, "error": str(error)} for method, bases in wanted]
+    entries, bases_at = [], {bases: _bases(bases, data, parts, design, seed) for bases in wanted_bases}
     for method_name in dict.fromkeys(method for method, _ in wanted):
-        method = METHODS[method_name]
+        method, own_bases = METHODS[method_name], [bases for name_, bases in wanted if name_ == method_name]
         began = time.perf_counter()
-        fitted = method.make().fit(parts.pool, seed)
+        try:
+            fitted = method.make().fit(parts.pool, seed)
+        except InputError as error:
+            entries += [{**common, "method": method_name, "bases": bases, "error": str(error)} for bases in own_bases]
+            continue
         fit_s = time.perf_counter() - began
-        for bases in [bases for name_, bases in wanted if name_ == method_name]:
+        for bases in own_bases:
             workloads, at = bases_at[bases]
             began = time.perf_counter()
             errors = _errors(fitted, method, data, parts, workloads, at)
-            inside = {}
+            predict_s, inside = time.perf_counter() - began, {}
             if method_name == DEFAULT and bases == "random":
                 began = time.perf_counter()
                 conformal = calibrate(method.make(), parts.pool, seed=seed)
                 inside = _intervals(conformal, fitted, data, parts, workloads, at)
                 inside["calibration_seconds"] = round(time.perf_counter() - began, 3)
             entries.append({
-                **inside, "data": name, "split": kind, "seed": seed, "method": method_name, "bases": bases,
+                **inside, **common, "method": method_name, "bases": bases,
                 "mape": [_plain(float(np.nanmean(error))) for error in errors], "new_workloads": len(parts.new),
                 "pool_workloads": parts.pool.workloads, "fit_seconds": round(fit_s, 4),
-                "predict_seconds": round(time.perf_counter() - began, 4), "date": now_utc(), "load": load_average()})
+                "predict_seconds": round(predict_s, 4), "date": now_utc(), "load": load_average()})
     return entries
 
 
-def _bases(bases: str, data: Loaded, parts: Split, design: Design, seed: int) -> tuple[IntArray, IntArray]:
+def _bases(bases: str, data: Loaded, parts: Split, design: Design | None, seed: int) -> tuple[IntArray, IntArray]:
     """Workloads (E,) and what is measured of them (E, k), best first; NONE where there is nothing left."""
     pool, rng = data.table.pool, np.random.default_rng([seed, 1])
     measured = ~np.isnan(pool.y) & parts.support
@@ -172,7 +212,7 @@ def _leave_out(y: FloatArray, parts: Split, rng: np.random.Generator, folds: int
     workloads, rows = [], []
     for workload in parts.new:
         there = rng.permutation(np.flatnonzero(~np.isnan(y[workload])))
-        for part in np.array_split(there, folds):
+        for part in np.array_split(there, min(folds, len(there))):
             at = np.full(y.shape[1], NONE)
             known = np.setdiff1d(there, part)
             at[: len(known)] = known

@@ -8,7 +8,9 @@ is predicted.
     configuration  as workload, and the pool knows half of the configurations; new workloads are measured under known
                    ones and predicted under the others
 
-Splits are by workload, never by row, and the pool's noise is that of its own runs. Symbols: W workloads, C configurations.
+Splits are by workload, never by row, and the pool's noise is that of its own runs.
+
+Symbols: W workloads, C configurations.
 """
 
 from collections.abc import Mapping
@@ -133,8 +135,8 @@ def split(data: Loaded, kind: str, seed: int, provider: str) -> Split:
         known = np.isin(np.arange(configurations), rng.permutation(configurations)[: configurations // 2])
         support, target = known, ~known
     pool = everything.part(rows)
-    pool = replace(pool, noise=_noise_of(data, rows, known), y=np.where(known, pool.y, np.nan), runs=np.where(known, pool.runs, 0),
-                   metrics=np.where(known[:, None], pool.metrics, np.nan))
+    pool = replace(pool, y=np.where(known, pool.y, np.nan), runs=np.where(known, pool.runs, 0),
+                   noise=_noise_of(data, rows, known), metrics=np.where(known[:, None], pool.metrics, np.nan))
     there = ~np.isnan(everything.y[new])
     usable = ((there & support).sum(axis=1) >= 3) & ((there & target).sum(axis=1) >= 4)
     pool = pool.part(np.flatnonzero((~np.isnan(pool.y)).any(axis=1)))

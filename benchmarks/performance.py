@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         prepared = _prepare(names, options, work)
         results = _begin(options, prepared)
-        missing = _missing(prepared, options.seeds, results)
+        missing = _missing(prepared, options.seeds, options.workloads, results)
         failed = _run(missing, prepared, options, results)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -91,11 +91,15 @@ def _prepare(names: Sequence[str], options: argparse.Namespace, work: Path) -> P
     return Prepared(work, data, {name: make_tasks(one.task, options.methods, given) for name, one in data.items()})
 
 
-def _missing(prepared: Prepared, seeds: Sequence[int], results: dict[str, Any]) -> list[Job]:
-    """The entries that are asked for and not there."""
+def _missing(prepared: Prepared, seeds: Sequence[int], workloads: Sequence[str],
+             results: dict[str, Any]) -> list[Job]:
+    """The entries that are asked for and were not made by the code as it is; workloads: empty for all."""
     wanted = [Job(data, method, seed, workload) for data, tasks in prepared.tasks.items()
-              for method, task in tasks.items() for seed in seeds for workload in task.workloads]
-    missing = [job for job in wanted if not any(_is(entry, job) for entry in results["entries"])]
+              for method, task in tasks.items() for seed in seeds for workload in task.workloads
+              if not workloads or workload in workloads]
+    version = results["learning_code_version"]
+    missing = [job for job in wanted if not any(
+        _is(entry, job) and entry.get("learning_code_version", version) == version for entry in results["entries"])]
     print(f"{len(wanted) - len(missing)} of {len(wanted)} entries are there already", file=sys.stderr)
     return missing
 
@@ -103,11 +107,13 @@ def _missing(prepared: Prepared, seeds: Sequence[int], results: dict[str, Any]) 
 def _begin(options: argparse.Namespace, prepared: Prepared) -> dict[str, Any]:
     """The result file without entries that other data, settings or code have made.
 
-    What it holds of data sets and methods that are not asked for now stays, if the code is the same.
+    What it holds of data sets and methods that are not asked for now stays, if the code is the same, or if other
+    code's entries are to be kept: each says which code has made it.
     """
     version = learning_code_version()
     before = read_results(options.output) or {}
-    same = before.get("format") == FORMAT and before.get("learning_code_version") == version
+    same = before.get("format") == FORMAT and (options.keep_other_code
+                                               or before.get("learning_code_version") == version)
     known = before["data"] if same else {}
     data = dict(known)
     for name, tasks in prepared.tasks.items():
@@ -123,7 +129,8 @@ def _begin(options: argparse.Namespace, prepared: Prepared) -> dict[str, Any]:
         return all(old.get(key) == new.get(key) for key in ("data_version", "task_version")) and \
             old["settings"][entry["method"]] == new["settings"][entry["method"]]
 
-    entries = [entry for entry in before.get("entries", []) if same and still_valid(entry)]
+    entries = [{"learning_code_version": before["learning_code_version"], **entry}
+               for entry in before.get("entries", []) if same and still_valid(entry)]
     if dropped := len(before.get("entries", [])) - len(entries):
         print(f"{dropped} entries are of other data, settings or code and are dropped", file=sys.stderr)
     return {"format": FORMAT, "machine": {**describe_machine(), "date": now_utc()}, "learning_code_version": version,
@@ -151,7 +158,8 @@ def _run(jobs: Sequence[Job], prepared: Prepared, options: argparse.Namespace, r
         for number, future in enumerate(as_completed(pending), start=1):
             entry = future.result()
             if entry["status"] == "done":
-                results["entries"].append(entry)
+                results["entries"] = [old for old in results["entries"] if not _is(old, pending[future])]
+                results["entries"].append({"learning_code_version": results["learning_code_version"], **entry})
                 results["entries"].sort(key=_order)
                 write_results(options.output, results)
             else:
@@ -216,6 +224,9 @@ def _parser() -> argparse.ArgumentParser:
                         help="folder of public data, holds linnos/; default: %(default)s")
     parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS), metavar="METHOD",
                         help=f"default: {', '.join(METHODS)}")
+    parser.add_argument("--workloads", nargs="+", default=[], metavar="WORKLOAD", help="default: all")
+    parser.add_argument("--keep-other-code", action="store_true",
+                        help="keep entries that other code has made, and replace only those that are asked for")
     parser.add_argument("--jobs", type=int, default=2, help="processes side by side; default: 2")
     parser.add_argument("--output", type=Path, default=PERFORMANCE_RESULTS,
                         help="default: benchmarks/results/performance.json")

@@ -14,10 +14,11 @@ Symbols as in contract.py.
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from feature_store.errors import InputError
-from models.adaptation.contract import FloatArray, Pool, Prediction, Support
+from models.adaptation.contract import FloatArray, IntArray, Pool, Prediction, Support
 from models.adaptation.hierarchical import Hierarchical
 from models.adaptation.neighbours import filled
 
@@ -31,10 +32,13 @@ class SupportMean:
     name: str = "support_mean"
 
     def fit(self, pool: Pool, seed: int = 0) -> "FittedSupportMean":
-        """Never fails."""
-        level = np.nanmean(pool.y)
-        rest = pool.y - np.nanmean(pool.y, axis=1, keepdims=True)
-        return FittedSupportMean(pool.y.shape[1], float(level), float(np.nanvar(rest)), float(np.nanvar(pool.y)))
+        """Raises InputError: no workload has a run."""
+        measured = pool.y[(~np.isnan(pool.y)).any(axis=1)]
+        if not len(measured):
+            raise InputError("pool must have at least one measured run, got none")
+        level = np.nanmean(measured)
+        rest = measured - np.nanmean(measured, axis=1, keepdims=True)
+        return FittedSupportMean(pool.y.shape[1], float(level), float(np.nanvar(rest)), float(np.nanvar(measured)))
 
 
 @dataclass(frozen=True)
@@ -121,32 +125,28 @@ class BoostedRatios:
 
     def fit(self, pool: Pool, seed: int = 0) -> "FittedBoostedRatios":
         """Raises InputError: no workload has two runs."""
-        there = ~np.isnan(pool.y)
-        # all ordered pairs of cells of one workload
-        row, base, target = np.nonzero(there[:, :, None] & there[:, None, :])
-        other = base != target
-        row, base, target = row[other], base[other], target[other]
+        row, base, target = _pairs(~np.isnan(pool.y), self.pairs, seed)
         if not len(row):
             raise InputError("pool must have a workload that was measured under two configurations, got none")
-        if len(row) > self.pairs:
-            some = np.random.default_rng(seed).choice(len(row), self.pairs, replace=False)
-            row, base, target = row[some], base[some], target[some]
         inputs = _pair_inputs(pool.x[base], pool.x[target], pool.y[row, base], pool.metrics[row, base])
+        used = np.asarray(~np.isnan(inputs).all(axis=0))  # scikit-learn takes no column without any value
         ratio = pool.y[row, target] - pool.y[row, base]
         model = HistGradientBoostingRegressor(max_iter=self.iterations, learning_rate=self.learning_rate,
                                               max_leaf_nodes=self.leaves, random_state=seed)
-        model.fit(inputs, ratio)
-        residual = float(np.var(ratio - model.predict(inputs)))
-        return FittedBoostedRatios(model, pool, max(residual, SMALLEST_VARIANCE), FittedSupportMean(
+        model.fit(inputs[:, used], ratio)
+        residual = float(np.var(ratio - model.predict(inputs[:, used])))
+        return FittedBoostedRatios(model, pool, used, max(residual, SMALLEST_VARIANCE), FittedSupportMean(
             pool.y.shape[1], float(np.nanmean(pool.y)), 0.0, float(np.nanvar(pool.y))))
 
 
 @dataclass(frozen=True)
 class FittedBoostedRatios:
-    """residual: variance of the training rows' residuals, which is too small for other workloads."""
+    """used: columns of the inputs; residual: variance of the training rows' residuals, which is too small for other
+    workloads; without: what a workload without any run gets."""
 
     model: HistGradientBoostingRegressor
     pool: Pool
+    used: NDArray[np.bool_]
     residual: float
     without: FittedSupportMean
 
@@ -154,7 +154,7 @@ class FittedBoostedRatios:
         """See contract.py."""
         episodes, shots = support.at.shape
         configurations = len(self.pool.x)
-        mean = self.without.predict(support).mean
+        without = self.without.predict(support)
         total, count = np.zeros((episodes, configurations)), support.there.sum(axis=1)
         for shot in range(shots):
             e = np.flatnonzero(support.there[:, shot])
@@ -164,11 +164,24 @@ class FittedBoostedRatios:
             target = np.tile(np.arange(configurations), len(e))
             level = np.repeat(support.y[e, shot], configurations)
             metrics = np.repeat(support.metrics[e, shot], configurations, axis=0)
-            ratio = self.model.predict(_pair_inputs(self.pool.x[base], self.pool.x[target], level, metrics))
+            inputs = _pair_inputs(self.pool.x[base], self.pool.x[target], level, metrics)
+            ratio = self.model.predict(inputs[:, self.used])
             total[e] += (level + ratio).reshape(len(e), configurations)
-        found = count > 0
-        mean[found] = total[found] / count[found, None]
-        return Prediction(mean, np.full_like(mean, self.residual))
+        found = (count > 0)[:, None]
+        return Prediction(np.where(found, total / np.maximum(count, 1)[:, None], without.mean),
+                          np.where(found, self.residual, without.variance))
+
+
+def _pairs(there: NDArray[np.bool_], most: int, seed: int) -> tuple[IntArray, IntArray, IntArray]:
+    """Workload, base and target of ordered pairs of cells of one workload; (W, C, C) may not fit into memory."""
+    count, columns = there.sum(axis=1), np.nonzero(there)[1]
+    last = np.cumsum(count * (count - 1))  # pairs are numbered by workload, base and target
+    total = int(last[-1]) if len(last) else 0
+    pair = np.random.default_rng(seed).choice(total, most, replace=False) if total > most else np.arange(total)
+    row = np.searchsorted(last, pair, side="right")
+    base, target = np.divmod(pair - (last - count * (count - 1))[row], count[row] - 1)
+    first = (np.cumsum(count) - count)[row]
+    return row, columns[first + base], columns[first + target + (target >= base)]
 
 
 def _pair_inputs(base: FloatArray, target: FloatArray, level: FloatArray, metrics: FloatArray) -> FloatArray:

@@ -90,6 +90,8 @@ class Design:
             with np.errstate(invalid="ignore"):
                 pool = np.where(there, errors, 0.0).T @ weights / share.sum(axis=0)
             known = there.sum(axis=0) >= FEWEST
+            if known.any():  # the pool tells candidates apart that it knows; how they stand to others, the model
+                pool = pool - pool[known].mean() + model[known].mean()
             score = np.where(known, (1 - self.model_share) * pool + self.model_share * model, model)
         return int(candidates[score.argmin()])
 

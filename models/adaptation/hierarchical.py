@@ -92,6 +92,11 @@ class FittedHierarchical:
         mean = self.target @ self.mean + (solved.transpose(0, 2, 1) @ residual[..., None])[..., 0]
         return Prediction(mean, np.clip(before - (told * solved).sum(axis=1), 0, None) + self.noise[0])
 
+    def curves(self, pool: Pool) -> FloatArray:
+        """(W, C): posterior means of a whole pool's workloads. Its cost grows with r, not with what was measured."""
+        blocks = [(self.target, pool.y)] + [(rows, pool.metrics[..., j]) for j, rows in enumerate(self.metrics)]
+        return _expect(blocks, self.mean, self.covariance, self.noise)[0] @ self.target.T
+
     def _normal_equations(self, support: Support) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Covariances of observations with coefficients (E, o, r) and among each other (E, o, o), residuals (E, o)."""
         rows, values, noise, there = self._observations(support)
@@ -118,32 +123,18 @@ def _fit(pool: Pool, phi: FloatArray, p: int, strength: float) -> FittedHierarch
     workloads, configurations = pool.y.shape
     r, linear = phi.shape[1], np.column_stack([np.ones(configurations), pool.x])
     size = r + p * linear.shape[1]
-    target = np.zeros((configurations, size))
+    target, metrics = np.zeros((configurations, size)), np.zeros((p, configurations, size))
     target[:, :r] = phi
-    metrics = np.zeros((p, configurations, size))
     for j in range(p):
         first = r + j * linear.shape[1]
         metrics[j, :, first:first + linear.shape[1]] = linear
+    starts = [_start(phi, pool.y), *(_start(linear, pool.metrics[..., j]) for j in range(p))]
     blocks = [(target, pool.y)] + [(metrics[j], pool.metrics[..., j]) for j in range(p)]
-    # starting point and prior: levels and effects as they are spread in the pool
-    mean, prior, noise = np.zeros(size), np.zeros(size), np.zeros(1 + p)
-    for b, (rows, values) in enumerate(blocks):
-        level = np.array([_nanmean(row) for row in values])
-        rest = values - level[:, None]
-        effect = np.array([_nanmean(column) for column in rest.T])
-        spread = max(_nanvar(rest), 1e-4)
-        first, last = (0, r) if b == 0 else (r + (b - 1) * linear.shape[1], r + b * linear.shape[1])
-        mean[first] = np.nan_to_num(_nanmean(level))  # 0 of a metric that no run of the pool has
-        seen = ~np.isnan(effect)
-        design = rows[seen, first + 1:last]
-        mean[first + 1:last] = np.linalg.solve(design.T @ design + np.eye(last - first - 1), design.T @ effect[seen])
-        prior[first] = max(_nanvar(level), spread)
-        prior[first + 1:last] = spread
-        noise[b] = 0.1 * spread
+    mean, prior = (np.concatenate([start[k] for start in starts]) for k in (0, 1))
+    noise = 0.1 * np.array([start[2] for start in starts])
     if np.isfinite(pool.noise) and pool.noise > 0:
         noise[0] = pool.noise
-    covariance = np.diag(prior)
-    centre = mean.copy()
+    covariance, centre = np.diag(prior), mean
     for _ in range(ITERATIONS):
         moment, second, residual, counts = _expect(blocks, mean, covariance, noise)
         # the mean has a prior too, worth one workload, around the smooth effects of the start
@@ -153,6 +144,20 @@ def _fit(pool: Pool, phi: FloatArray, p: int, strength: float) -> FittedHierarch
         covariance = (strength * np.diag(prior) + scatter) / (strength + workloads)
         noise = np.clip(residual / np.maximum(counts, 1), 1e-5, None)
     return FittedHierarchical(target, metrics, mean, covariance, noise)
+
+
+def _start(rows: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+    """Of one output with rows (C, coefficients), as it is spread in the pool: mean and prior variance of its
+    coefficients, and the spread of its values."""
+    level = np.array([_nanmean(row) for row in values])
+    rest = values - level[:, None]
+    effect = np.array([_nanmean(column) for column in rest.T])
+    spread = max(_nanvar(rest), 1e-4)
+    seen = ~np.isnan(effect)
+    design = rows[seen, 1:]
+    slopes = np.linalg.solve(design.T @ design + np.eye(design.shape[1]), design.T @ effect[seen])
+    mean = np.concatenate([[np.nan_to_num(_nanmean(level))], slopes])  # 0 of a metric that no run of the pool has
+    return mean, np.concatenate([[max(_nanvar(level), spread)], np.full(len(slopes), spread)]), spread
 
 
 def _expect(blocks: list[tuple[FloatArray, FloatArray]], mean: FloatArray, covariance: FloatArray,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from models.adaptation.contract import FloatArray, Pool, Prediction, Support, supports
+from models.adaptation.contract import FloatArray, Pool, Prediction, Support
 from models.adaptation.hierarchical import FittedHierarchical, Hierarchical
 
 # A floor under every weight, in shares of the largest: far from all of the pool, all of the pool counts.
@@ -36,8 +36,7 @@ class Neighbours:
 
 def filled(pool: Pool, fitted: FittedHierarchical) -> FloatArray:
     """(W, C): the pool's own values, and the model's where there are none."""
-    every = np.tile(np.arange(pool.y.shape[1]), (pool.workloads, 1))
-    model = fitted.predict(supports(pool, np.arange(pool.workloads), every)).mean
+    model = fitted.curves(pool)
     return np.where(np.isnan(pool.y), model, pool.y)
 
 

@@ -48,7 +48,9 @@ def random_supports(pool: Pool, workloads: IntArray, shots: int, rng: np.random.
     there = ~np.isnan(pool.y[workloads])
     order = np.argsort(np.where(there, rng.random(there.shape), np.inf), axis=1)[:, :shots]
     count = there.sum(axis=1)[:, None]
-    return np.where(np.arange(order.shape[1]) < np.minimum(count - 1, shots), order, NONE)
+    at = np.full((len(order), shots), NONE)
+    at[:, : order.shape[1]] = np.where(np.arange(order.shape[1]) < np.minimum(count - 1, shots), order, NONE)
+    return at
 
 
 def absolute_percentage_errors(pool: Pool, workloads: IntArray, at: IntArray, prediction: Prediction,

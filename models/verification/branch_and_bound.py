@@ -28,8 +28,9 @@ from models.verification.verdict import BoxTree, Status
 # Narrower sides are not split further, relative to the size of their walls where that is above 1: a bound that fails in
 # a box of such sides fails for good, for rounding takes more. Far above float64's spacing, so that halves differ.
 NARROWEST = 1e-12
-# Rounding also widens the intervals on the way to a bound, by more than the last pass is charged.
-DOUBT = 32.0
+# Rounding also widens the intervals on the way to a bound, by more than the last pass is charged: so many charges, as a
+# start; at most; and what is seen of it is multiplied by so much.
+DOUBT, MOST_DOUBT, CAUTION = 32.0, 1000.0, 1.5
 # A share of boxes for which float32 did not suffice above which float64 is used at once.
 DOUBLE_SHARE = 0.25
 NO_MEMORY = ("out of memory", "not enough memory", "can't allocate memory", "cannot allocate memory")
@@ -141,7 +142,7 @@ class _Search:
                                     torch.zeros(roots, dtype=torch.float64, device=device)), batch)
         self.splits: list[tuple[Tensor, Tensor, Tensor, int]] = []  # nodes, dimensions, values, first child
         self.nodes, self.bounded, self.proved, self.lowest = roots, 0, 0.0, float("inf")
-        self.single, self.retried = 0, 0
+        self.single, self.retried, self.doubt = 0, 0, DOUBT
         self.started = time.monotonic()
 
     def result(self, status: Status, reason: str) -> SearchResult:
@@ -198,13 +199,19 @@ class _Search:
         if self.single >= 8 and self.retried > DOUBLE_SHARE * self.single:
             return self.query.bound(boxes.lower, boxes.upper, boxes.root, torch.float64)
         margins = self.query.bound(boxes.lower, boxes.upper, boxes.root, torch.float32)
+        # the first boxes tell how much rounding takes in this network
+        doubt = MOST_DOUBT if self.single == 0 else self.doubt
         self.single += len(boxes)
-        again = ~margins.proved & ~(margins.margin + DOUBT * margins.charge < 0)
+        again = ~margins.proved & ~(margins.margin + doubt * margins.charge < 0)
         if not again.any():
             return margins
         self.retried += int(again.sum())
         part = boxes.pick(again)
         better = self.query.bound(part.lower, part.upper, part.root, torch.float64)
+        least = torch.finfo(torch.double).tiny
+        taken = (better.margin - margins.margin[again]) / margins.charge[again].clamp_min(least)
+        if len(taken := taken[taken.isfinite()]):
+            self.doubt = min(max(self.doubt, CAUTION * float(taken.max())), MOST_DOUBT)
         values = []
         for name in Margins.__dataclass_fields__:
             whole = getattr(margins, name)
