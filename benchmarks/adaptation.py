@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from threadpoolctl import threadpool_limits
 
 from benchmarks.adaptation_methods import DEFAULT, DRAWS, METHODS, Method
@@ -79,6 +80,7 @@ def _run(options: argparse.Namespace) -> None:
             for seed in options.seeds:
                 wanted = [(name, bases) for name in options.methods for bases in METHODS[name].bases
                           if (bases != "all" or kind == "workload")
+                          and (not METHODS[name].splits or kind in METHODS[name].splits)
                           and (source[0], kind, seed, name, bases) not in there]
                 if wanted:
                     jobs.append((source, kind, seed, wanted))
@@ -141,6 +143,7 @@ def _input_digest(source: Source) -> str:
 
 def _measure(source: Source, kind: str, seed: int, wanted: list[tuple[str, str]]) -> list[dict[str, Any]]:
     """Entries of one split: every method on the same supports, on one thread."""
+    torch.set_num_threads(1)
     with threadpool_limits(1):
         return _measured(source, kind, seed, wanted)
 

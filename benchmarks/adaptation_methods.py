@@ -6,7 +6,7 @@
     all         every other configuration measured: what is left then is noise and what no learner of these knows
 
 Every learner's point is the one that makes its expected percentage error least (models/adaptation/combination.py);
-`_median` variants report exp(mean) instead, as is usual.
+`_median` variants report exp(mean) instead, as is usual, and so do networks that are trained on percentage errors.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,9 @@ from models.adaptation.baselines import BoostedRatios, LowRank, SupportMean, add
 from models.adaptation.combination import Mean
 from models.adaptation.contract import Learner
 from models.adaptation.hierarchical import Hierarchical
+from models.adaptation.meta_network import MetaNetwork, flash_sizeless
 from models.adaptation.neighbours import Neighbours
+from models.adaptation.sizeless import Sizeless, Transfer
 
 DEFAULT = "hierarchical_nearest"
 DRAWS = 5
@@ -24,12 +26,14 @@ DRAWS = 5
 
 @dataclass(frozen=True)
 class Method:
-    """make: the learner; bases: how its runs are chosen; loss: of the point; title: in tables."""
+    """make: the learner; bases: how its runs are chosen; loss: of the point; title: in tables; splits: kinds of splits
+    on which it is measured, empty for all (networks take long)."""
 
     make: Callable[[], Learner]
     title: str
     bases: tuple[str, ...] = ("random", "chosen")
     loss: str = "mape"
+    splits: tuple[str, ...] = ()
 
 
 def default_learner() -> Mean:
@@ -48,6 +52,11 @@ METHODS: Mapping[str, Method] = {
     "low_rank": Method(LowRank, "low rank in logs"),
     "additive": Method(additive, "additive in logs"),
     "boosted_ratios": Method(BoostedRatios, "gradient-boosted ratios"),
+    "meta_network": Method(lambda: MetaNetwork(prior=Hierarchical()),
+                           "network (attention) that corrects hierarchical Bayes", splits=("workload",)),
+    "flash": Method(flash_sizeless, "FLASH-Sizeless (GRU), as published", ("random",), "median", ("workload",)),
+    "transfer": Method(Transfer, "Sizeless, then tuned on the support", ("random",), "median", ("workload",)),
+    "sizeless": Method(Sizeless, "Sizeless, as published", ("random",), "median", ("workload",)),
     "support_mean": Method(SupportMean, "mean of the support"),
     "support_mean_median": Method(SupportMean, "the same, reported as exp(mean)", loss="median"),
 }

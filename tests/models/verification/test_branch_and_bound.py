@@ -237,6 +237,27 @@ def test_float32_alone_does_where_it_suffices() -> None:
     assert {dtype for _, dtype in query.calls} == {torch.float32}
 
 
+@pytest.mark.parametrize(("widest", "boxes"), [(1.0, 1), (0.5, 3)])
+def test_the_first_boxes_tell_how_many_charges_rounding_takes(widest: float, boxes: int) -> None:
+    class Loses(Sizes):
+        """Rounding on the way to the bound takes 200 times what the last pass is charged."""
+
+        def bound(self, lower: Tensor, upper: Tensor, root: Tensor, dtype: torch.dtype) -> Margins:
+            found = super().bound(lower, upper, root, dtype)
+            margin = found.margin - (200 * found.charge if dtype == torch.float32 else 0)
+            return Margins(margin, margin >= 0, found.charge, found.split_score, found.suspect)
+
+    result = search(Loses(widest, charge=1e-3), [[0.0]], [[1.0]])
+    assert result.status is Status.PROVED and result.boxes == boxes
+
+
+def test_a_search_is_given_up_where_a_bound_is_below_its_hope() -> None:
+    for hope, given_up in ((-0.5, True), (-0.95, False)):
+        result = search(Sizes(0.1), [[0.0]], [[1.0]], Budget(boxes=1000, hope=hope))
+        assert (result.status is Status.UNKNOWN and "too far from a proof" in result.reason) is given_up
+        assert result.status is (Status.UNKNOWN if given_up else Status.PROVED)
+
+
 def test_a_box_within_float64s_own_rounding_is_unknown() -> None:
     class Level(Sizes):
         def bound(self, *arguments) -> Margins:
