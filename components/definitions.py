@@ -46,6 +46,17 @@ def featurize(task_yaml: str, workloads: list, seed: int, code_version: str, val
 
 
 @dsl.component(base_image=IMAGE, install_kfp_package=False)
+def audit(task_yaml: str, code_version: str, features: dsl.Input[dsl.Dataset],
+          audited: dsl.Output[dsl.Dataset]) -> None:
+    """Asks the data whether they obey the specification."""
+    from pathlib import Path
+
+    from components.audit import run_audit
+
+    run_audit(task_yaml, Path(features.path), Path(audited.path))
+
+
+@dsl.component(base_image=IMAGE, install_kfp_package=False)
 def pretrain(task_yaml: str, seed: int, code_version: str, features: dsl.Input[dsl.Dataset],
              pretrained: dsl.Output[dsl.Model]) -> None:
     """Shared backbone over all workloads."""

@@ -28,6 +28,7 @@ def run_report(workloads: list[str], run_name: str, features: Path, gated: Path,
         kept.mkdir(parents=True, exist_ok=True)
         output.mkdir(parents=True, exist_ok=True)
         validation = json.loads((features / "validation.json").read_text())
+        audits = json.loads((features / "audit.json").read_text())
         correlation = _heat_map(json.loads((features / "correlation.json").read_text())["pooled"])
         record = json.loads((registered / REGISTERED).read_text())
         entries = []
@@ -39,7 +40,7 @@ def run_report(workloads: list[str], run_name: str, features: Path, gated: Path,
             if entry["contract"]:
                 context = {"correlation": correlation, "validation": validation.get(name), "run_name": run_name,
                            "version": made.get("version"), "alias": made.get("alias"), "scaling": entry["scaling"],
-                           "data_quality": entry["evidence"]["data"]["quality"]}
+                           "data_quality": entry["evidence"]["data"]["quality"], "audit": audits.get(name)}
                 page = render_version_report(entry["contract"], entry["evidence"], entry["gates"], context)
                 for folder in (output, kept):
                     (folder / f"{name}.html").write_text(page, encoding="utf-8")

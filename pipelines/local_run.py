@@ -24,7 +24,7 @@ from components.progress import PROGRESS_VARIABLE, read_events
 from feature_store.errors import AssayError
 from pipelines.request import TrainRequest
 
-KEPT_RUNS = 10
+KEPT_RUNS = 20  # more than stages: a run that was killed at each of them still finds its cached steps
 POLL_SECONDS = 0.1
 FULL_DISK_MB = 1.0  # less than any step writes
 

@@ -7,7 +7,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-STAGES = ("ingest", "validate", "featurize", "pretrain", "finetune", "verify", "export", "gate", "register", "report")
+STAGES = ("ingest", "validate", "featurize", "audit", "pretrain", "finetune", "verify", "export", "gate", "register",
+          "report")
 FAN_OUT = ("finetune", "verify", "export")
 
 

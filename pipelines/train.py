@@ -9,6 +9,7 @@ code_version and data_version, which is what makes a run resumable after a kill.
 from kfp import dsl
 
 from components.definitions import (
+    audit,
     export,
     featurize,
     finetune,
@@ -34,14 +35,17 @@ def train(
     run_name: str = "train",
     scheduled: bool = False,
 ) -> None:
-    """ingest -> validate -> featurize -> pretrain -> (finetune -> verify -> export) -> gate -> register -> report."""
+    """ingest -> validate -> featurize -> audit -> pretrain -> (finetune -> verify -> export) -> gate -> register ->
+    report.
+    """
     ingested = ingest(telemetry=telemetry, mapping_yaml=mapping_yaml, data_version=data_version,
                       code_version=code_version)
     validated = validate(task_yaml=task_yaml, workloads=workloads, code_version=code_version,
                          samples=ingested.outputs["samples"])
     featurized = featurize(task_yaml=task_yaml, workloads=workloads, seed=seed, code_version=code_version,
                            validated=validated.outputs["validated"])
-    features = featurized.outputs["features"]
+    audited = audit(task_yaml=task_yaml, code_version=code_version, features=featurized.outputs["features"])
+    features = audited.outputs["audited"]
     pretrained = pretrain(task_yaml=task_yaml, seed=seed, code_version=code_version, features=features)
 
     with dsl.ParallelFor(items=workloads, name="workloads", parallelism=2) as workload:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from models.reporting import plots
-from models.reporting.document import Cell, Code, Fold, Note, Part, Plot, Table, figures, text
+from models.reporting.document import Cell, Code, Fold, Note, Part, Plot, Table, Tone, figures, text
 from models.reporting.formatting import count, number, words
 from models.reporting.reading import at, floats, items, mapping, mappings
 
@@ -114,7 +114,41 @@ def audit(found: Any) -> tuple[Part, ...]:
         return (Table(("", ""), tuple((text(label), text(value)) for label, value in facts)),) if facts else ()
     if isinstance(found, str):
         return (Note(found),)
+    properties = mappings(found)
+    if properties and all("verdict" in one and "feature" in one for one in properties):
+        return _audited(properties)
     return tuple(part for item in items(found) for part in audit(item))
+
+
+def _audited(audits: list[Json]) -> tuple[Part, ...]:
+    """How often the data obey each direction of the specification, and the worst pairs of what they contradict."""
+    tones: dict[str, Tone] = {"obeyed": "good", "contradicted": "bad"}
+    rows = tuple((Cell(str(one["feature"]), code=True), text(one.get("direction")), text(one.get("kind")),
+                  *figures([number(one.get("pairs")), _percent(one.get("obeys")), _percent(one.get("within_noise"))]),
+                  text(_interval(one.get("within_noise_interval"))),
+                  Cell(str(one["verdict"]), tone=tones.get(str(one["verdict"]), "")))
+                 for one in audits)
+    parts: list[Part] = [Table(("Feature", "Target must be", "Pairs", "Number", "Obey", "Obey or within noise",
+                                "95 % interval", "Verdict"), rows, "Do the data obey the specification?")]
+    against = [one for one in audits if one["verdict"] == "contradicted"]
+    for one in against:
+        worst = tuple(tuple(figures([number(pair.get(key)) for key in ("low_value", "low_target", "high_value",
+                                                                        "high_target")]))
+                      for pair in mappings(one, "worst"))
+        parts.append(Table((f"{one['feature']}", "Target", f"{one['feature']}", "Target"), worst,
+                           f"Worst pairs: {one['feature']} {one.get('direction')}"))
+    if any(one.get("by_policy") is True for one in against):
+        parts.append(Note("The specification is wished for by policy, so that this stops nothing.", "missing"))
+    return tuple(parts)
+
+
+def _percent(share: Any) -> str:
+    return f"{share:.1%}" if isinstance(share, int | float) else number(None)
+
+
+def _interval(interval: Any) -> str:
+    low, high = (*items(interval), None, None)[:2]
+    return "" if low is None or high is None else f"{low:.1%} to {high:.1%}"
 
 
 def correlation(context: Json, workload: str, page: str) -> tuple[Part, ...]:

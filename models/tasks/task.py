@@ -66,12 +66,16 @@ _MAY_BE_ZERO = ("pretrain_epochs", "iterations", "hinge_margin", "certified_marg
 
 @dataclass(frozen=True)
 class WorkloadTask:
-    """One workload of a task: its configurable properties, hidden layer widths and specification (as in YAML)."""
+    """One workload of a task: its configurable properties, hidden layer widths and specification (as in YAML).
+
+    by_policy: the specification is wished for, whatever the data say of it.
+    """
 
     name: str
     configuration: tuple[Quantity, ...]
     hidden: tuple[int, ...]
     specification: Mapping[str, Any]
+    by_policy: bool = False
 
 
 @dataclass(frozen=True)
@@ -169,6 +173,7 @@ def parse_task(data: Any, where: str) -> Task:
             configuration=_quantities(entry.get("configuration", []), CONFIGURATION, f"{place}.configuration"),
             hidden=_widths(entry.get("hidden", [64, 64]), f"{place}.hidden"),
             specification=_mapping(entry.get("specification", {}), f"{place}.specification"),
+            by_policy=_flag(entry.get("by_policy", False), f"{place}.by_policy"),
         )
     training = dict(_mapping(data.pop("training", {}), f"{where}: training"))
     _known(training, {f.name for f in fields(TrainingSettings)}, f"{where}: training")
@@ -214,6 +219,12 @@ def _quantities(entries: Any, known: Mapping[str, Column], where: str) -> tuple[
 def _mapping(value: Any, where: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise InputError(f"a mapping must stand here, got {value!r} ({where})")
+    return value
+
+
+def _flag(value: Any, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise InputError(f"true or false must stand here, got {value!r} ({where})")
     return value
 
 

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from components.audit import run_audit
 from components.export import run_export
 from components.featurize import run_featurize
 from components.finetune import run_finetune
@@ -56,7 +57,10 @@ class Steps:
 
     def featurize(self) -> dict[str, str]:
         return run_featurize(self.task_yaml, list(self.workloads), self.seed, self.folder / "validated",
-                             self.folder / "features")
+                             self.folder / "featurized")
+
+    def audit(self) -> dict[str, Any]:
+        return run_audit(self.task_yaml, self.folder / "featurized", self.folder / "features")
 
     def pretrain(self) -> None:
         run_pretrain(self.task_yaml, self.seed, self.folder / "features", self.folder / "pretrained")
@@ -73,6 +77,7 @@ class Steps:
         self.ingest()
         self.validate()
         self.featurize()
+        self.audit()
         self.pretrain()
         for workload in self.workloads:
             self.fan_out(workload)

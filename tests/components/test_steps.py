@@ -27,7 +27,8 @@ pytestmark = pytest.mark.filterwarnings(IGNORED_WARNING)
 
 # The exported graph computes in float32 what the network computes in float64; scaled target units.
 PARITY = 1e-4
-STEPS = ("ingest", "validate", "featurize", "pretrain", "finetune", "verify", "export", "gate", "register", "report")
+STEPS = ("ingest", "validate", "featurize", "audit", "pretrain", "finetune", "verify", "export", "gate", "register",
+         "report")
 
 
 @dataclass(frozen=True)

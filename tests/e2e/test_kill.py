@@ -97,7 +97,7 @@ def test_a_run_killed_at_any_stage_starts_again(project: Project) -> None:
 
     done = project.call(*RUN, "--name", "after")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert not {"ingest", "validate", "featurize", "pretrain", "finetune"} & project.started("after")
+    assert not {"ingest", "validate", "featurize", "audit", "pretrain", "finetune"} & project.started("after")
 
     standing = ledger(project).standing(*PAIR)
     assert standing.champion is not None and standing.champion in standing.registered

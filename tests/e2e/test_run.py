@@ -121,8 +121,8 @@ def test_the_second_run_prints_a_table_with_a_new_version(scene: Scene) -> None:
 
 
 def test_the_second_run_takes_what_is_done_from_the_cache(scene: Scene) -> None:
-    assert scene.project.started("first") == {"ingest", "validate", "featurize", "pretrain", "finetune", "verify",
-                                              "export", "gate", "register", "report"}
+    assert scene.project.started("first") == {"ingest", "validate", "featurize", "audit", "pretrain", "finetune",
+                                              "verify", "export", "gate", "register", "report"}
     assert scene.project.started("second") == {"verify", "export", "gate", "register", "report"}
 
 

@@ -12,7 +12,7 @@ from pipelines.package import cached_tasks, read_package
 from tests.golden.regenerate import PIPELINE, compiled_pipeline
 
 UNCACHED = {"verify", "export", "gate", "register", "report"}
-STEPS = {"ingest", "validate", "featurize", "pretrain", "finetune", *UNCACHED}
+STEPS = {"ingest", "validate", "featurize", "audit", "pretrain", "finetune", *UNCACHED}
 FAN_OUT = {"finetune", "verify", "export"}
 
 
@@ -69,8 +69,8 @@ def test_the_steps_come_in_the_order_of_the_design(pipeline: dict[str, Any]) -> 
     depends = {name: set(task.get("dependentTasks", ())) for name, task in tasks(pipeline)}
     ((loop, _),) = loops(pipeline)
     assert depends["validate"] == {"ingest"} and depends["featurize"] == {"validate"}
-    assert depends["pretrain"] == {"featurize"}
-    assert {"featurize", "pretrain"} <= depends[loop]
+    assert depends["audit"] == {"featurize"} and depends["pretrain"] == {"audit"}
+    assert {"audit", "pretrain"} <= depends[loop]
     assert "finetune" in depends["verify"] and "verify" in depends["export"]
     assert loop in depends["gate"] and "gate" in depends["register"] and "register" in depends["report"]
 

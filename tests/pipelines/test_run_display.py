@@ -96,8 +96,8 @@ def test_steps_that_the_cache_answers_count_as_done() -> None:
             display.show({"event": "start", "step": name, "workload": workload})
             display.show({"event": "end", "step": name, "workload": workload, "seconds": 1.0})
             (total,) = [task for task in display._progress.tasks if task.description == "pipeline"]
-            expected = {"verify": 4 + 2, "export": 4 + 3, "report": 7 + 3 * 2}[name]
-            assert (total.completed, total.total) == (expected, 13)
+            expected = {"verify": 5 + 2, "export": 5 + 3, "report": 8 + 3 * 2}[name]
+            assert (total.completed, total.total) == (expected, 14)
 
 
 def test_quiet_prints_nothing() -> None:

@@ -1,0 +1,76 @@
+"""The audit step: data that contradict a specification stop their workload, unless it is wished for by policy."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.audit import sentence
+from models.reporting.report import render_version_report
+from models.training.pair_share import Interval
+from models.training.specification_audit import PropertyAudit
+from tests.components.steps import Steps, prepare, project
+from tests.e2e import tiny
+
+
+def turned(by_policy: bool) -> dict[str, Any]:
+    """The tiny task with the wrong direction for nginx."""
+    task = tiny.task()
+    task["workloads"]["nginx"]["specification"] = {
+        "properties": [{"monotone": {"features": ["psi_cpu_some"], "direction": "decreasing"}}]}
+    task["workloads"]["nginx"]["by_policy"] = by_policy
+    return task
+
+
+def audited(folder: Path, task: dict[str, Any]) -> tuple[Steps, dict[str, Any]]:
+    with project(folder):
+        steps = prepare(folder, tiny.telemetry(), task)
+        steps.ingest()
+        steps.validate()
+        steps.featurize()
+        return steps, steps.audit()
+
+
+def test_what_the_data_obey_goes_on_and_is_written_down(tmp_path: Path) -> None:
+    steps, found = audited(tmp_path, tiny.task())
+    assert set(found) == {"nginx", "redis"}
+    assert all(one["verdict"] != "contradicted" and one["by_policy"] is False for own in found.values() for one in own)
+    features = steps.folder / "features"
+    assert json.loads((features / "audit.json").read_text()) == found
+    assert set(json.loads((features / "status.json").read_text()).values()) == {""}
+    before = {path.relative_to(steps.folder / "featurized") for path in (steps.folder / "featurized").rglob("*")}
+    assert before < {path.relative_to(features) for path in features.rglob("*")}
+
+
+def test_a_specification_that_the_data_contradict_stops_its_workload_alone(tmp_path: Path) -> None:
+    steps, found = audited(tmp_path, turned(by_policy=False))
+    status = json.loads((steps.folder / "features" / "status.json").read_text())
+    assert status["redis"] == ""
+    assert "must be what the data obey, got psi_cpu_some decreasing: contradicted" in status["nginx"]
+    assert "by_policy: true" in status["nginx"] and "at worst" in status["nginx"]
+    assert json.loads((steps.folder / "featurized" / "status.json").read_text())["nginx"] == ""
+    (one,) = found["nginx"]
+    latencies = tiny.telemetry()["latency_ms"]
+    assert all(latencies.min() * 0.999 <= pair["low_target"] <= latencies.max() * 1.001 for pair in one["worst"])
+
+
+def test_a_specification_by_policy_is_reported_and_stops_nothing(tmp_path: Path) -> None:
+    steps, found = audited(tmp_path, turned(by_policy=True))
+    assert set(json.loads((steps.folder / "features" / "status.json").read_text()).values()) == {""}
+    assert [one["verdict"] for one in found["nginx"]] == ["contradicted"] and found["nginx"][0]["by_policy"] is True
+    page = render_version_report({}, {}, [], {"audit": found["nginx"]})
+    assert "Do the data obey the specification?" in page and "Worst pairs" in page and "by policy" in page
+
+
+def test_a_step_that_is_repeated_gives_the_same(tmp_path: Path) -> None:
+    with project(tmp_path):
+        steps, found = audited(tmp_path, turned(by_policy=False))
+        assert steps.audit() == found
+
+
+@pytest.mark.parametrize(("pairs", "said"), [(0, "no two rows can be compared"), (40, "50.0% of 40 exact pairs obey")])
+def test_the_sentence_says_what_was_compared(pairs: int, said: str) -> None:
+    whole = Interval(0.0, 1.0)
+    found = PropertyAudit("cores", "decreasing", "exact", pairs, pairs, 0.5, whole, 0.6, whole, 0.1, 0.1, (), 0.8, 30)
+    assert said in sentence(found)
