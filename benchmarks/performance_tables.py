@@ -170,11 +170,13 @@ def settings_line(results: Results) -> str:
     """Data, settings and machine of the learning benchmark, in sentences."""
     machine = results["machine"]
     lines = [_data_line(results, data) for data in DATA_SETS if _of_data(results, data)]
+    versions = {entry.get("learning_code_version") for entry in results["entries"]}
+    mixed = f"Made by {len(versions)} versions of the code; each entry says by which." if len(versions) > 1 else ""
     return "\n\n".join([*lines, paragraph(
         f"{results['jobs']} jobs side by side on {machine['cores']} cores ({machine['cpu_model']}),",
         f"{machine['date'][:10]}. Seconds until PROVED count the learner alone: its training and share of the",
         "pretraining, the verifications, the final proof and the check of the exported file; not the twin, the",
-        "baseline, reading and writing.")])
+        "baseline, reading and writing.", *([mixed] if mixed else []))])
 
 
 def _data_line(results: Results, data: str) -> str:
