@@ -7,6 +7,7 @@ wished for whatever the data say is marked `by_policy: true` in the task: then i
 import json
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ import pandas as pd
 import yaml
 
 from components.progress import step
+from components.workload_status import attempt
+from feature_store.errors import InputError
 from feature_store.scaling import FeatureScaling
 from models.tasks.task import Task, parse_task
 from models.training.specification_audit import PropertyAudit, audit
@@ -32,14 +35,18 @@ def run_audit(task_yaml: str, features: Path, output: Path) -> dict[str, Any]:
         shutil.copytree(features, output, dirs_exist_ok=True)
         status = json.loads((output / "status.json").read_text())
         found: dict[str, Any] = {}
-        for name in [name for name, message in status.items() if not message]:
+
+        def work(name: str) -> None:
             audits = audit_workload(output / name, task, name)
             by_policy = task.workload(name).by_policy
             found[name] = [{**one.to_json(), "by_policy": by_policy, "sentence": sentence(one)} for one in audits]
             contradicted = [sentence(one) for one in audits if one.verdict == "contradicted"]
             if contradicted and not by_policy:
-                status[name] = (f"specification must be what the data obey, got {'; '.join(contradicted)}. Turn its "
-                                "direction round, leave the feature out, or mark the workload `by_policy: true`")
+                raise InputError(f"specification must be what the data obey, got {'; '.join(contradicted)}. Turn its "
+                                 "direction round, leave the feature out, or mark the workload `by_policy: true`")
+
+        for name in [name for name, message in status.items() if not message]:
+            status[name] = attempt(partial(work, name))
         (output / "audit.json").write_text(json.dumps(found, indent=1, allow_nan=False))
         (output / "status.json").write_text(json.dumps(status, indent=1))
         return found

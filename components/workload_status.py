@@ -21,6 +21,18 @@ def failure(folder: Path) -> dict[str, str] | None:
     return json.loads(path.read_text()) if path.is_file() else None
 
 
+def attempt(work: Callable[[], None]) -> str:
+    """Why `work` raised, "" where it did not: one workload's error must not sink the others. The log keeps defects."""
+    try:
+        work()
+    except AssayError as error:
+        return str(error) or type(error).__name__
+    except Exception as error:
+        traceback.print_exc()
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
 def guarded(step: str, before: Path | None, output: Path, work: Callable[[Path], None]) -> None:
     """Runs `work(output)` unless an earlier step failed; an error becomes a folder that says so.
 
@@ -34,12 +46,8 @@ def guarded(step: str, before: Path | None, output: Path, work: Callable[[Path],
     if earlier:
         (output / FAILED).write_text(json.dumps(earlier))
         return
-    try:
-        work(output)
-    except Exception as error:
-        if not isinstance(error, AssayError):
-            traceback.print_exc()  # a defect: the log keeps where it happened
+    message = attempt(lambda: work(output))
+    if message:
         shutil.rmtree(output, ignore_errors=True)
         output.mkdir()
-        message = str(error) if isinstance(error, AssayError) else f"{type(error).__name__}: {error}"
         (output / FAILED).write_text(json.dumps({"step": step, "message": message}))

@@ -74,3 +74,15 @@ def test_the_sentence_says_what_was_compared(pairs: int, said: str) -> None:
     whole = Interval(0.0, 1.0)
     found = PropertyAudit("cores", "decreasing", "exact", pairs, pairs, 0.5, whole, 0.6, whole, 0.1, 0.1, (), 0.8, 30)
     assert said in sentence(found)
+
+
+def test_a_workload_whose_audit_fails_does_not_sink_the_others(tmp_path: Path) -> None:
+    with project(tmp_path):
+        steps = prepare(tmp_path, tiny.telemetry(), tiny.task())
+        steps.ingest()
+        steps.validate()
+        steps.featurize()
+        (steps.folder / "featurized" / "nginx" / "test.parquet").write_bytes(b"damaged")
+        assert set(steps.audit()) == {"redis"}
+    status = json.loads((steps.folder / "features" / "status.json").read_text())
+    assert status["redis"] == "" and "ArrowInvalid" in status["nginx"]
