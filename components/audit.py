@@ -57,10 +57,13 @@ def audit_workload(folder: Path, task: Task, name: str) -> tuple[PropertyAudit, 
 
     Rows of one configuration were measured one after the other, and count as one group.
     """
-    frame = pd.concat([pd.read_parquet(folder / f"{side}.parquet") for side in ("train", "test")], ignore_index=True)
+    # where the base learner is trained on predictions, what was measured stands apart
+    measured = folder / "measured.parquet"
+    files = [measured] if measured.is_file() else [folder / f"{side}.parquet" for side in ("train", "test")]
+    frame = pd.concat([pd.read_parquet(file) for file in files], ignore_index=True)
     scaling = FeatureScaling.from_json((folder / "scaling.json").read_text())
     y = frame[task.target.name].to_numpy(dtype=np.float64)
-    positive = bool((y > 0).all())
+    positive = bool((y > 0).all()) and task.few_shot is None  # whose target is a logarithm
     own = [quantity.name for quantity in task.workload(name).configuration]
     group = np.asarray(frame.groupby(own).ngroup(), dtype=np.int64) if own else None
     found = audit(frame[list(scaling.features.names)].to_numpy(dtype=np.float64), np.log(y) if positive else y,

@@ -10,9 +10,12 @@ import numpy as np
 import torch
 import yaml
 
+from components.few_shot import POOL
 from components.progress import step
 from components.workload_status import guarded
+from models.adaptation.few_shot_evidence import few_shot_facts, few_shot_metrics
 from models.export.bundle import write_bundle, write_json
+from models.export.few_shot_encoder import few_shot_encoder
 from models.export.parity import largest_difference, one_row_latency_us, replays
 from models.tasks.task import Task, parse_task
 from models.training.baseline import monotone_gradient_boosting
@@ -39,14 +42,22 @@ def run_export(task_yaml: str, workload: str, seed: int, code_version: str, feat
             quality = json.loads((features / workload / "quality.json").read_text())
             versions = {"code_version": code_version, "data_version": quality["data_version"], "seed": seed}
             folder.rmdir()  # write_bundle makes it whole
+            encoder = None if task.few_shot is None else few_shot_encoder(
+                features / workload, features / POOL, data.scaling, task, versions)
             model, verdict = write_bundle(folder, task, workload, network, data.scaling, data.raw_specification,
-                                          _final_verdict(verified), versions)
+                                          _final_verdict(verified), versions, encoder)
             verdict = _replayed(verdict, model, data)
             evidence = _evidence(task, data, network, twin, verified, int(seed))
             evidence["metrics"] |= {
                 "parity_max_abs": largest_difference(model, network, data.scaling, PARITY_POINTS, int(seed)),
                 "parity_points": PARITY_POINTS,
                 "latency_us": one_row_latency_us(model, data.scaling.features.unscale(data.x_test[:1])[0])}
+            if task.few_shot is not None:
+                own = features / workload
+                evidence["metrics"] |= few_shot_metrics(own, network, data.scaling)
+                evidence["few_shot"] = {
+                    "note": task.workload(workload).note,
+                    **few_shot_facts(own, features / POOL, network, data.scaling, data.specification, int(seed))}
             evidence |= {"verdict": verdict.to_json(), "data": _data(features / workload, quality),
                          "reproduce": _reproduce(task, versions)}
             write_json(folder / "evidence.json", evidence)

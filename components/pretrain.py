@@ -5,11 +5,12 @@ from pathlib import Path
 
 import yaml
 
+from components.few_shot import POOL
 from components.progress import step
 from models.tasks.task import parse_task
+from models.training.pretraining import POOL_HEAD, save_pretrained
 from models.training.pretraining import pretrain as pretrain_pool
-from models.training.pretraining import save_pretrained
-from models.training.workload import load_workload
+from models.training.workload import few_shot_pool, load_workload
 
 
 def run_pretrain(task_yaml: str, seed: int, features: Path, output: Path) -> None:
@@ -22,5 +23,9 @@ def run_pretrain(task_yaml: str, seed: int, features: Path, output: Path) -> Non
         if not usable:
             output.write_bytes(b"")
             return
-        pool = {name: load_workload(features / name, task, name).pool_share() for name in usable}
+        loaded = {name: load_workload(features / name, task, name) for name in usable}
+        if task.few_shot is not None:
+            pool = {POOL_HEAD: few_shot_pool(features / POOL, loaded)}
+        else:
+            pool = {name: data.pool_share() for name, data in loaded.items()}
         save_pretrained(pretrain_pool(pool, task.training, int(seed), progress), output)

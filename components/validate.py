@@ -25,8 +25,6 @@ def run_validate(task_yaml: str, workloads: list[str], samples: Path, output: Pa
         schemas = {name: task.telemetry_schema(name) for name in workloads}
         results = validate_all(dict.fromkeys(workloads, frame), schemas, docs)
         verdicts = {name: result.to_dict() for name, result in results.items()}
-        output.mkdir(parents=True, exist_ok=True)
-        for name in ("samples.parquet", "source.json"):
-            shutil.copyfile(samples / name, output / name)
+        shutil.copytree(samples, output, dirs_exist_ok=True)
         (output / "validation.json").write_text(json.dumps(verdicts, indent=1, default=str))
         return verdicts

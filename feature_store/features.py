@@ -69,14 +69,14 @@ def featurize(frame: pd.DataFrame, schema: TelemetrySchema, test_share: float, s
     summary = FeatureSummary(
         workload=schema.workload, folder=folder, rows=len(table), train_rows=len(sides["train"]),
         test_rows=len(sides["test"]), train_groups=split.train_groups, test_groups=split.test_groups,
-        data_version=_combined_digest(sides))
+        data_version=combined_digest(sides))
     quality = {
         **{key: value for key, value in asdict(summary).items() if key != "folder"},
         "split_by": list(schema.split_by), "test_share": test_share, "seed": seed,
         "dropped": dict(dropped or {}), "checks": [dict(check) for check in checks],
         "data": summarise(_rows_of(frame, schema.workload), tuple(schema.numeric)).to_dict(),
     }
-    _write_whole(folder, sides, {"scaling.json": scaling.to_json(),
+    write_whole(folder, sides, {"scaling.json": scaling.to_json(),
                                  "quality.json": json.dumps(quality, indent=2)})
     return summary
 
@@ -119,12 +119,13 @@ def _rows_of(frame: pd.DataFrame, workload: str) -> pd.DataFrame:
     return frame[frame["workload"] == workload] if "workload" in frame else frame
 
 
-def _combined_digest(sides: Mapping[str, pd.DataFrame]) -> str:
+def combined_digest(sides: Mapping[str, pd.DataFrame]) -> str:
+    """Hex SHA-256 over the names and contents of tables."""
     digests = [[name, content_digest(side)] for name, side in sides.items()]
     return hashlib.sha256(json.dumps(digests).encode()).hexdigest()
 
 
-def _write_whole(folder: Path, tables: Mapping[str, pd.DataFrame], texts: Mapping[str, str]) -> None:
+def write_whole(folder: Path, tables: Mapping[str, pd.DataFrame], texts: Mapping[str, str]) -> None:
     """Writes the files beside `folder`, then renames: a reader never sees a part of them."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as temporary:

@@ -12,6 +12,7 @@ r"""The mapping of a file of measurements, read from YAML: what `measurements.py
     metrics: {cpu_s: {column: cpu, unit: s}}    # optional; may be missing in some runs
     groups: {algorithm: {column: workload, pattern: '^[^-]+-(.+)$'}}    # optional; what splits may hold out
     failed: [{column: status, is_not: ok}, {column: runtime_s, equals: 3600}, {column: target_runtime, missing: true}]
+    task: {demand: {nodes: decreasing}}         # optional, passed on unread: what the `sizing` task is made from
 
 `column` may be a list: the first that holds a value counts, and `default` where none does. `within` sets another
 category before a category, `scale` (above 0) multiplies a number, `values` gives labels their numbers, `pattern` takes
@@ -70,6 +71,7 @@ class MeasurementMapping:
     metrics: tuple[ColumnRule, ...] = ()
     groups: tuple[ColumnRule, ...] = ()
     failed: tuple[FailureRule, ...] = ()
+    task: Mapping[str, Any] | None = None
 
     def source_columns(self) -> tuple[str, ...]:
         """The columns that must stand in the file, each once."""
@@ -79,6 +81,11 @@ class MeasurementMapping:
         return tuple(dict.fromkeys(names))
 
 
+def is_measurement_mapping(content: Any) -> bool:
+    """Whether parsed YAML is such a mapping, and not one of telemetry (mapping.py)."""
+    return isinstance(content, Mapping) and "configuration" in content
+
+
 def load_measurement_mapping(path: Path) -> MeasurementMapping:
     """Reads a mapping file. Raises InputError: it is missing or no YAML, or a field is unknown or of the wrong kind."""
     return parse_measurement_mapping(read_yaml(path, "mapping file"), str(path))
@@ -86,7 +93,8 @@ def load_measurement_mapping(path: Path) -> MeasurementMapping:
 
 def parse_measurement_mapping(content: Any, where: str) -> MeasurementMapping:
     """The mapping from parsed YAML; `where` goes into messages."""
-    data = fields_of(content, {"workload", "configuration", "target", "cost", "metrics", "groups", "failed"}, where)
+    data = fields_of(content, {"workload", "configuration", "target", "cost", "metrics", "groups", "failed", "task"},
+                     where)
     for key in ("workload", "configuration", "target"):
         if key not in data:
             raise InputError(f"mapping must have the field {key!r}, got {', '.join(data) or 'nothing'} ({where})")
@@ -101,6 +109,7 @@ def parse_measurement_mapping(content: Any, where: str) -> MeasurementMapping:
         metrics=_rules(data.get("metrics", {}), f"{where}: metrics"),
         groups=_rules(data.get("groups", {}), f"{where}: groups", "category"),
         failed=_failures(data.get("failed", []), f"{where}: failed"),
+        task=_task(data.get("task"), f"{where}: task"),
     )
     if not mapping.configuration:
         raise InputError(f"configuration must have at least one column, got none ({where})")
@@ -116,6 +125,12 @@ def parse_measurement_mapping(content: Any, where: str) -> MeasurementMapping:
                              f"{'a product' if rule.product else '`within`' if rule.within else f'a {rule.kind}'} "
                              f"({where})")
     return mapping
+
+
+def _task(data: Any, where: str) -> Mapping[str, Any] | None:
+    if data is not None and not isinstance(data, Mapping):
+        raise InputError(f"a mapping must stand here, got {data!r} ({where})")
+    return data
 
 
 def _rules(entries: Any, where: str, kind: str = "number") -> tuple[ColumnRule, ...]:

@@ -25,8 +25,9 @@ import pandas as pd
 from feature_store.errors import InputError, nearest
 from feature_store.measurement_mapping import ColumnRule, FailureRule, MeasurementMapping, label
 
-# A workload whose median of a column lies so many times above or below the median workload's is flagged.
-FAR_LEVEL = 500.0
+# A workload whose median of a column lies so many times above or below the median workload's is flagged: nearer to a
+# thousandfold (ms for s) than to none. Those of scout and CloudBandit lie between 0.125 and 10.6 times.
+FAR_LEVEL = 1000**0.5
 
 
 @dataclass(frozen=True)

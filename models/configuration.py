@@ -20,7 +20,8 @@ from models.gates import check_thresholds
 Approval = Literal["auto", "manual"]
 
 # Without dots: "assay.{task}.{workload}" must never give two pairs one name.
-_PART = re.compile(r"[A-Za-z0-9_-]+")
+# A workload may have dots in it, a task may not: so two pairs of names never make one model's.
+_TASK, _WORKLOAD = re.compile(r"[A-Za-z0-9_-]+"), re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 # MLflow reserves "latest" and names such as "v3" as aliases.
 _ALIAS = re.compile(r"(?!(?:latest|[vV]\d+)$)[A-Za-z][A-Za-z0-9_-]*")
 _URI = re.compile(r"[a-z][a-z0-9+.-]*:")
@@ -66,11 +67,11 @@ class Configuration:
         """Name of the registered model of one task and workload, e.g. "assay.performance.redis".
 
         Raises:
-            InputError: a name holds anything but letters, digits, "_" and "-".
+            InputError: a name holds anything but letters, digits, "_", "-" and, of a workload, "." inside.
         """
-        for what, name in (("task", task), ("workload", workload)):
-            if not _PART.fullmatch(name):
-                raise InputError(f"{what} must hold only letters, digits, _ and -, got {name!r} (model name)")
+        for what, name, pattern, dot in (("task", task, _TASK, ""), ("workload", workload, _WORKLOAD, ", . inside it")):
+            if not pattern.fullmatch(name):
+                raise InputError(f"{what} must hold only letters, digits, _ and -{dot}, got {name!r} (model name)")
         return self.model_name_template.replace("{task}", task).replace("{workload}", workload)
 
 

@@ -9,6 +9,7 @@ wrong type or outside what it can physically be) FAILS: a hole in the evidence n
     test_accuracy            test_accuracy, share 0..1          >= minimum
     champion_mse             test_mse, squared target units     <= champion's test_mse * maximum_ratio
     baseline_mse             test_mse, squared target units     <= baseline_mse * maximum_ratio
+    test_mape                test_mape, share of the measured   <= maximum
     counterexample_accuracy  counterexample_accuracy, 0..1      >= minimum
     parity                   parity_max_abs, scaled target      <= maximum
     latency                  latency_us, microseconds           <= maximum_us
@@ -52,6 +53,7 @@ GATES: dict[str, Gate] = {
     "test_accuracy": Gate("test_accuracy", "minimum", ">=", maximum=1.0),
     "champion_mse": Gate("test_mse", "maximum_ratio", "<=", relative_to="champion"),
     "baseline_mse": Gate("test_mse", "maximum_ratio", "<=", relative_to="baseline_mse"),
+    "test_mape": Gate("test_mape", "maximum", "<="),
     "counterexample_accuracy": Gate("counterexample_accuracy", "minimum", ">=", maximum=1.0),
     "parity": Gate("parity_max_abs", "maximum", "<="),
     "latency": Gate("latency_us", "maximum_us", "<="),

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from feature_store.errors import InputError
+from feature_store.yaml_fields import read_yaml
 from models.tasks.task import Task, load_task, parse_task
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -60,6 +61,7 @@ def make_request(
     """
     from feature_store.digests import content_digest
     from feature_store.mapping import load_mapping
+    from feature_store.measurement_mapping import is_measurement_mapping
     from feature_store.sources.production import is_prometheus
 
     loaded, text, mapping_yaml = load_task(task), _task_text(task), ""
@@ -67,7 +69,10 @@ def make_request(
         if not mapping.is_file():
             raise InputError(f"mapping must be an existing file, got {mapping}")
         mapping_yaml = mapping.read_text()
-        if not is_prometheus(telemetry):
+        content = read_yaml(mapping, "mapping")
+        if is_measurement_mapping(content):
+            loaded, text = _few_shot_task(content, Path(telemetry), mapping, workloads, seed)
+        elif not is_prometheus(telemetry):
             own = load_mapping(mapping).task
             if own is not None:
                 loaded, text = parse_task(own, f"{mapping}: task"), yaml.safe_dump(dict(own), sort_keys=False)
@@ -89,6 +94,22 @@ def make_request(
         version = content_digest(Path(telemetry))
     return TrainRequest(loaded, text, chosen, telemetry, mapping_yaml, version, code_version(), seed, run_name,
                         scheduled)
+
+
+def _few_shot_task(content: Any, telemetry: Path, mapping: Path, workloads: Sequence[str],
+                   seed: int) -> tuple[Task, str]:
+    """The task that measurements and the `task` of their mapping make, and its YAML."""
+    from feature_store.measurement_mapping import parse_measurement_mapping
+    from feature_store.measurements import load_measurements
+    from models.adaptation.sizing_task import expand
+
+    parsed = parse_measurement_mapping(content, str(mapping))
+    if parsed.task is None:
+        raise InputError(f"mapping of measurements must have a `task` that demands a direction, got none ({mapping}); "
+                         "for example task: {demand: {nodes: decreasing}}")
+    where = f"{mapping}: task"
+    data = expand(parsed.task, load_measurements(telemetry, parsed), workloads, seed, where)
+    return parse_task(data, where), yaml.safe_dump(data, sort_keys=False)
 
 
 def _check_specification(task: Task, workload: str) -> None:

@@ -4,7 +4,7 @@
 
     1. exactly the expected files, no links, each read once into memory
     2. model.sig is the given key's signature over exactly these bytes
-    3. model.onnx has the SHA-256 that contract and certificate name
+    3. model.onnx has the SHA-256 that contract and certificate name, encoder.onnx (if any) the contract's
     4. the certificate says PROVED, for this contract's specification, boxes and tolerance
     5. gates.json: every gate passed
     6. deep: the independent checker accepts the certificate's leaves (models/verification/checker.py)
@@ -23,14 +23,16 @@ from typing import Any, NewType, Protocol
 from feature_store.errors import InputError, RefusedError
 from models.gates import PROVED, GateReport
 from serving.canonical import parse_json
-from serving.contract import MODEL_FILE, Contract, specification_sha256
+from serving.contract import ENCODER_FILE, MODEL_FILE, Contract, specification_sha256
 from serving.signature import SIGNATURE_FILE, read_folder, verify_files, verify_with_library
 
 CERTIFICATE_FORMAT = "assay-certificate/1"
 LEAVES_FILE = "certificate.npz"
 # A model that was not proved has no certificate; it can be opened and recorded, never served.
 _PROOF_FILES = frozenset({"certificate.json", LEAVES_FILE})
-_FILES = frozenset({MODEL_FILE, "contract.json", "evidence.json", "gates.json"}) | _PROOF_FILES
+_FILES = frozenset({MODEL_FILE, "contract.json", "evidence.json", "gates.json"})
+# Files that a bundle may lack; the encoder belongs to a contract with an embedding.
+_OPTIONAL = _PROOF_FILES | {ENCODER_FILE}
 
 
 class CheckResult(Protocol):
@@ -145,7 +147,10 @@ def check_content(bundle: Bundle) -> None:
     if not bundle.certificate:
         raise RefusedError(f"bundle must hold a certificate, got none ({where}); its model was not proved")
     digest = hashlib.sha256(bundle.model).hexdigest()
+    embedding = bundle.contract.embedding
+    encoder = None if embedding is None else hashlib.sha256(bundle.files[ENCODER_FILE]).hexdigest()
     expected = {
+        "contract's encoder sha256": (None if embedding is None else embedding.sha256, encoder),
         "contract's model sha256": (bundle.contract.model.sha256, digest),
         "certificate's format": (bundle.certificate.get("format"), CERTIFICATE_FORMAT),
         "certificate's model_sha256": (bundle.certificate.get("model_sha256"), digest),
@@ -219,8 +224,8 @@ def write_folder(bundle: Bundle, destination: Path) -> None:
 
 
 def _parse(folder: Path, files: Mapping[str, bytes]) -> Bundle:
-    unexpected = sorted(set(files) - _FILES - {SIGNATURE_FILE})
-    missing = sorted(_FILES - _PROOF_FILES - set(files))
+    unexpected = sorted(set(files) - _FILES - _OPTIONAL - {SIGNATURE_FILE})
+    missing = sorted(_FILES - set(files))
     if unexpected or missing:
         problem = f"unexpected {', '.join(unexpected)}" if unexpected else f"no {', '.join(missing)}"
         raise RefusedError(f"bundle must hold exactly its files, got {problem} ({folder})")
@@ -232,6 +237,8 @@ def _parse(folder: Path, files: Mapping[str, bytes]) -> Bundle:
     except InputError as error:
         # The caller's input is a folder; a bundle with a broken file in it is refused, not mistyped.
         raise RefusedError(f"{error} ({folder})") from error
+    if (contract.embedding is not None) != (ENCODER_FILE in files):
+        raise RefusedError(f"encoder must come with a contract that has an embedding, got one of the two ({folder})")
     certificate = {}
     if "certificate.json" in files:
         certificate = parse_json(files["certificate.json"], f"{folder}/certificate.json")

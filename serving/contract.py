@@ -8,6 +8,8 @@ in raw units: the scaling is inside model.onnx.
     outputs        [minimum, maximum] is the range of the training target
     specification  {"tolerance": float, "properties": [...], "statement": sentence}, see models/verification
     model          the ONNX file, its SHA-256, opset and the names of its one input and its output
+    embedding      optional: which inputs are an embedding of measured runs, the workload's own, and the ONNX file
+                   that makes one of new runs (serving/encoder.py)
 
 Numbers stay as they were parsed (1 stays 1, not 1.0), so that writing a contract back gives the same
 canonical bytes and the digest in the certificate still holds.
@@ -26,11 +28,15 @@ from serving.canonical import canonical_json
 
 FORMAT = "assay-bundle/1"
 MODEL_FILE = "model.onnx"
+ENCODER_FILE = "encoder.onnx"
 
 _BOUNDS = ("minimum", "maximum", "physical_minimum", "physical_maximum")
 _INPUT_KEYS = ("name", "unit", "description", *_BOUNDS)
 _OUTPUT_KEYS = ("name", "unit", *_BOUNDS)
 _MODEL_KEYS = ("file", "sha256", "opset", "input", "output")
+_EMBEDDING_KEYS = (
+    "file", "sha256", "inputs", "configuration", "target", "runs", "own", "similarity", "threshold",
+)  # fmt: skip
 _KEYS = (
     "format", "task", "workload", "inputs", "outputs", "specification", "model",
     "code_version", "data_version", "seed",
@@ -77,6 +83,37 @@ class ModelSpec:
 
 
 @dataclass(frozen=True)
+class EmbeddingSpec:
+    """Inputs that are an embedding of a workload's measured runs.
+
+    Attributes:
+        file, sha256: the encoder that makes one.
+        inputs: their names, in order; own: the workload's own values when it was trained.
+        configuration: inputs of a run, in the encoder's order; target: what a run measures; runs: the most it takes.
+        similarity: of the own embedding to the nearest workload of the pool; below `threshold` is out of distribution.
+    """
+
+    file: str
+    sha256: str
+    inputs: tuple[str, ...]
+    configuration: tuple[str, ...]
+    target: str
+    runs: int
+    own: tuple[float, ...]
+    similarity: float
+    threshold: float
+
+    @property
+    def out_of_distribution(self) -> bool:
+        """Whether the workload is less like the pool than the pool's own workloads are."""
+        return self.similarity < self.threshold
+
+    def to_json(self) -> dict[str, Any]:
+        """As in contract.json."""
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in vars(self).items()}
+
+
+@dataclass(frozen=True)
 class Contract:
     """The content of contract.json. `specification` is read-only all the way down."""
 
@@ -89,6 +126,7 @@ class Contract:
     code_version: str
     data_version: str
     seed: int
+    embedding: EmbeddingSpec | None = None
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -108,6 +146,7 @@ class Contract:
             "code_version": self.code_version,
             "data_version": self.data_version,
             "seed": self.seed,
+            **({} if self.embedding is None else {"embedding": self.embedding.to_json()}),
         }
 
     @classmethod
@@ -119,7 +158,8 @@ class Contract:
                 a box has its minimum above its maximum, a name is given twice, a property names an
                 unknown input.
         """
-        _keys(data, _KEYS, "contract.json")
+        _check(isinstance(data, Mapping), "it", "be a mapping", data, "contract.json")
+        _keys({key: value for key, value in data.items() if key != "embedding"}, _KEYS, "contract.json")
         _check(data["format"] == FORMAT, "format", f"be {FORMAT!r}", data["format"], "contract.json")
         for key in ("task", "workload", "code_version", "data_version"):
             _text(data, key, "contract.json")
@@ -138,6 +178,7 @@ class Contract:
             code_version=data["code_version"],
             data_version=data["data_version"],
             seed=data["seed"],
+            embedding=_embedding(data["embedding"], inputs) if "embedding" in data else None,
         )
 
 
@@ -188,15 +229,46 @@ def _model(data: Any, outputs: set[str]) -> ModelSpec:
     where = "contract.json, model"
     _keys(data, _MODEL_KEYS, where)
     _check(data["file"] == MODEL_FILE, "file", f"be {MODEL_FILE!r}", data["file"], where)
-    digest = data["sha256"]
-    is_digest = isinstance(digest, str) and re.fullmatch("[0-9a-f]{64}", digest) is not None
-    _check(is_digest, "sha256", "be 64 hex digits", digest, where)
+    _digest(data["sha256"], where)
     opset = data["opset"]
     _check(_is_integer(opset) and opset > 0, "opset", "be a positive integer", opset, where)
     _text(data, "input", where)
     _text(data, "output", where)
     _check(data["output"] in outputs, "output", f"be one of {sorted(outputs)}", data["output"], where)
     return ModelSpec(**data)
+
+
+def _embedding(data: Any, inputs: tuple[InputSpec, ...]) -> EmbeddingSpec:
+    where = "contract.json, embedding"
+    _keys(data, _EMBEDDING_KEYS, where)
+    _check(data["file"] == ENCODER_FILE, "file", f"be {ENCODER_FILE!r}", data["file"], where)
+    _digest(data["sha256"], where)
+    _text(data, "target", where)
+    _check(_is_integer(data["runs"]) and data["runs"] > 0, "runs", "be a positive integer", data["runs"], where)
+    for key in ("similarity", "threshold"):
+        _check(_is_finite(data[key]), key, "be a finite number", data[key], where)
+    names = {item.name for item in inputs}
+    for key in ("inputs", "configuration"):
+        known = isinstance(data[key], list) and bool(data[key]) and all(
+            isinstance(name, str) and name in names for name in data[key])
+        _check(known and len(set(data[key])) == len(data[key]), key, "be a list of inputs, each once", data[key], where)
+    _check(set(data["inputs"]) | set(data["configuration"]) == names
+           and not set(data["inputs"]) & set(data["configuration"]),
+           "inputs", "be of the embedding or of the configuration", data["inputs"], where)
+    own = data["own"]
+    usable = isinstance(own, list) and len(own) == len(data["inputs"]) and all(_is_finite(value) for value in own)
+    _check(usable, "own", "be one finite number for each input of the embedding", own, where)
+    boxes = {item.name: item for item in inputs}
+    for name, value in zip(data["inputs"], own, strict=True):
+        inside = boxes[name].minimum <= value <= boxes[name].maximum
+        _check(inside, f"own {name}", "lie in the verified box", value, where)
+    values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
+    return EmbeddingSpec(**values)
+
+
+def _digest(digest: Any, where: str) -> None:
+    is_digest = isinstance(digest, str) and re.fullmatch("[0-9a-f]{64}", digest) is not None
+    _check(is_digest, "sha256", "be 64 hex digits", digest, where)
 
 
 def _specification(data: Any, inputs: list[str]) -> None:

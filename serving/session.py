@@ -43,6 +43,8 @@ class Prediction:
         outside_box: inputs, in contract order, that lay outside the verified box in some row and were
             moved to its edge: the answer is the one for the edge.
         rows_outside: number of rows in which that happened.
+        out_of_distribution: whether the workload is less like the pool that the model was pretrained on than the
+            pool's own workloads are (a model that takes an embedding; any other is never flagged).
     """
 
     output: str
@@ -50,6 +52,7 @@ class Prediction:
     values: tuple[float, ...]
     outside_box: tuple[str, ...]
     rows_outside: int
+    out_of_distribution: bool = False
 
     @property
     def value(self) -> float:
@@ -134,9 +137,7 @@ class Predictor:
         """
         if isinstance(rows, Mapping):
             matrix, names = self._reader.read_row(rows)
-            return Prediction(
-                self._output.name, self._output.unit, self._run(matrix), names, int(bool(names))
-            )
+            return self._answer(matrix, names, int(bool(names)))
         if isinstance(rows, np.ndarray):
             matrix, outside = self._reader.read_array(rows)
         elif hasattr(rows, "columns") and hasattr(rows, "to_numpy"):
@@ -150,8 +151,12 @@ class Predictor:
         names = tuple(
             name for name, is_moved in zip(self._contract.input_names, moved, strict=True) if is_moved
         )
-        values = self._run(matrix)
-        return Prediction(self._output.name, self._output.unit, values, names, int(outside.any(axis=1).sum()))
+        return self._answer(matrix, names, int(outside.any(axis=1).sum()))
+
+    def _answer(self, matrix: NDArray[np.float32], moved: tuple[str, ...], rows_outside: int) -> Prediction:
+        embedding = self._contract.embedding
+        return Prediction(self._output.name, self._output.unit, self._run(matrix), moved, rows_outside,
+                          embedding is not None and embedding.out_of_distribution)
 
     def _run(self, matrix: NDArray[np.float32]) -> tuple[float, ...]:
         values = tuple(self._session.run(self._output_names, {self._input_name: matrix})[0].ravel().tolist())

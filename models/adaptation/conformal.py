@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from feature_store.errors import InputError
-from models.adaptation.contract import FloatArray, Learner, Pool, Prediction, supports
-from models.adaptation.validation import SHOTS, folds_of, random_supports
+from models.adaptation.contract import FloatArray, Learner, Pool, Prediction
+from models.adaptation.validation import SHOTS, Held, held_out_predictions
 
 COVERAGE = 0.9
 FOLDS, DRAWS = 15, 4
@@ -50,27 +50,19 @@ def calibrate(learner: Learner, pool: Pool, coverage: float = COVERAGE, shots: S
     """
     if not 0 < coverage < 1:
         raise InputError(f"coverage must be between 0 and 1, got {coverage}")
-    rng = np.random.default_rng(seed)
-    scores: dict[int, list[tuple[FloatArray, FloatArray]]] = {k: [] for k in shots}
-    for fold in folds_of(learner, pool, FOLDS, seed):
-        rows = np.repeat(fold.held_out, DRAWS)
-        at = random_supports(pool, rows, max(shots), rng)
-        for k in shots:
-            support = supports(pool, rows, at[:, :k])
-            prediction = fold.fitted.predict(support)
-            score = np.abs(pool.y[rows] - prediction.mean) / np.sqrt(prediction.variance)
-            measured, column = np.nonzero(support.there)
-            score[measured, support.at[measured, column]] = np.nan
-            score[support.there.sum(axis=1) < k] = np.nan
-            there = ~np.isnan(score)
-            weight = there / np.maximum(there.sum(axis=1, keepdims=True), 1)  # every workload counts alike
-            scores[k].append((score[there], weight[there]))
+    return widths_of(pool, held_out_predictions(learner, pool, shots, FOLDS, DRAWS, seed), coverage)
+
+
+def widths_of(pool: Pool, held: Held, coverage: float) -> Conformal:
+    """From held-out predictions that are there already."""
+    score = np.abs(held.unmeasured(pool) - held.prediction.mean) / np.sqrt(held.prediction.variance)
     widths = {}
-    for k, parts in scores.items():
-        score, weight = (np.concatenate(values) for values in zip(*parts, strict=True))
-        if not len(score):
-            raise InputError(f"pool must have workloads with more than {k} measured configurations, got none")
-        order = np.argsort(score)
+    for k in np.unique(held.runs):
+        own = score[held.runs == k]
+        there = ~np.isnan(own)
+        weight = (there / np.maximum(there.sum(axis=1, keepdims=True), 1))[there]  # every workload counts alike
+        values = own[there]
+        order = np.argsort(values)
         share = np.cumsum(weight[order]) / weight.sum()
-        widths[int(k)] = float(score[order][min(int(np.searchsorted(share, coverage)), len(score) - 1)])
+        widths[int(k)] = float(values[order][min(int(np.searchsorted(share, coverage)), len(values) - 1)])
     return Conformal(widths, coverage)

@@ -3,7 +3,8 @@
 Everything measured of other workloads is the pool; the workload's own runs are its support. Costs are of a run: what a
 configuration costs per unit of the target is the median over the runs that the file has, and a prediction of the target
 predicts the cost. A configuration meets the deadline if the upper end of its interval does (conformal.py), or, asked to
-take the risk, its point.
+take the risk, its point. A point lies below the median by the learner's variance (combination.py), which the pool may
+show to be too large; it is never below its interval.
 
 Symbols as in contract.py.
 """
@@ -83,9 +84,9 @@ def _recommend(table: Table, own: int, deadline: float | None, coverage: float, 
     support = supports(table.pool, np.array([own]), measured[None])
     prediction = learner.fit(pool, seed).predict(support)
     lower, upper = calibrate(learner, pool, coverage, seed=seed).interval(prediction, len(measured))
-    predicted = point(prediction)[0]
+    predicted = np.maximum(point(prediction), lower)[0]
     options = table.configurations.assign(
-        predicted=predicted, lower=lower[0], upper=upper[0], cost=predicted * _rate(table),
+        predicted=predicted, lower=lower[0], upper=upper[0], cost=predicted * cost_rate(table),
         runs=table.pool.runs[own])
     limit = np.inf if deadline is None else deadline
     options["meets"] = (options["predicted"] if risk else options["upper"]) <= limit
@@ -95,7 +96,7 @@ def _recommend(table: Table, own: int, deadline: float | None, coverage: float, 
                           _next(table, pool, learner, own, measured, seed), len(measured), pool.workloads, coverage)
 
 
-def _rate(table: Table) -> FloatArray:
+def cost_rate(table: Table) -> FloatArray:
     """(C,): cost per unit of the target; NaN where no run of a configuration has a cost."""
     assert table.cost is not None
     rates = table.cost / np.exp(table.pool.y)

@@ -6,14 +6,14 @@ configurations predicted. Only the pool is looked at, so that a choice made here
 Symbols as in contract.py; D draws a workload.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from feature_store.errors import InputError
 from models.adaptation.combination import point
-from models.adaptation.contract import NONE, Fitted, FloatArray, IntArray, Learner, Pool, Prediction, supports
+from models.adaptation.contract import NONE, Fitted, FloatArray, IntArray, Learner, Pool, Prediction, Support, supports
 
 SHOTS = (1, 2, 3)
 FOLDS, DRAWS = 5, 4
@@ -25,6 +25,27 @@ class Fold:
 
     held_out: IntArray
     fitted: Fitted
+
+
+@dataclass(frozen=True)
+class Held:
+    """Supports of workloads that the learner had not seen: workload (E,), support, prediction (E, C)."""
+
+    workload: IntArray
+    support: Support
+    prediction: Prediction
+
+    @property
+    def runs(self) -> IntArray:
+        """(E,): runs of each support."""
+        return np.asarray(self.support.there.sum(axis=1))
+
+    def unmeasured(self, pool: Pool) -> FloatArray:
+        """(E, C): the pool's log targets, NaN where not measured or in the support."""
+        y = pool.y[self.workload]
+        rows, columns = np.nonzero(self.support.there)
+        y[rows, self.support.at[rows, columns]] = np.nan
+        return y
 
 
 def folds_of(learner: Learner, pool: Pool, folds: int = FOLDS, seed: int = 0) -> list[Fold]:
@@ -51,6 +72,36 @@ def random_supports(pool: Pool, workloads: IntArray, shots: int, rng: np.random.
     at = np.full((len(order), shots), NONE)
     at[:, : order.shape[1]] = np.where(np.arange(order.shape[1]) < np.minimum(count - 1, shots), order, NONE)
     return at
+
+
+def held_out_predictions(learner: Learner, pool: Pool, shots: Sequence[int] = SHOTS, folds: int = FOLDS,
+                         draws: int = DRAWS, seed: int = 0) -> Held:
+    """Random supports of every workload, predicted by a learner that has not seen it.
+
+    Raises:
+        InputError: fewer than two workloads, or none has more than `shots` measured configurations.
+    """
+    rng = np.random.default_rng(seed)
+    parts: list[tuple[IntArray, Support, Prediction]] = []
+    for fold in folds_of(learner, pool, folds, seed):
+        rows = np.repeat(fold.held_out, draws)
+        at = random_supports(pool, rows, max(shots), rng)
+        for k in shots:
+            support = supports(pool, rows, np.where(np.arange(at.shape[1]) < k, at, NONE))
+            enough = support.there.sum(axis=1) == k
+            support = Support(support.at[enough], support.y[enough], support.metrics[enough])
+            parts.append((rows[enough], support, fold.fitted.predict(support)))
+    for k in shots:
+        if not any(len(rows) and support.there[0].sum() == k for rows, support, _ in parts):
+            raise InputError(f"pool must have workloads with more than {k} measured configurations, got none")
+
+    def joined(get: Callable[[tuple[IntArray, Support, Prediction]], FloatArray]) -> FloatArray:
+        return np.concatenate([get(part) for part in parts])
+
+    return Held(np.concatenate([rows for rows, _, _ in parts]),
+                Support(np.concatenate([support.at for _, support, _ in parts]), joined(lambda part: part[1].y),
+                        joined(lambda part: part[1].metrics)),
+                Prediction(joined(lambda part: part[2].mean), joined(lambda part: part[2].variance)))
 
 
 def absolute_percentage_errors(pool: Pool, workloads: IntArray, at: IntArray, prediction: Prediction,

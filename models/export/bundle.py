@@ -24,6 +24,7 @@ from models.verification.specification import Specification
 from models.verification.verdict import Status, Verdict
 
 CONTRACT_FORMAT = "assay-bundle/1"
+ENCODER_FILE = "encoder.onnx"
 CERTIFICATE_FORMAT = "assay-certificate/1"
 
 
@@ -35,9 +36,10 @@ def specification_digest(contract: Mapping[str, Any]) -> str:
 
 def make_contract(
     task: Task, workload: str, scaling: FeatureScaling, specification: Specification, model: bytes,
-    versions: Mapping[str, Any],
+    versions: Mapping[str, Any], embedding: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The content of contract.json. `specification` has its box in raw units; versions: code, data, seed."""
+    """The content of contract.json. `specification` has its box in raw units; versions: code, data, seed; embedding:
+    of a few-shot model, see serving/contract.py."""
     names = specification.feature_names
     return {
         "format": CONTRACT_FORMAT, "task": task.name, "workload": workload,
@@ -53,6 +55,7 @@ def make_contract(
                   "output": task.target.name},
         "code_version": versions["code_version"], "data_version": versions["data_version"],
         "seed": int(versions["seed"]),
+        **({} if embedding is None else {"embedding": dict(embedding)}),
     }
 
 
@@ -64,6 +67,7 @@ def _entry(quantity: Quantity, low: float, high: float, **more: Any) -> dict[str
 def write_bundle(
     folder: Path, task: Task, workload: str, network: ReluNetwork, scaling: FeatureScaling,
     specification: Specification, verdict: Verdict, versions: Mapping[str, Any],
+    encoder: tuple[bytes, Mapping[str, Any]] | None = None,
 ) -> tuple[bytes, Verdict]:
     """Writes model.onnx, contract.json and, where PROVED, the certificate; the folder appears whole.
 
@@ -73,6 +77,7 @@ def write_bundle(
     Args:
         specification: with its box in raw units.
         verdict: of the search, over a box in scaled coordinates that holds the scaled raw box.
+        encoder: of a few-shot model: encoder.onnx and what the contract says of it, without file and digest.
 
     Returns:
         The bytes of model.onnx, and the verdict about the file.
@@ -80,12 +85,16 @@ def write_bundle(
     metadata = {"task": task.name, "workload": workload, "code_version": str(versions["code_version"]),
                 "data_version": str(versions["data_version"]), "units": "inputs and output are in raw units"}
     model = build_onnx(network, scaling, task.target.name, metadata)
-    contract = make_contract(task, workload, scaling, specification, model, versions)
+    embedding = None if encoder is None else {
+        "file": ENCODER_FILE, "sha256": hashlib.sha256(encoder[0]).hexdigest(), **encoder[1]}
+    contract = make_contract(task, workload, scaling, specification, model, versions, embedding)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".bundle.", dir=folder.parent) as temporary:
         new = Path(temporary) / "bundle"
         new.mkdir()
         (new / "model.onnx").write_bytes(model)
+        if encoder is not None:
+            (new / ENCODER_FILE).write_bytes(encoder[0])
         require_same_weights(new / "model.onnx", network)
         write_json(new / "contract.json", contract)
         if verdict.status is Status.PROVED:

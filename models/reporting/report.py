@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from models.reporting import curve_sections, data_sections, plots, sections
+from models.reporting import curve_sections, data_sections, few_shot_sections, plots, sections
 from models.reporting.document import (
     Badge,
     Cell,
@@ -59,6 +59,7 @@ def render_version_report(contract: Json | None, evidence: Json | None, gates: J
         ("accuracy", "Verified against unverified", sections.accuracy(contract, evidence, scaling, "v")),
         ("curves", "Along each monotone feature", curve_sections.partial_dependence(contract, evidence, "v")),
         ("predictions", "Predicted against measured", curve_sections.predictions(evidence, "v")),
+        *([("few-shot", "Few runs", few_shot_sections.few_shot(evidence))] if mapping(evidence, "few_shot") else []),
         ("data", "Data", data_sections.data_quality(contract, evidence, context)),
         *([("audit", "Audit", data_sections.audit(context["audit"]))] if context.get("audit") else []),
         ("correlation", "Correlation", data_sections.correlation(context, workload, "v")),
@@ -88,6 +89,8 @@ def render_run_report(entries: Sequence[Json], context: Json) -> str:
         every = {side: [item for entry in entries for item in mappings(entry, "contract", side)]
                  for side in ("inputs", "outputs")}
         parts.insert(3, ("data", "Data", data_sections.data_quality(every, None, context)))
+    if any(mapping(entry, "evidence", "few_shot") for entry in entries):
+        parts.insert(1, ("recommendations", "Recommended", (few_shot_sections.recommendations(entries),)))
     if context.get("audit"):
         parts.insert(-1, ("audit", "Audit", data_sections.audit(context["audit"])))
     proved = sum(at(entry, "evidence", "verdict", "status") == sections.PROVED for entry in entries)

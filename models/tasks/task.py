@@ -18,6 +18,7 @@ import yaml
 
 from feature_store.errors import InputError, nearest
 from feature_store.schema import CONFIGURATION, METRICS, TARGETS, Column, TelemetrySchema
+from models.tasks.few_shot import FewShot, parse_few_shot
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,8 @@ _MAY_BE_ZERO = ("pretrain_epochs", "iterations", "hinge_margin", "certified_marg
 class WorkloadTask:
     """One workload of a task: its configurable properties, hidden layer widths and specification (as in YAML).
 
-    by_policy: the specification is wished for, whatever the data say of it.
+    by_policy: the specification is wished for, whatever the data say of it. note: what a reader of its report should
+    know of it.
     """
 
     name: str
@@ -76,11 +78,15 @@ class WorkloadTask:
     hidden: tuple[int, ...]
     specification: Mapping[str, Any]
     by_policy: bool = False
+    note: str = ""
 
 
 @dataclass(frozen=True)
 class Task:
-    """See the module docstring. `split_by` columns form the groups that no split may cut through."""
+    """See the module docstring. `split_by` columns form the groups that no split may cut through.
+
+    few_shot: how a workload is learned from few runs (few_shot.py); None: from telemetry of its own.
+    """
 
     name: str
     description: str
@@ -92,6 +98,7 @@ class Task:
     accuracy_tolerance: float = 0.05  # equation 2 of vPALs, in units of the scaled target
     minimum_rows: int = 100
     training: TrainingSettings = field(default_factory=TrainingSettings)
+    few_shot: FewShot | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -118,7 +125,16 @@ class Task:
 
     def features(self, workload: str) -> tuple[Quantity, ...]:
         """Inputs of a workload's model, in the order of its input columns."""
+        return self.measured_features(workload) + self._embedding()
+
+    def measured_features(self, workload: str) -> tuple[Quantity, ...]:
+        """Those of them that are measured or set: all but the embedding."""
         return self.inputs + self.workload(workload).configuration
+
+    def _embedding(self) -> tuple[Quantity, ...]:
+        names = self.few_shot.inputs if self.few_shot else ()
+        return tuple(Quantity(name, "standard deviations of the pool", description="of the workload's runs")
+                     for name in names)
 
     def telemetry_schema(self, workload: str) -> TelemetrySchema:
         """The columns that this workload's rows must have, for expectations and features."""
@@ -127,7 +143,7 @@ class Task:
 
         return TelemetrySchema(
             workload=workload,
-            features={q.name: column(q) for q in self.features(workload)},
+            features={q.name: column(q) for q in self.measured_features(workload)},
             target={self.target.name: column(self.target)},
             split_by=self.split_by,
             minimum_rows=self.minimum_rows,
@@ -174,11 +190,14 @@ def parse_task(data: Any, where: str) -> Task:
             hidden=_widths(entry.get("hidden", [64, 64]), f"{place}.hidden"),
             specification=_mapping(entry.get("specification", {}), f"{place}.specification"),
             by_policy=_flag(entry.get("by_policy", False), f"{place}.by_policy"),
+            note=str(entry.get("note", "")),
         )
     training = dict(_mapping(data.pop("training", {}), f"{where}: training"))
     _known(training, {f.name for f in fields(TrainingSettings)}, f"{where}: training")
     (target,) = _quantities([data.pop("target")], TARGETS, f"{where}: target")
     inputs = _quantities(data.pop("inputs"), METRICS, f"{where}: inputs")
+    if data.get("few_shot") is not None:
+        data["few_shot"] = parse_few_shot(data["few_shot"], f"{where}: few_shot")
     if "split_by" in data:
         data["split_by"] = _names(data["split_by"], f"{where}: split_by")
     try:

@@ -27,6 +27,9 @@ from models.verification.specification import FloatArray
 
 Queries = Sequence[tuple[int, int]]
 
+# The one head of a backbone that tells workloads apart by their embedding, an input.
+POOL_HEAD = "_pool"
+
 # What NumPy, zipfile and torch raise on a file that is cut, damaged or of another kind.
 UNREADABLE = (OSError, EOFError, LookupError, TypeError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
@@ -55,9 +58,10 @@ class Pretrained:
         network = build_mlp(len(features), hidden, torch.Generator().manual_seed(seed))
         if kind == "monotone":
             initialise(linear_layers(network), queries)
-        if workload in self.workloads:
+        head = POOL_HEAD if POOL_HEAD in self.workloads else workload
+        if head in self.workloads:
             columns = [self.joint_features.index(name) for name in features]
-            network = grow(self.backbones[kind], self.workloads.index(workload), columns, network)
+            network = grow(self.backbones[kind], self.workloads.index(head), columns, network)
         if kind == "monotone":
             project(linear_layers(network), queries)
         return network

@@ -3,6 +3,7 @@
 Symbols: m rows, n features; x (m, n) and y (m,) scaled by the training side's ranges.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,6 +62,19 @@ def load_workload(folder: Path, task: Task, name: str) -> Workload:
                        scaling.target.scale(frame[[task.target.name]].to_numpy(dtype=np.float64))[:, 0])
     raw = raw_specification(task, name, scaling)
     return Workload(name, *sides["train"], *sides["test"], scaling, scaled_specification(raw, scaling), raw)
+
+
+def few_shot_pool(folder: Path, workloads: Mapping[str, Workload]) -> WorkloadData:
+    """rows.parquet of a pool, scaled as all its workloads are; directions that every adapted workload demands."""
+    any_workload = next(iter(workloads.values()))
+    names = any_workload.scaling.features.names
+    rows = pd.read_parquet(folder / "rows.parquet")
+    queries = [query for query in any_workload.specification.queries
+               if all(query in data.specification.queries for data in workloads.values())]
+    x = any_workload.scaling.features.scale(rows[list(names)].to_numpy(dtype=np.float64))
+    target = rows.columns[-1]
+    return WorkloadData(names, x, any_workload.scaling.target.scale(rows[[target]].to_numpy(dtype=np.float64))[:, 0],
+                        queries)
 
 
 def raw_specification(task: Task, name: str, scaling: FeatureScaling) -> Specification:

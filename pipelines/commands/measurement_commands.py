@@ -145,8 +145,10 @@ def _print_audit(found: "dict[str, TableAudit]", directions: dict[str, Any]) -> 
     for name, one in found.items():
         own = one.overall
         held = own.within_noise_interval
-        table.add_row(name, directions[name], f"{own.pairs:,}", f"{own.obeys:.1%}", f"{own.within_noise:.1%}",
-                      f"{held.lower:.1%} to {held.upper:.1%}", own.verdict, ", ".join(one.exceptions) or "none")
+        shares = ((f"{own.obeys:.1%}", f"{own.within_noise:.1%}", f"{held.lower:.1%} to {held.upper:.1%}") if own.pairs
+                  else ("-", "-", "-"))
+        table.add_row(name, directions[name], f"{own.pairs:,}", *shares, own.verdict,
+                      ", ".join(one.exceptions) or "none")
     print_table(table)
     for name, one in found.items():
         for pair in one.overall.worst[:3]:

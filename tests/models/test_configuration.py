@@ -121,14 +121,14 @@ def test_a_file_that_is_not_the_mapping_is_refused(tmp_path: Path, text: str) ->
 
 def test_a_task_that_is_not_listed_has_the_default_gates() -> None:
     gates = load_configuration(SHIPPED, {}).gates
-    assert gates["sizing"] == gates["default"]
-    assert gates["sizing"]["specification"] == {"verdict": "PROVED"}
-    assert set(gates) == {"performance", "default"}, "asking adds nothing"
+    assert gates["batching"] == gates["default"]
+    assert gates["batching"]["specification"] == {"verdict": "PROVED"}
+    assert set(gates) == {"performance", "sizing", "default"}, "asking adds nothing"
 
 
 def test_without_default_gates_a_task_that_is_not_listed_is_an_error_that_names_it(edited) -> None:  # type: ignore[no-untyped-def]
     gates = edited("  default:\n", "  other:\n").gates
-    with pytest.raises(InputError, match=r"got 'autoscaling'.*known: other, performance.*Add its gates"):
+    with pytest.raises(InputError, match=r"got 'autoscaling'.*known: other, performance, sizing.*Add its gates"):
         gates["autoscaling"]
 
 
@@ -137,7 +137,14 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         load_configuration(tmp_path / "absent.yaml", {})
 
 
-@pytest.mark.parametrize("workload", ["a.b", "a/b", "", "a:b", "..", "a b"])
+@pytest.mark.parametrize("workload", ["a/b", "", "a:b", ".", "..", ".a", "a b"])
 def test_a_workload_that_could_collide_or_escape_has_no_model_name(workload: str) -> None:
     with pytest.raises(InputError, match="workload must hold only"):
         load_configuration(SHIPPED, {}).model_name("performance", workload)
+
+
+def test_dots_may_stand_in_a_workload_and_not_in_a_task_so_that_no_two_share_a_name() -> None:
+    configuration = load_configuration(SHIPPED, {})
+    assert configuration.model_name("sizing", "spark1.5_kmeans") == "assay.sizing.spark1.5_kmeans"
+    with pytest.raises(InputError, match="task must hold only"):
+        configuration.model_name("sizing.spark1", "5_kmeans")

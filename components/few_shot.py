@@ -1,0 +1,108 @@
+"""featurize of a task that is learned from few runs: the pool's knowledge, and the rows of each adapted workload.
+
+See models/adaptation/few_shot_features.py for what the files hold.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from components.tracking import project_configuration
+from components.workload_status import attempt
+from feature_store.data_quality import summarise
+from feature_store.errors import InputError
+from feature_store.features import combined_digest, write_whole
+from feature_store.measurement_mapping import parse_measurement_mapping
+from feature_store.measurements import Measurements
+from feature_store.scaling import FeatureScaling, MinMaxScaling
+from models.adaptation.encoding import table_of
+from models.adaptation.few_shot_features import Adapted, Knowledge, adapt, learn_pool, pool_rows
+from models.adaptation.model_inputs import inputs_of
+from models.tasks.few_shot import FewShot
+from models.tasks.task import Task
+
+POOL = "_pool"
+
+
+def featurize_few_shot(task: Task, settings: FewShot, workloads: Sequence[str], seed: int, validated: Path,
+                       output: Path) -> dict[str, str]:
+    """Writes _pool/ and a folder for each workload; workload -> "" or why there is none.
+
+    All share one scaling, so that one base learner can be pretrained for them: the embedding's box holds the hull of
+    the pool's and the boxes around every adapted workload's own.
+    """
+    validation = json.loads((validated / "validation.json").read_text())
+    knowledge = _knowledge(settings, seed, validated)
+    target = task.target.name
+    pool = pd.DataFrame(pool_rows(knowledge, settings, seed), columns=[*knowledge.columns(settings), target])
+    status, made = {}, {}
+
+    def work(name: str) -> None:
+        made[name] = adapt(knowledge, name, settings, target, seed)
+
+    for name in workloads:
+        status[name] = attempt(partial(work, name))
+    scaling = _scaling(task, knowledge, list(made.values()), pool)
+    folder = output / POOL
+    folder.mkdir(parents=True, exist_ok=True)
+    knowledge.encoder.save(folder / "encoder.npz")
+    pool.to_parquet(folder / "rows.parquet", index=False)
+    knowledge.table.configurations.to_parquet(folder / "configurations.parquet", index=False)
+    (folder / "pool.json").write_text(json.dumps(knowledge.to_json(), indent=1))
+    samples = pd.read_parquet(validated / "samples.parquet")
+    for name, adapted in made.items():
+        own = samples[samples["workload"] == name].reset_index(drop=True)
+        status[name] = attempt(partial(_write, task, settings, seed, knowledge, scaling, output / name, adapted, own,
+                                       validation[name]["checks"]))
+    return status
+
+
+def _knowledge(settings: FewShot, seed: int, validated: Path) -> Knowledge:
+    source = validated / "measurements.parquet"
+    if not source.is_file():
+        raise InputError("a task with `few_shot` must be given measurements, got telemetry; pass a mapping of "
+                         "workload, configuration and target (docs/reference/measurements.md)")
+    mapping = parse_measurement_mapping(yaml.safe_load((validated / "measurements.yaml").read_text()), "mapping")
+    frame = pd.read_parquet(source)
+    table = table_of(Measurements(frame, mapping))
+    journal = None
+    if settings.trials:
+        content = json.dumps([str(settings), seed, combined_digest({"frame": frame})])
+        name = f"{hashlib.sha256(content.encode()).hexdigest()[:16]}.log"
+        journal = project_configuration().home / "optuna" / name
+        journal.parent.mkdir(parents=True, exist_ok=True)
+    return learn_pool(table, inputs_of(mapping, table.configurations), settings, seed, journal)
+
+
+def _write(task: Task, settings: FewShot, seed: int, knowledge: Knowledge, scaling: FeatureScaling, folder: Path,
+           made: Adapted, own: pd.DataFrame, checks: Sequence[Mapping[str, Any]]) -> None:
+    sides = {"train": made.train, "test": made.test}
+    names = [*(one.name for one in knowledge.inputs), task.target.name]
+    measured = own[names].assign(**dict(zip(settings.inputs, made.facts["embedding"], strict=True)))
+    quality = {
+        "workload": folder.name, "rows": len(own), "train_rows": len(made.train), "test_rows": len(made.test),
+        "measured_runs_of_the_support": made.facts["runs"], "pool_workloads": knowledge.pool.workloads,
+        "data_version": combined_digest(sides), "split_by": list(task.split_by), "seed": seed, "dropped": {},
+        "checks": [dict(check) for check in checks], "data": summarise(own, names).to_dict()}
+    write_whole(folder, {**sides, "measured": measured, "options": made.options},
+                {"scaling.json": scaling.to_json(), "quality.json": json.dumps(quality, indent=2),
+                 "few_shot.json": json.dumps(made.facts, indent=1)})
+
+
+def _scaling(task: Task, knowledge: Knowledge, made: Sequence[Adapted], pool: pd.DataFrame) -> FeatureScaling:
+    """Of every configuration of the file, of the embeddings' box, and of all targets that are trained on."""
+    columns = [one.name for one in knowledge.inputs]
+    ranges = MinMaxScaling.from_frame(pd.DataFrame(knowledge.values, columns=columns), columns).to_dict()
+    for name in [name for name in pool.columns[:-1] if name not in ranges]:
+        own = [adapted.embedding_ranges[name] for adapted in made]
+        low, high = min([low for low, _ in own], default=0.0), max([high for _, high in own], default=0.0)
+        ranges[name] = [low, high if high > low else low + 1]
+    target = task.target.name
+    targets = pd.concat([adapted.train[[target]] for adapted in made] + [pool[[target]]], ignore_index=True)
+    return FeatureScaling(MinMaxScaling.from_dict(ranges), MinMaxScaling.from_frame(targets, [target]))

@@ -1,0 +1,83 @@
+"""New runs of a workload -> its embedding, for a bundle whose model takes one.
+
+    encoder = RunEncoder(check_bundle(folder, key))
+    found = encoder.encode([({"nodes": 8, "type=m4": 1, ...}, 412.0)])     # one to three runs, seconds
+    predictor.predict({**configuration, **found.inputs})
+
+The proof covers every embedding in the contract's box; one that lies outside is moved to its edge by the predictor, as
+any input is, and reported.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnxruntime
+
+from feature_store.errors import InputError, RefusedError
+from serving.bundle import CheckedBundle
+from serving.contract import ENCODER_FILE, EmbeddingSpec
+from serving.inputs import InputReader
+
+# Squared distance in units of the table's spans: what float32 leaves between a configuration and itself.
+SAME = 1e-6
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """What an encoder says of a workload's runs.
+
+    Attributes:
+        inputs: the model's embedding inputs by name.
+        similarity: to the nearest workload of the pool; out_of_distribution: whether it is below the threshold.
+    """
+
+    inputs: Mapping[str, float]
+    similarity: float
+    out_of_distribution: bool
+
+
+class RunEncoder:
+    """The encoder of a checked bundle. Threads may share it."""
+
+    def __init__(self, bundle: CheckedBundle) -> None:
+        """Raises RefusedError: the bundle's model takes no embedding, or its encoder cannot be loaded."""
+        if bundle.contract.embedding is None:
+            raise RefusedError(f"bundle must be of a model that takes an embedding, got none ({bundle.folder})")
+        self.spec: EmbeddingSpec = bundle.contract.embedding
+        self._reader = InputReader(bundle.contract)
+        self._rest = {item.name: item.minimum for item in bundle.contract.inputs if item.name in self.spec.inputs}
+        self._columns = [bundle.contract.input_names.index(name) for name in self.spec.configuration]
+        try:
+            self._session = onnxruntime.InferenceSession(bundle.files[ENCODER_FILE])
+        except Exception as error:  # onnxruntime's own kinds
+            raise RefusedError(f"encoder must be a model that onnxruntime loads, got {error}") from error
+
+    def encode(self, runs: Sequence[tuple[Mapping[str, Any], float]]) -> Embedding:
+        """Of one to `spec.runs` runs: (configuration by input name, what was measured).
+
+        Raises:
+            InputError: no run or too many, a configuration that the pool does not have, or a target that is not above
+                0.
+        """
+        if not 1 <= len(runs) <= self.spec.runs:
+            raise InputError(f"encoder must be given 1 to {self.spec.runs} runs, got {len(runs)}")
+        configuration = np.zeros((self.spec.runs, len(self._columns)), dtype=np.float32)
+        target, there = np.ones(self.spec.runs, dtype=np.float32), np.zeros(self.spec.runs, dtype=np.float32)
+        for k, (row, measured) in enumerate(runs):
+            values, outside = self._reader.read_row({**row, **self._rest})
+            if outside:
+                raise InputError(f"configuration of a run must be one of the pool's, got {outside[0]} outside of them "
+                                 f"(run {k})")
+            if isinstance(measured, bool) or not isinstance(measured, int | float) or not 0 < measured < np.inf:
+                raise InputError(f"{self.spec.target} must be a number above 0, got {measured!r} (run {k})")
+            configuration[k], target[k], there[k] = values[0, self._columns], measured, 1.0
+        embedding, similarity, unknown = self._session.run(
+            ["embedding", "similarity", "unknown"],
+            {"configuration": configuration, "target": target, "there": there})
+        if unknown[0] > SAME:
+            raise InputError("configuration of every run must be one of the pool's, got one that is "
+                             f"{float(unknown[0]) ** 0.5:.2g} of the pool's range away from the nearest")
+        return Embedding(dict(zip(self.spec.inputs, map(float, embedding), strict=True)), float(similarity[0]),
+                         bool(similarity[0] < self.spec.threshold))

@@ -1,0 +1,177 @@
+"""A task that is learned from few runs, through all steps: measurements in, a signed bundle with its encoder out."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from feature_store.errors import InputError, RefusedError
+from feature_store.measurement_mapping import parse_measurement_mapping
+from feature_store.measurements import measurements_of
+from models.adaptation.sizing_task import expand
+from serving.bundle import check_bundle
+from serving.encoder import RunEncoder
+from serving.session import Predictor
+from tests.components.steps import IGNORED_WARNING, Steps, project
+from tests.models.adaptation.simulation import frame
+
+pytestmark = pytest.mark.filterwarnings(IGNORED_WARNING)
+
+MAPPING = {"workload": {"column": "app"},
+           "configuration": {"nodes": {"column": "nodes", "unit": "count"},
+                             "type": {"column": "type", "kind": "category"}},
+           "target": {"name": "runtime_s", "column": "seconds", "unit": "s"}, "cost": {"column": "usd", "unit": "USD"}}
+TEMPLATE = {"demand": {"nodes": "decreasing"}, "hidden": [32, 32],
+            "few_shot": {"embedding": 3, "runs": 2, "deadline": 500.0},
+            "training": {"trunk_width": 32, "epochs": 60, "pretrain_epochs": 10}}
+ADAPTED = ["w00", "w01", "rising", "two"]
+ENCODED = {"nodes": 8.0, "type=a": 1.0, "type=b": 0.0, "type=c": 0.0}
+
+
+def _measurements() -> pd.DataFrame:
+    """Twelve lawful workloads, one that takes longer the more nodes it has, and one with too few runs."""
+    made = frame(12)
+    rising = made[made["app"] == "w02"].assign(app="rising", seconds=lambda rows: 10.0 * rows["nodes"])
+    rising = pd.concat([rising, rising.assign(type="c")])  # 30 pairs: enough for a verdict
+    return pd.concat([made, rising, made[made["app"] == "w03"].head(2).assign(app="two")], ignore_index=True)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("few-shot")
+    path = folder / "runs.csv"
+    _measurements().to_csv(path, index=False)
+    task = expand(TEMPLATE, measurements_of(_measurements(), parse_measurement_mapping(MAPPING, "m"), "m"), ADAPTED, 0,
+                  "task")
+    with project(folder) as configuration:
+        steps = Steps(folder / "run", task, str(path), tuple(ADAPTED))
+        steps.ingest(yaml.safe_dump(MAPPING))
+        steps.validate()
+        steps.featurize()
+        steps.audit()
+        steps.pretrain()
+        for workload in ADAPTED:
+            steps.fan_out(workload)
+        steps.gate()
+        entries = steps.register()
+        steps.report()
+        yield steps, entries, configuration
+
+
+def test_every_workload_is_registered_or_says_why_not(trained: Any) -> None:
+    _, entries, _ = trained
+    assert entries["w00"]["status"] == entries["w01"]["status"] == "registered"
+    assert "nodes decreasing: contradicted" in entries["rising"]["message"]
+    assert "more than 2 measured configurations" in entries["two"]["message"]
+
+
+def test_the_proof_holds_over_the_hull_of_the_pool_and_the_box_around_the_own_embedding(trained: Any) -> None:
+    steps, _, _ = trained
+    contract = json.loads((steps.folder / "gated" / "w00" / "contract.json").read_text())
+    facts = json.loads((steps.folder / "features" / "w00" / "few_shot.json").read_text())
+    boxes = {entry["name"]: (entry["minimum"], entry["maximum"]) for entry in contract["inputs"]}
+    assert list(boxes) == ["nodes", "type=a", "type=b", "type=c", "embedding_1", "embedding_2", "embedding_3"]
+    for (name, (low, high)), own in zip(facts["hull"].items(), facts["embedding"], strict=True):
+        assert boxes[name][0] <= min(low, own - 1) and boxes[name][1] >= max(high, own + 1)
+    evidence = json.loads((steps.folder / "gated" / "w00" / "evidence.json").read_text())
+    assert evidence["verdict"]["status"] == evidence["few_shot"]["crossing"]["status"] == "PROVED"
+
+
+def test_it_predicts_better_than_the_mean_of_its_runs_and_nearly_as_the_closed_form(trained: Any) -> None:
+    steps, _, _ = trained
+    for workload in ("w00", "w01"):
+        metrics = json.loads((steps.folder / "gated" / workload / "evidence.json").read_text())["metrics"]
+        assert metrics["test_mape"] < 0.7 * metrics["baseline_mape"]
+        assert metrics["test_mape"] < metrics["closed_form_mape"] + 0.1
+
+
+def test_the_recommendation_is_the_cheapest_that_meets_the_deadline(trained: Any) -> None:
+    steps, _, _ = trained
+    found = json.loads((steps.folder / "gated" / "w00" / "evidence.json").read_text())["few_shot"]
+    assert all(option["lower"] <= option["predicted"] <= option["upper"] for option in found["options"])
+    meets = [option for option in found["options"] if option["upper"] <= 500.0]
+    assert found["recommendation"] == min(meets, key=lambda option: option["cost"])
+    assert "Recommended" in (steps.folder / "page" / "index.html").read_text()
+
+
+def test_a_controller_encodes_new_runs_and_predicts(trained: Any) -> None:
+    steps, entries, configuration = trained
+    bundle = check_bundle(Path(entries["w00"]["bundle"]), configuration.public_key_path, deep=True)
+    encoder, predictor = RunEncoder(bundle), Predictor(bundle)
+    facts = json.loads((steps.folder / "features" / "w00" / "few_shot.json").read_text())
+    configurations = pd.read_parquet(steps.folder / "features" / "_pool" / "configurations.parquet")
+    runs = []
+    for run in facts["support"]:
+        chosen = configurations.iloc[run["index"]]
+        row = {"nodes": float(chosen["nodes"]), **{f"type={kind}": float(chosen["type"] == kind) for kind in "abc"}}
+        runs.append((row, run["target"]))
+    found = encoder.encode(runs)
+    np.testing.assert_allclose(list(found.inputs.values()), facts["embedding"], atol=1e-3)
+    assert found.similarity == pytest.approx(facts["similarity"], abs=1e-3) and not found.out_of_distribution
+    slow, fast = (predictor.predict({**ENCODED, "nodes": nodes, **found.inputs}) for nodes in (1.0, 16.0))
+    assert slow.value > fast.value and not slow.outside_box and not slow.out_of_distribution
+    far = encoder.encode([(runs[0][0], runs[0][1] * 1e6)])
+    assert far.out_of_distribution
+
+
+@pytest.mark.parametrize(("runs", "message"), [
+    ([], "1 to 2 runs, got 0"),
+    ([(ENCODED, 10.0)] * 3, "1 to 2 runs, got 3"),
+    ([(ENCODED, 0.0)], "runtime_s must be a number above 0, got 0.0"),
+    ([(ENCODED, float("nan"))], "runtime_s must be a number above 0"),
+    ([({**ENCODED, "nodes": 1000.0}, 10.0)], "one of the pool's, got nodes outside"),
+    ([({**ENCODED, "nodes": 7.0}, 10.0)], "of the pool's range away"),
+    ([({"nodes": 8.0}, 10.0)], "columns must include type=a"),
+])
+def test_runs_that_cannot_be_encoded(trained: Any, runs: list[Any], message: str) -> None:
+    _, entries, configuration = trained
+    encoder = RunEncoder(check_bundle(Path(entries["w00"]["bundle"]), configuration.public_key_path))
+    with pytest.raises(InputError, match=message):
+        encoder.encode(runs)
+
+
+def test_a_bundle_whose_encoder_was_changed_is_refused(trained: Any, tmp_path: Path) -> None:
+    import shutil
+
+    _, entries, configuration = trained
+    folder = tmp_path / "bundle"
+    shutil.copytree(entries["w00"]["bundle"], folder)
+    (folder / "encoder.onnx").write_bytes((folder / "encoder.onnx").read_bytes() + b"\0")
+    with pytest.raises(RefusedError):
+        check_bundle(folder, configuration.public_key_path)
+    (folder / "encoder.onnx").unlink()
+    with pytest.raises(RefusedError):
+        check_bundle(folder, configuration.public_key_path)
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    ({"demand": {}}, "must demand a direction"),
+    ({"demand": {"nodes": "down"}}, "increasing or decreasing, got 'down'"),
+    ({"demand": {"type": "decreasing"}}, "demand must be of a number"),
+    ({"few_shot": {"bases": "best"}}, "bases must be one of"),
+    ({"few_shot": {"runs": 0}}, "runs must be a whole number from 1"),
+    ({"workloads": ["w99"]}, "workload must be in the table, got 'w99'"),
+    ({"demands": {}}, "field must be known, got 'demands'"),
+])
+def test_a_template_that_is_wrong(change: dict[str, Any], message: str) -> None:
+    from models.tasks.task import parse_task
+
+    made = measurements_of(_measurements(), parse_measurement_mapping(MAPPING, "m"), "m")
+    with pytest.raises(InputError, match=message):
+        parse_task(expand({**TEMPLATE, **change}, made, [], 0, "task"), "task")
+
+
+def test_what_the_pool_contradicts_is_not_demanded_of_a_workload_that_obeys_another() -> None:
+    made = _measurements()
+    made["tax"] = made.groupby(["app", "nodes", "type"]).cumcount() + 1
+    other = made.assign(tax=2, seconds=made["seconds"] * 3)
+    mapping = {**MAPPING, "configuration": {**MAPPING["configuration"], "tax": {"column": "tax"}}}
+    both = measurements_of(pd.concat([made, other]), parse_measurement_mapping(mapping, "m"), "m")
+    task = expand({**TEMPLATE, "demand": {"nodes": "decreasing", "tax": "decreasing"}}, both, ["w00"], 0, "task")
+    (rule,) = task["workloads"]["w00"]["specification"]["properties"]
+    assert rule["monotone"]["features"] == ["nodes"]
+    assert "tax decreasing is not demanded: all workloads contradict it" in task["workloads"]["w00"]["note"]
