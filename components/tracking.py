@@ -30,5 +30,7 @@ def log_version(configuration: Configuration, run_id: str, evidence: Mapping[str
     curve = [Metric(name, epoch[name], 0, epoch["epoch"]) for epoch in evidence["history"]["epochs"]
              for name in ("loss", "twin_loss")]
     parameters = {key: value for key, value in evidence["reproduce"].items() if key != "packages"}
+    tuned = evidence.get("few_shot", {}).get("pool", {}).get("settings", {})
+    parameters |= {f"few_shot.{key}": value for key, value in tuned.items()}
     client.log_batch(run_id, metrics=curve[:1000], params=[Param(k, str(v)) for k, v in parameters.items()])
     client.log_artifact(run_id, str(report))

@@ -43,11 +43,14 @@ class Backbone(nn.Module):
 
 
 @torch.no_grad()
-def grow(backbone: Backbone, workload: int, columns: Sequence[int], network: nn.Sequential) -> nn.Sequential:
+def grow(backbone: Backbone, workload: int | None, columns: Sequence[int | None],
+         network: nn.Sequential) -> nn.Sequential:
     """Makes a freshly initialised network compute what the backbone does for one workload.
 
     Args:
-        columns: positions (n,) of the workload's features in the joint vector, in the order of its inputs.
+        workload: its head; None: a workload that the backbone has not seen, which starts from the mean of the heads.
+        columns: positions (n,) of the workload's features in the joint vector, in the order of its inputs; None: a
+            feature that no workload of the pool has, whose fresh weights stay.
         network: at least two hidden layers, none narrower than the trunk; otherwise it is returned as it is. Units
             beyond the trunk's keep their weights from below and feed nothing yet.
     """
@@ -56,7 +59,9 @@ def grow(backbone: Backbone, workload: int, columns: Sequence[int], network: nn.
     width = second.out_features
     if len(layers) < 3 or min(layer.out_features for layer in layers[:-1]) < width:
         return network
-    layers[0].weight[:width] = first.weight[:, list(columns)]
+    for own, joint in enumerate(columns):
+        if joint is not None:
+            layers[0].weight[:width, own] = first.weight[:, joint]
     layers[0].bias[:width] = first.bias
     layers[1].weight[:width] = 0
     layers[1].weight[:width, :width] = second.weight
@@ -66,6 +71,6 @@ def grow(backbone: Backbone, workload: int, columns: Sequence[int], network: nn.
         layer.weight[:width, :width] = torch.eye(width)
         layer.bias[:width] = 0
     layers[-1].weight.zero_()
-    layers[-1].weight[0, :width] = head.weight[workload]
-    layers[-1].bias[0] = head.bias[workload]
+    layers[-1].weight[0, :width] = head.weight.mean(dim=0) if workload is None else head.weight[workload]
+    layers[-1].bias[0] = head.bias.mean() if workload is None else head.bias[workload]
     return network

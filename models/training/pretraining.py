@@ -54,14 +54,18 @@ class Pretrained:
 
     def start(self, workload: str, features: Sequence[str], hidden: Sequence[int], queries: Queries, kind: str,
               seed: int) -> nn.Sequential:
-        """The initial network of a workload: the backbone grown to the sizes `hidden`; kind as in `backbones`."""
+        """The initial network of a workload: the backbone grown to the sizes `hidden`; kind as in `backbones`.
+
+        A workload that the pool does not have starts from the mean of the heads, and keeps fresh weights on features
+        that the pool does not have.
+        """
         network = build_mlp(len(features), hidden, torch.Generator().manual_seed(seed))
         if kind == "monotone":
             initialise(linear_layers(network), queries)
         head = POOL_HEAD if POOL_HEAD in self.workloads else workload
-        if head in self.workloads:
-            columns = [self.joint_features.index(name) for name in features]
-            network = grow(self.backbones[kind], self.workloads.index(head), columns, network)
+        columns = [self.joint_features.index(name) if name in self.joint_features else None for name in features]
+        known = self.workloads.index(head) if head in self.workloads else None
+        network = grow(self.backbones[kind], known, columns, network)
         if kind == "monotone":
             project(linear_layers(network), queries)
         return network

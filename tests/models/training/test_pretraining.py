@@ -103,6 +103,22 @@ def test_a_monotone_start_computes_what_the_backbone_does_where_directions_agree
         np.testing.assert_allclose(network.value(x), backbone_value(found, "monotone", name, x), atol=FLOAT32)
 
 
+def test_a_workload_that_the_pool_lacks_starts_from_the_mean_of_the_heads(pretrained: Pretrained) -> None:
+    x = np.random.default_rng(4).random((50, 2))
+    joint = torch.zeros(50, len(JOINT))
+    joint[:, [1, 0]] = torch.as_tensor(x, dtype=torch.float32)
+    with torch.no_grad():
+        wanted = np.mean([pretrained.backbones["plain"](joint, torch.full((50,), k)).numpy() for k in (0, 1)], axis=0)
+    network = network_from_torch(pretrained.start("new", ("io", "cpu"), (12, 10), [], "plain", seed=0))
+    np.testing.assert_allclose(network.value(x), wanted, atol=FLOAT32)
+
+
+def test_a_feature_that_the_pool_lacks_keeps_fresh_weights_and_the_start_is_monotone(pretrained: Pretrained) -> None:
+    network = network_from_torch(pretrained.start("new", ("cpu", "fresh"), (12, 10), [(0, 1), (1, -1)], "monotone", 0))
+    assert np.abs(network.weights[0][:, 1]).max() > 0
+    assert verify(network, specification(2, [(0, 1), (1, -1)])).status is Status.PROVED
+
+
 @pytest.mark.parametrize("name", list(POOL))
 def test_a_monotone_start_is_proved_also_where_the_pool_disagreed(pretrained: Pretrained, name: str) -> None:
     entry = POOL[name]
