@@ -40,7 +40,7 @@ from benchmarks.result_file import RESULTS, read_results, write_results
 from feature_store.errors import InputError
 from feature_store.scaling import MinMaxScaling
 from feature_store.splits import split_by_group
-from models.adaptation.few_shot_features import Adapted, adapt, learn_pool, pool_rows
+from models.adaptation.few_shot_features import OWN, Adapted, adapt, learn_pool, pool_rows
 from models.adaptation.model_inputs import inputs_of
 from models.tasks.few_shot import FewShot
 from models.tasks.task import Task, TrainingSettings, load_task
@@ -52,7 +52,7 @@ SIZING, DATA = ("cloudbandit", "scout"), ("cloudbandit", "scout", "performance",
 SEEDS = tuple(range(10))
 RECORDED_SEEDS = 5  # of the recorded campaigns, whose networks have hundreds of test rows
 POOL_SIZES = (4, 8, 0)  # 0: all of the half
-HIDDEN, STEPS, EVERY, RATE = (64, 64), 2000, 20, 2e-3
+HIDDEN, STEPS, EVERY, RATE = (64, 64), 1200, 20, 2e-3
 SETTINGS = TrainingSettings(trunk_width=64, pretrain_epochs=20, learning_rate=RATE)
 FEW_ROWS = 100
 CAMPAIGNS = Path(__file__).resolve().parent.parent / "data"
@@ -127,7 +127,9 @@ def _sizing(data: str, seed: int, folder: Path) -> list[dict[str, Any]]:
         first = fresh(1, len(columns) + settings.embedding, HIDDEN, queries, seed)
         to_source = train(first, [source[0]], [source[1]], [source[0]], [source[1]], queries, STEPS, EVERY, RATE, seed,
                           [span])
-        plain = [(_without(x, len(columns)), y, _without(x_test, len(columns)), y_test)
+        # without an embedding, rows at other embeddings than the own would be other answers to the same question
+        own = OWN * len(knowledge.values)
+        plain = [(_without(x[:own], len(columns)), y[:own], _without(x_test, len(columns)), y_test)
                  for x, y, x_test, y_test in rows]
         starts = {"pretrained": (one.pick([0] * len(rows)), rows), "transfer": (first.pick([0] * len(rows)), plain),
                   "scratch": (fresh(len(rows), len(columns) + settings.embedding, HIDDEN, queries, seed + 1), rows)}

@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from models.adaptation.baselines import BoostedRatios, LowRank, SupportMean, additive
-from models.adaptation.combination import Mean
 from models.adaptation.contract import Learner
 from models.adaptation.hierarchical import Hierarchical
 from models.adaptation.meta_network import MetaNetwork, flash_sizeless
 from models.adaptation.neighbours import Neighbours
+from models.adaptation.selection import default_learner
 from models.adaptation.sizeless import Sizeless, Transfer
 
 DEFAULT = "hierarchical_nearest"
@@ -34,11 +34,6 @@ class Method:
     bases: tuple[str, ...] = ("random", "chosen")
     loss: str = "mape"
     splits: tuple[str, ...] = ()
-
-
-def default_learner() -> Mean:
-    """Hierarchical model and nearest workloads together."""
-    return Mean((Hierarchical(), Neighbours()), name=DEFAULT)
 
 
 METHODS: Mapping[str, Method] = {

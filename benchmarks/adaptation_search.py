@@ -31,7 +31,6 @@ import numpy as np
 import optuna
 from threadpoolctl import threadpool_limits
 
-from benchmarks.adaptation_methods import default_learner
 from benchmarks.adaptation_splits import DATA_SETS, Loaded, Split, load, split
 from benchmarks.code_digest import code_digest
 from benchmarks.machine import describe_machine, now_utc
@@ -41,6 +40,7 @@ from models.adaptation.combination import point
 from models.adaptation.conformal import Conformal, calibrate
 from models.adaptation.contract import Fitted, FloatArray, supports
 from models.adaptation.design import Design
+from models.adaptation.selection import default_learner
 
 SEARCH_RESULTS = RESULTS / "adaptation_search.json"
 FORMAT = "assay-adaptation-search/1"

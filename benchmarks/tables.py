@@ -14,13 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import (
+    adaptation_cost_tables,
+    adaptation_pool_tables,
     adaptation_tables,
     mutant_tables,
     performance_tables,
     pipeline_tables,
+    sizing,
     verification_campaign_tables,
     verification_tables,
 )
+from benchmarks.adaptation_plots import draw_adaptation_scale
 from benchmarks.markdown import fill, marked_tables
 from benchmarks.result_file import read_results
 from benchmarks.scale_plot import draw_scale
@@ -32,6 +36,8 @@ RESULTS = "benchmarks/results"
 SCALE_PLOT = "docs/images/pipeline_scale.svg"
 CACTUS_PLOT = "docs/images/verification_cactus.svg"
 GROWTH_PLOT = "docs/images/verification_growth.svg"
+ADAPTATION_SCALE_PLOT = "docs/images/adaptation_scale.svg"
+AMORTISATION_PLOT = "docs/images/adaptation_cost.svg"
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,17 @@ TABLES: dict[str, Source] = {
     "adaptation-conditions": Source("adaptation", adaptation_tables.conditions_line),
     "adaptation-search": Source("adaptation_search", adaptation_tables.search_table),
     "adaptation-search-conditions": Source("adaptation_search", adaptation_tables.search_conditions_line),
+    "adaptation-cost": Source("adaptation_cost", adaptation_cost_tables.cost_table),
+    "adaptation-cost-conditions": Source("adaptation_cost", adaptation_cost_tables.cost_conditions_line),
+    "adaptation-amortisation": Source("adaptation_cost", adaptation_cost_tables.amortisation_table),
+    "adaptation-foreseen": Source("adaptation_cost", adaptation_cost_tables.foreseen_table),
+    "sizing": Source("sizing", sizing.sizing_table),
+    "sizing-conditions": Source("sizing", sizing.sizing_conditions_line),
+    "adaptation-metrics": Source("adaptation_metrics", adaptation_pool_tables.metrics_table),
+    "adaptation-metrics-candidates": Source("adaptation_metrics", adaptation_pool_tables.candidates_table),
+    "adaptation-metrics-conditions": Source("adaptation_metrics", adaptation_pool_tables.metrics_conditions_line),
+    "adaptation-scale": Source("adaptation_scale", adaptation_pool_tables.scale_table),
+    "adaptation-scale-conditions": Source("adaptation_scale", adaptation_pool_tables.scale_conditions_line),
     "performance": Source("performance", performance_tables.verified_table),
     "performance-methods": Source("performance", performance_tables.methods_table),
     "performance-ablation": Source("performance", performance_tables.ablation_table),
@@ -68,8 +85,8 @@ TABLES: dict[str, Source] = {
     "verification-mutants": Source("mutants", mutant_tables.mutants_table),
     "verification-growth": Source("verification_campaign", verification_campaign_tables.growth_table),
 }
-RESULT_FILES = ("adaptation", "adaptation_search", "performance", "pipeline", "verification", "verification_campaign",
-                "mutants")
+RESULT_FILES = ("adaptation", "adaptation_search", "adaptation_cost", "adaptation_metrics", "adaptation_scale",
+                "sizing", "performance", "pipeline", "verification", "verification_campaign", "mutants")
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
@@ -138,6 +155,14 @@ def _draw(root: Path) -> None:
     if campaign.get("growth"):
         draw_growth(campaign["growth"], root / GROWTH_PLOT)
         print(f"wrote {GROWTH_PLOT}")
+    adaptation_scale = read_results(root / RESULTS / "adaptation_scale.json") or {}
+    if adaptation_scale.get("entries"):
+        draw_adaptation_scale(adaptation_scale, root / ADAPTATION_SCALE_PLOT)
+        print(f"wrote {ADAPTATION_SCALE_PLOT}")
+    cost = read_results(root / RESULTS / "adaptation_cost.json") or {}
+    if cost.get("entries"):
+        adaptation_cost_tables.draw_amortisation(cost, root / AMORTISATION_PLOT)
+        print(f"wrote {AMORTISATION_PLOT}")
 
 
 if __name__ == "__main__":

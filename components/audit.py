@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
+from components.few_shot import audit_few_shot
 from components.progress import step
 from components.workload_status import attempt
 from feature_store.errors import InputError
@@ -37,7 +38,7 @@ def run_audit(task_yaml: str, features: Path, output: Path) -> dict[str, Any]:
         found: dict[str, Any] = {}
 
         def work(name: str) -> None:
-            audits = audit_workload(output / name, task, name)
+            audits = audit_few_shot(output, name, task) if task.few_shot else audit_workload(output / name, task, name)
             by_policy = task.workload(name).by_policy
             found[name] = [{**one.to_json(), "by_policy": by_policy, "sentence": sentence(one)} for one in audits]
             contradicted = [sentence(one) for one in audits if one.verdict == "contradicted"]
@@ -57,13 +58,10 @@ def audit_workload(folder: Path, task: Task, name: str) -> tuple[PropertyAudit, 
 
     Rows of one configuration were measured one after the other, and count as one group.
     """
-    # where the base learner is trained on predictions, what was measured stands apart
-    measured = folder / "measured.parquet"
-    files = [measured] if measured.is_file() else [folder / f"{side}.parquet" for side in ("train", "test")]
-    frame = pd.concat([pd.read_parquet(file) for file in files], ignore_index=True)
+    frame = pd.concat([pd.read_parquet(folder / f"{side}.parquet") for side in ("train", "test")], ignore_index=True)
     scaling = FeatureScaling.from_json((folder / "scaling.json").read_text())
     y = frame[task.target.name].to_numpy(dtype=np.float64)
-    positive = bool((y > 0).all()) and task.few_shot is None  # whose target is a logarithm
+    positive = bool((y > 0).all())
     own = [quantity.name for quantity in task.workload(name).configuration]
     group = np.asarray(frame.groupby(own).ngroup(), dtype=np.int64) if own else None
     found = audit(frame[list(scaling.features.names)].to_numpy(dtype=np.float64), np.log(y) if positive else y,

@@ -13,12 +13,12 @@ import yaml
 from components.few_shot import POOL
 from components.progress import step
 from components.workload_status import guarded
-from models.adaptation.few_shot_evidence import few_shot_facts, few_shot_metrics
+from models.adaptation.few_shot_evidence import FEW_SHOT_BASELINE, few_shot_facts, few_shot_metrics
 from models.export.bundle import write_bundle, write_json
 from models.export.few_shot_encoder import few_shot_encoder
 from models.export.parity import largest_difference, one_row_latency_us, replays
 from models.tasks.task import Task, parse_task
-from models.training.baseline import monotone_gradient_boosting
+from models.training.baseline import BASELINE, monotone_gradient_boosting
 from models.training.counterexample_loop import counterexample_accuracy
 from models.training.evaluation import partial_dependence, predictions, scores
 from models.training.workload import Workload, load_network, load_workload
@@ -54,7 +54,8 @@ def run_export(task_yaml: str, workload: str, seed: int, code_version: str, feat
                 "latency_us": one_row_latency_us(model, data.scaling.features.unscale(data.x_test[:1])[0])}
             if task.few_shot is not None:
                 own = features / workload
-                evidence["metrics"] |= few_shot_metrics(own, network, data.scaling)
+                evidence["metrics"] |= few_shot_metrics(own, network, data.scaling, task.accuracy_tolerance)
+                evidence["baseline"] = FEW_SHOT_BASELINE
                 evidence["few_shot"] = {
                     "note": task.workload(workload).note,
                     **few_shot_facts(own, features / POOL, network, data.scaling, data.specification, int(seed))}
@@ -105,7 +106,7 @@ def _evidence(task: Task, data: Workload, network: ReluNetwork, twin: ReluNetwor
         "format": "assay-evidence/1", "task": task.name, "workload": data.name, "seed": seed,
         "target": {"name": task.target.name, "unit": task.target.unit,
                    "minimum": data.scaling.target.minimum[0], "maximum": data.scaling.target.maximum[0]},
-        "metrics": metrics, "twin_verdict": loop["twin_verdict"],
+        "metrics": metrics, "baseline": BASELINE, "twin_verdict": loop["twin_verdict"],
         "history": {"epochs": loop["epochs"], "rounds": loop["rounds"]},
         "curves": {"partial_dependence": {name: {**curve, "unit": units[name]} for name, curve in curves.items()},
                    "predictions": predictions(learners, data.x_test, data.y_test, data.scaling)}}

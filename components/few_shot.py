@@ -1,4 +1,4 @@
-"""featurize of a task that is learned from few runs: the pool's knowledge, and the rows of each adapted workload.
+"""featurize and audit of a task that is learned from few runs: the pool's knowledge, and each workload's own rows.
 
 See models/adaptation/few_shot_features.py for what the files hold.
 """
@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import yaml
 
@@ -21,11 +22,14 @@ from feature_store.features import combined_digest, write_whole
 from feature_store.measurement_mapping import parse_measurement_mapping
 from feature_store.measurements import Measurements
 from feature_store.scaling import FeatureScaling, MinMaxScaling
-from models.adaptation.encoding import table_of
+from models.adaptation.contract import Pool
+from models.adaptation.encoding import Encoder, Table, table_of
 from models.adaptation.few_shot_features import Adapted, Knowledge, adapt, learn_pool, pool_rows
 from models.adaptation.model_inputs import inputs_of
 from models.tasks.few_shot import FewShot
 from models.tasks.task import Task
+from models.training.specification_audit import PropertyAudit
+from models.training.table_audit import audit_table, products_of
 
 POOL = "_pool"
 
@@ -38,7 +42,7 @@ def featurize_few_shot(task: Task, settings: FewShot, workloads: Sequence[str], 
     the pool's and the boxes around every adapted workload's own.
     """
     validation = json.loads((validated / "validation.json").read_text())
-    knowledge = _knowledge(settings, seed, validated)
+    knowledge, products = _knowledge(settings, seed, validated)
     target = task.target.name
     pool = pd.DataFrame(pool_rows(knowledge, settings, seed), columns=[*knowledge.columns(settings), target])
     status, made = {}, {}
@@ -54,16 +58,33 @@ def featurize_few_shot(task: Task, settings: FewShot, workloads: Sequence[str], 
     knowledge.encoder.save(folder / "encoder.npz")
     pool.to_parquet(folder / "rows.parquet", index=False)
     knowledge.table.configurations.to_parquet(folder / "configurations.parquet", index=False)
-    (folder / "pool.json").write_text(json.dumps(knowledge.to_json(), indent=1))
+    (folder / "pool.json").write_text(json.dumps({**knowledge.to_json(), "products": products}, indent=1))
     samples = pd.read_parquet(validated / "samples.parquet")
     for name, adapted in made.items():
         own = samples[samples["workload"] == name].reset_index(drop=True)
-        status[name] = attempt(partial(_write, task, settings, seed, knowledge, scaling, output / name, adapted, own,
+        status[name] = attempt(partial(_write, task, seed, knowledge, scaling, output / name, adapted, own,
                                        validation[name]["checks"]))
     return status
 
 
-def _knowledge(settings: FewShot, seed: int, validated: Path) -> Knowledge:
+def audit_few_shot(features: Path, name: str, task: Task) -> tuple[PropertyAudit, ...]:
+    """Of the workload's measured configurations, each the mean of its runs, as `assay audit` judges a table."""
+    pool = json.loads((features / POOL / "pool.json").read_text())
+    configurations = pd.read_parquet(features / POOL / "configurations.parquet")
+    options = pd.read_parquet(features / name / "options.parquet")
+    y, runs = (options[column].to_numpy()[None] for column in ("measured", "runs"))
+    nothing = np.empty((len(configurations), 0))
+    table = Table((name,), configurations, Encoder(()), Pool(
+        nothing, np.empty((0, *y.shape[1:] * 2)), y, runs, np.empty((*y.shape, 0)),
+        float("nan") if pool["noise"] is None else pool["noise"]))
+    directions = {feature: rule["monotone"]["direction"] for rule in task.workload(name).specification["properties"]
+                  for feature in rule["monotone"]["features"]}
+    found = audit_table(table, directions, products=pool["products"])
+    return tuple(found[feature].workloads[name] for feature in directions)
+
+
+def _knowledge(settings: FewShot, seed: int, validated: Path) -> tuple[Knowledge, dict[str, tuple[str, ...]]]:
+    """What is learned of the pool, and which columns of a configuration are products of others."""
     source = validated / "measurements.parquet"
     if not source.is_file():
         raise InputError("a task with `few_shot` must be given measurements, got telemetry; pass a mapping of "
@@ -77,20 +98,19 @@ def _knowledge(settings: FewShot, seed: int, validated: Path) -> Knowledge:
         name = f"{hashlib.sha256(content.encode()).hexdigest()[:16]}.log"
         journal = project_configuration().home / "optuna" / name
         journal.parent.mkdir(parents=True, exist_ok=True)
-    return learn_pool(table, inputs_of(mapping, table.configurations), settings, seed, journal)
+    return learn_pool(table, inputs_of(mapping, table.configurations), settings, seed, journal), products_of(mapping)
 
 
-def _write(task: Task, settings: FewShot, seed: int, knowledge: Knowledge, scaling: FeatureScaling, folder: Path,
+def _write(task: Task, seed: int, knowledge: Knowledge, scaling: FeatureScaling, folder: Path,
            made: Adapted, own: pd.DataFrame, checks: Sequence[Mapping[str, Any]]) -> None:
     sides = {"train": made.train, "test": made.test}
     names = [*(one.name for one in knowledge.inputs), task.target.name]
-    measured = own[names].assign(**dict(zip(settings.inputs, made.facts["embedding"], strict=True)))
     quality = {
         "workload": folder.name, "rows": len(own), "train_rows": len(made.train), "test_rows": len(made.test),
         "measured_runs_of_the_support": made.facts["runs"], "pool_workloads": knowledge.pool.workloads,
         "data_version": combined_digest(sides), "split_by": list(task.split_by), "seed": seed, "dropped": {},
         "checks": [dict(check) for check in checks], "data": summarise(own, names).to_dict()}
-    write_whole(folder, {**sides, "measured": measured, "options": made.options},
+    write_whole(folder, {**sides, "options": made.options},
                 {"scaling.json": scaling.to_json(), "quality.json": json.dumps(quality, indent=2),
                  "few_shot.json": json.dumps(made.facts, indent=1)})
 

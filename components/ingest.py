@@ -32,7 +32,6 @@ def run_ingest(telemetry: str, mapping_yaml: str, output: Path) -> dict[str, Any
             frame = read_production(telemetry, yaml.safe_load(mapping_yaml or "{}"))
         else:
             path, content = Path(telemetry), yaml.safe_load(mapping_yaml or "null")
-            output.mkdir(parents=True, exist_ok=True)
             if is_measurement_mapping(content):
                 frame = _measurements(path, content, output)
             else:
@@ -49,6 +48,7 @@ def run_ingest(telemetry: str, mapping_yaml: str, output: Path) -> dict[str, Any
 def _measurements(path: Path, mapping: Any, output: Path) -> pd.DataFrame:
     """Keeps the measurements as they are beside the samples, with their mapping and what a reader should know."""
     measurements = load_measurements(path, parse_measurement_mapping(mapping, "mapping"))
+    output.mkdir(parents=True, exist_ok=True)
     measurements.frame.to_parquet(output / MEASUREMENTS, index=False, compression="zstd")
     (output / "measurements.yaml").write_text(yaml.safe_dump(mapping, sort_keys=False))
     (output / "measurements.json").write_text(json.dumps(

@@ -16,6 +16,7 @@ import pandas as pd
 
 from feature_store.scaling import FeatureScaling
 from models.adaptation.contract import FloatArray
+from models.training.evaluation import accuracy, mean_squared_error
 from models.verification.branch_and_bound import Budget
 from models.verification.compile import obligations
 from models.verification.graph import dense_graph
@@ -25,20 +26,27 @@ from models.verification.prove import prove_outputs
 from models.verification.specification import Specification
 
 SHOWN = 10
+FEW_SHOT_BASELINE = "the mean of the workload's runs"
 
 
-def few_shot_metrics(folder: Path, network: ReluNetwork, scaling: FeatureScaling) -> dict[str, float]:
-    """test_mape of the network; of the closed form that it was trained on, and of the mean of the support; and
-    baseline_mse, of that mean in scaled units: what a prediction has to beat."""
+def few_shot_metrics(folder: Path, network: ReluNetwork, scaling: FeatureScaling,
+                     tolerance: float) -> dict[str, float]:
+    """test_mape of the network, of the closed form that it was trained on, and of the mean of the support; and the
+    baseline's error and accuracy, which are of that mean: what a prediction has to beat.
+
+    Args:
+        tolerance: of the accuracy, in units of the scaled target.
+    """
     facts = json.loads((folder / "few_shot.json").read_text())
     test = pd.read_parquet(folder / "test.parquet")
     measured = test.iloc[:, -1].to_numpy(dtype=np.float64)
     predicted = _predict(network, scaling, test.iloc[:, :-1].to_numpy(dtype=np.float64))
-    constant = np.full(len(measured), facts["support_mean"])
-    scaled = [scaling.target.scale(values[:, None]) for values in (measured, constant)]
+    constant, wanted = (scaling.target.scale(values[:, None])[:, 0] for values in
+                        (np.full(len(measured), facts["support_mean"]), measured))
     return {"test_mape": float(np.mean(np.abs(np.exp(predicted - measured) - 1))),
             "closed_form_mape": facts["closed_form_mape"], "baseline_mape": facts["support_mean_mape"],
-            "baseline_mse": float(np.mean((scaled[0] - scaled[1]) ** 2)), "similarity": facts["similarity"]}
+            "baseline_mse": mean_squared_error(constant, wanted),
+            "baseline_accuracy": accuracy(constant, wanted, tolerance), "similarity": facts["similarity"]}
 
 
 def few_shot_facts(folder: Path, pool: Path, network: ReluNetwork, scaling: FeatureScaling,

@@ -1,7 +1,7 @@
 """What the `featurize` step makes of measurements: the pool's knowledge, and each adapted workload's rows.
 
     _pool/       encoder.npz (pool_encoder.py), pool.json, rows.parquet: what the base learner is pretrained on
-    <workload>/  train.parquet, test.parquet, measured.parquet, options.parquet, few_shot.json
+    <workload>/  train.parquet, test.parquet, options.parquet (a row a configuration), few_shot.json
 
 The base learner sees a configuration and an embedding. It is trained on what the encoder's learner predicts, over
 embeddings around the workload's own and over the hull of the pool's: the few runs are in that prediction, and the
@@ -61,7 +61,9 @@ class Knowledge:
 
     def to_json(self) -> dict[str, Any]:
         """What a reader wants to know of the pool."""
+        noise = self.pool.noise
         return {"workloads": self.pool.workloads, "configurations": len(self.values),
+                "noise": float(noise) if np.isfinite(noise) else None,
                 "embedding": self.encoder.size, "held_out_supports": len(self.held.workload),
                 "widths": {str(k): width for k, width in self.conformal.widths.items()},
                 "coverage": self.conformal.coverage, "predictability": asdict(self.predictability),
@@ -114,7 +116,7 @@ def pool_rows(knowledge: Knowledge, settings: FewShot, seed: int) -> FloatArray:
 
 @dataclass(frozen=True)
 class Adapted:
-    """One workload: train, test and measured rows; options: a row a configuration; facts: few_shot.json."""
+    """One workload: training and test rows; options: a row a configuration; facts: few_shot.json."""
 
     train: pd.DataFrame
     test: pd.DataFrame
@@ -156,6 +158,7 @@ def adapt(knowledge: Knowledge, workload: str, settings: FewShot, target: str, s
     options = table.configurations.assign(
         **{f"input:{one.name}": knowledge.values[:, k] for k, one in enumerate(knowledge.inputs)},
         mean=prediction.mean[0], deviation=np.sqrt(prediction.variance[0]), runs=table.pool.runs[own],
+        measured=table.pool.y[own],
         support=np.isin(np.arange(len(table.configurations)), at),
         rate=cost_rate(table) if table.cost is not None else np.nan)
     similarity = float(knowledge.predictability.of(embedding, encoder.pool)[0])

@@ -18,21 +18,15 @@ import pandas as pd
 from threadpoolctl import threadpool_limits
 
 from feature_store.errors import InputError, nearest
-from models.adaptation.combination import Mean, point
+from models.adaptation.combination import point
 from models.adaptation.conformal import COVERAGE, calibrate
 from models.adaptation.contract import NONE, FloatArray, IntArray, Learner, Pool, supports
 from models.adaptation.design import Design
 from models.adaptation.encoding import Table
-from models.adaptation.hierarchical import Hierarchical
-from models.adaptation.neighbours import Neighbours
+from models.adaptation.selection import candidates_for, choose_learner
 
 # Fewer workloads than this cannot be held out to calibrate intervals.
 SMALLEST_POOL = 3
-
-
-def default_learner() -> Learner:
-    """Hierarchical model and nearest workloads together: best on small pools (docs/benchmarks/adaptation.md)."""
-    return Mean((Hierarchical(), Neighbours()), name="hierarchical_nearest")
 
 
 @dataclass(frozen=True)
@@ -41,6 +35,7 @@ class Recommendation:
 
     chosen: row of `options`, or None where none meets the deadline; measure_next: the configuration (its columns) whose
     run would tell most, None where all were measured. runs: of the workload; unmeasured runs of the pool do not count.
+    learner: its name, and the reason why it was chosen.
     """
 
     workload: str
@@ -50,6 +45,8 @@ class Recommendation:
     runs: int
     pool_workloads: int
     coverage: float
+    learner: str
+    reason: str
 
 
 def recommend(table: Table, workload: str, deadline: float | None = None, coverage: float = COVERAGE,
@@ -59,6 +56,7 @@ def recommend(table: Table, workload: str, deadline: float | None = None, covera
     Args:
         deadline: in units of the target; None: the cheapest of all.
         risk: judge by the point instead of the interval's upper end.
+        learner: None: chosen on the pool (selection.py), among closed forms.
 
     Raises:
         InputError: no such workload, too small a pool, a deadline or coverage out of range, or no costs.
@@ -72,14 +70,19 @@ def recommend(table: Table, workload: str, deadline: float | None = None, covera
         raise InputError("mapping must name the `cost` of a run, got none; without it nothing is cheapest")
     with threadpool_limits(1):  # the matrices are small: more threads wait for each other most of the time
         return _recommend(table, table.workloads.index(workload), deadline, coverage, risk,
-                          learner or default_learner(), seed)
+                          learner, seed)
 
 
-def _recommend(table: Table, own: int, deadline: float | None, coverage: float, risk: bool, learner: Learner,
-               seed: int) -> Recommendation:
+def _recommend(table: Table, own: int, deadline: float | None, coverage: float, risk: bool,
+               learner: Learner | None, seed: int) -> Recommendation:
     pool = table.pool.part(np.setdiff1d(np.arange(len(table.workloads)), [own]))
     if pool.workloads < SMALLEST_POOL:
         raise InputError(f"pool must have at least {SMALLEST_POOL} other workloads, got {pool.workloads}")
+    reason = "the learner was given"
+    if learner is None:
+        metrics = bool((~np.isnan(pool.metrics)).any())
+        choice = choose_learner(pool, candidates_for(pool.workloads, metrics, networks=False), seed=seed)
+        learner, reason = choice.learner, choice.reason
     measured = np.flatnonzero(~np.isnan(table.pool.y[own]))
     support = supports(table.pool, np.array([own]), measured[None])
     prediction = learner.fit(pool, seed).predict(support)
@@ -93,7 +96,8 @@ def _recommend(table: Table, own: int, deadline: float | None, coverage: float, 
     options = options.sort_values("cost", kind="stable").reset_index(drop=True)
     meets = np.flatnonzero(options["meets"] & options["cost"].notna())
     return Recommendation(table.workloads[own], options, int(meets[0]) if len(meets) else None,
-                          _next(table, pool, learner, own, measured, seed), len(measured), pool.workloads, coverage)
+                          _next(table, pool, learner, own, measured, seed), len(measured), pool.workloads, coverage,
+                          learner.name, reason)
 
 
 def cost_rate(table: Table) -> FloatArray:

@@ -37,7 +37,8 @@ def few_shot(evidence: Json | None) -> tuple[Part, ...]:
         (text(label), *figures([percent(metrics.get(key))])) for label, key in ERRORS),
         f"Over the other {number(at(found, 'judged_configurations'))} configurations that were measured"))
     crossing = mapping(found, "crossing")
-    parts.append(Note(f"{crossing.get('status')}: {crossing.get('statement')} (the interval's ends)",
+    parts.append(Note("That the ends of the interval never cross is "
+                      f"{crossing.get('status')}: {crossing.get('statement')}",
                       "good" if crossing.get("status") == "PROVED" else "bad"))
     return (*parts, *_options(found))
 

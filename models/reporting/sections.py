@@ -201,7 +201,7 @@ def accuracy(contract: Json | None, evidence: Json | None, scaling: Json | None,
     rows += [_compared(f"MSE, {label} (scaled)", metrics, f"{key}_mse", "baseline_mse" if key == "test" else "")
              for label, key in sets[:2]]
     table = Table(("", "Verified", "Unverified", "Difference", "Baseline"), tuple(rows),
-                  note="Baseline: gradient boosting with the same monotone constraints.")
+                  note=f"Baseline: {at(evidence, 'baseline') or 'not recorded'}.")
     return (Plot(chart, plots.FULL_WIDTH), Note(_what_is_right(evidence, metrics)), table,
             *witness_parts(contract, evidence, scaling, "twin_verdict", "unverified twin"))
 

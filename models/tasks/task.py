@@ -133,7 +133,7 @@ class Task:
 
     def _embedding(self) -> tuple[Quantity, ...]:
         names = self.few_shot.inputs if self.few_shot else ()
-        return tuple(Quantity(name, "standard deviations of the pool", description="of the workload's runs")
+        return tuple(Quantity(name, "sd of the pool", description="embedding of the workload's runs")
                      for name in names)
 
     def telemetry_schema(self, workload: str) -> TelemetrySchema:

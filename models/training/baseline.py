@@ -7,6 +7,8 @@ from threadpoolctl import threadpool_limits
 
 from models.verification.specification import FloatArray
 
+BASELINE = "gradient boosting with the same monotone constraints"
+
 
 def monotone_gradient_boosting(
     x: FloatArray, y: FloatArray, queries: Sequence[tuple[int, int]], seed: int,

@@ -108,7 +108,7 @@ def _recommendation_json(found: "Recommendation") -> dict[str, Any]:
         name: value if isinstance(value, str) else float(value) for name, value in found.measure_next.items()}
     return {"workload": found.workload, "chosen": None if found.chosen is None else options[found.chosen],
             "measure_next": following, "runs": found.runs, "pool_workloads": found.pool_workloads,
-            "coverage": found.coverage, "options": options}
+            "coverage": found.coverage, "learner": found.learner, "reason": found.reason, "options": options}
 
 
 def _print_recommendation(found: "Recommendation", file: "Measurements", deadline: float | None, rows: int) -> None:
@@ -131,6 +131,7 @@ def _print_recommendation(found: "Recommendation", file: "Measurements", deadlin
     out.print(f"{found.workload}: {found.runs} measured configuration(s), {found.pool_workloads} other workloads, "
               f"{len(found.options)} configurations, cheapest first", highlight=False, soft_wrap=True)
     print_table(table)
+    out.print(f"learner: {found.reason}", highlight=False, soft_wrap=True)
     if found.chosen is None:
         out.print(f"none meets {deadline:g} with an interval of {found.coverage:.0%}; "
                   "--risk judges by the prediction alone", highlight=False, soft_wrap=True)

@@ -26,7 +26,7 @@ MAPPING = {"workload": {"column": "app"},
                              "type": {"column": "type", "kind": "category"}},
            "target": {"name": "runtime_s", "column": "seconds", "unit": "s"}, "cost": {"column": "usd", "unit": "USD"}}
 TEMPLATE = {"demand": {"nodes": "decreasing"}, "hidden": [32, 32],
-            "few_shot": {"embedding": 3, "runs": 2, "deadline": 500.0},
+            "few_shot": {"embedding": 3, "runs": 2, "deadline": 500.0, "trials": 2},
             "training": {"trunk_width": 32, "epochs": 60, "pretrain_epochs": 10}}
 ADAPTED = ["w00", "w01", "rising", "two"]
 ENCODED = {"nodes": 8.0, "type=a": 1.0, "type=b": 0.0, "type=c": 0.0}
@@ -96,6 +96,16 @@ def test_the_recommendation_is_the_cheapest_that_meets_the_deadline(trained: Any
     meets = [option for option in found["options"] if option["upper"] <= 500.0]
     assert found["recommendation"] == min(meets, key=lambda option: option["cost"])
     assert "Recommended" in (steps.folder / "page" / "index.html").read_text()
+
+
+def test_the_search_of_settings_is_kept_and_logged(trained: Any) -> None:
+    import mlflow
+
+    _, entries, configuration = trained
+    (journal,) = (configuration.home / "optuna").glob("*.log")
+    assert journal.read_text().count('"values"') >= 2
+    run = mlflow.MlflowClient(tracking_uri=configuration.tracking_uri).get_run(entries["w00"]["run_id"])
+    assert run.data.params["few_shot.trials"] == "2" and float(run.data.params["few_shot.lengthscale"]) > 0
 
 
 def test_a_controller_encodes_new_runs_and_predicts(trained: Any) -> None:

@@ -125,7 +125,7 @@ def test_a_constant_target_of_the_workload_alone_is_predicted() -> None:
 
 def test_a_workload_at_another_level_than_a_constant_pool_is_predicted_near_its_own() -> None:
     found = recommended(joined(pool().assign(seconds=100.0), new((1, "a", 5.0))))
-    assert found.options["predicted"].between(5.0, 10.0).all()  # the pool knows no other level, and pulls
+    assert found.options["predicted"].between(4.999, 10.0).all()  # the pool knows no other level, and may pull
 
 
 def test_an_audit_of_a_constant_target_finds_both_directions_obeyed() -> None:

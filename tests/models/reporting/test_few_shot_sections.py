@@ -32,7 +32,7 @@ def texts(parts: Any) -> str:
 def test_it_says_what_was_learned_from_and_how_well() -> None:
     said = texts(few_shot(evidence()))
     for wanted in ("cores decreasing is not demanded", "is like the pool", "nodes 8, type m4", "61", "21", "60",
-                   "PROVED: upper is at least lower", "50 to 75", "measured"):
+                   "never cross is PROVED: upper is at least lower", "50 to 75", "measured"):
         assert wanted in said, wanted
 
 
