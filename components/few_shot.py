@@ -60,10 +60,11 @@ def featurize_few_shot(task: Task, settings: FewShot, workloads: Sequence[str], 
     knowledge.table.configurations.to_parquet(folder / "configurations.parquet", index=False)
     (folder / "pool.json").write_text(json.dumps({**knowledge.to_json(), "products": products}, indent=1))
     samples = pd.read_parquet(validated / "samples.parquet")
+    failed = json.loads((validated / "measurements.json").read_text())["failed"]
     for name, adapted in made.items():
         own = samples[samples["workload"] == name].reset_index(drop=True)
         status[name] = attempt(partial(_write, task, seed, knowledge, scaling, output / name, adapted, own,
-                                       validation[name]["checks"]))
+                                       failed.get(name, 0), validation[name]["checks"]))
     return status
 
 
@@ -102,13 +103,14 @@ def _knowledge(settings: FewShot, seed: int, validated: Path) -> tuple[Knowledge
 
 
 def _write(task: Task, seed: int, knowledge: Knowledge, scaling: FeatureScaling, folder: Path,
-           made: Adapted, own: pd.DataFrame, checks: Sequence[Mapping[str, Any]]) -> None:
+           made: Adapted, own: pd.DataFrame, failed: int, checks: Sequence[Mapping[str, Any]]) -> None:
     sides = {"train": made.train, "test": made.test}
     names = [*(one.name for one in knowledge.inputs), task.target.name]
     quality = {
         "workload": folder.name, "rows": len(own), "train_rows": len(made.train), "test_rows": len(made.test),
         "measured_runs_of_the_support": made.facts["runs"], "pool_workloads": knowledge.pool.workloads,
-        "data_version": combined_digest(sides), "split_by": list(task.split_by), "seed": seed, "dropped": {},
+        "data_version": combined_digest(sides), "split_by": list(task.split_by), "seed": seed,
+        "dropped": {"failed runs": failed} if failed else {},
         "checks": [dict(check) for check in checks], "data": summarise(own, names).to_dict()}
     write_whole(folder, {**sides, "options": made.options},
                 {"scaling.json": scaling.to_json(), "quality.json": json.dumps(quality, indent=2),
