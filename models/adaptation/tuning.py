@@ -4,8 +4,8 @@ The objective is the mean absolute percentage error of held-out workloads (valid
 of runs. The best trial replaces the defaults only where it is better by more than one standard error of the paired
 differences: on a pool of 15 workloads the best of 20 trials is the luckiest. (Measured on CloudBandit and scout, half
 of the workloads as pool: taken as it is, the best of 20 trials predicts unseen workloads 1 and 7 % worse than the
-defaults.) Trials are seeded one by one, so that with a journal file a study goes on where it was ended, to the same
-result.
+defaults.) A trial whose first folds are worse than the median of the trials before it is given up. Trials are seeded
+one by one, so that with a journal file a study goes on where it was ended, to the same result.
 """
 
 import hashlib
@@ -19,10 +19,13 @@ from optuna.storages.journal import JournalFileBackend, JournalStorage
 
 from feature_store.errors import InputError
 from models.adaptation.combination import Mean
-from models.adaptation.contract import Learner, Pool
+from models.adaptation.contract import FloatArray, Learner, Pool
 from models.adaptation.hierarchical import Hierarchical
 from models.adaptation.neighbours import Neighbours
 from models.adaptation.validation import SHOTS, mean_over_cells, validate
+
+DONE = (optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED)
+PRUNER = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=1)
 
 Suggest = Callable[[optuna.trial.BaseTrial], Learner]
 
@@ -30,7 +33,7 @@ Suggest = Callable[[optuna.trial.BaseTrial], Learner]
 @dataclass(frozen=True)
 class Tuned:
     """The learner chosen, its settings by name, its error on the pool and that of the defaults, and the trials that
-    were completed."""
+    were completed or given up."""
 
     learner: Learner
     settings: dict[str, float]
@@ -79,15 +82,20 @@ def tune(suggest: Suggest, pool: Pool, trials: int = 20, seed: int = 0, shots: S
         _cut_half_line(journal)
     storage = None if journal is None else JournalStorage(JournalFileBackend(str(journal)))
     study = optuna.create_study(storage=storage, study_name="adaptation", direction="minimize", load_if_exists=True,
-                                sampler=optuna.samplers.TPESampler(seed=seed))
+                                sampler=optuna.samplers.TPESampler(seed=seed), pruner=PRUNER)
     _claim(study, _digest(suggest, pool, seed, shots, defaults), journal)
 
     def objective(trial: optuna.trial.Trial) -> float:
-        errors = mean_over_cells(validate(suggest(trial), pool, shots, seed=seed).T)  # (workloads,)
+        def judge(fold: int, so_far: FloatArray) -> None:
+            trial.report(float(np.nanmean(so_far)) if np.isfinite(so_far).any() else np.inf, fold)
+            if trial.should_prune():
+                raise optuna.TrialPruned
+
+        errors = mean_over_cells(validate(suggest(trial), pool, shots, seed=seed, on_fold=judge).T)  # (workloads,)
         trial.set_user_attr("errors", errors.tolist())
         return float(mean_over_cells(errors))
 
-    done = len(_trials(study, optuna.trial.TrialState.COMPLETE))
+    done = len(_trials(study, *DONE))
     if not done and not _trials(study, optuna.trial.TrialState.WAITING):
         study.enqueue_trial(dict(defaults))
     for number in range(done, trials):
@@ -106,11 +114,11 @@ def tune(suggest: Suggest, pool: Pool, trials: int = 20, seed: int = 0, shots: S
     standard_error = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else np.inf
     chosen = best if gain.mean() > standard_error else first
     return Tuned(suggest(optuna.trial.FixedTrial(chosen.params)), dict(chosen.params), _value(chosen), _value(first),
-                 len(complete))
+                 len(_trials(study, *DONE)))
 
 
-def _trials(study: optuna.Study, state: optuna.trial.TrialState) -> list[optuna.trial.FrozenTrial]:
-    return study.get_trials(deepcopy=False, states=(state,))
+def _trials(study: optuna.Study, *states: optuna.trial.TrialState) -> list[optuna.trial.FrozenTrial]:
+    return study.get_trials(deepcopy=False, states=states)
 
 
 def _cut_half_line(journal: Path) -> None:

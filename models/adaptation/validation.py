@@ -122,15 +122,20 @@ def mean_over_cells(errors: FloatArray) -> FloatArray:
 
 
 def validate(learner: Learner, pool: Pool, shots: Sequence[int] = SHOTS, folds: int = FOLDS, draws: int = DRAWS,
-             seed: int = 0) -> FloatArray:
-    """(shots, workloads): mean absolute percentage error of held-out workloads, by number of runs."""
+             seed: int = 0, on_fold: Callable[[int, FloatArray], None] = lambda fold, errors: None) -> FloatArray:
+    """(shots, workloads): mean absolute percentage error of held-out workloads, by number of runs.
+
+    Args:
+        on_fold: called after each fold with its number and the errors so far, NaN of workloads that are still to come.
+    """
     errors = np.full((len(shots), pool.workloads), np.nan)
     rng = np.random.default_rng(seed)
-    for fold in folds_of(learner, pool, folds, seed):
+    for number, fold in enumerate(folds_of(learner, pool, folds, seed)):
         rows = np.repeat(fold.held_out, draws)
         at = random_supports(pool, rows, max(shots), rng)
         for s, k in enumerate(shots):
             prediction = fold.fitted.predict(supports(pool, rows, at[:, :k]))
             each = mean_over_cells(absolute_percentage_errors(pool, rows, at[:, :k], prediction))
             errors[s, fold.held_out] = mean_over_cells(each.reshape(-1, draws))
+        on_fold(number, errors)
     return errors

@@ -79,7 +79,7 @@ def test_defaults_stay_where_nothing_is_better() -> None:
 def test_defaults_stay_unless_the_best_trial_is_better_by_a_standard_error(
         monkeypatch: pytest.MonkeyPatch, spread: float, replaced: bool) -> None:
     """All trials but the defaults are better by 0.01 in the mean, by more in half of the workloads."""
-    def errors(learner: Off, made: Pool, shots: tuple[int, ...], seed: int) -> np.ndarray:
+    def errors(learner: Off, made: Pool, shots: tuple[int, ...], seed: int, on_fold: object) -> np.ndarray:
         gain = 0.01 + spread * np.where(np.arange(8) % 2, 1.0, -1.0)
         return np.tile(1.0 - gain * (learner.bias != 0.0), (len(shots), 1))
 
@@ -200,3 +200,15 @@ def test_pool_without_a_workload_to_predict_is_turned_down() -> None:
 
 def test_two_workloads_are_enough() -> None:
     assert tune(suggest_mean, pool(2, 4), trials=2).trials == 2
+
+
+def test_a_trial_that_is_worse_on_its_first_folds_is_given_up_and_counts(tmp_path: Path) -> None:
+    journal = tmp_path / "journal.log"
+    found = tune(suggest_off, flat(), trials=14, journal=journal, defaults={"bias": 0.0})
+    storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(journal)))
+    trials = optuna.load_study(study_name="adaptation", storage=storage).trials
+    pruned = [trial for trial in trials if trial.state is optuna.trial.TrialState.PRUNED]
+    assert pruned and found.trials == len(trials) == 14
+    for trial in pruned:
+        assert 1 < len(trial.intermediate_values) < 5  # not before the second fold, and before the last
+        assert abs(trial.params["bias"]) > abs(found.settings["bias"])
