@@ -38,7 +38,7 @@ from models.adaptation.validation import SHOTS, absolute_percentage_errors, mean
 ADAPTATION_RESULTS = RESULTS / "adaptation.json"
 FORMAT = "assay-adaptation/1"
 SEEDS = tuple(range(10))
-DESIGNED = {"chosen", "sequential"}  # bases that Design chooses
+DESIGNED = {"chosen", "planned", "sequential"}  # bases that Design chooses
 Source = tuple[str, Path, Path, str]  # name, measurements, mapping, category that the provider split holds out
 
 
@@ -66,8 +66,8 @@ def _run(options: argparse.Namespace) -> None:
         inputs[source[0]] = _input_digest(source)
         for kind in options.splits:
             check_split(every[source[0]], kind, source[3])
-    content["entries"] = [entry for entry in content["entries"] if entry["code"] == code
-                          and entry["input"] == inputs.get(entry["data"], entry["input"])]
+    content["entries"] = [entry for entry in content["entries"] if options.keep_other_code or (
+        entry["code"] == code and entry["input"] == inputs.get(entry["data"], entry["input"]))]
     there = {_key(entry) for entry in content["entries"]}
     jobs = []
     for source in sources:
@@ -168,14 +168,14 @@ def _measured(source: Source, kind: str, seed: int, wanted: list[tuple[str, str]
             continue
         fit_s = time.perf_counter() - began
         for bases in own_bases:
-            workloads, at = bases_at[bases]
+            workloads, ats = bases_at[bases]
             began = time.perf_counter()
-            errors = _errors(fitted, method, data, parts, workloads, at)
+            errors = _errors(fitted, method, data, parts, workloads, ats)
             predict_s, inside = time.perf_counter() - began, {}
             if method_name == DEFAULT and bases == "random":
                 began = time.perf_counter()
                 conformal = calibrate(method.make(), parts.pool, seed=seed)
-                inside = _intervals(conformal, fitted, data, parts, workloads, at)
+                inside = _intervals(conformal, fitted, data, parts, workloads, ats)
                 inside["calibration_seconds"] = round(time.perf_counter() - began, 3)
             entries.append({
                 **inside, **common, "method": method_name, "bases": bases,
@@ -185,29 +185,44 @@ def _measured(source: Source, kind: str, seed: int, wanted: list[tuple[str, str]
     return entries
 
 
-def _bases(bases: str, data: Loaded, parts: Split, design: Design | None, seed: int) -> tuple[IntArray, IntArray]:
-    """Workloads (E,) and what is measured of them (E, k), best first; NONE where there is nothing left."""
+def _bases(bases: str, data: Loaded, parts: Split, design: Design | None,
+           seed: int) -> tuple[IntArray, list[IntArray]]:
+    """Workloads (E,) and what is measured of them (E, k) for each number of runs; NONE where there is nothing left."""
     pool, rng = data.table.pool, np.random.default_rng([seed, 1])
     measured = ~np.isnan(pool.y) & parts.support
     if bases == "random":
         workloads = np.repeat(parts.new, DRAWS)
         draw = np.where(measured[workloads], rng.random((len(workloads), measured.shape[1])), np.inf)
         order = np.argsort(draw, axis=1)
-        return workloads, order[:, : max(SHOTS)]
+        return workloads, [order[:, :shots] for shots in SHOTS]
     if bases == "all":
-        return _leave_out(pool.y, parts, rng)
+        workloads, at = _leave_out(pool.y, parts, rng)
+        return workloads, [at]
+    assert design is not None
+    if bases == "planned":
+        plans: dict[bytes, list[IntArray]] = {}
+        for workload in parts.new:
+            key = measured[workload].tobytes()
+            if key not in plans:
+                plans[key] = [design.together(shots, np.flatnonzero(measured[workload])) for shots in SHOTS]
+        every = [plans[measured[workload].tobytes()] for workload in parts.new]
+        return parts.new, [np.stack([_to_length(plan[k], shots) for plan in every]) for k, shots in enumerate(SHOTS)]
     rows = []
     for workload in parts.new:
         candidates = np.flatnonzero(measured[workload])
         if bases == "chosen":
-            rows.append(design.base(max(SHOTS), candidates))
+            rows.append(_to_length(design.base(max(SHOTS), candidates), max(SHOTS)))
             continue
         at = np.empty(0, dtype=np.int64)
         for _ in SHOTS:
             following = design.following(supports(pool, np.array([workload]), at[None]), candidates)
             at = np.append(at, following)
         rows.append(at)
-    return parts.new, np.stack(rows)
+    return parts.new, [np.stack(rows)[:, :shots] for shots in SHOTS]
+
+
+def _to_length(at: IntArray, length: int) -> IntArray:
+    return np.pad(at, (0, length - len(at)), constant_values=NONE)
 
 
 def _leave_out(y: FloatArray, parts: Split, rng: np.random.Generator, folds: int = 10) -> tuple[IntArray, IntArray]:
@@ -225,11 +240,11 @@ def _leave_out(y: FloatArray, parts: Split, rng: np.random.Generator, folds: int
 
 
 def _errors(fitted: Fitted, method: Method, data: Loaded, parts: Split, workloads: IntArray,
-            at: IntArray) -> list[FloatArray]:
-    """By number of runs: the error of every new workload; one number of runs where there are more than SHOTS."""
+            ats: Sequence[IntArray]) -> list[FloatArray]:
+    """By number of runs: the error of every new workload."""
     pool, found = data.table.pool, []
-    for shots in SHOTS if at.shape[1] == max(SHOTS) else (at.shape[1],):
-        support = supports(pool, workloads, at[:, :shots])
+    for at in ats:
+        support = supports(pool, workloads, at)
         errors = absolute_percentage_errors(pool, workloads, support.at, fitted.predict(support), method.loss)
         errors = mean_over_cells(np.where(parts.target, errors, np.nan))
         found.append(mean_over_cells(np.stack([errors[workloads == one] for one in parts.new])))
@@ -237,12 +252,12 @@ def _errors(fitted: Fitted, method: Method, data: Loaded, parts: Split, workload
 
 
 def _intervals(conformal: Conformal, fitted: Fitted, data: Loaded, parts: Split, workloads: IntArray,
-               at: IntArray) -> dict[str, Any]:
+               ats: Sequence[IntArray]) -> dict[str, Any]:
     """By number of runs: share of new workloads' cells inside of their interval, and median of upper by lower end."""
     pool = data.table.pool
     coverage, width = [], []
-    for shots in SHOTS:
-        support = supports(pool, workloads, at[:, :shots])
+    for shots, at in zip(SHOTS, ats, strict=True):
+        support = supports(pool, workloads, at)
         lower, upper = conformal.interval(fitted.predict(support), shots)
         measured = np.where(parts.target, np.exp(pool.y[workloads]), np.nan)
         rows, columns = np.nonzero(support.there)
@@ -271,6 +286,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS, metavar="METHOD")
     parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
     parser.add_argument("--jobs", type=int, default=2, help="processes side by side; default: 2")
+    parser.add_argument("--keep-other-code", action="store_true",
+                        help="keep entries of other code or input; every entry names its own")
     parser.add_argument("--output", type=Path, default=ADAPTATION_RESULTS)
     return parser
 

@@ -2,6 +2,7 @@
 
     random      three configurations drawn at random, DRAWS times a workload
     chosen      base configurations chosen on the pool, the same for all new workloads (models/adaptation/design.py)
+    planned     as chosen, but the set that is best for the number of runs, another one for each
     sequential  the next configuration chosen after the runs so far, by the same rule
     all         every other configuration measured: what is left then is noise and what no learner of these knows
 
@@ -38,7 +39,7 @@ class Method:
 
 METHODS: Mapping[str, Method] = {
     DEFAULT: Method(default_learner, "hierarchical Bayes and nearest workloads, mean (default)",
-                    ("random", "chosen", "sequential", "all")),
+                    ("random", "chosen", "planned", "sequential", "all")),
     f"{DEFAULT}_median": Method(default_learner, "the same, reported as exp(mean)", loss="median"),
     "hierarchical": Method(Hierarchical, "hierarchical Bayes linear model"),
     "nearest": Method(Neighbours, "nearest workloads in log residuals"),

@@ -17,7 +17,8 @@ BARS: Mapping[tuple[str, str], tuple[float, ...]] = {
     ("scout", "random"): (0.335, 0.272, 0.229), ("scout", "chosen"): (0.316, 0.198, 0.181)}
 # The thesis's Table 5.5, CloudBandit, test, random bases.
 PUBLISHED = {"Sizeless": (0.985, 0.889, 0.798), "FLASH-Sizeless": (0.649, 0.424, 0.497)}
-BASES = {"random": "random", "chosen": "chosen on the pool", "sequential": "chosen one after the other"}
+BASES = {"random": "random", "chosen": "chosen on the pool", "planned": "chosen on the pool, together",
+         "sequential": "chosen one after the other"}
 SEARCH_TITLES = {"ours": "pool, sequential runs, 90 % interval", "ours_risk": "pool, sequential runs, prediction",
                  "random": "random runs", "bayesian": "Bayesian optimisation (CherryPick, GP sampler)"}
 SPLIT_TITLES = {"workload": "unseen workload", "algorithm": "unseen algorithm", "provider": "unseen provider",
@@ -29,7 +30,7 @@ def goals_table(results: Results) -> str:
     rows = []
     for (data, bases), bar in BARS.items():
         found = {kind: _shots(results, data, "workload", DEFAULT, kind)
-                 for kind in ([bases] if bases == "random" else [bases, "sequential"])}
+                 for kind in ([bases] if bases == "random" else [bases, "planned", "sequential"])}
         for kind, values in found.items():
             if values is None:
                 continue

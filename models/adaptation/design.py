@@ -6,7 +6,7 @@ is left of the hierarchical model's standard deviation, over all configurations,
 a workload that has been measured already, the errors are weighted by how alike the workloads are (neighbours.py): the
 next configuration then depends on what was seen (sequential design); without any run all count alike, and the same rule
 gives base configurations for everybody (the model's half alone is greedy variance reduction, MacKay 1992; Krause, Singh
-and Guestrin 2008).
+and Guestrin 2008). Where it is known how many runs there will be, they are better chosen together (`together`).
 
 Symbols as in contract.py; J candidates.
 """
@@ -23,6 +23,8 @@ from models.adaptation.validation import Fold, absolute_percentage_errors, folds
 # Share of the model's view. Mean |z| of a standard normal turns its deviation into a mean absolute error.
 MODEL_SHARE, MEAN_ABSOLUTE = 0.7, 0.8
 FOLDS = 15
+# Passes of the exchange; it settles in two or three.
+EXCHANGES = 4
 # Held-out workloads with a candidate, below which the pool has no view of it.
 FEWEST = 3
 
@@ -60,6 +62,21 @@ class Design:
         while len(chosen) < count and len(free):
             chosen.append(self._best(chosen, free, self._weights(empty)))
             free = self._free(candidates, chosen)
+        return np.array(chosen, dtype=np.int64)
+
+    def together(self, count: int, candidates: IntArray | None = None) -> IntArray:
+        """(count,): configurations to measure of any new workload where all of them will be: the best set, not the best
+        beginnings. From `base`, each is replaced by the best beside the others until none changes (coordinate exchange,
+        Meyer and Nachtsheim 1995)."""
+        chosen = [int(at) for at in self.base(count, candidates)]
+        weights = np.full(self.pool.workloads, 1 / self.pool.workloads)
+        for _ in range(EXCHANGES if len(chosen) > 1 else 0):
+            before = sorted(chosen)
+            for i in range(len(chosen)):
+                others = chosen[:i] + chosen[i + 1:]
+                chosen[i] = self._best(others, self._free(candidates, others), weights)
+            if sorted(chosen) == before:
+                break
         return np.array(chosen, dtype=np.int64)
 
     def following(self, support: Support, candidates: IntArray | None = None) -> int:

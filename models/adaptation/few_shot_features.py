@@ -189,8 +189,9 @@ def choose_support(knowledge: Knowledge, own: int, measured: IntArray, settings:
         rng = np.random.default_rng(np.random.SeedSequence([seed, own]))
         return np.sort(rng.permutation(measured)[: settings.runs])
     design = Design(_plain(knowledge.pool), exportable_learner(), Hierarchical(metrics=False), seed=seed)
-    if settings.bases == "chosen":
-        return design.base(settings.runs, measured)
+    if settings.bases in ("chosen", "planned"):
+        choose = design.base if settings.bases == "chosen" else design.together
+        return choose(settings.runs, measured)
     chosen: list[int] = []
     pool = _plain(knowledge.table.pool)
     while len(chosen) < settings.runs:

@@ -7,7 +7,7 @@ runs (models/adaptation/pool_encoder.py).
     few_shot:
       pool: [w1, w2, ...]        # as the expansion wrote it; see models/training/few_shot_expansion.py
       runs: 3
-      bases: sequential          # or chosen, random: which configurations are measured
+      bases: sequential          # or planned, chosen, random: which configurations are measured
       embedding: 8
       deadline: 600              # units of the target; optional: what the recommendation has to meet
 """
@@ -19,7 +19,7 @@ from typing import Any
 
 from feature_store.errors import InputError, nearest
 
-BASES = ("sequential", "chosen", "random")
+BASES = ("sequential", "planned", "chosen", "random")
 
 
 @dataclass(frozen=True)

@@ -88,13 +88,14 @@ def test_workloads_that_differ_in_level_are_predicted_by_level_and_effects(file:
 def test_default_learner_also_chooses_one_after_the_other_and_is_told_everything(file: Path) -> None:
     assert run(file, methods=(adaptation.DEFAULT,)) == 0
     found = {entry["bases"]: entry for entry in content(file)["entries"]}
-    assert set(found) == {"random", "chosen", "sequential", "all"}
-    assert [len(found[bases]["mape"]) for bases in ("random", "chosen", "sequential", "all")] == [3, 3, 3, 1]
+    assert set(found) == {"random", "chosen", "planned", "sequential", "all"}
+    assert {bases: len(entry["mape"]) for bases, entry in found.items()} == {
+        "random": 3, "chosen": 3, "planned": 3, "sequential": 3, "all": 1}
 
 
 def test_all_other_configurations_are_measured_in_the_workload_split_alone(file: Path) -> None:
     assert run(file, methods=(adaptation.DEFAULT,), splits=("configuration",)) == 0
-    assert {bases for *_, bases in keys(file)} == {"random", "chosen", "sequential"}
+    assert {bases for *_, bases in keys(file)} == {"random", "chosen", "planned", "sequential"}
 
 
 def test_same_seed_gives_the_same_errors(file: Path, tmp_path: Path) -> None:
@@ -243,7 +244,7 @@ def test_names_that_are_not_known_are_turned_down(options: list[str]) -> None:
     assert stopped.value.code == 2
 
 
-@pytest.mark.parametrize("bases", ["random", "chosen", "sequential", "all"])
+@pytest.mark.parametrize("bases", ["random", "chosen", "planned", "sequential", "all"])
 @pytest.mark.parametrize("kind", ["workload", "configuration"])
 def test_runs_are_measured_ones_that_the_split_allows_and_leave_some_to_predict(file: Path, kind: str,
                                                                                 bases: str) -> None:
@@ -254,10 +255,11 @@ def test_runs_are_measured_ones_that_the_split_allows_and_leave_some_to_predict(
     data = adaptation.loaded(file, file.parent / "mapping.yaml")
     parts = adaptation.split(data, kind, 0, "provider")
     design = adaptation.Design(parts.pool, METHODS["additive"].make())
-    workloads, at = adaptation._bases(bases, data, parts, design, 0)
+    workloads, ats = adaptation._bases(bases, data, parts, design, 0)
     assert set(workloads) == set(parts.new)
-    y = data.table.pool.y
-    for workload, row in zip(workloads, at, strict=True):
+    assert len(ats) == 1 if bases == "all" else [at.shape[1] for at in ats] == [1, 2, 3]
+    y, at = data.table.pool.y, ats[-1]
+    for workload, row in [pair for at in ats for pair in zip(workloads, at, strict=True)]:
         runs_at = row[row != NONE]
         assert len(set(runs_at)) == len(runs_at)
         assert parts.support[runs_at].all() and not np.isnan(y[workload, runs_at]).any()
@@ -276,8 +278,9 @@ def test_errors_are_averaged_by_workload_over_draws_and_target_cells_that_were_n
     parts = adaptation.split(data, "configuration", 0, "provider")
     method = METHODS["support_mean"]
     fitted = method.make().fit(parts.pool)
-    workloads, at = adaptation._bases("random", data, parts, None, 0)
-    found = adaptation._errors(fitted, method, data, parts, workloads, at)
+    workloads, ats = adaptation._bases("random", data, parts, None, 0)
+    at = ats[-1]
+    found = adaptation._errors(fitted, method, data, parts, workloads, ats)
     assert len(found) == 3
     for shots in (1, 2, 3):
         expected = []

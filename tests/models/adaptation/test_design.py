@@ -53,6 +53,33 @@ def test_bases_by_the_model_alone_are_of_the_candidates() -> None:
     assert found.tolist() == greedy_deviation(made, 3, candidates)
 
 
+def mean_deviation(made: Pool, at: tuple[int, ...]) -> float:
+    nothing = np.full((1, len(at), made.metrics.shape[-1]), np.nan)
+    support = Support(np.array([at]), np.full((1, len(at)), 4.0), nothing)
+    return float(np.sqrt(Hierarchical().fit(made).predict(support).variance).mean())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_together_no_exchange_of_one_is_better_and_it_is_never_worse_than_the_greedy_search(seed: int) -> None:
+    made = pool(8, 9, seed, missing=0.2)
+    design = Design(made, SupportMean(), model_share=1.0)
+    found = tuple(design.together(3).tolist())
+    assert len(set(found)) == 3
+    own = mean_deviation(made, found)
+    assert own <= mean_deviation(made, tuple(design.base(3).tolist())) + 1e-12
+    for i in range(3):
+        others = [at for at in found if at != found[i]]
+        assert all(own <= mean_deviation(made, (*others, c)) + 1e-12 for c in range(9) if c not in others)
+
+
+def test_together_takes_candidates_alone_and_no_more_than_there_are() -> None:
+    made = pool(8, 9)
+    design = Design(made, SupportMean())
+    assert set(design.together(2, np.array([1, 5, 6]))) <= {1, 5, 6}
+    assert sorted(design.together(4, np.array([1, 5]))) == [1, 5]
+    assert design.together(1).tolist() == design.base(1).tolist()
+
+
 def greedy_errors(made: Pool, count: int, seed: int = 0) -> list[int]:
     """What held-out workloads are predicted best with, one candidate and one workload at a time."""
     folds, chosen = folds_of(SupportMean(), made, FOLDS, seed), []
