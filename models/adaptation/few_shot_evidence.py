@@ -68,16 +68,19 @@ def few_shot_facts(folder: Path, pool: Path, network: ReluNetwork, scaling: Feat
     meets = (table["upper"] <= limit) & table["cost"].notna()
     order = table["cost"].where(meets).sort_values(kind="stable").index
     best = int(order[0]) if meets.any() else None
-    shown = table.loc[table["cost"].sort_values(kind="stable").index[:SHOWN]]
+    priced = bool(table["cost"].notna().any())
+    shown = table.sort_values("cost" if priced else "predicted", kind="stable").head(SHOWN)
     test = pd.read_parquet(folder / "test.parquet").iloc[:, -1].to_numpy(dtype=np.float64)
     return {
         **{key: facts[key] for key in ("runs", "bases", "support", "similarity", "threshold", "out_of_distribution",
                                        "coverage", "deadline", "embedding", "hull")},
         "pool": json.loads((pool / "pool.json").read_text()),
+        "priced": priced,
         "recommendation": None if best is None else _records(table.loc[[best]])[0],
         "options": _records(shown),
         "interval_reach": float(reach.max()),
-        "crossing": interval_crossing(network, scaling, specification, float(reach.max()), seed),
+        # of the narrowest interval: any other has its ends further apart
+        "crossing": interval_crossing(network, scaling, specification, float(reach.min()), seed),
         "judged_configurations": len(test),
     }
 

@@ -77,9 +77,12 @@ def _options(found: Json) -> tuple[Part, ...]:
                   *figures([number(option["predicted"]), _interval(option, False), number(option["cost"])]),
                   Cell("measured" if option.get("runs") else "")) for option in options)
     coverage = percent(at(found, "coverage"))
+    priced = at(found, "priced") is not False
     parts: list[Part] = [Table((*names, "Predicted", f"{coverage} interval", "Cost of a run", ""), rows,
-                               "The cheapest configurations")]
-    if not best:
+                               "The cheapest configurations" if priced else "The fastest configurations")]
+    if not priced:
+        parts.append(Note("The mapping names no cost of a run: nothing is recommended.", "missing"))
+    elif not best:
         parts.append(Note("None has an interval that meets the deadline.", "missing"))
     return tuple(parts)
 

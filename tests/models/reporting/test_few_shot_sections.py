@@ -49,3 +49,8 @@ def test_the_run_lists_what_to_choose_and_where_nothing_meets_the_deadline() -> 
     assert [row[1].text for row in table.rows] == ["nodes 8, type m4: 60 (50 to 75)", "none"]
     assert "deadline of 90" in table.note
     assert "None has an interval that meets the deadline." in texts(few_shot(evidence(recommendation=None)))
+
+
+def test_without_costs_the_fastest_are_shown_and_nothing_is_recommended() -> None:
+    said = texts(few_shot(evidence(recommendation=None, priced=False)))
+    assert "The fastest configurations" in said and "names no cost" in said and "meets the deadline" not in said
