@@ -38,6 +38,9 @@ def run_audit(task_yaml: str, features: Path, output: Path) -> dict[str, Any]:
         found: dict[str, Any] = {}
 
         def work(name: str) -> None:
+            if task.workload(name).refused:
+                raise InputError(f"no direction is left to demand: {task.workload(name).refused}. Turn a direction "
+                                 "round, or say `by_policy: true`")
             audits = audit_few_shot(output, name, task) if task.few_shot else audit_workload(output / name, task, name)
             by_policy = task.workload(name).by_policy
             found[name] = [{**one.to_json(), "by_policy": by_policy, "sentence": sentence(one)} for one in audits]

@@ -120,5 +120,10 @@ def _data(folder: Path, quality: dict[str, Any]) -> dict[str, Any]:
 
 
 def _reproduce(task: Task, versions: dict[str, Any]) -> dict[str, Any]:
-    return {"command": f"assay run --task {task.name} --seed {int(versions['seed'])}", **versions,
+    seed = f"--seed {int(versions['seed'])}"
+    command = f"assay run --task {task.name} {seed}"
+    if task.few_shot is not None:  # the task is made of the file and the mapping
+        adapted = " ".join(f"-w {name}" for name in task.workloads)
+        command = f"assay run --telemetry FILE --mapping MAPPING {adapted} {seed}"
+    return {"command": command, **versions,
             "python": platform.python_version(), "packages": {name: version(name) for name in PACKAGES}}

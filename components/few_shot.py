@@ -24,7 +24,7 @@ from feature_store.measurements import Measurements
 from feature_store.scaling import FeatureScaling, MinMaxScaling
 from models.adaptation.contract import Pool
 from models.adaptation.encoding import Encoder, Table, table_of
-from models.adaptation.few_shot_features import Adapted, Knowledge, adapt, learn_pool, pool_rows
+from models.adaptation.few_shot_features import OWN_PREFIX, Adapted, Knowledge, adapt, learn_pool, pool_rows
 from models.adaptation.model_inputs import inputs_of
 from models.tasks.few_shot import FewShot
 from models.tasks.task import Task
@@ -73,7 +73,7 @@ def audit_few_shot(features: Path, name: str, task: Task) -> tuple[PropertyAudit
     pool = json.loads((features / POOL / "pool.json").read_text())
     configurations = pd.read_parquet(features / POOL / "configurations.parquet")
     options = pd.read_parquet(features / name / "options.parquet")
-    y, runs = (options[column].to_numpy()[None] for column in ("measured", "runs"))
+    y, runs = (options[OWN_PREFIX + column].to_numpy()[None] for column in ("measured", "runs"))
     nothing = np.empty((len(configurations), 0))
     table = Table((name,), configurations, Encoder(()), Pool(
         nothing, np.empty((0, *y.shape[1:] * 2)), y, runs, np.empty((*y.shape, 0)),
@@ -121,6 +121,7 @@ def _scaling(task: Task, knowledge: Knowledge, made: Sequence[Adapted], pool: pd
     """Of every configuration of the file, of the embeddings' box, and of all targets that are trained on."""
     columns = [one.name for one in knowledge.inputs]
     ranges = MinMaxScaling.from_frame(pd.DataFrame(knowledge.values, columns=columns), columns).to_dict()
+    ranges |= {one.name: [0.0, 1.0] for one in knowledge.inputs if one.value is not None}
     for name in [name for name in pool.columns[:-1] if name not in ranges]:
         own = [adapted.embedding_ranges[name] for adapted in made]
         low, high = min([low for low, _ in own], default=0.0), max([high for _, high in own], default=0.0)

@@ -62,6 +62,9 @@ def _champion(configuration: Configuration, task: Task, workload: str, features:
     try:
         bundle = registry.open_champion(task.name, workload)
         frame = pd.read_parquet(features / workload / "test.parquet")
+        embedding = bundle.contract.embedding
+        if embedding is not None:  # in the coordinates of the champion's own pool
+            frame = frame.assign(**dict(zip(embedding.inputs, embedding.own, strict=True)))
         scaling = FeatureScaling.from_json((features / workload / "scaling.json").read_text())
         names = list(bundle.contract.input_names)
         rows = frame[names].to_numpy(dtype=np.float32)

@@ -78,6 +78,11 @@ class Configuration:
 DEFAULT_GATES = "default"
 
 
+def is_workload_name(name: str) -> bool:
+    """Whether models and folders can be called after a workload; a leading _ is the pipeline's own."""
+    return bool(_WORKLOAD.fullmatch(name)) and not name.startswith("_")
+
+
 class _GatesByTask(dict[str, dict[str, dict[str, Any]]]):
     """Answers for a task that is not listed: with the gates named `default`, or an error that names the task."""
 

@@ -23,6 +23,7 @@ from serving.bundle import (
     open_bundle,
     write_folder,
 )
+from serving.contract import ENCODER_FILE, MODEL_FILE
 from serving.keys import create_key_pair
 from serving.signature import SIGNATURE_FILE, sign_folder
 
@@ -87,7 +88,10 @@ def _refuse_external_data(bundle: Bundle) -> None:
     """Weights in a file beside the model would be neither proved nor signed, and looked for anywhere."""
     import onnx  # only where something is signed: controllers do without it
 
-    model = onnx.load_model_from_string(bundle.model)
-    tensors = [*model.graph.initializer, *(a.t for node in model.graph.node for a in node.attribute)]
-    if any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in tensors):
-        raise RefusedError(f"model.onnx must hold its weights, got external data ({bundle.folder})")
+    for name in (MODEL_FILE, ENCODER_FILE):
+        if name not in bundle.files:
+            continue
+        model = onnx.load_model_from_string(bundle.files[name])
+        tensors = [*model.graph.initializer, *(a.t for node in model.graph.node for a in node.attribute)]
+        if any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in tensors):
+            raise RefusedError(f"{name} must hold its weights, got external data ({bundle.folder})")

@@ -10,6 +10,7 @@ any input is, and reported.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,10 @@ from serving.bundle import CheckedBundle
 from serving.contract import ENCODER_FILE, EmbeddingSpec
 from serving.inputs import InputReader
 
-# Squared distance in units of the table's spans: what float32 leaves between a configuration and itself.
-SAME = 1e-6
+# Squared distance in units of each column's smallest step: what float32 leaves between a configuration and itself.
+SAME = 1e-4
+# What float32 holds above 0 with all its digits.
+LEAST, MOST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -49,10 +52,7 @@ class RunEncoder:
         self._reader = InputReader(bundle.contract)
         self._rest = {item.name: item.minimum for item in bundle.contract.inputs if item.name in self.spec.inputs}
         self._columns = [bundle.contract.input_names.index(name) for name in self.spec.configuration]
-        try:
-            self._session = onnxruntime.InferenceSession(bundle.files[ENCODER_FILE])
-        except Exception as error:  # onnxruntime's own kinds
-            raise RefusedError(f"encoder must be a model that onnxruntime loads, got {error}") from error
+        self._session = _open(bundle.files[ENCODER_FILE], self.spec)
 
     def encode(self, runs: Sequence[tuple[Mapping[str, Any], float]]) -> Embedding:
         """Of one to `spec.runs` runs: (configuration by input name, what was measured).
@@ -70,14 +70,33 @@ class RunEncoder:
             if outside:
                 raise InputError(f"configuration of a run must be one of the pool's, got {outside[0]} outside of them "
                                  f"(run {k})")
-            if isinstance(measured, bool) or not isinstance(measured, int | float) or not 0 < measured < np.inf:
-                raise InputError(f"{self.spec.target} must be a number above 0, got {measured!r} (run {k})")
+            if isinstance(measured, bool) or not isinstance(measured, Real) or not LEAST <= measured <= MOST:
+                raise InputError(f"{self.spec.target} must be a number above 0 that float32 holds, got {measured!r} "
+                                 f"(run {k})")
             configuration[k], target[k], there[k] = values[0, self._columns], measured, 1.0
         embedding, similarity, unknown = self._session.run(
             ["embedding", "similarity", "unknown"],
             {"configuration": configuration, "target": target, "there": there})
         if unknown[0] > SAME:
             raise InputError("configuration of every run must be one of the pool's, got one that is "
-                             f"{float(unknown[0]) ** 0.5:.2g} of the pool's range away from the nearest")
+                             f"{float(unknown[0]) ** 0.5:.2g} steps of its columns away from the nearest")
+        if not (np.isfinite(embedding).all() and np.isfinite(similarity).all()):
+            raise RefusedError(f"encoder must answer finite numbers, got {embedding.tolist()}")
         return Embedding(dict(zip(self.spec.inputs, map(float, embedding), strict=True)), float(similarity[0]),
-                         bool(similarity[0] < self.spec.threshold))
+                         not similarity[0] >= self.spec.threshold)
+
+
+def _open(content: bytes, spec: EmbeddingSpec) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    try:
+        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's exceptions have no common base of their own
+        raise RefusedError(f"encoder must load in onnxruntime, got {error}") from error
+    sides = [{item.name: list(item.shape) for item in side} for side in (session.get_inputs(), session.get_outputs())]
+    expected = [{"configuration": [spec.runs, len(spec.configuration)], "target": [spec.runs], "there": [spec.runs]},
+                {"embedding": [len(spec.inputs)], "similarity": [1], "unknown": [1]}]
+    if sides != expected:
+        raise RefusedError(f"encoder must take and give what its contract says, got {sides}")
+    return session

@@ -16,6 +16,7 @@ import pandas as pd
 
 from feature_store.scaling import FeatureScaling
 from models.adaptation.contract import FloatArray
+from models.adaptation.few_shot_features import OWN_PREFIX as OWN
 from models.training.evaluation import accuracy, mean_squared_error
 from models.verification.branch_and_bound import Budget
 from models.verification.compile import obligations
@@ -57,13 +58,17 @@ def few_shot_facts(folder: Path, pool: Path, network: ReluNetwork, scaling: Feat
     columns = [name for name in options if str(name).startswith("input:")]
     embedding = np.tile(facts["embedding"], (len(options), 1))
     predicted = _predict(network, scaling, np.column_stack([options[columns].to_numpy(dtype=np.float64), embedding]))
-    reach = facts["width"] * options["deviation"].to_numpy(dtype=np.float64)
+    mean, deviation, rate, runs, measured = (options[f"{OWN}{name}"].to_numpy(dtype=np.float64) for name in
+                                             ("mean", "deviation", "rate", "runs", "measured"))
+    reach = facts["width"] * deviation
     plain = [str(name) for name in options.columns[: options.columns.get_loc(columns[0])]]
-    # the point lies a variance below the mean, around which the widths are calibrated (combination.py)
-    middle = predicted + options["deviation"].to_numpy(dtype=np.float64) ** 2
-    table = options[plain].assign(predicted=np.exp(predicted), lower=np.exp(np.minimum(middle - reach, predicted)),
-                                  upper=np.exp(middle + reach), cost=np.exp(predicted) * options["rate"],
-                                  runs=options["runs"])
+    # the point lies a variance below the mean (combination.py), around which the widths are calibrated; where the
+    # network is off the closed form, the interval holds both
+    middle = predicted + deviation**2
+    lower, upper = np.minimum(np.minimum(middle, mean) - reach, predicted), np.maximum(middle, mean) + reach
+    table = pd.DataFrame({"predicted": np.exp(predicted), "lower": np.exp(lower), "upper": np.exp(upper),
+                          "cost": np.exp(predicted) * rate, "runs": runs})
+    judged = ~np.isnan(measured) & ~options[f"{OWN}support"].to_numpy(dtype=bool)
     limit = np.inf if facts["deadline"] is None else facts["deadline"]
     meets = (table["upper"] <= limit) & table["cost"].notna()
     order = table["cost"].where(meets).sort_values(kind="stable").index
@@ -76,8 +81,9 @@ def few_shot_facts(folder: Path, pool: Path, network: ReluNetwork, scaling: Feat
                                        "coverage", "deadline", "embedding", "hull")},
         "pool": json.loads((pool / "pool.json").read_text()),
         "priced": priced,
-        "recommendation": None if best is None else _records(table.loc[[best]])[0],
-        "options": _records(shown),
+        "recommendation": None if best is None else _records(options[plain], table.loc[[best]])[0],
+        "options": _records(options[plain], shown),
+        "interval_coverage": float(((lower <= measured) & (measured <= upper))[judged].mean()),
         "interval_reach": float(reach.max()),
         # of the narrowest interval: any other has its ends further apart
         "crossing": interval_crossing(network, scaling, specification, float(reach.min()), seed),
@@ -109,7 +115,8 @@ def _predict(network: ReluNetwork, scaling: FeatureScaling, rows: FloatArray) ->
     return scaling.target.unscale(network.value(scaling.features.scale(rows)).reshape(-1, 1))[:, 0]
 
 
-def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows as plain values; None for what is not known."""
-    records: list[dict[str, Any]] = json.loads(table.to_json(orient="records", double_precision=15))
-    return records
+def _records(configurations: pd.DataFrame, table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows as plain values, each with its configuration; None for what is not known."""
+    sides = [json.loads(side.to_json(orient="records", double_precision=15))
+             for side in (configurations.loc[table.index], table)]
+    return [{"configuration": chosen, **said} for chosen, said in zip(*sides, strict=True)]

@@ -38,6 +38,8 @@ from models.tasks.few_shot import FewShot
 # Rows that the base learner is trained on, about; embeddings around a workload's own and from the hull.
 POOL_ROWS, OWN_ROWS = 20_000, 2_000
 NEAR, FAR, OWN = 12, 4, 4
+# Before the names of columns of options.parquet that are neither the configuration's nor the model's inputs.
+OWN_PREFIX = "own:"
 
 
 @dataclass(frozen=True)
@@ -148,8 +150,10 @@ def adapt(knowledge: Knowledge, workload: str, settings: FewShot, target: str, s
         embedding = encoder.embed(support)
     padded = _padded(embedding, settings.embedding)[0]
     shift = np.log(point(prediction))[0] - prediction.mean[0]
-    hull = _padded(encoder.pool, settings.embedding)
-    low, high = (edge(np.stack([far, padded + sign * settings.radius * (padded != 0)]), axis=0)
+    # the pool's own curves, and what the encoder makes of a few runs of its workloads
+    hull = _padded(np.concatenate([encoder.pool, encoder.project(knowledge.held.prediction.mean)]), settings.embedding)
+    used = np.arange(settings.embedding) < encoder.size
+    low, high = (edge(np.stack([far, padded + sign * settings.radius * used]), axis=0)
                  for edge, far, sign in ((np.min, hull.min(axis=0), -1), (np.max, hull.max(axis=0), 1)))
     columns = knowledge.columns(settings)
     train = _training_rows(knowledge, prediction.mean[0] + shift, padded, (low, high), settings, seed)
@@ -157,14 +161,14 @@ def adapt(knowledge: Knowledge, workload: str, settings: FewShot, target: str, s
     test = np.column_stack([knowledge.values[judged], np.tile(padded, (len(judged), 1)), table.pool.y[own, judged]])
     options = table.configurations.assign(
         **{f"input:{one.name}": knowledge.values[:, k] for k, one in enumerate(knowledge.inputs)},
-        mean=prediction.mean[0], deviation=np.sqrt(prediction.variance[0]), runs=table.pool.runs[own],
-        measured=table.pool.y[own],
-        support=np.isin(np.arange(len(table.configurations)), at),
-        rate=cost_rate(table) if table.cost is not None else np.nan)
+        **{OWN_PREFIX + name: value for name, value in {
+            "mean": prediction.mean[0], "deviation": np.sqrt(prediction.variance[0]), "runs": table.pool.runs[own],
+            "measured": table.pool.y[own], "support": np.isin(np.arange(len(table.configurations)), at),
+            "rate": cost_rate(table) if table.cost is not None else np.nan}.items()})
     similarity = float(knowledge.predictability.of(embedding, encoder.pool)[0])
     measured_y = table.pool.y[own, judged]
     facts = {
-        "runs": len(at), "bases": settings.bases,
+        "runs": int(table.pool.runs[own, at].sum()), "bases": settings.bases,
         "support": [{"configuration": label(table.configurations.iloc[i]), "index": int(i),
                      "target": float(np.exp(table.pool.y[own, i]))} for i in at],
         "embedding": padded.tolist(), "embedding_entries": encoder.size,

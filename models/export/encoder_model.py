@@ -10,7 +10,8 @@ the order of the runs beyond rounding, nor on places without a run.
     ->
     embedding     float32 (d,)    the model's embedding inputs, in order
     similarity    float32 (1,)    to the nearest workload of the pool, models/adaptation/similarity.py
-    unknown       float32 (1,)    largest distance of a run's configuration to the table's nearest; 0 if all are known
+    unknown       float32 (1,)    largest squared distance of a run's configuration to the table's nearest, in steps of
+                                  its columns (the smallest between two of their values); 0 if all are known
 """
 
 from collections.abc import Mapping
@@ -40,9 +41,8 @@ def build_encoder(encoder: PoolEncoder, table: FloatArray, runs: int, size: int,
         metadata: stored in the file's metadata_props.
     """
     g = _Graph()
-    span = np.ptp(table, axis=0)
-    span[span == 0] = 1.0
-    gap = g.op("Div", g.op("Sub", g.op("Unsqueeze", "configuration", g.integers([1])), g.number(table)), g.number(span))
+    step = np.array([_smallest_step(column) for column in table.T])
+    gap = g.op("Div", g.op("Sub", g.op("Unsqueeze", "configuration", g.integers([1])), g.number(table)), g.number(step))
     distance = g.sum(g.op("Mul", gap, gap), 2)  # (K, C)
     at = g.op("ArgMin", distance, axis=1, keepdims=0)
     known = g.op("ReduceMin", distance, axes=[1], keepdims=0)
@@ -64,6 +64,11 @@ def build_encoder(encoder: PoolEncoder, table: FloatArray, runs: int, size: int,
     helper.set_model_props(model, dict(metadata))
     onnx.checker.check_model(model, full_check=True)
     return model.SerializeToString()
+
+
+def _smallest_step(column: FloatArray) -> float:
+    steps = np.diff(np.unique(column))
+    return float(steps.min()) if len(steps) else 1.0
 
 
 def _hierarchical(g: "_Graph", encoder: PoolEncoder, at: str, y: str, runs: int) -> str:

@@ -15,7 +15,6 @@ Json = Mapping[str, Any]
 
 ERRORS = (("the model", "test_mape"), ("the closed form that it was trained on", "closed_form_mape"),
           ("the mean of the workload's runs", "baseline_mape"))
-PREDICTED = ("predicted", "lower", "upper", "cost", "runs")
 
 
 def few_shot(evidence: Json | None) -> tuple[Part, ...]:
@@ -32,12 +31,13 @@ def few_shot(evidence: Json | None) -> tuple[Part, ...]:
     support = mappings(found, "support")
     parts.append(Table(("Configuration", "Measured"), tuple(
         (text(run.get("configuration")), *figures([number(run.get("target"))])) for run in support),
-        f"The {count(len(support), 'run')} that it learned from ({at(found, 'bases')} configurations)"))
+        f"The {count(len(support), 'configuration')} that it learned from, {at(found, 'bases')}"))
     parts.append(Table(("Prediction by", "Mean absolute percentage error"), tuple(
         (text(label), *figures([percent(metrics.get(key))])) for label, key in ERRORS),
-        f"Over the other {number(at(found, 'judged_configurations'))} configurations that were measured"))
+        f"Over the other {number(at(found, 'judged_configurations'))} configurations that were measured",
+        note=f"{percent(at(found, 'interval_coverage'))} of them lie in their interval."))
     crossing = mapping(found, "crossing")
-    parts.append(Note("That the ends of the interval never cross is "
+    parts.append(Note("That the ends of the narrowest interval never cross is "
                       f"{crossing.get('status')}: {crossing.get('statement')}",
                       "good" if crossing.get("status") == "PROVED" else "bad"))
     return (*parts, *_options(found))
@@ -48,8 +48,8 @@ def recommended(evidence: Json | None) -> str:
     best = mapping(evidence, "few_shot", "recommendation")
     if not best:
         return "none" if mapping(evidence, "few_shot") else ""
-    chosen = ", ".join(f"{name} {value if isinstance(value, str) else number(value)}" for name, value in best.items()
-                       if name not in PREDICTED)
+    chosen = ", ".join(f"{name} {value if isinstance(value, str) else number(value)}"
+                       for name, value in mapping(best, "configuration").items())
     return f"{chosen}: {_interval(best)}"
 
 
@@ -63,17 +63,17 @@ def recommendations(entries: Sequence[Json]) -> Table:
                      if at(entry, "evidence", "few_shot", "deadline") is not None), None)
     return Table(("Workload", "Cheapest configuration: predicted (interval)", "Cost of a run", ""), tuple(rows),
                  note="No deadline was asked for." if deadline is None else
-                 f"The interval's upper end meets the deadline of {number(deadline)}.")
+                 f"The upper end of an interval that is shown meets the deadline of {number(deadline)}.")
 
 
 def _options(found: Json) -> tuple[Part, ...]:
     options = mappings(found, "options")
     if not options:
         return ()
-    names = [name for name in options[0] if name not in PREDICTED]
+    names = list(mapping(options[0], "configuration"))
     best = mapping(found, "recommendation")
     rows = tuple((*(Cell(value if isinstance(value, str) else number(value), strong=option == best)
-                    for value in (option[name] for name in names)),
+                    for value in (option["configuration"][name] for name in names)),
                   *figures([number(option["predicted"]), _interval(option, False), number(option["cost"])]),
                   Cell("measured" if option.get("runs") else "")) for option in options)
     coverage = percent(at(found, "coverage"))

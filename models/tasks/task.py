@@ -70,7 +70,7 @@ class WorkloadTask:
     """One workload of a task: its configurable properties, hidden layer widths and specification (as in YAML).
 
     by_policy: the specification is wished for, whatever the data say of it. note: what a reader of its report should
-    know of it.
+    know of it. refused: why it must not be trained; "" where it may.
     """
 
     name: str
@@ -79,6 +79,7 @@ class WorkloadTask:
     specification: Mapping[str, Any]
     by_policy: bool = False
     note: str = ""
+    refused: str = ""
 
 
 @dataclass(frozen=True)
@@ -191,6 +192,7 @@ def parse_task(data: Any, where: str) -> Task:
             specification=_mapping(entry.get("specification", {}), f"{place}.specification"),
             by_policy=_flag(entry.get("by_policy", False), f"{place}.by_policy"),
             note=str(entry.get("note", "")),
+            refused=str(entry.get("refused", "")),
         )
     training = dict(_mapping(data.pop("training", {}), f"{where}: training"))
     _known(training, {f.name for f in fields(TrainingSettings)}, f"{where}: training")

@@ -65,7 +65,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_every_workload_is_registered_or_says_why_not(trained: Any) -> None:
     _, entries, _ = trained
     assert entries["w00"]["status"] == entries["w01"]["status"] == "registered"
-    assert "nodes decreasing: contradicted" in entries["rising"]["message"]
+    assert "no direction is left to demand: nodes decreasing" in entries["rising"]["message"]
     assert "more than 2 measured configurations" in entries["two"]["message"]
 
 
@@ -93,6 +93,7 @@ def test_the_recommendation_is_the_cheapest_that_meets_the_deadline(trained: Any
     steps, _, _ = trained
     found = json.loads((steps.folder / "gated" / "w00" / "evidence.json").read_text())["few_shot"]
     assert all(option["lower"] <= option["predicted"] <= option["upper"] for option in found["options"])
+    assert found["interval_coverage"] > 0.6
     meets = [option for option in found["options"] if option["upper"] <= 500.0]
     assert found["recommendation"] == min(meets, key=lambda option: option["cost"])
     assert "Recommended" in (steps.folder / "page" / "index.html").read_text()
@@ -131,10 +132,12 @@ def test_a_controller_encodes_new_runs_and_predicts(trained: Any) -> None:
 @pytest.mark.parametrize(("runs", "message"), [
     ([], "1 to 2 runs, got 0"),
     ([(ENCODED, 10.0)] * 3, "1 to 2 runs, got 3"),
-    ([(ENCODED, 0.0)], "runtime_s must be a number above 0, got 0.0"),
+    ([(ENCODED, 0.0)], "runtime_s must be a number above 0 that float32 holds, got 0.0"),
+    ([(ENCODED, 1e39)], "float32 holds, got 1e"),
+    ([(ENCODED, 1e-50)], "float32 holds, got 1e-50"),
     ([(ENCODED, float("nan"))], "runtime_s must be a number above 0"),
     ([({**ENCODED, "nodes": 1000.0}, 10.0)], "one of the pool's, got nodes outside"),
-    ([({**ENCODED, "nodes": 7.0}, 10.0)], "of the pool's range away"),
+    ([({**ENCODED, "nodes": 7.0}, 10.0)], "steps of its columns away"),
     ([({"nodes": 8.0}, 10.0)], "columns must include type=a"),
 ])
 def test_runs_that_cannot_be_encoded(trained: Any, runs: list[Any], message: str) -> None:
@@ -164,6 +167,13 @@ def test_a_bundle_whose_encoder_was_changed_is_refused(trained: Any, tmp_path: P
     ({"demand": {"type": "decreasing"}}, "demand must be of a number"),
     ({"few_shot": {"bases": "best"}}, "bases must be one of"),
     ({"few_shot": {"runs": 0}}, "runs must be a whole number from 1"),
+    ({"few_shot": {"embedding": "8"}}, "embedding must be a whole number"),
+    ({"few_shot": 3}, "a mapping must stand here, got 3"),
+    ({"few_shot": {"pool": ["w01"]}}, "must not name a pool"),
+    ({"few_shot": {"runs": 99}}, "more than 99 measured configurations"),
+    ({"training": "fast"}, "a mapping must stand here, got 'fast'"),
+    ({"demand": {1: "decreasing"}}, "column must be a name, got 1"),
+    ({"workloads": [f"w{number:02d}" for number in range(12)]}, "at least 3 workloads, got 2"),
     ({"workloads": ["w99"]}, "workload must be in the table, got 'w99'"),
     ({"demands": {}}, "field must be known, got 'demands'"),
 ])
@@ -173,6 +183,35 @@ def test_a_template_that_is_wrong(change: dict[str, Any], message: str) -> None:
     made = measurements_of(_measurements(), parse_measurement_mapping(MAPPING, "m"), "m")
     with pytest.raises(InputError, match=message):
         parse_task(expand({**TEMPLATE, **change}, made, [], 0, "task"), "task")
+
+
+@pytest.mark.parametrize("name", ["../up", "a/b", "_pool", "spark: k means"])
+def test_a_name_that_no_folder_or_model_can_have_is_not_adapted_and_may_be_in_the_pool(name: str) -> None:
+    runs = _measurements().replace({"app": {"w05": name}})
+    made = measurements_of(runs, parse_measurement_mapping(MAPPING, "m"), "m")
+    with pytest.raises(InputError, match="workload to adapt must hold only"):
+        expand(TEMPLATE, made, [name], 0, "task")
+    assert name in expand(TEMPLATE, made, ["w00"], 0, "task")["few_shot"]["pool"]
+    for seed in range(5):
+        assert name not in expand(TEMPLATE, made, [], seed, "task")["workloads"]
+
+
+@pytest.mark.parametrize("name", ["environment", "configuration", "embedding_1", "log_runtime_s"])
+def test_a_column_that_the_pipeline_uses_itself_is_turned_down(name: str) -> None:
+    mapping = {**MAPPING, "configuration": {**MAPPING["configuration"], name: {"column": "more"}}}
+    made = measurements_of(_measurements().assign(more=1.0), parse_measurement_mapping(mapping, "m"), "m")
+    with pytest.raises(InputError, match=f"another name, got '{name}'"):
+        expand(TEMPLATE, made, ["w00"], 0, "task")
+
+
+def test_a_workload_with_no_direction_left_is_refused_with_the_reason_though_its_own_runs_are_few() -> None:
+    made = frame(12)
+    made["seconds"] = made["seconds"] * made["nodes"] ** 2.0
+    task = expand(TEMPLATE, measurements_of(made, parse_measurement_mapping(MAPPING, "m"), "m"), ["w00"], 0, "task")
+    assert "all workloads contradict it" in task["workloads"]["w00"]["refused"]
+    kept = expand({**TEMPLATE, "by_policy": True}, measurements_of(made, parse_measurement_mapping(MAPPING, "m"), "m"),
+                  ["w00"], 0, "task")
+    assert kept["workloads"]["w00"]["refused"] == ""
 
 
 def test_what_the_pool_contradicts_is_not_demanded_of_a_workload_that_obeys_another() -> None:

@@ -5,15 +5,17 @@ from typing import Any
 from models.reporting.document import Note, Table
 from models.reporting.few_shot_sections import few_shot, recommendations, recommended
 
-OPTION = {"nodes": 4.0, "type": "m4", "predicted": 100.0, "lower": 80.0, "upper": 130.0, "cost": 0.5, "runs": 0.0}
-DEAR = {**OPTION, "nodes": 8.0, "predicted": 60.0, "lower": 50.0, "upper": 75.0, "cost": 0.6, "runs": 1.0}
+OPTION = {"configuration": {"nodes": 4.0, "type": "m4"},
+          "predicted": 100.0, "lower": 80.0, "upper": 130.0, "cost": 0.5, "runs": 0.0}
+DEAR = {**OPTION, "configuration": {"nodes": 8.0, "type": "m4"},
+        "predicted": 60.0, "lower": 50.0, "upper": 75.0, "cost": 0.6, "runs": 1.0}
 
 
 def evidence(**change: Any) -> dict[str, Any]:
     found = {"note": "cores decreasing is not demanded: its own runs contradict it", "runs": 1, "bases": "random",
              "support": [{"configuration": "nodes 8, type m4", "target": 61.0}], "similarity": 0.7, "threshold": 0.5,
              "out_of_distribution": False, "coverage": 0.9, "deadline": 90.0, "pool": {"workloads": 12},
-             "recommendation": DEAR, "options": [OPTION, DEAR], "judged_configurations": 9,
+             "recommendation": DEAR, "options": [OPTION, DEAR], "judged_configurations": 9, "interval_coverage": 0.89,
              "crossing": {"status": "PROVED", "statement": "upper is at least lower."}}
     return {"workload": "sort", "few_shot": {**found, **change},
             "metrics": {"test_mape": 0.21, "closed_form_mape": 0.2, "baseline_mape": 0.6}}
