@@ -97,7 +97,7 @@ def sizing_table(results: Mapping[str, Any]) -> str:
         rows.append([
             entry["data"], str(entry["seed"]), str(entry["pool"]), str(len(own)),
             str(sum(bool(one["note"]) for one in own)),
-            str(sum("contradicted" in (one["message"] or "") for one in own)),
+            str(sum("contradict" in (one["message"] or "") for one in own)),
             f"{sum(one['verdict'] == 'PROVED' for one in judged)} of {len(judged)}",
             str(sum(one["status"] == "registered" for one in own)),
             *(f"{errors[name]:.3f}" for name in METRICS[:3]), f"{entry['seconds']:.0f}"])
