@@ -85,13 +85,14 @@ def _evidence(task: Task, data: Workload, network: ReluNetwork, twin: ReluNetwor
     loop = json.loads((verified / "loop.json").read_text())
     with np.load(verified / "counterexamples.npz", allow_pickle=False) as stored:
         pairs = {name: stored[name] for name in stored.files}
-    baseline = monotone_gradient_boosting(data.x, data.y, data.specification.queries, seed)
     metrics: dict[str, float] = {}
     sides = (("train", data.x, data.y), ("test", data.x_test, data.y_test))
     for prefix, predict in (("", network.value), ("twin_", twin.value)):
         for side, x, y in sides:
             metrics |= scores(prefix + side, predict, x, y, task.accuracy_tolerance)
-    metrics |= scores("baseline", baseline.predict, data.x_test, data.y_test, task.accuracy_tolerance)
+    if task.few_shot is None:
+        baseline = monotone_gradient_boosting(data.x, data.y, data.specification.queries, seed)
+        metrics |= scores("baseline", baseline.predict, data.x_test, data.y_test, task.accuracy_tolerance)
     tolerance = data.specification.tolerance
     metrics |= {
         "counterexamples": len(pairs["sign"]),

@@ -31,7 +31,8 @@ def run_featurize(task_yaml: str, workloads: list[str], seed: int, validated: Pa
             status[name] = "; ".join(failure["message"] for failure in verdicts[name]["failures"])
         passed = [name for name in workloads if not status[name]]
         if task.few_shot is not None:
-            status |= featurize_few_shot(task, task.few_shot, passed, int(seed), validated, output)
+            status |= featurize_few_shot(task, task.few_shot, {name: verdicts[name] for name in passed}, frame,
+                                         int(seed), validated, output)
         else:
             for name in passed:
                 status[name] = attempt(

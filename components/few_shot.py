@@ -34,14 +34,13 @@ from models.training.table_audit import audit_table, products_of
 POOL = "_pool"
 
 
-def featurize_few_shot(task: Task, settings: FewShot, workloads: Sequence[str], seed: int, validated: Path,
-                       output: Path) -> dict[str, str]:
-    """Writes _pool/ and a folder for each workload; workload -> "" or why there is none.
+def featurize_few_shot(task: Task, settings: FewShot, verdicts: Mapping[str, Mapping[str, Any]],
+                       samples: pd.DataFrame, seed: int, validated: Path, output: Path) -> dict[str, str]:
+    """Writes _pool/ and a folder for each workload of `verdicts`; workload -> "" or why there is none.
 
     All share one scaling, so that one base learner can be pretrained for them: the embedding's box holds the hull of
     the pool's and the boxes around every adapted workload's own.
     """
-    validation = json.loads((validated / "validation.json").read_text())
     knowledge, products = _knowledge(settings, seed, validated)
     target = task.target.name
     pool = pd.DataFrame(pool_rows(knowledge, settings, seed), columns=[*knowledge.columns(settings), target])
@@ -50,7 +49,7 @@ def featurize_few_shot(task: Task, settings: FewShot, workloads: Sequence[str], 
     def work(name: str) -> None:
         made[name] = adapt(knowledge, name, settings, target, seed)
 
-    for name in workloads:
+    for name in verdicts:
         status[name] = attempt(partial(work, name))
     scaling = _scaling(task, knowledge, list(made.values()), pool)
     folder = output / POOL
@@ -59,12 +58,11 @@ def featurize_few_shot(task: Task, settings: FewShot, workloads: Sequence[str], 
     pool.to_parquet(folder / "rows.parquet", index=False)
     knowledge.table.configurations.to_parquet(folder / "configurations.parquet", index=False)
     (folder / "pool.json").write_text(json.dumps({**knowledge.to_json(), "products": products}, indent=1))
-    samples = pd.read_parquet(validated / "samples.parquet")
     failed = json.loads((validated / "measurements.json").read_text())["failed"]
     for name, adapted in made.items():
         own = samples[samples["workload"] == name].reset_index(drop=True)
         status[name] = attempt(partial(_write, task, seed, knowledge, scaling, output / name, adapted, own,
-                                       failed.get(name, 0), validation[name]["checks"]))
+                                       failed.get(name, 0), verdicts[name]["checks"]))
     return status
 
 

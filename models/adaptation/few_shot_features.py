@@ -13,6 +13,7 @@ Symbols as in contract.py; d embedding size, n inputs of the configuration.
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,17 @@ class Knowledge:
     inputs: tuple[Input, ...]
     values: FloatArray
     settings: Mapping[str, Any]
+    seed: int
+
+    @cached_property
+    def embeddings(self) -> FloatArray:
+        """(E, d): of the held-out supports."""
+        return self.encoder.project(self.held.prediction.mean)
+
+    @cached_property
+    def design(self) -> Design:
+        """What chooses supports: its fits to the pool serve all workloads."""
+        return Design(_plain(self.pool), exportable_learner(), Hierarchical(metrics=False), seed=self.seed)
 
     def columns(self, settings: FewShot) -> list[str]:
         """Inputs of the model, in order."""
@@ -100,15 +112,14 @@ def learn_pool(table: Table, inputs: tuple[Input, ...], settings: FewShot, seed:
         encoder, held = fit_pool_encoder(pool, settings.embedding, shots, learner, seed)
         return Knowledge(table, pool, encoder, held, widths_of(pool, held, settings.coverage),
                          calibrate_similarity(encoder, pool, held), inputs,
-                         input_values(inputs, table.configurations), found)
+                         input_values(inputs, table.configurations), found, seed)
 
 
 def pool_rows(knowledge: Knowledge, settings: FewShot, seed: int) -> FloatArray:
     """(N, n + d + 1): what the base learner is pretrained on: configurations, embeddings of held-out supports, and the
     point that was predicted from them (log). At most about POOL_ROWS, spread evenly."""
-    encoder, held = knowledge.encoder, knowledge.held
-    embedding = _padded(encoder.project(held.prediction.mean), settings.embedding)
-    target = np.log(point(held.prediction))
+    embedding = _padded(knowledge.embeddings, settings.embedding)
+    target = np.log(point(knowledge.held.prediction))
     episodes, configurations = target.shape
     rng = np.random.default_rng(seed)
     picked = rng.permutation(episodes * configurations)[:POOL_ROWS]
@@ -151,7 +162,7 @@ def adapt(knowledge: Knowledge, workload: str, settings: FewShot, target: str, s
     padded = _padded(embedding, settings.embedding)[0]
     shift = np.log(point(prediction))[0] - prediction.mean[0]
     # the pool's own curves, and what the encoder makes of a few runs of its workloads
-    hull = _padded(np.concatenate([encoder.pool, encoder.project(knowledge.held.prediction.mean)]), settings.embedding)
+    hull = _padded(np.concatenate([encoder.pool, knowledge.embeddings]), settings.embedding)
     used = np.arange(settings.embedding) < encoder.size
     low, high = (edge(np.stack([far, padded + sign * settings.radius * used]), axis=0)
                  for edge, far, sign in ((np.min, hull.min(axis=0), -1), (np.max, hull.max(axis=0), 1)))
@@ -192,7 +203,7 @@ def choose_support(knowledge: Knowledge, own: int, measured: IntArray, settings:
     if settings.bases == "random":
         rng = np.random.default_rng(np.random.SeedSequence([seed, own]))
         return np.sort(rng.permutation(measured)[: settings.runs])
-    design = Design(_plain(knowledge.pool), exportable_learner(), Hierarchical(metrics=False), seed=seed)
+    design = knowledge.design
     if settings.bases in ("chosen", "planned"):
         choose = design.base if settings.bases == "chosen" else design.together
         return choose(settings.runs, measured)

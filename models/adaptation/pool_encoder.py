@@ -14,8 +14,6 @@ embedding; here a closed form that predicts better on pools of this size).
 Symbols as in contract.py; d embedding size.
 """
 
-import zipfile
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -28,13 +26,13 @@ from models.adaptation.contract import FloatArray, Pool, Prediction, Support
 from models.adaptation.hierarchical import FittedHierarchical, Hierarchical
 from models.adaptation.neighbours import FittedNeighbours, Neighbours
 from models.adaptation.validation import Held, held_out_predictions
+from models.training.pretraining import UNREADABLE
 
 FOLDS, DRAWS = 15, 4
 # Supports of held-out workloads, beyond which more tell nothing new of the directions.
 MOST_SUPPORTS = 3000
 # Standard deviation of a log target, below which curves differ by rounding.
 LEAST_SPREAD = 1e-9
-UNREADABLE = (OSError, EOFError, LookupError, TypeError, ValueError, zipfile.BadZipFile, zlib.error)
 
 
 def exportable_learner() -> Mean:
