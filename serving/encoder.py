@@ -20,6 +20,7 @@ from feature_store.errors import InputError, RefusedError
 from serving.bundle import CheckedBundle
 from serving.contract import ENCODER_FILE, EmbeddingSpec
 from serving.inputs import InputReader
+from serving.session import load_session
 
 # Squared distance in units of each column's smallest step: what float32 leaves between a configuration and itself.
 SAME = 1e-4
@@ -52,7 +53,7 @@ class RunEncoder:
         self._reader = InputReader(bundle.contract)
         self._rest = {item.name: item.minimum for item in bundle.contract.inputs if item.name in self.spec.inputs}
         self._columns = [bundle.contract.input_names.index(name) for name in self.spec.configuration]
-        self._session = _open(bundle.files[ENCODER_FILE], self.spec)
+        self._session = _open(bundle, self.spec)
 
     def encode(self, runs: Sequence[tuple[Mapping[str, Any], float]]) -> Embedding:
         """Of one to `spec.runs` runs: (configuration by input name, what was measured).
@@ -86,17 +87,11 @@ class RunEncoder:
                          not similarity[0] >= self.spec.threshold)
 
 
-def _open(content: bytes, spec: EmbeddingSpec) -> onnxruntime.InferenceSession:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    try:
-        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's exceptions have no common base of their own
-        raise RefusedError(f"encoder must load in onnxruntime, got {error}") from error
+def _open(bundle: CheckedBundle, spec: EmbeddingSpec) -> onnxruntime.InferenceSession:
+    session = load_session(bundle.files[ENCODER_FILE], "encoder", str(bundle.folder))
     sides = [{item.name: list(item.shape) for item in side} for side in (session.get_inputs(), session.get_outputs())]
     expected = [{"configuration": [spec.runs, len(spec.configuration)], "target": [spec.runs], "there": [spec.runs]},
                 {"embedding": [len(spec.inputs)], "similarity": [1], "unknown": [1]}]
     if sides != expected:
-        raise RefusedError(f"encoder must take and give what its contract says, got {sides}")
+        raise RefusedError(f"encoder must take and give what its contract says, got {sides} ({bundle.folder})")
     return session

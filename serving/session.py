@@ -168,17 +168,21 @@ class Predictor:
         return values
 
 
-def _open_session(bundle: CheckedBundle) -> onnxruntime.InferenceSession:
+def load_session(model: bytes, what: str, where: str) -> onnxruntime.InferenceSession:
+    """A model in onnxruntime on one thread. Raises RefusedError, naming `what` it is and `where` it lay."""
     options = onnxruntime.SessionOptions()
     # One row is microseconds of work: waking another thread costs more than it saves.
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
     try:
-        session = onnxruntime.InferenceSession(bundle.model, options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's exceptions have no common base of their own
-        raise RefusedError(f"model must load in onnxruntime, got {error} ({bundle.folder})") from error
-    contract = bundle.contract
+        raise RefusedError(f"{what} must load in onnxruntime, got {error} ({where})") from error
+
+
+def _open_session(bundle: CheckedBundle) -> onnxruntime.InferenceSession:
+    session, contract = load_session(bundle.model, "model", str(bundle.folder)), bundle.contract
     inputs = [(item.name, item.type, item.shape[1:]) for item in session.get_inputs()]
     outputs = [item.name for item in session.get_outputs()]
     if inputs != [(contract.model.input, "tensor(float)", [len(contract.inputs)])]:
