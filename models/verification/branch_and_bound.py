@@ -1,7 +1,7 @@
 """Branch and bound over input boxes: all open boxes of a round in one tensor operation.
 
 A round takes the open boxes with the worst parents, bounds them (output_query.py, derivative_query.py), closes those
-that are proved, and halves the others across the input that accounts for most of what the bound lost. Points at
+that are proved, and splits the others in two across the input that accounts for most of what the bound lost. Points at
 which a box looks worst are tried as counterexamples on the way.
 
 Bounds are rigorous in the type that computed them. Boxes are bounded in float32 first; where only the charge for
@@ -14,7 +14,7 @@ Symbols: R roots, N open boxes, B boxes of a round, n inputs; lower, upper (N, n
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Protocol
 
 import numpy as np
@@ -65,7 +65,8 @@ class Margins:
 
     margin (B,): a rigorous lower bound of the distance to a violation; proved (B,): whether it is enough; charge (B,):
     how much of the margin rounding took; split_score (B, n): what splitting an input may gain; suspect (B, n),
-    float64: where a violation is most likely.
+    float64: where a violation is most likely; split_share (B, n), float64: at which share of its side to split an
+    input, between 0 and 1; None: in the middle.
     """
 
     margin: Tensor
@@ -73,6 +74,15 @@ class Margins:
     charge: Tensor
     split_score: Tensor
     suspect: Tensor
+    split_share: Tensor | None = None
+
+
+def replace_rows(margins: Margins, rows: Tensor, better: Margins) -> None:
+    """Puts the margins of these boxes (a mask or numbers) in place of what is there."""
+    for field in fields(Margins):
+        whole, part = getattr(margins, field.name), getattr(better, field.name)
+        if whole is not None:
+            whole[rows] = part.to(whole.dtype)
 
 
 class Query(Protocol):
@@ -187,7 +197,8 @@ class _Search:
                 wide = _wide(rest.lower, rest.upper)
                 if not wide.any(dim=1).all():
                     return self.result(Status.UNKNOWN, "a box shrank to a point without a proof or a witness")
-                self.open.put(self._halve(rest, margins.split_score[left], margin[left], wide))
+                share = None if margins.split_share is None else margins.split_share[left]
+                self.open.put(self._split(rest, margins.split_score[left], share, margin[left], wide))
             if self.on_progress:
                 self.on_progress(Progress(self.proved, len(self.open), self.lowest, time.monotonic() - self.started))
         leaves = self.nodes - sum(len(nodes) for nodes, *_ in self.splits)
@@ -212,30 +223,27 @@ class _Search:
         taken = (better.margin - margins.margin[again]) / margins.charge[again].clamp_min(least)
         if len(taken := taken[taken.isfinite()]):
             self.doubt = min(max(self.doubt, CAUTION * float(taken.max())), MOST_DOUBT)
-        values = []
-        for name in Margins.__dataclass_fields__:
-            whole = getattr(margins, name)
-            whole[again] = getattr(better, name).to(whole.dtype)
-            values.append(whole)
-        return Margins(*values)
+        replace_rows(margins, again, better)
+        return margins
 
-    def _halve(self, boxes: Boxes, score: Tensor, margin: Tensor, wide: Tensor) -> Boxes:
-        """The two halves of each box across its best input; wide (N, n): those that may be split."""
+    def _split(self, boxes: Boxes, score: Tensor, share: Tensor | None, margin: Tensor, wide: Tensor) -> Boxes:
+        """The two parts of each box across its best input; wide (N, n): those that may be split."""
         width = boxes.upper - boxes.lower
         score = torch.nan_to_num(score.double(), nan=0.0, posinf=1e300)
         # an input without width must never be chosen; a vanishing score falls back on the widest input
         score = torch.where(wide, score + 1e-12 * score.amax(1, keepdim=True) * width + 1e-300 * width, -1.0)
         dimension = score.argmax(dim=1)
         rows = torch.arange(len(boxes), device=score.device)
-        middle = (boxes.lower[rows, dimension] + boxes.upper[rows, dimension]) / 2
+        left = torch.full_like(margin, 0.5) if share is None else share[rows, dimension]
+        wall = torch.lerp(boxes.lower[rows, dimension], boxes.upper[rows, dimension], left)
         left_upper, right_lower = boxes.upper.clone(), boxes.lower.clone()
-        left_upper[rows, dimension] = right_lower[rows, dimension] = middle
+        left_upper[rows, dimension] = right_lower[rows, dimension] = wall
         first = self.nodes
-        self.splits.append((boxes.node, dimension, middle, first))
+        self.splits.append((boxes.node, dimension, wall, first))
         self.nodes += 2 * len(boxes)
-        children, share = first + 2 * rows, boxes.share / 2
-        return joined([Boxes(boxes.lower, left_upper, boxes.root, children, share, margin),
-                       Boxes(right_lower, boxes.upper, boxes.root, children + 1, share, margin)])
+        children = first + 2 * rows
+        return joined([Boxes(boxes.lower, left_upper, boxes.root, children, boxes.share * left, margin),
+                       Boxes(right_lower, boxes.upper, boxes.root, children + 1, boxes.share * (1 - left), margin)])
 
     def _preorder(self) -> BoxTree:
         dimension = np.full(self.nodes, -1, dtype=np.int16)

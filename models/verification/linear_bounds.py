@@ -21,6 +21,7 @@ Symbols: B boxes, n inputs, w neurons of a layer, Q combinations per box.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import torch
 from torch import Tensor
@@ -37,8 +38,8 @@ class LayerBounds:
     """What is known of one layer over the boxes.
 
     z_low, z_high (B, w); lines of its activation; size (B, w): error of a bound per unit of coefficient on z;
-    floor (B, 1): what a pass from here to the input loses to underflow whatever its coefficients; slope (B, n, w):
-    the forward pass's coefficients per input, unit cube (for choosing splits).
+    floor (B, 1): what a pass from here to the input loses to underflow whatever its coefficients; slope_low,
+    slope_high (B, n, w): the forward pass's coefficients per input, unit cube (for choosing splits).
     """
 
     z_low: Tensor
@@ -46,7 +47,8 @@ class LayerBounds:
     lines: Lines
     size: Tensor
     floor: Tensor
-    slope: Tensor
+    slope_low: Tensor
+    slope_high: Tensor
 
 
 @dataclass(frozen=True)
@@ -124,12 +126,16 @@ class Bounder:
             self.costs.append({})
             self.forward_costs.append({})
             for source, m in matrices.items():
-                inexact, larger = self.errors[k].get(source, torch.zeros_like(m)), m + self.floor / self.unit
-                cost = torch.cat([backward * larger + 1.1 * inexact, lost * (rows + columns + m.sum(0, keepdim=True))])
+                inexact = self.errors[k].get(source)
+                larger = m + self.floor / self.unit
+                cost, ahead_cost = backward * larger, larger.mul_(2 * forward)
+                if inexact is not None:
+                    cost, ahead_cost = cost.add_(inexact, alpha=1.1), ahead_cost.add_(inexact, alpha=2)
+                cost = torch.cat([cost, lost * (rows + columns + m.sum(0, keepdim=True))])
                 base = base + self.floor * cost.sum(1)  # the largest |v| are known up to that
                 ahead = ahead + lost * (n + 3) * (m.sum(1) + m.shape[1])  # each v is n + 3 numbers, off by a few f each
-                self.costs[k][source] = cost.T.contiguous()
-                self.forward_costs[k][source] = (2 * (forward * larger + inexact)).T.contiguous()
+                self.costs[k][source] = cost.T
+                self.forward_costs[k][source] = ahead_cost.T
             self.base.append(base)
             self.forward_base.append(ahead)
 
@@ -169,7 +175,7 @@ class Bounder:
             # a NaN, from overflow, says nothing; every comparison with it would read as "never above zero"
             low, high = torch.where(low.isnan(), -torch.inf, low), torch.where(high.isnan(), torch.inf, high)
             relaxed = lines(layer, low, high)
-            found.append(LayerBounds(low, high, relaxed, size, floor, (z.slope_low + z.slope_high) / 2))
+            found.append(LayerBounds(low, high, relaxed, size, floor, z.slope_low, z.slope_high))
             if k + 1 < len(self.graph.layers):
                 sources.append(z.through(layer, relaxed, low, high))
         return found
@@ -187,13 +193,14 @@ class Bounder:
     def _forward(self, k: int, sources: Sequence["_Source"]) -> "_Linear":
         """Linear bounds and intervals of z[k], rounding charged to the offsets."""
         n = sources[0].slope_low.shape[1]
-        middle, half = torch.zeros(()), torch.zeros(())
+        middles, halves = [], []
         error = self.forward_base[k]
         for source, matrix in self.tensors.matrices[k].items():
             mid, radius = sources[source].columns()
-            middle = middle + mid @ matrix.T
-            half = half + radius @ self.absolute[k][source].T
+            middles.append(mid @ matrix.T)
+            halves.append(radius @ self.absolute[k][source].T)
             error = torch.addmm(error, sources[source].size(), self.forward_costs[k][source])
+        middle, half = reduce(torch.add, middles), reduce(torch.add, halves)
         offset = self.tensors.offsets[k]
         low, high = middle - half, middle + half  # columns: n slopes, offset, interval
         return _Linear(low[:, :n], low[:, n] + offset - error, high[:, :n], high[:, n] + offset + error,

@@ -9,6 +9,7 @@ Symbols: B boxes, n inputs, K alternatives of M constraints, Q = K M rows per bo
 """
 
 from collections.abc import Sequence
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -27,11 +28,11 @@ class OutputQuery:
 
     def __init__(self, graph: Graph, unsafe: UnsafeSet, device: str = "cpu", steps: int = STEPS) -> None:
         self.graph, self.unsafe, self.device, self.steps = graph, unsafe, device, steps
-        self._typed = {dtype: _Typed(graph, unsafe, dtype, device) for dtype in (torch.float32, torch.float64)}
+        self._typed = cache(lambda dtype: _Typed(graph, unsafe, dtype, device))  # most searches need one type only
 
     def bound(self, lower: Tensor, upper: Tensor, root: Tensor, dtype: torch.dtype) -> Margins:
         """Margins of boxes with float64 walls (B, n); root (B,): which box of the unsafe set each is part of."""
-        typed = self._typed[dtype]
+        typed = self._typed(dtype)
         boxes = typed.bounder.boxes(lower, upper)
         found = typed.bounder.layers(boxes)
         best = typed.optimise(found, boxes, root, self.steps)
@@ -105,7 +106,7 @@ class _Typed:
                 lift = lift - bound.lines.lower_offset
             # a gap is about proportional to the width of z, of which an input makes up 2 |slope|
             cost = 2 * lift * coefficients.abs() / (bound.z_high - bound.z_low).clamp_min(self.bounder.tiny)
-            score = score + (bound.slope.abs() @ cost[..., None])[..., 0]
+            score = score + (((bound.slope_low + bound.slope_high) / 2).abs() @ cost[..., None])[..., 0]
         return score
 
 

@@ -30,14 +30,14 @@ from models.verification.verdict import Status, Witness
 OnProgress = Callable[[Progress], None] | None
 
 # Numbers of one tensor of a round: large enough to use the machine, small enough for its caches.
-ROUND_ELEMENTS = 1_000_000
+ROUND_ELEMENTS = 250_000
 SMALLEST_ROUND, LARGEST_ROUND = 16, 2048
 # A first look bounds so many boxes at most, and does about so many multiplications: less than the search takes.
 FIRST_LOOK, LOOK_PRODUCTS = 64, 1_000_000_000
 # Witnesses that are sought of a network that is refuted.
 WITNESSES = 64
 # The quick descent, the largest one, and how many times as long as all descents the proof takes until the next one.
-QUICK, MOST, ATTACK_SHARE = Effort(256, 16, 30), Effort(16384, 1024, 90), 4.0
+QUICK, MOST, ATTACK_SHARE = Effort(256, 16, 30), Effort(16384, 1024, 90), 8.0
 # A bound so many times the mean size of the slopes below 0 is far from a proof. (Measured on the networks of
 # benchmarks/verification_networks.py: at most 0.2 times where a proof was found, at least 7 where there is none.)
 FAR = 2.0
