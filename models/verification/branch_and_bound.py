@@ -4,9 +4,9 @@ A round takes the open boxes with the worst parents, bounds them (output_query.p
 that are proved, and splits the others in two across the input that accounts for most of what the bound lost. Points at
 which a box looks worst are tried as counterexamples on the way.
 
-Bounds are rigorous in the type that computed them. Boxes are bounded in float32 first; where only the charge for
-rounding stands between a box and its proof, the box is bounded again in float64, and once that has happened to many,
-float64 is used at once.
+Bounds are rigorous in the type that computed them. Boxes, unless they are few, are bounded in float32 first; where only
+the charge for rounding stands between a box and its proof, the box is bounded again in float64, and once that has
+happened to many, float64 is used at once.
 
 Symbols: R roots, N open boxes, B boxes of a round, n inputs; lower, upper (N, n), float64.
 """
@@ -33,6 +33,10 @@ NARROWEST = 1e-12
 DOUBT, MOST_DOUBT, CAUTION = 32.0, 1000.0, 1.5
 # A share of boxes for which float32 did not suffice above which float64 is used at once.
 DOUBLE_SHARE = 0.25
+# So many times fewer boxes than fill a round take as long in float64.
+FEW = 8
+# A round of fewer boxes takes as long as one of so many, so that boxes are split further before they are bounded.
+LEAST_ROUND = 8
 NO_MEMORY = ("out of memory", "not enough memory", "can't allocate memory", "cannot allocate memory")
 
 
@@ -104,7 +108,7 @@ class SearchResult:
 
     lower_bound: the worst margin met; NaN where there is none, or nothing is known of a box. tree: the splits of all
     roots in preorder, one root after the other (PROVED only). interrupted: by KeyboardInterrupt, which the caller has
-    to act upon: it is not raised again.
+    to act upon: it is not raised again. hopeless: given up for the budget's hope.
     """
 
     status: Status
@@ -114,6 +118,7 @@ class SearchResult:
     boxes: int
     tree: BoxTree | None = None
     interrupted: bool = False
+    hopeless: bool = False
 
 
 def branch_and_bound(
@@ -184,7 +189,8 @@ class _Search:
             margin = torch.nan_to_num(margins.margin.double(), nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf)
             self.lowest = min(self.lowest, float(margin.min()))
             if self.lowest < self.budget.hope:
-                return self.result(Status.UNKNOWN, f"a bound of {self.lowest:g} is too far from a proof")
+                return replace(self.result(Status.UNKNOWN, f"a bound of {self.lowest:g} is too far from a proof"),
+                               hopeless=True)
             proved = margins.proved & ~margins.margin.isnan()
             self.proved += float(now.share[proved].sum())
             left = ~proved
@@ -198,7 +204,7 @@ class _Search:
                 if not wide.any(dim=1).all():
                     return self.result(Status.UNKNOWN, "a box shrank to a point without a proof or a witness")
                 share = None if margins.split_share is None else margins.split_share[left]
-                self.open.put(self._split(rest, margins.split_score[left], share, margin[left], wide))
+                self._split(rest, margins.split_score[left].double(), share, margin[left], wide)
             if self.on_progress:
                 self.on_progress(Progress(self.proved, len(self.open), self.lowest, time.monotonic() - self.started))
         leaves = self.nodes - sum(len(nodes) for nodes, *_ in self.splits)
@@ -206,8 +212,8 @@ class _Search:
         return self.result(Status.PROVED, f"{leaves} {cover} all inputs")
 
     def _bound(self, boxes: Boxes) -> Margins:
-        """Bounds in float32 where that suffices, in float64 where rounding is what is missing."""
-        if self.single >= 8 and self.retried > DOUBLE_SHARE * self.single:
+        """Bounds in float32, and in float64 where rounding is what is missing or float32 saves nothing."""
+        if len(boxes) * FEW <= self.batch or (self.single >= 8 and self.retried > DOUBLE_SHARE * self.single):
             return self.query.bound(boxes.lower, boxes.upper, boxes.root, torch.float64)
         margins = self.query.bound(boxes.lower, boxes.upper, boxes.root, torch.float32)
         # the first boxes tell how much rounding takes in this network
@@ -226,12 +232,26 @@ class _Search:
         replace_rows(margins, again, better)
         return margins
 
-    def _split(self, boxes: Boxes, score: Tensor, share: Tensor | None, margin: Tensor, wide: Tensor) -> Boxes:
-        """The two parts of each box across its best input; wide (N, n): those that may be split."""
+    def _split(self, boxes: Boxes, score: Tensor, share: Tensor | None, margin: Tensor, wide: Tensor) -> None:
+        """Opens the two parts of each box across its best input; wide (N, n): those that may be split.
+
+        The parts of few boxes are split again, in the middle, as long as that fills a round.
+        """
         width = boxes.upper - boxes.lower
-        score = torch.nan_to_num(score.double(), nan=0.0, posinf=1e300)
+        score = torch.nan_to_num(score, nan=0.0, posinf=1e300)
         # an input without width must never be chosen; a vanishing score falls back on the widest input
         score = torch.where(wide, score + 1e-12 * score.amax(1, keepdim=True) * width + 1e-300 * width, -1.0)
+        boxes, dimension = self._parts(boxes, score, share, margin)
+        while 2 * len(boxes) + len(self.open) <= min(LEAST_ROUND, self.batch):
+            # half as wide an input closes a quarter of what it closed
+            score = torch.cat([score.scatter(1, dimension[:, None], score.gather(1, dimension[:, None]) / 4)] * 2)
+            if not _wide(boxes.lower, boxes.upper).gather(1, score.argmax(1, keepdim=True)).all():
+                break
+            boxes, dimension = self._parts(boxes, score, None, boxes.parent_margin)
+        self.open.put(boxes)
+
+    def _parts(self, boxes: Boxes, score: Tensor, share: Tensor | None, margin: Tensor) -> tuple[Boxes, Tensor]:
+        """The lower and then the upper parts across the inputs with the greatest score, and those inputs (N,)."""
         dimension = score.argmax(dim=1)
         rows = torch.arange(len(boxes), device=score.device)
         left = torch.full_like(margin, 0.5) if share is None else share[rows, dimension]
@@ -243,7 +263,8 @@ class _Search:
         self.nodes += 2 * len(boxes)
         children = first + 2 * rows
         return joined([Boxes(boxes.lower, left_upper, boxes.root, children, boxes.share * left, margin),
-                       Boxes(right_lower, boxes.upper, boxes.root, children + 1, boxes.share * (1 - left), margin)])
+                       Boxes(right_lower, boxes.upper, boxes.root, children + 1, boxes.share * (1 - left), margin)
+                       ]), dimension
 
     def _preorder(self) -> BoxTree:
         dimension = np.full(self.nodes, -1, dtype=np.int16)

@@ -1,15 +1,16 @@
 """One kind of obligation at a time: falsification and proof of slopes, and of unsafe sets of outputs.
 
-Of slopes, the cheapest comes first: the slopes at a few random points; then a first look, branch and bound with few
-boxes, which is all that networks need that are monotone by construction or trained to be proved, and which ends at once
-where the bounds are far from a proof; a quick descent on the slopes; then branch and bound, during which every box's
-most suspicious points are tried, and the descent is repeated with more effort whenever the proof has taken
-ATTACK_SHARE times as long as all attacks so far. (A first look at outputs took longer than it saved.) All of it shares
-one budget of seconds; an interrupt (Ctrl-C) at any moment ends in UNKNOWN with `interrupted` set.
+Of slopes, the cheapest comes first: the slopes at a few random points; then branch and bound, during which every box's
+most suspicious points are tried. After a few boxes, which are all that networks need that are monotone by construction
+or trained to be proved, or at once where the bounds are far from a proof, a quick descent on the slopes comes between,
+and is repeated with more effort whenever the proof has taken ATTACK_SHARE times as long as all attacks so far. (Of
+outputs, boxes before the attack took longer than they saved.) All of it shares one budget of seconds; an interrupt
+(Ctrl-C) at any moment ends in UNKNOWN with `interrupted` set.
 
 Symbols: R boxes, n inputs; lower, upper (R, n).
 """
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -29,11 +30,12 @@ from models.verification.verdict import Status, Witness
 
 OnProgress = Callable[[Progress], None] | None
 
-# Numbers of one tensor of a round: large enough to use the machine, small enough for its caches.
-ROUND_ELEMENTS = 250_000
+# Numbers of one tensor of a round: large enough to use the machine, small enough for its caches. Outputs are bounded by
+# more passes over less each.
+SLOPE_ELEMENTS, OUTPUT_ELEMENTS = 250_000, 1_000_000
 SMALLEST_ROUND, LARGEST_ROUND = 16, 2048
-# A first look bounds so many boxes at most, and does about so many multiplications: less than the search takes.
-FIRST_LOOK, LOOK_PRODUCTS = 64, 1_000_000_000
+# So many boxes stay open at most, after about so many multiplications, before the first descent: it takes longer.
+FIRST_BOXES, FIRST_PRODUCTS = 64, 1_000_000_000
 # Witnesses that are sought of a network that is refuted.
 WITNESSES = 64
 # The quick descent, the largest one, and how many times as long as all descents the proof takes until the next one.
@@ -60,10 +62,10 @@ class _Clock:
         return replace(self.budget, seconds=max(self.budget.seconds - self.spent(), 0.0))
 
 
-def round_size(graph: Graph) -> int:
+def round_size(graph: Graph, elements: int = SLOPE_ELEMENTS) -> int:
     """Boxes of one tensor operation for a network of this size."""
-    elements = max(graph.widths, default=1) * (graph.inputs + 3)
-    return int(np.clip(ROUND_ELEMENTS // elements, SMALLEST_ROUND, LARGEST_ROUND))
+    of_box = max(graph.widths, default=1) * (graph.inputs + 3)
+    return int(np.clip(elements // of_box, SMALLEST_ROUND, LARGEST_ROUND))
 
 
 def prove_slopes(
@@ -86,11 +88,15 @@ def prove_slopes(
     roots = _on(query, lower), _on(query, upper)
     try:
         attack = _Attack(graph, slopes, lower, upper, points, seed, accept, clock)
-        found = attack.glance()
-        result = _refuted() if found else _look(query, *roots, graph, clock, attack, on_progress)
-        if result.status not in (Status.REFUTED, Status.PROVED) and not result.interrupted:
-            result = _refuted() if attack.again() or (attack.far(result) and attack.again()) else branch_and_bound(
-                query, *roots, clock.left(), attack.near_or_again, on_progress, round_size(graph))
+
+        def search(hope: float) -> SearchResult:
+            return branch_and_bound(query, *roots, replace(clock.left(), hope=hope), attack.near_or_again, on_progress,
+                                    round_size(graph))
+
+        found = attack.glance() or (len(lower) > attack.few and attack.again())
+        result = _refuted() if found else search(hope=-FAR * attack.scale)
+        if result.hopeless:
+            result = _refuted() if attack.again() or attack.again() else search(hope=-math.inf)
     except KeyboardInterrupt:
         return _interrupted(), ()
     if result.status is not Status.REFUTED:
@@ -113,19 +119,18 @@ class _Attack:
         self.witnesses: list[Witness] = []
         self.slopes, self.rows, self.allowed = slopes, torch.as_tensor(slopes.rows), torch.as_tensor(slopes.allowed)
         self.tensors, self.scale, self.seconds, self.effort, self.descents = graph.tensors(), 0.0, 0.0, QUICK, 0
+        products = sum(m.size for affine in graph.affines for m in affine.matrices.values()) * (2 * graph.inputs + 5)
+        self.few, self.met = int(np.clip(FIRST_PRODUCTS // products, 1, FIRST_BOXES)), 0
 
     def glance(self) -> bool:
         """Looks at a few random points."""
         found, self.scale = self.falsifier.glance(seed=self.seed)
         return self._take(found)
 
-    def far(self, result: SearchResult) -> bool:
-        """Whether a bound that was met leaves little hope of a proof."""
-        return result.lower_bound < -FAR * self.scale
-
     def near(self, suspects: Tensor, root: Tensor) -> bool:
         """Looks around the suspects (m, n) of boxes (m,) with the worst slopes."""
         suspects, root = suspects.cpu(), root.cpu()
+        self.met += len(suspects)
         excess = self.tensors.slopes(suspects, self.slopes.features, self.rows) + self.allowed
         worst, which = excess.min(dim=1)
         wrong = torch.where(worst < 0, worst, torch.inf).argsort()[: min(SUSPECTS, int((worst < 0).sum()))]
@@ -135,7 +140,7 @@ class _Attack:
     def near_or_again(self, suspects: Tensor, root: Tensor) -> bool:
         """Looks around the suspects and, when it is time, everywhere."""
         return self.near(suspects, root) or (
-            self.clock.spent() > (1 + ATTACK_SHARE) * self.seconds and self.again())
+            self.met > self.few and self.clock.spent() > (1 + ATTACK_SHARE) * self.seconds and self.again())
 
     def again(self) -> bool:
         """Descends from random points, every time from more; the third time pairs are searched for as well."""
@@ -198,19 +203,9 @@ def prove_outputs(
         witness = falsifier.confirm(suspects.cpu(), root.cpu(), accept)
         return witness is not None
 
-    result = branch_and_bound(query, *roots, clock.left(), violating, on_progress, round_size(graph))
+    result = branch_and_bound(query, *roots, clock.left(), violating, on_progress,
+                              round_size(graph, OUTPUT_ELEMENTS))
     return result, witness if result.status is Status.REFUTED else None
-
-
-def _look(query: Query, lower: Tensor, upper: Tensor, graph: Graph, clock: _Clock, attack: _Attack,
-          on_progress: OnProgress) -> SearchResult:
-    """Branch and bound with few boxes, and no more than one round where the bounds are far from a proof."""
-    products = sum(m.size for affine in graph.affines for m in affine.matrices.values()) * (2 * graph.inputs + 5)
-    boxes = min(int(np.clip(LOOK_PRODUCTS // products, 1, FIRST_LOOK)), clock.budget.boxes)
-    if len(lower) > FIRST_LOOK:
-        return SearchResult(Status.UNKNOWN, "too many boxes for a first look", float("nan"), 0.0, 0)
-    few = replace(clock.left(), boxes=boxes, hope=-FAR * attack.scale)
-    return branch_and_bound(query, lower, upper, few, attack.near, on_progress)
 
 
 def _on(query: Query, walls: FloatArray) -> Tensor:

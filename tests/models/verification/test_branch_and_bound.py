@@ -74,7 +74,7 @@ def test_the_tree_in_preorder_has_exactly_the_proved_boxes_of_all_roots(batch) -
     assert result.status is Status.PROVED and result.tree is not None
     found = leaves(result.tree, lower, upper)
     assert sorted(found) == sorted(query.proved)
-    assert len(found) == result.tree.leaves == (result.boxes + 3) // 2
+    assert len(found) == result.tree.leaves <= result.boxes <= 2 * len(found) - 3
     assert f"{len(found)} proved boxes" in result.reason
     area = sum(float(np.prod(np.subtract(high, low))) for low, high in found)
     assert area == pytest.approx(2.0 + 0.5)
@@ -87,8 +87,35 @@ def test_progress_is_monotone_and_ends_at_the_whole() -> None:
     assert result.status is Status.PROVED
     shares, seconds = [state.proved_share for state in states], [state.seconds for state in states]
     assert shares == sorted(shares) and seconds == sorted(seconds)
-    assert shares[-1] == pytest.approx(1.0) and states[-1].open_boxes == 0 and states[0].open_boxes == 2
+    assert shares[-1] == pytest.approx(1.0) and states[-1].open_boxes == 0 and states[0].open_boxes == 4
     assert states[-1].worst_bound == result.lower_bound == pytest.approx(-0.9)
+
+
+def test_the_parts_of_few_boxes_are_split_again_until_they_fill_a_round() -> None:
+    query = Sizes(0.3)
+    assert search(query, [[0.0, 0.0]], [[1.0, 2.0]]).status is Status.PROVED
+    assert [count for count, _ in query.calls[:2]] == [1, 8]
+    sides = {tuple(np.subtract(high, low)) for low, high in query.proved}
+    assert sides == {(0.25, 0.25)}  # the wider input first, then in turn
+
+
+def test_a_box_is_split_where_the_query_says() -> None:
+    class OffTheMiddle(Sizes):
+        """Proves what lies right of 0.2, and has boxes cut there."""
+
+        def bound(self, lower: Tensor, upper: Tensor, root: Tensor, dtype: torch.dtype) -> Margins:
+            found = super().bound(lower, upper, root, dtype)
+            proved = (lower[:, 0] >= 0.2) | found.proved
+            share = ((0.2 - lower) / (upper - lower)).clamp(0.1, 0.9)
+            return Margins(torch.where(proved, 1.0, -1.0), proved, found.charge, found.split_score, found.suspect,
+                           share)
+
+    states: list[Progress] = []
+    result = search(OffTheMiddle(0.25), [[0.0]], [[1.0]], batch=1, on_progress=states.append)
+    assert result.status is Status.PROVED and result.tree is not None
+    assert [leaf for leaf, _ in leaves(result.tree, [[0.0]], [[1.0]])] == [[0.0], [0.2]]
+    assert sorted(round(state.proved_share, 6) for state in states)[-1] == 1.0
+    assert {round(state.proved_share, 6) for state in states} <= {0.0, 0.2, 0.8, 1.0}
 
 
 def test_inputs_without_width_are_never_split() -> None:
@@ -131,7 +158,7 @@ def test_a_counterexample_ends_it_at_once() -> None:
         calls.append((suspects.clone(), root.clone()))
         return len(calls) == 2
 
-    result = search(Sizes(0.3), [[0.0], [5.0]], [[1.0], [6.0]], violating=violating)
+    result = search(Sizes(0.3), [[0.0], [5.0]], [[1.0], [6.0]], violating=violating, batch=2)
     assert result.status is Status.REFUTED and result.tree is None
     assert calls[0][1].tolist() == [0, 1]
     assert all(0 <= x <= 1 if r == 0 else 5 <= x <= 6 for x, r in zip(calls[1][0][:, 0], calls[1][1], strict=True))
@@ -233,8 +260,15 @@ def test_float64_is_used_where_the_charge_of_float32_is_too_large_and_soon_at_on
 
 def test_float32_alone_does_where_it_suffices() -> None:
     query = Sizes(0.1, charge=1e-6)
-    assert search(query, [[0.0]], [[1.0]]).status is Status.PROVED
+    assert search(query, [[0.0]], [[1.0]], batch=4).status is Status.PROVED
     assert {dtype for _, dtype in query.calls} == {torch.float32}
+
+
+def test_boxes_that_are_few_beside_a_round_are_bounded_in_float64() -> None:
+    query = Sizes(0.001, charge=1e-6)
+    assert search(query, [[0.0]], [[1.0]], batch=256).status is Status.PROVED
+    assert {dtype for count, dtype in query.calls if 8 * count <= 256} == {torch.float64}
+    assert {dtype for count, dtype in query.calls if 8 * count > 256} == {torch.float32}
 
 
 @pytest.mark.parametrize(("widest", "boxes"), [(1.0, 1), (0.5, 3)])
@@ -247,7 +281,7 @@ def test_the_first_boxes_tell_how_many_charges_rounding_takes(widest: float, box
             margin = found.margin - (200 * found.charge if dtype == torch.float32 else 0)
             return Margins(margin, margin >= 0, found.charge, found.split_score, found.suspect)
 
-    result = search(Loses(widest, charge=1e-3), [[0.0]], [[1.0]])
+    result = search(Loses(widest, charge=1e-3), [[0.0]], [[1.0]], batch=2)
     assert result.status is Status.PROVED and result.boxes == boxes
 
 

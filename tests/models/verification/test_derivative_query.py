@@ -265,6 +265,30 @@ def test_suspects_lie_in_their_boxes_and_only_inputs_with_width_are_split() -> N
     assert ((found.suspect.numpy() >= lower) & (found.suspect.numpy() <= upper)).all()
     assert (found.split_score.numpy()[lower == upper] == 0).all()
     assert (found.split_score >= 0).all()
+    assert found.split_share is not None and ((found.split_share > 0) & (found.split_share < 1)).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("sign", "wall"), [(1.0, 0.25), (-1.0, 0.75)])
+def test_a_box_is_cut_where_one_neuron_proves_a_part_of_it(sign: float, wall: float, dtype: torch.dtype) -> None:
+    # y = 2 relu(+-(x0 - wall)) - relu(+-(x0 - x1)): monotone where the first neuron is on, not beyond
+    layer = Layer(Affine({0: sign * np.array([[1.0, 0.0], [1.0, -1.0]])}, np.array([-sign * wall, 0.0])))
+    graph = Graph(2, (layer,), Affine({1: np.array([[2.0, -1.0]])}, np.zeros(1)))
+    found = margins(graph, [0], [[sign]], np.zeros(2), np.ones(2), dtype)
+    assert not found.proved[0] and found.split_share is not None
+    assert found.split_score[0].argmax() == 0
+    assert found.split_share[0].tolist() == pytest.approx([wall, 0.5], abs=1e-4)
+    # the wall stands inside of the part that is proved
+    cut = float(found.split_share[0, 0])
+    lower, upper = (np.array([cut, 0.0]), np.ones(2)) if sign > 0 else (np.zeros(2), np.array([cut, 1.0]))
+    assert margins(graph, [0], [[sign]], lower, upper, dtype).proved[0]
+
+
+def test_a_box_is_not_cut_where_a_neuron_makes_up_for_one_of_two_slopes_only() -> None:
+    layer = Layer(Affine({0: np.array([[1.0, 0.0], [1.0, -1.0], [0.0, 1.0]])}, np.array([-0.25, 0.0, -0.5])))
+    graph = Graph(2, (layer,), Affine({1: np.array([[2.0, -1.0, -1.0]])}, np.zeros(1)))
+    found = margins(graph, [0, 1], np.ones((2, 1)), np.zeros(2), np.ones(2), torch.float64)
+    assert found.split_share is not None and (found.split_share == 0.5).all()
 
 
 def test_a_layer_that_nothing_takes_has_no_say() -> None:

@@ -167,7 +167,7 @@ def test_an_interrupt_after_a_witness_keeps_it(monkeypatch) -> None:
     assert result.status is Status.REFUTED and result.interrupted and found
 
 
-def test_an_interrupt_during_the_first_look_is_unknown(monkeypatch) -> None:
+def test_an_interrupt_during_the_first_bound_is_unknown(monkeypatch) -> None:
     monkeypatch.setattr(prove.DerivativeQuery, "bound", interrupt)
     result, found = slopes(hard_graph())
     assert result.status is Status.UNKNOWN and result.interrupted and not found

@@ -93,7 +93,8 @@ def test_splitting_proves_what_one_box_cannot() -> None:
     states: list[Progress] = []
     verdict = verify(network, claim, SOON, on_progress=states.append)
     assert verdict.status is Status.PROVED
-    assert verdict.tree is not None and verdict.tree.leaves > 20 and verdict.boxes == 2 * verdict.tree.leaves - 1
+    assert verdict.tree is not None and verdict.tree.leaves > 20
+    assert verdict.tree.leaves < verdict.boxes < 2 * verdict.tree.leaves
     assert_proof(network, claim, verdict)
     shares = [state.proved_share for state in states]
     assert shares == sorted(shares) and shares[-1] == pytest.approx(1.0)
