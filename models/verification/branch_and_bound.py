@@ -33,10 +33,9 @@ NARROWEST = 1e-12
 DOUBT, MOST_DOUBT, CAUTION = 32.0, 1000.0, 1.5
 # A share of boxes for which float32 did not suffice above which float64 is used at once.
 DOUBLE_SHARE = 0.25
-# So many times fewer boxes than fill a round take as long in float64.
-FEW = 8
-# A round of fewer boxes takes as long as one of so many, so that boxes are split further before they are bounded.
-LEAST_ROUND = 8
+# A round of fewer boxes takes about as long as one of so many, so that boxes are split further before they are bounded;
+# and in float64, where they are so many times fewer than fill a round.
+LEAST_ROUND, FEW = 8, 8
 NO_MEMORY = ("out of memory", "not enough memory", "can't allocate memory", "cannot allocate memory")
 
 
@@ -213,7 +212,8 @@ class _Search:
 
     def _bound(self, boxes: Boxes) -> Margins:
         """Bounds in float32, and in float64 where rounding is what is missing or float32 saves nothing."""
-        if len(boxes) * FEW <= self.batch or (self.single >= 8 and self.retried > DOUBLE_SHARE * self.single):
+        few = len(boxes) <= min(LEAST_ROUND, self.batch // FEW)
+        if few or (self.single >= 8 and self.retried > DOUBLE_SHARE * self.single):
             return self.query.bound(boxes.lower, boxes.upper, boxes.root, torch.float64)
         margins = self.query.bound(boxes.lower, boxes.upper, boxes.root, torch.float32)
         # the first boxes tell how much rounding takes in this network

@@ -267,8 +267,8 @@ def test_float32_alone_does_where_it_suffices() -> None:
 def test_boxes_that_are_few_beside_a_round_are_bounded_in_float64() -> None:
     query = Sizes(0.001, charge=1e-6)
     assert search(query, [[0.0]], [[1.0]], batch=256).status is Status.PROVED
-    assert {dtype for count, dtype in query.calls if 8 * count <= 256} == {torch.float64}
-    assert {dtype for count, dtype in query.calls if 8 * count > 256} == {torch.float32}
+    assert {dtype for count, dtype in query.calls if count <= 8} == {torch.float64}
+    assert {dtype for count, dtype in query.calls if count > 8} == {torch.float32}
 
 
 @pytest.mark.parametrize(("widest", "boxes"), [(1.0, 1), (0.5, 3)])
