@@ -34,9 +34,10 @@ class OwnAnswer:
 def decide(mode: str, questions: Sequence[Question], seconds: float, boxes: int) -> OwnAnswer:
     """The verdict on all questions (of one network, box and tolerance) together."""
     from models.verification.branch_and_bound import Budget, Progress, branch_and_bound
-    from models.verification.derivative_query import DerivativeQuery, Slopes
+    from models.verification.derivative_query import DerivativeQuery
     from models.verification.properties import Monotonicity
     from models.verification.prove import prove_slopes, round_size
+    from models.verification.slopes import Slopes
     from models.verification.specification import Specification
     from models.verification.verify import verify
 

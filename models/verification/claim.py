@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from models.verification.compile import PairObligation, obligations
-from models.verification.derivative_query import Slopes
 from models.verification.graph import FloatArray, Graph
 from models.verification.properties import Monotonicity, Share
+from models.verification.slopes import Slopes
 from models.verification.specification import Specification
 from models.verification.specification_language import read_specification_and_units
 from models.verification.unsafe_set import UnsafeSet

@@ -23,9 +23,9 @@ from fractions import Fraction
 import numpy as np
 
 from feature_store.errors import InputError
-from models.verification.derivative_query import Slopes
 from models.verification.graph import Affine, FloatArray, Graph, Layer
 from models.verification.properties import Monotonicity, OutputOrder, OutputRange, Robustness, Share
+from models.verification.slopes import Slopes
 from models.verification.specification import Specification
 from models.verification.unsafe_set import Alternative, UnsafeSet, unsafe_set
 

@@ -20,7 +20,7 @@ from models.verification.checked_query import Check, CheckedQuery
 from models.verification.checker_chain import Chain
 from models.verification.claim import Claim, Part, exact, read_claim
 from models.verification.compile import PairObligation
-from models.verification.derivative_query import DerivativeQuery, Slopes
+from models.verification.derivative_query import DerivativeQuery
 from models.verification.graph import FloatArray
 from models.verification.onnx_reader import OnnxNetwork, read_onnx
 from models.verification.output_query import OutputQuery
@@ -29,6 +29,7 @@ from models.verification.properties import Share
 from models.verification.prove import prove_outputs, prove_slopes
 from models.verification.replay import Replay
 from models.verification.share import check_share
+from models.verification.slopes import Slopes
 from models.verification.unsafe_set import UnsafeSet
 from models.verification.verdict import BoxTree, Status
 

@@ -28,9 +28,9 @@ from models.verification.checker_chain import Chain, read_chain
 from models.verification.checker_model import Rejected
 from models.verification.claim import Part, read_claim
 from models.verification.compile import PairObligation
-from models.verification.derivative_query import Slopes
 from models.verification.graph import FloatArray
 from models.verification.onnx_reader import read_onnx
+from models.verification.slopes import Slopes
 from models.verification.unsafe_set import UnsafeSet
 from models.verification.verdict import BoxTree
 

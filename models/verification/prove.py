@@ -20,11 +20,12 @@ import torch
 from torch import Tensor
 
 from models.verification.branch_and_bound import Budget, Progress, Query, SearchResult, branch_and_bound
-from models.verification.derivative_query import DerivativeQuery, Slopes
+from models.verification.derivative_query import DerivativeQuery
 from models.verification.falsification import SUSPECTS, Effort, SlopeFalsifier, SlopeQuery
 from models.verification.graph import FloatArray, Graph
 from models.verification.output_falsification import OutputFalsifier, OutputWitness
 from models.verification.output_query import OutputQuery
+from models.verification.slopes import Slopes
 from models.verification.unsafe_set import UnsafeSet
 from models.verification.verdict import Status, Witness
 

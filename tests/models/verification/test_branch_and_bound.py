@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from models.verification.branch_and_bound import Budget, Margins, Progress, SearchResult, branch_and_bound
-from models.verification.derivative_query import DerivativeQuery, Slopes
+from models.verification.derivative_query import DerivativeQuery
 from models.verification.output_query import OutputQuery
+from models.verification.slopes import Slopes
 from models.verification.unsafe_set import UnsafeSet
 from models.verification.verdict import BoxTree, Status
 from tests.models.verification.cells import cells, is_reached, least_slope

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from models.verification import checker_bounds
 from models.verification.checker import _derivatives, leaf_bounds
 from models.verification.checker_bounds import Box, Layer, Lines, bound_layers, relu, switched
-from models.verification.derivative_query import DerivativeQuery, Slopes
+from models.verification.derivative_query import DerivativeQuery
 from models.verification.network import ReluNetwork
+from models.verification.slopes import Slopes
 from models.verification.specification import FloatArray
 from tests.models.verification.hard_networks import (
     DEEP,

@@ -12,12 +12,13 @@ import torch
 
 from models.verification import prove
 from models.verification.branch_and_bound import Budget, Progress, SearchResult
-from models.verification.derivative_query import DerivativeQuery, Slopes
+from models.verification.derivative_query import DerivativeQuery
 from models.verification.falsification import Effort, SlopeFalsifier
 from models.verification.graph import Graph, dense_graph
 from models.verification.output_falsification import OutputFalsifier, OutputWitness
 from models.verification.output_query import OutputQuery
 from models.verification.prove import prove_outputs, prove_slopes
+from models.verification.slopes import Slopes
 from models.verification.unsafe_set import UnsafeSet
 from models.verification.verdict import Status, Witness
 
