@@ -16,7 +16,7 @@ from models.verification.linear_bounds import LayerBounds
 
 # A box is cut off its middle where that proves so large a part; what is left is never narrower than so much of the
 # side, and the wall stands so much inside of the part that shall be proved.
-LEAST_CUT, NARROWEST_PART, CUT_SLACK = 0.3, 0.05, 1e-6
+LEAST_CUT, NARROWEST_PART, CUT_SLACK = 0.3, 0.05, 1e-3
 # Walls of z nearer to zero count as so far from it.
 NEAREST = 1e-30
 
