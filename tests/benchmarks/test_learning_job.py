@@ -60,7 +60,8 @@ def test_entries_are_what_the_pipeline_s_steps_found(prepared: Prepared) -> None
     parts = ("training", "pretraining", "verification", "proof", "checking")
     assert metrics["proved_seconds"] == pytest.approx(sum(metrics[f"{part}_seconds"] for part in parts))
     assert metrics["pretraining_seconds"] > 0 == found["monotone_not_pretrained"]["metrics"]["pretraining_seconds"]
-    assert metrics["proved_seconds"] < found["monotone"]["seconds"]
+    # all but the pretraining is a part of the job
+    assert metrics["proved_seconds"] - metrics["pretraining_seconds"] < found["monotone"]["seconds"]
     assert metrics["test_mse"] < metrics["constant_mse"]
     # the unverified learner is the twin of the others, and nothing looks for its counterexamples in training
     plain = found["plain"]["metrics"]
