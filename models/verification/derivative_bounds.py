@@ -24,7 +24,7 @@ from torch import Tensor
 
 from models.verification.box_splits import Stakes
 from models.verification.graph import Graph
-from models.verification.linear_bounds import CHUNK_ELEMENTS, Bounder, LayerBounds
+from models.verification.linear_bounds import Bounder, LayerBounds, pieces
 from models.verification.relaxation import LOST, derivative_interval
 from models.verification.slopes import Slopes
 
@@ -181,19 +181,9 @@ class DerivativeBounder:
         low, high = low.contiguous().clone(), high.contiguous().clone()
         rows, width = low.shape[1:]
         flat_low, flat_high = low.view(-1, width), high.view(-1, width)  # one line a (box, row) pair
-        wanted = wanted.reshape(-1, width)
-        counts = wanted.sum(dim=1)
-        most_wanted = torch.argsort(wanted.to(torch.uint8), dim=1, descending=True, stable=True)
-        by_count = torch.argsort(counts, descending=True)
-        by_count = by_count[: int((counts > 0).sum())]
         size = size.expand(low.shape).reshape(-1, width)
-        widest = max(bounder.graph.widths[k:])
-        first = 0
-        while first < len(by_count):
-            most = int(counts[by_count[first]])
-            part = by_count[first : first + max(CHUNK_ELEMENTS // (2 * most * widest), 1)]
-            first += len(part)
-            neuron = most_wanted[part, :most]
+        for part, neuron in pieces(wanted.reshape(-1, width), max(bounder.graph.widths[k:])):
+            most = neuron.shape[1]
             start = {}
             for j in self.takers[k]:
                 columns = bounder.tensors.matrices[j][source].T[neuron]

@@ -62,10 +62,10 @@ class DerivativeQuery:
         bounds, charges, stakes = typed.derivatives(found, refine)
         # without hidden layers one bound serves all boxes
         bounds, charges = (of_box.expand(len(lower), -1) for of_box in (bounds, charges))
-        margin, worst = (bounds.double() + self.allowed).min(dim=1)
+        margins = bounds.double() + self.allowed
+        margin, worst = margins.min(dim=1)
         here = torch.arange(len(lower), device=lower.device)
-        score, share = choose_splits(self.graph.layers, found, stakes, worst,
-                                     (bounds + self.allowed).to(boxes.radius.dtype), boxes.radius)
+        score, share = choose_splits(self.graph.layers, found, stakes, worst, margins.to(bounds.dtype), boxes.radius)
         return Margins(margin, margin >= 0, charges[here, worst].double(), score, centre, share)
 
 

@@ -19,7 +19,7 @@ Symbols: B boxes, n inputs, w neurons of a layer, Q combinations per box.
     coefficients (b, Q, w) of linear combinations, of v[s] or of z[k]; constant (b, Q)
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -85,6 +85,24 @@ class Rows:
     constant: Tensor
     coefficient_size: Tensor
     constant_size: Tensor
+
+
+def pieces(wanted: Tensor, width: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """The wanted neurons (L, w) of lines, each twice in a pass of this width, in pieces that stay in the cache.
+
+    Numbers of lines (l,) with like counts, those with most first, and of their neurons (l, c): the wanted ones and,
+    where a line has fewer than c, some others.
+    """
+    counts = wanted.sum(dim=1)
+    wanted_first = torch.argsort(wanted.to(torch.uint8), dim=1, descending=True, stable=True)
+    by_count = torch.argsort(counts, descending=True)
+    by_count = by_count[: int((counts > 0).sum())]
+    first = 0
+    while first < len(by_count):
+        most = int(counts[by_count[first]])
+        part = by_count[first : first + max(CHUNK_ELEMENTS // (2 * most * width), 1)]
+        first += len(part)
+        yield part, wanted_first[part, :most]
 
 
 class Bounder:
@@ -212,21 +230,11 @@ class Bounder:
         """Bounds the unstable neurons of layer k again, by a backward pass each; size (B, w) of layer k."""
         layer = self.graph.layers[k]
         wanted = (low < 0) & (high > 0) if layer.kind in ("relu", "leaky_relu") else high > low
-        counts = wanted.sum(dim=1)
-        if not counts.any():
+        if not wanted.any():
             return low, high
         low, high = low.clone(), high.clone()
-        # per box its wanted neurons first; boxes of like counts together, in pieces that stay in the cache
-        most_wanted = torch.argsort(wanted.to(torch.uint8), dim=1, descending=True, stable=True)
-        by_count = torch.argsort(counts, descending=True)
-        by_count = by_count[: int((counts > 0).sum())]
-        width = max(self.graph.widths[: k + 1])
-        first = 0
-        while first < len(by_count):
-            rows = int(counts[by_count[first]])
-            part = by_count[first : first + max(CHUNK_ELEMENTS // (2 * rows * width), 1)]
-            first += len(part)
-            neuron = most_wanted[part, :rows]
+        for part, neuron in pieces(wanted, max(self.graph.widths[: k + 1])):
+            rows = neuron.shape[1]
             matrices = {s: torch.cat([m[neuron], -m[neuron]], 1) for s, m in self.tensors.matrices[k].items()}
             offset, slack = self.tensors.offsets[k][neuron], size[part].gather(1, neuron)
             start, error = torch.cat([offset, -offset], 1), torch.cat([slack, slack], 1)

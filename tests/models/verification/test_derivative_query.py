@@ -8,7 +8,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from models.verification import derivative_bounds
+from models.verification import linear_bounds
 from models.verification.branch_and_bound import Margins
 from models.verification.derivative_query import DerivativeQuery
 from models.verification.graph import Affine, FloatArray, Graph, Layer, dense_graph
@@ -238,7 +238,7 @@ def test_pieces_and_batches_of_any_size_give_the_same_bounds(dtype, monkeypatch)
     lower, upper = random_boxes(np.random.default_rng(6), 7, 3, 0.3)
     features, rows = [0, 1, 2, 2], np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
     together = margins(graph, features, rows, lower, upper, dtype).margin
-    monkeypatch.setattr(derivative_bounds, "CHUNK_ELEMENTS", 1)
+    monkeypatch.setattr(linear_bounds, "CHUNK_ELEMENTS", 1)
     pieces = margins(graph, features, rows, lower, upper, dtype).margin
     # alone a box may be refined where in a batch it was not thought to pay, or the other way round
     torch.testing.assert_close(pieces, together, atol=1e4 * torch.finfo(dtype).eps, rtol=0)
