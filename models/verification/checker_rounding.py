@@ -99,7 +99,7 @@ def order_rounding(model: ModelFile, lower: Array, upper: Array, queries: Sequen
                  for wall, side in ((lower, -np.inf), (upper, np.inf)))
     error = float(execution_error(weights, biases, low, high, relus, Arithmetic.of(np.dtype(model.dtype)))[0])
     if not np.isfinite(error):
-        raise Rejected(f"execution in {np.dtype(model.dtype).name} must not overflow over the box, got numbers too large")
+        raise Rejected(f"execution in {np.dtype(model.dtype).name} must not overflow over the box")
     return 0.0 if all(kept_order(weights, feature, sign)[0] for feature, sign in queries) else 2 * error
 
 
