@@ -16,14 +16,14 @@ also names the network's inputs and outputs: `features: [...]`, `outputs: [...]`
 and may say their units, which a counterexample is printed with: `units: {cores: vCPU, p50: ms}`.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from feature_store.errors import InputError, nearest
+from feature_store.strict_yaml import read_yaml
 from models.verification.property_language import PropertyReader, index_of, is_list, located, read_number, require_known
 from models.verification.specification import DEFAULT_TOLERANCE, Specification
 
@@ -92,11 +92,7 @@ def read_specification(path: Path, inputs: int, outputs: int) -> Specification:
 def read_specification_and_units(path: Path, inputs: int, outputs: int) -> tuple[Specification, dict[str, str]]:
     """The same, and the units by name of the inputs and outputs that have one, in the file's order."""
     where = str(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"specification must be a readable file, got {error} ({where})") from error
-    data = _load(text, where)
+    data = read_yaml(path, "specification")
     if not isinstance(data, Mapping):
         raise InputError(f"specification must be a mapping of {', '.join(FILE_FIELDS)}, got {data!r} ({where})")
     require_known(data, FILE_FIELDS, where)
@@ -155,36 +151,3 @@ def _units(given: Any, names: tuple[str, ...], where: str) -> dict[str, str]:
         if not isinstance(unit, str) or not unit.strip() or not unit.isprintable():
             raise InputError(f"unit must be printable text, got {unit!r} ({where}: {name!r})")
     return dict(given or {})
-
-
-class _Loader(yaml.SafeLoader):
-    """Says in which line a key is repeated (PyYAML keeps the last one: half a property) or a value has no meaning."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if str(key.value) in seen:
-                raise InputError(f"key must be given once, got {key.value!r} twice (line {key.start_mark.line + 1})")
-            seen.add(str(key.value))
-        return super().construct_mapping(node, deep)
-
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        try:
-            return super().construct_object(node, deep)
-        except ValueError as error:  # a date that is none, an integer of thousands of digits
-            raise InputError(f"value must be readable, got {error} (line {node.start_mark.line + 1})") from error
-
-
-def _load(text: str, where: str) -> Any:
-    try:
-        return yaml.load(text, _Loader)
-    except InputError as error:
-        raise InputError(f"{error} ({where})") from error
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise InputError(f"specification must be YAML, got {error.problem} ({where}, line {line})") from error
-    except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        raise InputError(f"specification must be YAML, got {error.reason} ({where}, line {line})") from error
-    except RecursionError as error:
-        raise InputError(f"specification must be YAML, got lists or mappings nested too deeply ({where})") from error
