@@ -11,6 +11,7 @@ Flow: checker.py proves what is read here. Symbols: n inputs; raw units are the 
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +19,8 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
+
+from models.verification.amounts import amount, plain
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -45,7 +48,7 @@ def check_binding(
         raise Rejected("specification and box must be the ones that were proved, their SHA-256 differs")
     stated = contract["specification"]
     facts = {"format": "assay-certificate/1", "verdict": "PROVED", "leaves_file": leaves_file,
-             "tolerance": stated["tolerance"], "statement": _statement(stated)}
+             "tolerance": stated["tolerance"], "statement": statement(contract)}
     for key, fact in facts.items():
         if certificate[key] != fact:
             raise Rejected(f"certificate's {key} must be {fact!r}, got {certificate[key]!r}")
@@ -53,12 +56,20 @@ def check_binding(
         raise Rejected(f"contract's statement must be {facts['statement']!r}, got {stated['statement']!r}")
 
 
-def _statement(specification: Mapping[str, Any]) -> str:
-    """The sentence that a proof of these properties says; people read it instead of the properties."""
+def statement(contract: Mapping[str, Any]) -> str:
+    """The sentence that a proof of a contract's properties says; people read it instead of the properties.
+
+    What the tolerance comes to over the whole box is in units of the output: see `allowed` of `read_claim`.
+    """
+    specification, (output,) = contract["specification"], contract["outputs"]
+    span, unit = Fraction(output["maximum"]) - Fraction(output["minimum"]), output["unit"]
+    features = {name for entry in specification["properties"] for name in entry["monotone"]["features"]}
+    each = Fraction(specification["tolerance"]) * span
     rules = "; ".join(f"{entry['monotone']['direction']} in {', '.join(entry['monotone']['features'])}"
                       for entry in specification["properties"])
     return (f"The output is {rules}, for every input in the box, with the other inputs equal: a pair may "
-            f"violate the order by at most {specification['tolerance']:g} of the output range per range of a feature. "
+            f"violate the order by at most {amount(len(features) * each, unit)} over the box (for each feature "
+            f"{amount(each, unit)}, {plain(specification['tolerance'])} of the training data's range). "
             "It is proved for the network in real arithmetic with the weights stored in the model file; "
             "float32 execution adds rounding of the order of 1e-6 of the output range.")
 
