@@ -19,7 +19,9 @@ from feature_store.scaling import FeatureScaling, MinMaxScaling
 from models.export.bundle import write_bundle
 from models.tasks.task import parse_task
 from models.training.workload import raw_specification, scaled_specification
+from models.verification.checker_model import statement
 from models.verification.graph import dense_graph
+from models.verification.graph_tensors import GraphTensors
 from models.verification.network import ReluNetwork
 from models.verification.verdict import Status
 from models.verification.verify import verify
@@ -73,7 +75,7 @@ def small_network(rng: np.random.Generator) -> ReluNetwork:
 
 def sampled_slopes(weights: Any, biases: Any, points: NDArray[np.float64]) -> NDArray[np.float64]:
     """dy/dx (m, n) at points (m, n), in float64."""
-    tensors = dense_graph(weights, biases).tensors()
+    tensors = GraphTensors(dense_graph(weights, biases))
     return tensors.gradient(torch.as_tensor(points), torch.ones(1, dtype=torch.float64)).numpy()
 
 
@@ -131,7 +133,8 @@ def _wall(proof: Proof, rng: np.random.Generator) -> Proof:
 
 def _output_range(proof: Proof, rng: np.random.Generator) -> Proof:
     side = str(rng.choice(["minimum", "maximum"]))
-    return proof.with_contract(("outputs", 0, side), float(rng.normal() * 10.0 ** rng.uniform(-6, 4)))
+    other = proof.with_contract(("outputs", 0, side), float(rng.normal() * 10.0 ** rng.uniform(-6, 4)))
+    return other if rng.random() < 0.5 else _with_its_sentence(other)
 
 
 def _tolerance(proof: Proof, rng: np.random.Generator) -> Proof:
@@ -139,8 +142,7 @@ def _tolerance(proof: Proof, rng: np.random.Generator) -> Proof:
     tolerance = float(rng.choice([0.0, -1e-4, 0.5, 1.0, stated["tolerance"] * 10.0 ** rng.uniform(-5, 5)]))
     other = proof.with_contract(("specification", "tolerance"), tolerance)
     # the honest sentence about another tolerance, or the old one
-    return other if rng.random() < 0.5 else other.with_contract(("specification", "statement"), str(
-        stated["statement"]).replace(f"{stated['tolerance']:g} of", f"{tolerance:g} of"))
+    return other if rng.random() < 0.5 else _with_its_sentence(other)
 
 
 def _direction(proof: Proof, rng: np.random.Generator) -> Proof:
@@ -168,12 +170,12 @@ def _features(proof: Proof, rng: np.random.Generator) -> Proof:
 def _restated(proof: Proof, number: int, rule: dict[str, Any], rng: np.random.Generator) -> Proof:
     """Another property, mostly with the sentence that says so."""
     proof = proof.with_contract(("specification", "properties", number, "monotone"), rule)
-    if rng.random() < 0.2:
-        return proof
-    rules = "; ".join(f"{entry['monotone']['direction']} in {', '.join(entry['monotone']['features'])}"
-                      for entry in proof.contract["specification"]["properties"])
-    rest = proof.contract["specification"]["statement"].split(", for every input", 1)[1]
-    return proof.with_contract(("specification", "statement"), f"The output is {rules}, for every input{rest}")
+    return proof if rng.random() < 0.2 else _with_its_sentence(proof)
+
+
+def _with_its_sentence(proof: Proof) -> Proof:
+    """The same with the honest sentence about what its contract claims now."""
+    return proof.with_contract(("specification", "statement"), statement(proof.contract))
 
 
 def _verdict(proof: Proof, rng: np.random.Generator) -> Proof:
@@ -188,7 +190,7 @@ def _statement(proof: Proof, rng: np.random.Generator) -> Proof:
     text = proof.contract["specification"]["statement"]
     place = int(rng.integers(len(text)))
     edited = [text.replace("increasing", "decreasing"), text.replace("pressure", "connections"), text[:place],
-              text[:place] + text[place + 1 :], text.replace("at most 0.0001", "at most 0"), text + " Always.", ""]
+              text[:place] + text[place + 1 :], text.replace(" at most ", " at most 0."), text + " Always.", ""]
     return proof.with_contract(("specification", "statement"), edited[int(rng.integers(len(edited)))])
 
 

@@ -13,14 +13,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import yaml
 
 from components.few_shot import audit_few_shot
 from components.progress import step
 from components.workload_status import attempt
 from feature_store.errors import InputError
 from feature_store.scaling import FeatureScaling
-from models.tasks.task import Task, parse_task
+from models.tasks.task import Task, read_task
 from models.training.specification_audit import PropertyAudit, audit
 from models.training.workload import raw_specification
 
@@ -32,7 +31,7 @@ def run_audit(task_yaml: str, features: Path, output: Path) -> dict[str, Any]:
         workload -> [audit, ...] as in audit.json; see PropertyAudit.to_json, with "by_policy" and "sentence".
     """
     with step("audit"):
-        task = parse_task(yaml.safe_load(task_yaml), "task")
+        task = read_task(task_yaml)
         shutil.copytree(features, output, dirs_exist_ok=True)
         status = json.loads((output / "status.json").read_text())
         found: dict[str, Any] = {}

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import yaml
 
 from components.few_shot import POOL
 from components.progress import step
@@ -17,7 +16,7 @@ from models.adaptation.few_shot_evidence import FEW_SHOT_BASELINE, few_shot_fact
 from models.export.bundle import write_bundle, write_json
 from models.export.few_shot_encoder import few_shot_encoder
 from models.export.parity import largest_difference, one_row_latency_us, replays
-from models.tasks.task import Task, parse_task
+from models.tasks.task import Task, read_task
 from models.training.baseline import BASELINE, monotone_gradient_boosting
 from models.training.counterexample_loop import counterexample_accuracy
 from models.training.evaluation import partial_dependence, predictions, scores
@@ -36,7 +35,7 @@ def run_export(task_yaml: str, workload: str, seed: int, code_version: str, feat
         torch.set_num_threads(1)
 
         def work(folder: Path) -> None:
-            task = parse_task(yaml.safe_load(task_yaml), "task")
+            task = read_task(task_yaml)
             data = load_workload(features / workload, task, workload)
             network, twin = (load_network(verified / name) for name in ("network.npz", "twin.npz"))
             quality = json.loads((features / workload / "quality.json").read_text())

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 
 from components.few_shot import featurize_few_shot
 from components.progress import step
@@ -15,14 +14,14 @@ from components.workload_status import attempt
 from feature_store.correlation import correlation_table
 from feature_store.features import featurize as featurize_workload
 from feature_store.scaling import FeatureScaling
-from models.tasks.task import Task, parse_task
+from models.tasks.task import Task, read_task
 from models.training.workload import raw_specification
 
 
 def run_featurize(task_yaml: str, workloads: list[str], seed: int, validated: Path, output: Path) -> dict[str, str]:
     """Writes <workload>/ for each usable workload, correlation.json, and status.json: workload -> "" or why not."""
     with step("featurize"):
-        task = parse_task(yaml.safe_load(task_yaml), "task")
+        task = read_task(task_yaml)
         frame = pd.read_parquet(validated / "samples.parquet")
         verdicts = json.loads((validated / "validation.json").read_text())
         output.mkdir(parents=True, exist_ok=True)

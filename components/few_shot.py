@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import yaml
 
 from components.tracking import project_configuration
 from components.workload_status import attempt
@@ -22,6 +21,7 @@ from feature_store.features import combined_digest, write_whole
 from feature_store.measurement_mapping import parse_measurement_mapping
 from feature_store.measurements import Measurements
 from feature_store.scaling import FeatureScaling, MinMaxScaling
+from feature_store.strict_yaml import read_yaml
 from models.adaptation.contract import Pool
 from models.adaptation.encoding import Encoder, Table, table_of
 from models.adaptation.few_shot_features import OWN_PREFIX, Adapted, Knowledge, adapt, learn_pool, pool_rows
@@ -88,7 +88,7 @@ def _knowledge(settings: FewShot, seed: int, validated: Path) -> tuple[Knowledge
     if not source.is_file():
         raise InputError("a task with `few_shot` must be given measurements, got telemetry; pass a mapping of "
                          "workload, configuration and target (docs/reference/measurements.md)")
-    mapping = parse_measurement_mapping(yaml.safe_load((validated / "measurements.yaml").read_text()), "mapping")
+    mapping = parse_measurement_mapping(read_yaml(validated / "measurements.yaml", "mapping"), "mapping")
     frame = pd.read_parquet(source)
     table = table_of(Measurements(frame, mapping))
     journal = None

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import yaml
 
 from components.progress import step
 from components.workload_status import guarded
 from feature_store.errors import InputError
-from models.tasks.task import parse_task
+from models.tasks.task import read_task
 from models.training.counterexample_loop import CounterexampleLoop
 from models.training.pretraining import load_pretrained
 from models.training.workload import load_workload, save_network
@@ -26,7 +25,7 @@ def run_finetune(task_yaml: str, workload: str, seed: int, features: Path, pretr
             message = json.loads((features / "status.json").read_text()).get(workload, "the telemetry has no such rows")
             if message:
                 raise InputError(message)
-            task = parse_task(yaml.safe_load(task_yaml), "task")
+            task = read_task(task_yaml)
             settings, hidden = task.training, task.workload(workload).hidden
             data = load_workload(features / workload, task, workload)
             pool, names = load_pretrained(pretrained), data.scaling.features.names

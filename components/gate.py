@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import yaml
 
 from components.progress import step
 from components.tracking import project_configuration
@@ -18,7 +17,7 @@ from models.configuration import Configuration
 from models.export.bundle import write_json
 from models.export.parity import open_session
 from models.gates import evaluate_gates
-from models.tasks.task import Task, parse_task
+from models.tasks.task import Task, read_task
 from models.training.evaluation import mean_squared_error
 
 CHAMPIONS = "champions.json"
@@ -33,7 +32,7 @@ def run_gate(task_yaml: str, workloads: list[str], features: Path, bundles: list
         Whether every workload passed all gates.
     """
     with step("gate"):
-        task, configuration = parse_task(yaml.safe_load(task_yaml), "task"), project_configuration()
+        task, configuration = read_task(task_yaml), project_configuration()
         shutil.rmtree(output, ignore_errors=True)
         output.mkdir(parents=True)
         passed, champions = [], {}

@@ -14,6 +14,7 @@ from feature_store.measurement_mapping import is_measurement_mapping, parse_meas
 from feature_store.measurements import load_measurements
 from feature_store.sources.files import read_telemetry
 from feature_store.sources.production import is_prometheus, read_production
+from feature_store.strict_yaml import parse_yaml
 from models.adaptation.model_inputs import samples_of
 
 MEASUREMENTS = "measurements.parquet"
@@ -29,9 +30,9 @@ def run_ingest(telemetry: str, mapping_yaml: str, output: Path) -> dict[str, Any
     """
     with step("ingest"):
         if is_prometheus(telemetry):
-            frame = read_production(telemetry, yaml.safe_load(mapping_yaml or "{}"))
+            frame = read_production(telemetry, parse_yaml(mapping_yaml or "{}", "metric map", "mapping"))
         else:
-            path, content = Path(telemetry), yaml.safe_load(mapping_yaml or "null")
+            path, content = Path(telemetry), parse_yaml(mapping_yaml, "mapping", "mapping")
             if is_measurement_mapping(content):
                 frame = _measurements(path, content, output)
             else:

@@ -3,11 +3,9 @@
 import json
 from pathlib import Path
 
-import yaml
-
 from components.few_shot import POOL
 from components.progress import step
-from models.tasks.task import parse_task
+from models.tasks.task import read_task
 from models.training.pretraining import POOL_HEAD, save_pretrained
 from models.training.pretraining import pretrain as pretrain_pool
 from models.training.workload import few_shot_pool, load_workload
@@ -16,7 +14,7 @@ from models.training.workload import few_shot_pool, load_workload
 def run_pretrain(task_yaml: str, seed: int, features: Path, output: Path) -> None:
     """Trains the shared backbone and writes it to the file `output`; an empty pool writes an empty file."""
     with step("pretrain") as progress:
-        task = parse_task(yaml.safe_load(task_yaml), "task")
+        task = read_task(task_yaml)
         status = json.loads((features / "status.json").read_text())
         usable = [name for name, message in status.items() if not message]
         output.parent.mkdir(parents=True, exist_ok=True)

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 
 from components.progress import step
 from feature_store.expectations import validate_all
-from models.tasks.task import parse_task
+from models.tasks.task import read_task
 
 
 def run_validate(task_yaml: str, workloads: list[str], samples: Path, output: Path, docs: Path) -> dict[str, Any]:
@@ -20,7 +19,7 @@ def run_validate(task_yaml: str, workloads: list[str], samples: Path, output: Pa
         workload -> {"passed", "failures", "warnings", "checks", "statistics"}.
     """
     with step("validate"):
-        task = parse_task(yaml.safe_load(task_yaml), "task")
+        task = read_task(task_yaml)
         frame = pd.read_parquet(samples / "samples.parquet")
         schemas = {name: task.telemetry_schema(name) for name in workloads}
         results = validate_all(dict.fromkeys(workloads, frame), schemas, docs)

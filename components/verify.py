@@ -6,11 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import yaml
 
 from components.progress import step
 from components.workload_status import guarded
-from models.tasks.task import parse_task
+from models.tasks.task import read_task
 from models.training.workload import load_network, load_workload
 from models.verification.branch_and_bound import Budget, Progress
 from models.verification.verify import verify as verify_network
@@ -22,7 +21,7 @@ def run_verify(task_yaml: str, workload: str, seed: int, features: Path, learner
         torch.set_num_threads(1)
 
         def work(folder: Path) -> None:
-            task = parse_task(yaml.safe_load(task_yaml), "task")
+            task = read_task(task_yaml)
             data = load_workload(features / workload, task, workload)
 
             def report(state: Progress) -> None:

@@ -10,9 +10,15 @@ from difflib import get_close_matches
 
 
 class AssayError(Exception):
-    """Base of every error that this project raises on purpose. Exit code 2."""
+    """Base of every error that this project raises on purpose. Exit code 2.
+
+    As a text it is one line, also where it passes on what a library says in several.
+    """
 
     exit_code = 2
+
+    def __str__(self) -> str:
+        return " ".join(line.strip() for line in super().__str__().splitlines() if line.strip())
 
 
 class InputError(AssayError):

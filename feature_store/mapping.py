@@ -24,8 +24,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from feature_store.errors import InputError, nearest
 from feature_store.schema import CONFIGURATION, IDENTITY, METRICS, TARGETS
+from feature_store.strict_yaml import read_yaml
 from feature_store.units import conversion_factor
-from feature_store.yaml_fields import fields_of, number, read_yaml
+from feature_store.yaml_fields import fields_of, number
 
 TIME_UNITS = ("iso", "s", "ms", "us", "ns")
 UNKNOWN_COMBINATION = "unknown"  # the file does not say which workloads ran together
@@ -181,7 +182,7 @@ def _task(entry: Any, path: Path) -> Mapping[str, Any] | None:
         if not file.is_file():
             raise InputError(f"task must be a mapping or the path of a YAML file, got {entry!r} "
                              f"({path}: task); there is no file {file}")
-        entry = read_yaml(file, "mapping file")
+        entry = read_yaml(file, "task file")
     if entry is None:
         return None
     if not isinstance(entry, Mapping):

@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import Any
 
 from feature_store.errors import InputError, nearest
-from feature_store.yaml_fields import fields_of, number, read_yaml
+from feature_store.strict_yaml import read_yaml
+from feature_store.yaml_fields import fields_of, number
 
 KINDS = ("number", "category")
 _COLUMN = {"column", "kind", "unit", "scale", "values", "pattern", "within", "product", "default"}

@@ -7,14 +7,13 @@ in the file are resolved against it, so that steps which run in other working di
 
 import os
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
 from feature_store.errors import InputError, nearest
+from feature_store.strict_yaml import read_yaml
 from models.gates import check_thresholds
 
 Approval = Literal["auto", "manual"]
@@ -95,20 +94,6 @@ class _GatesByTask(dict[str, dict[str, dict[str, Any]]]):
         )
 
 
-class _Loader(yaml.SafeLoader):
-    """Refuses a repeated key: PyYAML keeps the last one, which could silently weaken a gate."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            name = str(key.value)
-            if name in seen:
-                line = key.start_mark.line + 1
-                raise InputError(f"key must be given once, got {name!r} twice (line {line})")
-            seen.add(name)
-        return super().construct_mapping(node, deep)
-
-
 def load_configuration(path: Path, environment: Mapping[str, str] = os.environ) -> Configuration:
     """Parses mlflow.yaml.
 
@@ -120,14 +105,7 @@ def load_configuration(path: Path, environment: Mapping[str, str] = os.environ) 
         InputError: the file is missing or not YAML, a key is unknown or missing, a value is unusable.
     """
     path = Path(path).absolute()
-    try:
-        data = yaml.load(path.read_text(encoding="utf-8"), _Loader)
-    except OSError as error:
-        raise InputError(f"configuration must be a readable file, got {path} ({error.strerror})") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"configuration must be YAML, got {error} ({path})") from error
-    except InputError as error:
-        raise InputError(f"{error} ({path})") from error
+    data = read_yaml(path, "configuration")
     home = _home(path, environment)
     root = _section(data, "", path)
     tracking, aliases, keys = (_section(root[name], name, path) for name in ("tracking", "aliases", "keys"))

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from feature_store.errors import InputError
-from feature_store.yaml_fields import read_yaml
+from feature_store.strict_yaml import parse_yaml, read_yaml
 from models.tasks.task import Task, load_task, parse_task
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -68,8 +68,8 @@ def make_request(
     if mapping is not None:
         if not mapping.is_file():
             raise InputError(f"mapping must be an existing file, got {mapping}")
-        mapping_yaml = mapping.read_text()
         content = read_yaml(mapping, "mapping")
+        mapping_yaml = mapping.read_text(encoding="utf-8")
         if is_measurement_mapping(content):
             loaded, text = _few_shot_task(content, Path(telemetry), mapping, workloads, seed)
         elif not is_prometheus(telemetry):
@@ -77,9 +77,9 @@ def make_request(
             if own is not None:
                 loaded, text = parse_task(own, f"{mapping}: task"), yaml.safe_dump(dict(own), sort_keys=False)
             # the mapping travels with its task inside, which may have been a path beside it
-            mapping_yaml = yaml.safe_dump({**yaml.safe_load(mapping_yaml), "task": own and dict(own)}, sort_keys=False)
+            mapping_yaml = yaml.safe_dump({**content, "task": own and dict(own)}, sort_keys=False)
     if method is not None:
-        data = yaml.safe_load(text)
+        data = parse_yaml(text, "task", task)
         data["training"] = {**(data.get("training") or {}), "method": method}
         text = yaml.safe_dump(data, sort_keys=False)
         loaded = parse_task(data, "--method")

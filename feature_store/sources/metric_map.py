@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from feature_store.errors import InputError, nearest
+from feature_store.strict_yaml import read_yaml
 
 DEFAULT_PATH = Path(__file__).with_name("node_exporter.yaml")
 
@@ -66,13 +65,7 @@ def read_metric_map(path: Path = DEFAULT_PATH) -> MetricMap:
     Raises:
         InputError: where the file is missing, no YAML, or has unknown, missing or unusable keys.
     """
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"metric map must be readable, got {error.strerror} ({path})") from None
-    except yaml.YAMLError as error:
-        raise InputError(f"metric map must be YAML, got {error} ({path})") from None
-    return parse_metric_map(content, where=str(path))
+    return parse_metric_map(read_yaml(path, "metric map"), where=str(path))
 
 
 def parse_metric_map(content: Any, *, where: str) -> MetricMap:

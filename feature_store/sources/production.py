@@ -21,13 +21,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pandas as pd
-import yaml
 
 from feature_store.errors import InputError, SourceError, nearest
 from feature_store.mapping import UNKNOWN_COMBINATION
 from feature_store.schema import CONFIGURATION, TARGET
 from feature_store.sources.metric_map import DEFAULT_PATH, MetricMap, parse_metric_map
 from feature_store.sources.prometheus import PrometheusSource
+from feature_store.strict_yaml import read_yaml
 
 _KEYS = ("window_s", "start", "end", "last_s", "environment", "workloads")
 _WORKLOAD_KEYS = (TARGET, "configuration")
@@ -55,7 +55,7 @@ def read_production(url: str, content: Mapping[str, Any], now: datetime | None =
     own = {key: value for key, value in content.items() if key in _KEYS}
     rest = {key: value for key, value in content.items() if key not in _KEYS}
     # what the map leaves out is the node exporter's
-    defaults = yaml.safe_load(DEFAULT_PATH.read_text(encoding="utf-8"))
+    defaults = read_yaml(DEFAULT_PATH, "metric map")
     metric_map = parse_metric_map({**defaults, **rest}, where=where)
     workloads = own.get("workloads")
     if not isinstance(workloads, Mapping) or not workloads:

@@ -19,6 +19,7 @@ from feature_store.scaling import FeatureScaling
 from models.export.onnx_model import INPUT, OPSET, executable_onnx, require_same_weights
 from models.tasks.task import Quantity, Task
 from models.verification.checker import check_certificate
+from models.verification.checker_model import statement
 from models.verification.network import ReluNetwork
 from models.verification.specification import Specification
 from models.verification.verdict import Status, Verdict
@@ -41,7 +42,7 @@ def make_contract(
     """The content of contract.json. `specification` has its box in raw units; versions: code, data, seed; embedding:
     of a few-shot model, see serving/contract.py."""
     names = specification.feature_names
-    return {
+    contract: dict[str, Any] = {
         "format": CONTRACT_FORMAT, "task": task.name, "workload": workload,
         "inputs": [_entry(q, float(a), float(b), description=q.description)
                    for q, a, b in zip(task.features(workload), specification.lower, specification.upper, strict=True)],
@@ -49,14 +50,15 @@ def make_contract(
         "specification": {
             "tolerance": specification.tolerance,
             "properties": [{"monotone": {"features": [names[f] for f in rule.features], "direction": rule.direction}}
-                           for rule in specification.orders],
-            "statement": specification.statement},
+                           for rule in specification.orders]},
         "model": {"file": "model.onnx", "sha256": hashlib.sha256(model).hexdigest(), "opset": OPSET, "input": INPUT,
                   "output": task.target.name},
         "code_version": versions["code_version"], "data_version": versions["data_version"],
         "seed": int(versions["seed"]),
         **({} if embedding is None else {"embedding": dict(embedding)}),
     }
+    contract["specification"]["statement"] = statement(contract)
+    return contract
 
 
 def _entry(quantity: Quantity, low: float, high: float, **more: Any) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from feature_store.errors import RefusedError
 from feature_store.scaling import FeatureScaling
-from models.verification.checker_model import Rejected, read_model
-from models.verification.checker_rounding import MOST_ROUNDING, order_rounding
+from models.verification.checker_model import MOST_ROUNDING, Rejected, read_model
+from models.verification.checker_rounding import order_rounding
 from models.verification.network import ReluNetwork
 from models.verification.specification import Specification
 

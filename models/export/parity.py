@@ -8,6 +8,7 @@ import torch
 
 from feature_store.scaling import FeatureScaling
 from models.export.onnx_model import INPUT
+from models.verification.graph_tensors import GraphTensors
 from models.verification.network import ReluNetwork
 from models.verification.specification import FloatArray, Specification
 from models.verification.verdict import Witness
@@ -28,7 +29,7 @@ def largest_difference(model: bytes, network: ReluNetwork, scaling: FeatureScali
     unit = np.random.default_rng(seed).random((points, network.inputs))
     raw = scaling.features.unscale(unit)
     (out,) = open_session(model).run(None, {INPUT: raw.astype(np.float32)})
-    tensors = network.graph.tensors(torch.float32)
+    tensors = GraphTensors(network.graph, torch.float32)
     with torch.no_grad():
         expected = tensors(tensors.tensor(scaling.features.scale(raw)))[:, 0]
     got = scaling.target.scale(out.astype(np.float64))[:, 0]

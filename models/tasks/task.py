@@ -14,10 +14,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from feature_store.errors import InputError, nearest
 from feature_store.schema import CONFIGURATION, METRICS, TARGETS, Column, TelemetrySchema
+from feature_store.strict_yaml import parse_yaml, read_yaml
 from models.tasks.few_shot import FewShot, parse_few_shot
 
 
@@ -164,13 +163,12 @@ def load_task(source: str | Path) -> Task:
         if not path.is_file():
             raise InputError(f"task must be the name of a file in models/tasks or a YAML path, got {str(source)!r}; "
                              + nearest(str(source), (p.stem for p in folder.glob("*.yaml"))))
-    if not path.is_file():
-        raise InputError(f"task file must exist, got {path}")
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"task file must be valid YAML, got {error} ({path})") from error
-    return parse_task(data, where=str(path))
+    return parse_task(read_yaml(path, "task file"), where=str(path))
+
+
+def read_task(text: str) -> Task:
+    """The task in a text of YAML: as it travels through the pipeline's steps. Raises InputError as `load_task`."""
+    return parse_task(parse_yaml(text, "task", "task"), "task")
 
 
 def parse_task(data: Any, where: str) -> Task:

@@ -31,8 +31,16 @@ from models.verification.checker_bounds import (
     relu,
     switched,
 )
-from models.verification.checker_model import Array, ModelFile, Rejected, check_binding, read_claim, read_model
-from models.verification.checker_rounding import MOST_ROUNDING, order_rounding
+from models.verification.checker_model import (
+    MOST_ROUNDING,
+    Array,
+    ModelFile,
+    Rejected,
+    check_binding,
+    read_claim,
+    read_model,
+)
+from models.verification.checker_rounding import order_rounding
 
 ROUNDING = 1e-9
 # Elements of one temporary array, 2 MB.

@@ -13,6 +13,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
@@ -21,10 +22,14 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
+from models.verification.amounts import amount, plain
+
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 # Unit roundoff of float64, and more than any sum of underflows here comes to.
 UNIT, TINY = 2.0**-53, 1e-290
+# Largest share of the output's range that execution may add to a violation of an order (checker_rounding.py).
+MOST_ROUNDING = 1e-5
 TRANSPOSED = helper.make_attribute("transB", 1)
 
 
@@ -47,7 +52,7 @@ def check_binding(
         raise Rejected("specification and box must be the ones that were proved, their SHA-256 differs")
     stated = contract["specification"]
     facts = {"format": "assay-certificate/1", "verdict": "PROVED", "leaves_file": leaves_file,
-             "tolerance": stated["tolerance"], "statement": _statement(stated)}
+             "tolerance": stated["tolerance"], "statement": statement(contract)}
     for key, fact in facts.items():
         if certificate[key] != fact:
             raise Rejected(f"certificate's {key} must be {fact!r}, got {certificate[key]!r}")
@@ -55,14 +60,23 @@ def check_binding(
         raise Rejected(f"contract's statement must be {facts['statement']!r}, got {stated['statement']!r}")
 
 
-def _statement(specification: Mapping[str, Any]) -> str:
-    """The sentence that a proof of these properties says; people read it instead of the properties."""
+def statement(contract: Mapping[str, Any]) -> str:
+    """The sentence that a proof of a contract's properties says; people read it instead of the properties.
+
+    What the tolerance comes to over the whole box is in units of the output: see `allowed` of `read_claim`.
+    """
+    specification, (output,) = contract["specification"], contract["outputs"]
+    span, unit = Fraction(output["maximum"]) - Fraction(output["minimum"]), output["unit"]
+    features = {name for entry in specification["properties"] for name in entry["monotone"]["features"]}
+    each = Fraction(specification["tolerance"]) * span
     rules = "; ".join(f"{entry['monotone']['direction']} in {', '.join(entry['monotone']['features'])}"
                       for entry in specification["properties"])
     return (f"The output is {rules}, for every input in the box, with the other inputs equal: a pair may "
-            f"violate the order by at most {specification['tolerance']:g} of the output range per range of a feature. "
+            f"violate the order by at most {amount(len(features) * each, unit)} over the box (for each feature "
+            f"{amount(each, unit)}, {plain(specification['tolerance'])} of the training data's range). "
             "It is proved for the network in real arithmetic with the weights stored in the model file; "
-            "execution adds at most 1e-05 of the output range and one step of float32, as the checker bounds it.")
+            f"execution adds at most {amount(Fraction(str(MOST_ROUNDING)) * span, unit)} and one step of float32, as "
+            "the checker bounds it.")
 
 
 def read_claim(

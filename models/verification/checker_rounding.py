@@ -30,8 +30,6 @@ from models.verification.checker_bounds import Box, bound_layers, linear, relu
 from models.verification.checker_model import Array, Mask, ModelFile, Rejected
 
 GROWN = 1 + 1e-9
-# Largest share of the output's range that execution may add to a violation of an order in a bundle.
-MOST_ROUNDING = 1e-5
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,14 @@ from pathlib import Path
 
 from models.verification.compile import PairObligation, obligations
 from models.verification.graph import FloatArray, Graph
-from models.verification.properties import Monotonicity, Share
+from models.verification.properties import Share
 from models.verification.slopes import Slopes
 from models.verification.specification import Specification
-from models.verification.specification_language import read_specification_and_units
+from models.verification.specification_language import read_specification
 from models.verification.unsafe_set import UnsafeSet
 from models.verification.vnnlib import read_vnnlib
 
-REAL = ("Proved is the network in real arithmetic, with the weights stored in the file; execution in floating point "
-        "adds its rounding.")
+REAL = "It is proved for the network in real arithmetic, with the weights stored in the file."
 VNNLIB = (".vnnlib", ".vnnlib.gz")
 
 
@@ -56,9 +55,9 @@ def read_claim(path: Path, graph: Graph) -> Claim:
         return Claim((Part("outputs", unsafe.lower, unsafe.upper, unsafe),),
                      f"No input in the boxes of {path.name} reaches its unsafe outputs. {REAL}",
                      tuple(f"X_{i}" for i in range(graph.inputs)), tuple(f"Y_{i}" for i in range(graph.outputs)))
-    specification, units = read_specification_and_units(path, graph.inputs, graph.outputs)
-    return Claim(tuple(_parts(graph, specification)), _statement(specification), specification.feature_names,
-                 specification.output_names, units, specification)
+    specification = read_specification(path, graph)
+    return Claim(tuple(_parts(graph, specification)), specification.statement, specification.feature_names,
+                 specification.output_names, specification.units, specification)
 
 
 def exact(value: float) -> str:
@@ -79,12 +78,3 @@ def _parts(graph: Graph, specification: Specification) -> Iterator[Part]:
         yield Part(name, pair.unsafe.lower, pair.unsafe.upper, pair)
     for share in due.shares:
         yield Part("share", due.lower, due.upper, share)
-
-
-def _statement(specification: Specification) -> str:
-    """The specification's sentence, and the tolerance of its orders where the sentence rounds it."""
-    tolerance = specification.tolerance
-    rules = (rule.of if isinstance(rule, Share) else rule for rule in specification.properties)
-    if float(f"{tolerance:g}") == tolerance or not any(isinstance(rule, Monotonicity) for rule in rules):
-        return specification.statement
-    return f"{specification.statement} The tolerance is {tolerance!r}."

@@ -77,11 +77,13 @@ def obligations(graph: Graph, specification: Specification) -> Obligations:
     rules = specification.properties
     orders = dict.fromkeys((i, rule.output, rule.sign) for rule in rules if isinstance(rule, Monotonicity)
                            for i in rule.features)
-    continuous = [order for order in orders if order[0] not in specification.choices]
+    # of an input that the box holds at one number no two values can be in the wrong order
+    continuous = [(i, o, sign) for i, o, sign in orders
+                  if i not in specification.choices and specification.lower[i] < specification.upper[i]]
     slopes = Slopes(tuple(i for i, _, _ in continuous),
                     np.stack([sign * np.eye(graph.outputs)[output] for _, output, sign in continuous]),
-                    np.full(len(continuous), specification.tolerance)) if continuous else None
-    differences = tuple(_pair(graph, specification, order, j) for order in orders if order not in continuous
+                    np.array([specification.slope(i, output) for i, output, _ in continuous])) if continuous else None
+    differences = tuple(_pair(graph, specification, order, j) for order in orders if order[0] in specification.choices
                         for j in range(len(specification.choices[order[0]]) - 1))
     everywhere = [alternative for rule in rules if isinstance(rule, OutputRange | OutputOrder)
                   for alternative in _violations(rule, graph.outputs)]
@@ -183,7 +185,7 @@ def _pair(graph: Graph, specification: Specification, order: tuple[int, int, int
     feature, output, sign = order
     low, high = specification.choices[feature][j : j + 2]
     lower, upper = roots(specification, {**specification.choices, feature: (low,)})
-    allowed = Fraction(specification.tolerance) * (Fraction(high) - Fraction(low))
+    allowed = Fraction(specification.slope(feature, output)) * (Fraction(high) - Fraction(low))
     constants = np.full((len(lower), 1, 1), _open(-allowed))
     unsafe = UnsafeSet(lower, upper, np.full((len(lower), 1, 1, 1), -float(sign)), constants)
     return PairObligation(feature, output, low, high, pair_graph(graph, output, feature, low, high), unsafe)

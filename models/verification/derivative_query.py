@@ -12,6 +12,7 @@ from models.verification.box_splits import choose_splits
 from models.verification.branch_and_bound import Margins, replace_rows
 from models.verification.derivative_bounds import DerivativeBounder
 from models.verification.graph import Graph
+from models.verification.graph_tensors import GraphTensors
 from models.verification.refinement import TRIALS, Refinement
 from models.verification.slopes import Slopes
 
@@ -25,7 +26,7 @@ class DerivativeQuery:
         self._bounder = cache(lambda dtype: DerivativeBounder(graph, slopes, dtype, device))
         self.allowed = torch.as_tensor(slopes.allowed, dtype=torch.float64, device=device)
         self.features, self.rows = slopes.features, torch.as_tensor(slopes.rows, device=device)
-        self._exact = graph.tensors(torch.float64, device)
+        self._exact = GraphTensors(graph, torch.float64, device)
         self._refinement = Refinement()
 
     def bound(self, lower: Tensor, upper: Tensor, root: Tensor, dtype: torch.dtype) -> Margins:

@@ -22,7 +22,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from models.verification.graph import FloatArray, Graph, activate
+from models.verification.graph import FloatArray, Graph
+from models.verification.graph_tensors import GraphTensors, activate
 from models.verification.network import ReluNetwork
 from models.verification.specification import Specification
 from models.verification.verdict import Witness
@@ -50,7 +51,7 @@ class Effort:
 
 @dataclass(frozen=True)
 class SlopeQuery:
-    """sign * y[output] must not fall along `feature` by more than `tolerance` per unit."""
+    """sign * y[output] must not fall along `feature` by more than is allowed per unit."""
 
     feature: int
     sign: int
@@ -60,17 +61,23 @@ class SlopeQuery:
 class SlopeFalsifier:
     """Looks for pairs in the wrong order in boxes lower, upper (R, n) of one network.
 
-    over: whether to stop between rounds, with what was found until then.
+    tolerance: what each query allows per unit of its feature, (Q,) or one for all; margin: a fall counts beyond that
+    plus `margin` * (1 + |y|); 0 where the runtime itself judges every witness; over: whether to stop between rounds,
+    with what was found until then.
     """
 
-    def __init__(self, graph: Graph, queries: Sequence[SlopeQuery], tolerance: float, lower: FloatArray,
-                 upper: FloatArray) -> None:
-        self.graph, self.queries, self.tolerance = graph, tuple(queries), tolerance
+    def __init__(self, graph: Graph, queries: Sequence[SlopeQuery], tolerance: float | FloatArray, lower: FloatArray,
+                 upper: FloatArray, margin: float = REPLAY_MARGIN) -> None:
+        self.graph, self.queries, self.margin = graph, tuple(queries), margin
+        self.tolerance = np.broadcast_to(np.asarray(tolerance, dtype=np.float64), len(self.queries)).copy()
         self.lower, self.upper = np.asarray(lower, dtype=np.float64), np.asarray(upper, dtype=np.float64)
-        self.tensors = graph.tensors(torch.float32)
+        self.tensors = GraphTensors(graph, torch.float32)
         self.features = np.array([query.feature for query in self.queries], dtype=np.int64)
         self.signs = np.array([query.sign for query in self.queries], dtype=np.int64)
         self.outputs = np.array([query.output for query in self.queries], dtype=np.int64)
+        # (Q,) shares of the longest side: what makes falls along features of different units comparable
+        sides = (self.upper / 2 - self.lower / 2)[:, self.features].max(axis=0)
+        self.sides = torch.as_tensor(sides / sides.max(initial=np.finfo(np.float64).tiny))
 
     def search(self, points: FloatArray | None = None, limit: int = 64, samples: int = 512, steps: int = 10,
                grid: int = 17, seed: int = 0, over: Callable[[], bool] = lambda: False) -> tuple[Witness, ...]:
@@ -96,7 +103,7 @@ class SlopeFalsifier:
                 break
             if not (self.lower[:, query.feature] < self.upper[:, query.feature]).any():
                 continue
-            low, high, pair_box = self._climb(start, box, query, steps, grid, over)
+            low, high, pair_box = self._climb(start, box, which, steps, grid, over)
             whose = np.full(len(low), which)
             found += self._witnesses(whose, low, high, pair_box)[: max(1, limit // len(self.queries))]
         return tuple(sorted(found, key=lambda witness: -witness.excess))
@@ -172,15 +179,15 @@ class SlopeFalsifier:
 
     def _around(self, x: Tensor, box: Tensor, slopes: Tensor) -> tuple[Witness, ...]:
         """Witnesses near the points x (K, n) whose slopes (K, Q) are the worst of all queries'."""
-        slope, which = slopes.min(dim=1)
-        return self._near_worst(x, box, slope, which)
+        which = (slopes * self.sides).argmin(dim=1)
+        return self._near_worst(x, box, slopes.gather(1, which[:, None])[:, 0], which)
 
     def _near_worst(self, x: Tensor, box: Tensor, slope: Tensor, which: Tensor) -> tuple[Witness, ...]:
         wide = torch.as_tensor(self.lower < self.upper)[box, torch.as_tensor(self.features)[which]]
-        wrong = (slope < -self.tolerance) & wide
+        wrong = (slope < -torch.as_tensor(self.tolerance)[which]) & wide
         if not wrong.any():
             return ()
-        worst = torch.where(wrong, slope, torch.inf).argsort()[: min(SUSPECTS, int(wrong.sum()))]
+        worst = torch.where(wrong, slope * self.sides[which], torch.inf).argsort()[: min(SUSPECTS, int(wrong.sum()))]
         return self.near(x[worst].double().numpy(), which[worst].numpy(), box[worst].numpy())
 
     def _soft_slopes(self, x: Tensor, which: Tensor, softness: float) -> tuple[Tensor, Tensor]:
@@ -207,10 +214,11 @@ class SlopeFalsifier:
         return (_sum((soft[s] * matrix[rows_of]).sum(1) for s, matrix in last),
                 _sum((hard[s] * matrix[rows_of]).sum(1) for s, matrix in last))
 
-    def _climb(self, start: Tensor, box: Tensor, query: SlopeQuery, steps: int, grid: int,
+    def _climb(self, start: Tensor, box: Tensor, which: int, steps: int, grid: int,
                over: Callable[[], bool]) -> tuple[Tensor, Tensor, Tensor]:
         """Best pairs (low, high), each (K, n), and their boxes, after gradient ascent from the best scanned points."""
-        low, high, gap = self._scan(start, box, query, grid)
+        query, tolerance = self.queries[which], float(self.tolerance[which])
+        low, high, gap = self._scan(start, box, which, grid)
         keep = torch.argsort(gap, descending=True)[:64]
         low, high, box = low[keep], high[keep], box[keep]
         lower, upper = (torch.as_tensor(v, dtype=torch.float32)[box] for v in (self.lower, self.upper))
@@ -222,29 +230,30 @@ class SlopeFalsifier:
             both = torch.stack([low, high]).requires_grad_(True)
             distance = both[1, :, query.feature] - both[0, :, query.feature]
             outputs = self.tensors(both)[..., query.output]
-            violation = query.sign * (outputs[0] - outputs[1]) - self.tolerance * distance
+            violation = query.sign * (outputs[0] - outputs[1]) - tolerance * distance
             (slope,) = torch.autograd.grad(violation.sum(), both)
             shared = slope.sum(0)
             with torch.no_grad():
                 move = rate * width * (shared * width).sign()
                 move[:, query.feature] = 0
                 moved = (low + move).clamp(lower, upper)
-                new_low, new_high, new_gap = self._scan(moved, box, query, grid)
+                new_low, new_high, new_gap = self._scan(moved, box, which, grid)
                 better = (new_gap > violation.detach())[:, None]
                 low, high = torch.where(better, new_low, low), torch.where(better, new_high, high)
             rate *= 0.75
         return low.detach(), high.detach(), box
 
     @torch.no_grad()
-    def _scan(self, x: Tensor, box: Tensor, query: SlopeQuery, grid: int) -> tuple[Tensor, Tensor, Tensor]:
+    def _scan(self, x: Tensor, box: Tensor, which: int, grid: int) -> tuple[Tensor, Tensor, Tensor]:
         """For each x (K, n) the pair along the feature's axis with the largest violation: (low, high, gap (K,))."""
+        query, tolerance = self.queries[which], float(self.tolerance[which])
         sides = (torch.as_tensor(v[:, query.feature], dtype=torch.float32)[box] for v in (self.lower, self.upper))
         lower, upper = (side[:, None] for side in sides)
         axis = (torch.linspace(0, 1, grid) * (upper - lower) + lower).clamp(lower, upper)
         line = x[:, None, :].repeat(1, grid, 1)
         line[:, :, query.feature] = axis
         # sign * f + tolerance * x may never fall along the axis: the largest fall ends at some position
-        level = query.sign * self.tensors(line)[..., query.output] + self.tolerance * axis
+        level = query.sign * self.tensors(line)[..., query.output] + tolerance * axis
         # NaN is no fall, though cummax and max take it for the largest
         peak, peak_at = torch.cummax(torch.where(level.isnan(), -torch.inf, level), dim=1)
         fall = peak - level
@@ -267,8 +276,8 @@ class SlopeFalsifier:
             f_a, f_b = np.split(self.graph.value(both), 2)
             doubt_a, doubt_b = np.split(self.graph.rounding(both), 2)
             f_a, f_b, doubt = f_a[rows, output], f_b[rows, output], (doubt_a + doubt_b)[rows, output]
-            margin = REPLAY_MARGIN * (1.0 + np.maximum(np.abs(f_a), np.abs(f_b))) + doubt
-            excess = sign * (f_a - f_b) - self.tolerance * distance - margin
+            margin = self.margin * (1.0 + np.maximum(np.abs(f_a), np.abs(f_b))) + doubt
+            excess = sign * (f_a - f_b) - self.tolerance[which] * distance - margin
         order = np.argsort(-excess)
         order = order[(excess[order] > 0) & (distance[order] > 0)]
         if group is not None:

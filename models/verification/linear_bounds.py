@@ -26,7 +26,8 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from models.verification.graph import Graph, GraphTensors, Layer, activate
+from models.verification.graph import Graph, Layer
+from models.verification.graph_tensors import GraphTensors, activate
 from models.verification.relaxation import CURVE_ULPS, LOST, Lines, largest, lines
 
 # Elements of one temporary tensor of the refinement: a few of them fit into the cache.
@@ -110,7 +111,7 @@ class Bounder:
 
     def __init__(self, graph: Graph, dtype: torch.dtype = torch.float32, device: str = "cpu") -> None:
         self.graph, self.dtype, self.device = graph, dtype, device
-        self.tensors: GraphTensors = graph.tensors(dtype, device)
+        self.tensors = GraphTensors(graph, dtype, device)
         self.unit, self.floor = torch.finfo(dtype).eps / 2, torch.finfo(dtype).tiny
         self.tiny = 1e-30 if dtype == torch.float32 else 1e-290
         self.absolute = [{s: m.abs() for s, m in matrices.items()} for matrices in self.tensors.matrices]

@@ -21,6 +21,7 @@ from models.verification.checker_chain import Chain
 from models.verification.claim import Claim, Part, exact, read_claim
 from models.verification.compile import PairObligation
 from models.verification.derivative_query import DerivativeQuery
+from models.verification.execution import execution_of
 from models.verification.graph import FloatArray
 from models.verification.onnx_reader import OnnxNetwork, read_onnx
 from models.verification.output_query import OutputQuery
@@ -63,6 +64,7 @@ class OnnxVerdict:
     witness: None, or {"points": [{"inputs", "outputs"}, ...], "units", "replayed_with"}, plain values by name; of a
     pair the lower value comes first. Outputs that are no finite numbers are "Infinity", "-Infinity" and "NaN".
     certificate: None where none was asked for or nothing is proved; {"file", "leaves"}.
+    execution: what executing the file adds to the statement, in words (execution.py).
     """
 
     status: Status
@@ -73,6 +75,7 @@ class OnnxVerdict:
     model_sha256: str
     specification_sha256: str
     certificate: dict[str, Any] | None = None
+    execution: str = ""
 
     @property
     def verdict(self) -> str:
@@ -89,7 +92,7 @@ class OnnxVerdict:
                 "proved_share": min((part.proved_share for part in self.parts), default=1.0),
                 "parts": [part.to_json() for part in self.parts], "witness": self.witness,
                 "model_sha256": self.model_sha256, "specification_sha256": self.specification_sha256,
-                "certificate": self.certificate}
+                "certificate": self.certificate, "execution": self.execution}
 
 
 def verify_onnx(model: Path, specification: Path, seconds: float = 120.0, points: FloatArray | None = None,
@@ -117,16 +120,19 @@ def verify_onnx(model: Path, specification: Path, seconds: float = 120.0, points
     chain = None if certificate is None else checkable(model)
     run = _Run(network, claim, Replay(model, network), seconds, points, seed, on_progress, chain)
     run.work()
+    added = execution_of(network.content, network.graph, claim)
+    if added.objection and run.status is Status.PROVED:
+        run.parts.append(PartVerdict("execution", Status.UNKNOWN, added.objection, 0.0, 0, 0.0, math.nan))
     proof, status = None, run.status
     if certificate is not None and status is Status.PROVED:
-        checked = write_proof(certificate, model, specification, claim.statement, run.trees)
+        checked = write_proof(certificate, model, specification, claim.statement, added.sentence, run.trees)
         proof = {"file": str(certificate), "leaves": checked.leaves} if checked.accepted else None
         if not checked.accepted:  # its bounds round by their batch: a box at the edge may fail alone
             status = Status.UNKNOWN
             run.parts.append(PartVerdict("certificate", status, f"the independent checker refused the proof: "
                                          f"{checked.reason}", 0.0, 0, 0.0, math.nan))
     return OnnxVerdict(status, tuple(run.parts), claim.statement, run.described(),
-                       time.monotonic() - run.started, network.sha256, digest, proof)
+                       time.monotonic() - run.started, network.sha256, digest, proof, added.sentence)
 
 
 def _digest(path: Path) -> str:

@@ -21,7 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.verification.graph import TINY, UNIT, FloatArray, Graph, GraphTensors
+from models.verification.graph import TINY, UNIT, FloatArray, Graph
+from models.verification.graph_tensors import GraphTensors
 from models.verification.unsafe_set import UnsafeSet
 
 CLIMBERS = 32
@@ -55,7 +56,7 @@ class OutputFalsifier:
 
     def __init__(self, graph: Graph, unsafe: UnsafeSet, device: str = "cpu") -> None:
         self.graph, self.unsafe, self.device = graph, unsafe, device
-        self.single, self.double = graph.tensors(torch.float32, device), graph.tensors(torch.float64, device)
+        self.single, self.double = (GraphTensors(graph, dtype, device) for dtype in (torch.float32, torch.float64))
         as_tensor = torch.as_tensor
         self.lower, self.upper = as_tensor(unsafe.lower, device=device), as_tensor(unsafe.upper, device=device)
         # of a box without width in float32 only its float64 points are left

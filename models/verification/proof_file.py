@@ -28,6 +28,7 @@ from models.verification.checker_chain import Chain, read_chain
 from models.verification.checker_model import Rejected
 from models.verification.claim import Part, read_claim
 from models.verification.compile import PairObligation
+from models.verification.execution import execution_of
 from models.verification.graph import FloatArray
 from models.verification.onnx_reader import read_onnx
 from models.verification.slopes import Slopes
@@ -41,13 +42,14 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class ProofCheck:
-    """accepted, the reason if not; what was proved, in words; number of parts and of leaves."""
+    """accepted, the reason if not; what was proved, in words; number of parts and of leaves; what execution adds."""
 
     accepted: bool
     reason: str
     statement: str = ""
     parts: int = 0
     leaves: int = 0
+    execution: str = ""
 
 
 def checkable(model: Path) -> Chain:
@@ -99,14 +101,14 @@ def _unsafe(chain: Chain, unsafe: UnsafeSet, lower: FloatArray, upper: FloatArra
     return margin > 0, margin
 
 
-def write_proof(path: Path, model: Path, specification: Path, statement: str,
+def write_proof(path: Path, model: Path, specification: Path, statement: str, execution: str,
                 trees: Sequence[tuple[str, BoxTree]]) -> ProofCheck:
     """Writes the proof under a temporary name, checks it, and renames it; of a refused one nothing stays.
 
     Raises InputError where the file cannot be written.
     """
     document = {"format": FORMAT, "verdict": "PROVED", "model_sha256": _digest(model),
-                "specification_sha256": _digest(specification), "statement": statement,
+                "specification_sha256": _digest(specification), "statement": statement, "execution": execution,
                 "parts": [{"name": name, "leaves": tree.leaves} for name, tree in trees]}
     arrays: dict[str, NDArray[Any]] = {"document": np.frombuffer(json.dumps(document).encode(), dtype=np.uint8)}
     for k, tree in enumerate(tree for _, tree in trees):
@@ -138,7 +140,11 @@ def check_proof(proof: Path, model: Path, specification: Path) -> ProofCheck:
         for name, path in (("model", model), ("specification", specification)):
             if document[f"{name}_sha256"] != _digest(path):
                 raise Rejected(f"{name} must be the file that the proof is about, its SHA-256 differs ({path})")
-        for key, fact in {"format": FORMAT, "verdict": "PROVED", "statement": claim.statement}.items():
+        added = execution_of(network.content, network.graph, claim)
+        if added.objection:
+            raise Rejected(added.objection)
+        facts = {"format": FORMAT, "verdict": "PROVED", "statement": claim.statement, "execution": added.sentence}
+        for key, fact in facts.items():
             if document[key] != fact:
                 raise Rejected(f"{key} must be {fact!r}, got {document[key]!r}")
         if [part["name"] for part in document["parts"]] != [part.name for part in claim.parts]:
@@ -152,7 +158,7 @@ def check_proof(proof: Path, model: Path, specification: Path) -> ProofCheck:
         raise
     except Exception as error:  # a malformed file of any kind is a refusal, not a crash
         return ProofCheck(False, f"proof must be readable, got {type(error).__name__}: {error}", claim.statement)
-    return ProofCheck(True, "", claim.statement, len(leaves), sum(leaves))
+    return ProofCheck(True, "", claim.statement, len(leaves), sum(leaves), added.sentence)
 
 
 def _prove(part: Part, check: Check, tree: BoxTree) -> int:

@@ -21,8 +21,9 @@ from torch import Tensor
 
 from models.verification.branch_and_bound import Budget, Progress, Query, SearchResult, branch_and_bound
 from models.verification.derivative_query import DerivativeQuery
-from models.verification.falsification import SUSPECTS, Effort, SlopeFalsifier, SlopeQuery
+from models.verification.falsification import REPLAY_MARGIN, SUSPECTS, Effort, SlopeFalsifier, SlopeQuery
 from models.verification.graph import FloatArray, Graph
+from models.verification.graph_tensors import GraphTensors
 from models.verification.output_falsification import OutputFalsifier, OutputWitness
 from models.verification.output_query import OutputQuery
 from models.verification.slopes import Slopes
@@ -72,14 +73,15 @@ def round_size(graph: Graph, elements: int = SLOPE_ELEMENTS) -> int:
 def prove_slopes(
     graph: Graph, slopes: Slopes, lower: FloatArray, upper: FloatArray, budget: Budget,
     points: FloatArray | None = None, seed: int = 0, on_progress: OnProgress = None, query: Query | None = None,
-    accept: Callable[[Witness], bool] = lambda witness: True, wanted: int = WITNESSES,
+    accept: Callable[[Witness], bool] | None = None, wanted: int = WITNESSES,
 ) -> tuple[SearchResult, tuple[Witness, ...]]:
     """Proves the slopes over the boxes, or finds pairs in the wrong order, most violated first.
 
     Args:
         points: starting points (m, n) for the counterexample search, for example training rows.
         query: bounds to search with, on the query's device; default: DerivativeQuery's on the CPU.
-        accept: whether a witness counts (it must replay where the network will run).
+        accept: whether a witness counts (it must replay where the network will run); None: every one that exceeds
+            what the tolerance allows by a margin for float32's rounding.
         wanted: witnesses sought once there is one, at most; 1: the first one ends the search, however small its fall.
     """
     clock = _Clock(budget)
@@ -113,13 +115,14 @@ class _Attack:
     """The searches for a counterexample of slopes, each more thorough than the one before; witnesses: those found."""
 
     def __init__(self, graph: Graph, slopes: Slopes, lower: FloatArray, upper: FloatArray, points: FloatArray | None,
-                 seed: int, accept: Callable[[Witness], bool], clock: _Clock) -> None:
+                 seed: int, accept: Callable[[Witness], bool] | None, clock: _Clock) -> None:
         self.points, self.seed, self.accept, self.clock = points, seed, accept, clock
         queries = [_order(slopes, f) for f in range(len(slopes.features))]
-        self.falsifier = SlopeFalsifier(graph, queries, float(slopes.allowed.max()), lower, upper)
+        self.falsifier = SlopeFalsifier(graph, queries, slopes.allowed, lower, upper,
+                                        REPLAY_MARGIN if accept is None else 0.0)
         self.witnesses: list[Witness] = []
         self.slopes, self.rows, self.allowed = slopes, torch.as_tensor(slopes.rows), torch.as_tensor(slopes.allowed)
-        self.tensors, self.scale, self.seconds, self.effort, self.descents = graph.tensors(), 0.0, 0.0, QUICK, 0
+        self.tensors, self.scale, self.seconds, self.effort, self.descents = GraphTensors(graph), 0.0, 0.0, QUICK, 0
         products = sum(m.size for affine in graph.affines for m in affine.matrices.values()) * (2 * graph.inputs + 5)
         self.few, self.met = int(np.clip(FIRST_PRODUCTS // products, 1, FIRST_BOXES)), 0
 
@@ -165,7 +168,7 @@ class _Attack:
         self.witnesses.sort(key=lambda witness: -witness.excess)
 
     def _take(self, found: Sequence[Witness]) -> bool:
-        accepted = [witness for witness in found if self.accept(witness)]
+        accepted = [witness for witness in found if self.accept is None or self.accept(witness)]
         self.witnesses += accepted
         return bool(accepted)
 

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.verification.graph import Layer, activate
+from models.verification.graph import Layer
+from models.verification.graph_tensors import activate
 
 # Units u, relative, that torch's tanh and sigmoid may be off by: generously above the 2 to 4 that they are.
 CURVE_ULPS = 32

@@ -83,7 +83,7 @@ class Replay:
         distance = high[witness.feature] - low[witness.feature]
         with np.errstate(invalid="ignore"):  # of two infinities; NaN is no fall
             fall = witness.sign * (self(low) - self(high))[witness.output]
-        return bool(distance > 0 and fall > claim.tolerance * distance)
+        return bool(distance > 0 and fall > claim.slope(witness.feature, witness.output) * distance)
 
     def step(self, witness: OutputWitness, pair: PairObligation) -> bool:
         """The same for two values of a feature with finitely many."""

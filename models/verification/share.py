@@ -103,15 +103,16 @@ def _satisfied(graph: Graph, share: Share, specification: Specification, x: Floa
         case OutputOrder(upper, lower, margin):
             return np.asarray(y[:, upper] - y[:, lower] >= margin)
         case Monotonicity(_, _, output) as rule:
-            partner = _partner(specification, rule, x, random)
+            partner, picked = _partner(specification, rule, x, random)
             step = (partner - x).sum(axis=1)  # of one feature; the others are equal
             rise = rule.sign * np.sign(step) * (graph.value(partner) - y)[:, output]
-            return np.asarray(rise >= -specification.tolerance * np.abs(step))
+            slopes = np.array([specification.slope(feature, output) for feature in range(graph.inputs)])
+            return np.asarray(rise >= -slopes[picked] * np.abs(step))
 
 
 def _partner(specification: Specification, rule: Monotonicity, x: FloatArray,
-             random: np.random.Generator) -> FloatArray:
-    """x (m, n) with another value in one of the rule's features."""
+             random: np.random.Generator) -> tuple[FloatArray, NDArray[np.int64]]:
+    """x (m, n) with another value in one of the rule's features, and in which (m,)."""
     partner, picked = x.copy(), random.choice(rule.features, len(x))
     for feature in rule.features:
         rows = np.flatnonzero(picked == feature)
@@ -122,4 +123,4 @@ def _partner(specification: Specification, rule: Monotonicity, x: FloatArray,
             partner[rows, feature] = values[moved % len(values)]
         elif not len(values):
             partner[rows, feature] = np.clip(low + (high - low) * random.random(len(rows)), low, high)
-    return partner
+    return partner, picked

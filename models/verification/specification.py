@@ -8,19 +8,22 @@ features i and equal elsewhere, f(x0) >= f(x1). For a piecewise linear f it is t
 partial derivative in every activation region. `tolerance` is a slope: a pair may violate the order
 by at most tolerance times its distance (1-norm), in the network's coordinates (in scaled ones: share of
 the target's range per range of a feature), so that a region in which f is constant is not lost to
-rounding. The other kinds have no tolerance: their limits, margins and changes are meant as they stand.
+rounding. In raw units a slope means something else for every feature and output: there `allowed` has one
+for each (tolerance.py). The other kinds have no tolerance: their limits, margins and changes are meant as they stand.
 
-Symbols: n inputs; lower, upper (n,) the box in the network's own coordinates.
+Symbols: n inputs, o outputs; lower, upper (n,) the box in the network's own coordinates.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from feature_store.errors import InputError
+from models.verification.amounts import amount, plain
 from models.verification.properties import Direction, Monotonicity, Property, Robustness, Share
 
 FloatArray = NDArray[np.float64]
@@ -34,6 +37,8 @@ class Specification:
 
     choices: the values of an input that takes finitely many, ascending and inside its walls, by its index.
     one_hot: groups of inputs of which exactly one is 1 and the others are 0.
+    units: of the inputs and outputs that have one, by name; allowed: (n, o) the tolerance of each feature and output,
+    None: `tolerance` for all.
     """
 
     feature_names: tuple[str, ...]
@@ -44,6 +49,8 @@ class Specification:
     output_names: tuple[str, ...] = ("output",)
     choices: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
     one_hot: tuple[tuple[int, ...], ...] = ()
+    units: Mapping[str, str] = field(default_factory=dict)
+    allowed: FloatArray | None = None
 
     def __post_init__(self) -> None:
         self._check_box()
@@ -114,6 +121,10 @@ class Specification:
             raise InputError(f"values must be inside the box [{low:g}, {high:g}], got {values[0]:g}..{values[-1]:g} "
                              f"(feature {self.feature_names[feature]!r})")
 
+    def slope(self, feature: int, output: int) -> float:
+        """By how much the output may go the wrong way per unit of the feature."""
+        return self.tolerance if self.allowed is None else float(self.allowed[feature, output])
+
     @property
     def orders(self) -> tuple[Monotonicity, ...]:
         """The properties of a specification that is monotonicity of one output alone.
@@ -134,15 +145,13 @@ class Specification:
     @property
     def statement(self) -> str:
         """What a proof of this specification says, as a sentence for reports and certificates."""
-        real = ("It is proved for the network in real arithmetic with the weights stored in the model file; "
-                "execution adds at most 1e-05 of the output range and one step of float32, as the checker bounds it.")
+        real = "It is proved for the network in real arithmetic with the weights stored in the model file."
         orders = [rule for rule in self.properties if isinstance(rule, Monotonicity)]
         if len(orders) == len(self.properties) and len(self.output_names) == 1 and not (self.choices or self.one_hot):
             rules = "; ".join(f"{rule.direction} in {', '.join(self.feature_names[f] for f in rule.features)}"
                               for rule in orders)
             return (f"The output is {rules}, for every input in the box, with the other inputs equal: a pair may "
-                    f"violate the order by at most {self.tolerance:g} of the output range per range of a feature. "
-                    + real)
+                    f"violate the order by at most {self._violation(0)}. {real}")
         shares = [rule for rule in self.properties if isinstance(rule, Share)]
         sentences = []
         if proved := [rule for rule in self.properties if not isinstance(rule, Share)]:
@@ -150,9 +159,28 @@ class Specification:
         if shares:
             sentences.append(f"Over {'the box' if proved else self._domain}: {self._clauses(shares)}. Shares are "
                              "counted on random inputs, evaluated in float64 (Clopper-Pearson interval).")
-        if orders or any(isinstance(rule.of, Monotonicity) for rule in shares):
-            sentences.append(f"A pair may violate an order by at most {self.tolerance:g} per unit of its distance.")
+        ordered = [output for output in range(len(self.output_names)) if self._ordered(output)]
+        if ordered:
+            of = [f" of {self.output_names[output]}" if len(self.output_names) > 1 else "" for output in ordered]
+            sentences.append("; ".join(f"{'a' if number else 'A'} pair may violate the order{of[number]} by at most "
+                                       f"{self._violation(output)}" for number, output in enumerate(ordered)) + ".")
         return " ".join(sentences)
+
+    def _ordered(self, output: int) -> list[int]:
+        """The features that the output is monotone in, or a share of its pairs is."""
+        inner = (rule.of if isinstance(rule, Share) else rule for rule in self.properties)
+        return sorted({feature for rule in inner if isinstance(rule, Monotonicity) and rule.output == output
+                       for feature in rule.features})
+
+    def _violation(self, output: int) -> str:
+        """What the tolerance comes to over the whole box, in units of the output."""
+        unit, features = self.units.get(self.output_names[output], ""), self._ordered(output)
+        each = [Fraction(self.slope(feature, output)) * (Fraction(self.upper[feature]) - Fraction(self.lower[feature]))
+                for feature in features]
+        whole = f"{amount(sum(each, Fraction(0)), unit)} over the box"
+        if self.allowed is None:
+            return f"{whole} ({plain(self.tolerance)}{unit and ' '}{unit} per unit of a feature)"
+        return whole if len(features) == 1 else f"{whole} ({amount(max(each), unit)} for each feature)"
 
     @property
     def _domain(self) -> str:

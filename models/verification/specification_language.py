@@ -1,6 +1,6 @@
 """The specification language of task files and SPEC.yaml: parsed YAML -> `Specification`.
 
-    tolerance: 1.0e-4            # slack of monotone, see specification.py; default 1e-4
+    tolerance: 1.0e-4            # slack of monotone, see specification.py; default 1e-4, of SPEC.yaml see tolerance.py
     box: {psi_cpu_some: [0, 1]}  # raw units; in task files the others take the range of the training data
     inputs: {cores: {values: [1, 2, 4, 8]}}   # inputs that take finitely many values
     one_hot: [[is_a, is_b, is_c]]             # of each group exactly one is 1, the others are 0
@@ -16,16 +16,18 @@ also names the network's inputs and outputs: `features: [...]`, `outputs: [...]`
 and may say their units, which a counterexample is printed with: `units: {cores: vCPU, p50: ms}`.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from feature_store.errors import InputError, nearest
+from feature_store.strict_yaml import read_yaml
+from models.verification.graph import Graph
 from models.verification.property_language import PropertyReader, index_of, is_list, located, read_number, require_known
 from models.verification.specification import DEFAULT_TOLERANCE, Specification
+from models.verification.tolerance import with_relative_tolerance
 
 FIELDS = ("tolerance", "box", "inputs", "one_hot", "properties")
 FILE_FIELDS = (*FIELDS, "features", "outputs", "units")
@@ -33,7 +35,7 @@ FILE_FIELDS = (*FIELDS, "features", "outputs", "units")
 
 def parse_specification(
     data: Mapping[str, Any], feature_names: Sequence[str], box: Mapping[str, tuple[float, float]], where: str,
-    output_names: Sequence[str] = ("output",),
+    output_names: Sequence[str] = ("output",), units: Mapping[str, str] | None = None,
 ) -> Specification:
     """Builds a specification from parsed YAML.
 
@@ -44,6 +46,7 @@ def parse_specification(
             values take their range.
         where: goes into error messages.
         output_names: the o outputs of the model, in order.
+        units: of the inputs and outputs that have one, by name.
 
     Raises:
         InputError: unknown field, property, feature or output (with the nearest known name), a value of the wrong
@@ -77,34 +80,29 @@ def parse_specification(
     tolerance = read_number(data.get("tolerance", DEFAULT_TOLERANCE), "tolerance", where)
     lower, upper = np.array([walls[name] for name in names], dtype=np.float64).reshape(-1, 2).T
     return located(lambda: Specification(names, lower, upper, properties, tolerance, tuple(output_names), choices,
-                                          one_hot), where)
+                                          one_hot, units or {}), where)
 
 
-def read_specification(path: Path, inputs: int, outputs: int) -> Specification:
-    """Reads SPEC.yaml for a network of so many inputs (n) and outputs (o).
+def read_specification(path: Path, graph: Graph, seconds: float | None = None) -> Specification:
+    """Reads SPEC.yaml for a network.
+
+    Where the file gives no tolerance, the default is a share of what the output does over the box (tolerance.py).
+    Units are by name and in the file's order. seconds: refuse the file if reading takes longer.
 
     Raises InputError as `parse_specification` does, and where the file is not YAML (with the line), repeats a key,
     names another number of inputs or outputs, leaves the box of an input open, or gives a unit to an unknown name.
     """
-    return read_specification_and_units(path, inputs, outputs)[0]
-
-
-def read_specification_and_units(path: Path, inputs: int, outputs: int) -> tuple[Specification, dict[str, str]]:
-    """The same, and the units by name of the inputs and outputs that have one, in the file's order."""
     where = str(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"specification must be a readable file, got {error} ({where})") from error
-    data = _load(text, where)
+    data = read_yaml(path, "specification", seconds)
     if not isinstance(data, Mapping):
         raise InputError(f"specification must be a mapping of {', '.join(FILE_FIELDS)}, got {data!r} ({where})")
     require_known(data, FILE_FIELDS, where)
-    features = _names(data.get("features"), "features", "x", inputs, where)
-    named = _names(data.get("outputs"), "outputs", "y", outputs, where)
+    features = _names(data.get("features"), "features", "x", graph.inputs, where)
+    named = _names(data.get("outputs"), "outputs", "y", graph.outputs, where)
     units = _units(data.get("units"), (*features, *named), where)
     body = {key: value for key, value in data.items() if key in FIELDS}
-    return parse_specification(body, features, {}, where, named), units
+    found = parse_specification(body, features, {}, where, named, units)
+    return found if "tolerance" in body else with_relative_tolerance(graph, found)
 
 
 def _choices(given: Any, names: tuple[str, ...], where: str) -> dict[int, tuple[float, ...]]:
@@ -155,36 +153,3 @@ def _units(given: Any, names: tuple[str, ...], where: str) -> dict[str, str]:
         if not isinstance(unit, str) or not unit.strip() or not unit.isprintable():
             raise InputError(f"unit must be printable text, got {unit!r} ({where}: {name!r})")
     return dict(given or {})
-
-
-class _Loader(yaml.SafeLoader):
-    """Says in which line a key is repeated (PyYAML keeps the last one: half a property) or a value has no meaning."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if str(key.value) in seen:
-                raise InputError(f"key must be given once, got {key.value!r} twice (line {key.start_mark.line + 1})")
-            seen.add(str(key.value))
-        return super().construct_mapping(node, deep)
-
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        try:
-            return super().construct_object(node, deep)
-        except ValueError as error:  # a date that is none, an integer of thousands of digits
-            raise InputError(f"value must be readable, got {error} (line {node.start_mark.line + 1})") from error
-
-
-def _load(text: str, where: str) -> Any:
-    try:
-        return yaml.load(text, _Loader)
-    except InputError as error:
-        raise InputError(f"{error} ({where})") from error
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise InputError(f"specification must be YAML, got {error.problem} ({where}, line {line})") from error
-    except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        raise InputError(f"specification must be YAML, got {error.reason} ({where}, line {line})") from error
-    except RecursionError as error:
-        raise InputError(f"specification must be YAML, got lists or mappings nested too deeply ({where})") from error

@@ -68,7 +68,7 @@ def test_the_task_may_stand_in_the_mapping_itself(write):
     ("[model]", "model", "keep must be a list of columns"),
     ("keep: [model]", "task: nowhere.yaml", "there is no file .*nowhere.yaml"),
     ("keep: [model]", "task: 3", "task must be a mapping or the path"),
-    ("workload: {column: app}", "workload: [", "mapping file must be valid YAML"),
+    ("workload: {column: app}", "workload: [", "mapping file must be YAML"),
 ])
 def test_a_bad_mapping_says_where_and_what(write, old, new, message):
     assert old in GOOD
@@ -77,7 +77,7 @@ def test_a_bad_mapping_says_where_and_what(write, old, new, message):
 
 
 def test_a_missing_mapping_is_named(tmp_path):
-    with pytest.raises(InputError, match="mapping file must exist"):
+    with pytest.raises(InputError, match="mapping file must be a readable file"):
         load_mapping(tmp_path / "mapping.yaml")
 
 

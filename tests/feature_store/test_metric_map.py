@@ -45,7 +45,7 @@ def test_unusable_maps_are_refused(content: object, message: str) -> None:
 
 
 def test_unreadable_files_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="metric map must be readable"):
+    with pytest.raises(InputError, match="metric map must be a readable file"):
         read_metric_map(tmp_path / "none.yaml")
     (tmp_path / "bad.yaml").write_text("a: [")
     with pytest.raises(InputError, match="metric map must be YAML"):

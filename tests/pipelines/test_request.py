@@ -76,7 +76,7 @@ def test_a_mapping_brings_its_task_along(project: Path) -> None:
     ("options", "message"),
     [
         ({"task": "performence"}, "performence"),
-        ({"task": "no.yaml"}, "task file must exist"),
+        ({"task": "no.yaml"}, "task file must be a readable file"),
         ({"telemetry": "no.parquet"}, "telemetry must be an existing file or the http address"),
         ({"telemetry": "."}, "telemetry must be an existing file"),
         ({"mapping": Path("no.yaml")}, "mapping must be an existing file"),

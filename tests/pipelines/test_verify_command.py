@@ -127,7 +127,10 @@ BAD_INPUT = {
     "points-of-three": (("model.onnx", "-s", "spec.yaml", "--points", "three.csv"), "points must have 2 columns"),
     "points-are-words": (("model.onnx", "-s", "spec.yaml", "--points", "words.csv"), "points must be a readable table"),
     "no-points": (("model.onnx", "-s", "spec.yaml", "--points", "none.csv"), "points must be a readable table"),
-    "convolution": (("conv.onnx", "-s", "spec.yaml"), "operator must be one of")}
+    "convolution": (("conv.onnx", "-s", "spec.yaml"), "operator must be one of"),
+    "dangling-input": (("dangling.onnx", "-s", "spec.yaml"), "model must be a valid ONNX file, got ValidationError"),
+    "key-twice": (("model.onnx", "-s", "twice.yaml"), "key must be given once, got 'box' twice (twice.yaml, line 2)"),
+    "aliases": (("model.onnx", "-s", "bomb.yaml"), "specification must hold at most 1,000,000 values with its alias")}
 
 
 @pytest.fixture
@@ -144,6 +147,13 @@ def bad_files(folder: Path) -> None:
     model.graph.node[0].op_type = "Conv"
     del model.graph.node[0].attribute[:]
     (folder / "conv.onnx").write_bytes(model.SerializeToString())
+    dangling = dense_model([[[1, 0], [0, 1]]], [[0, 0]])
+    dangling.graph.node[0].input[0] = "nobody"
+    (folder / "dangling.onnx").write_bytes(dangling.SerializeToString())
+    (folder / "twice.yaml").write_text("box: {x0: [0, 1], x1: [0, 1]}\nbox: {x0: [0, 0.5], x1: [0, 1]}\n")
+    bomb = ["box: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
+    bomb += [f"x{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 10)}]" for k in range(1, 10)]
+    (folder / "bomb.yaml").write_text("\n".join(bomb))
 
 
 @pytest.mark.parametrize("case", BAD_INPUT)
@@ -151,7 +161,8 @@ def test_bad_input_is_one_line_and_exit_code_2(bad_files, case) -> None:
     arguments, message = BAD_INPUT[case]
     done = verify(*arguments)
     assert done.exit_code == BAD, done.output
-    assert done.stderr.startswith("error: ") and message in " ".join(done.stderr.split()), done.stderr
+    assert done.stderr.startswith("error: ") and message in done.stderr, done.stderr
+    assert done.stderr.count("\n") == 1 and done.stderr.endswith("\n"), "one line"
     document = json.loads(verify(*arguments, "--json").stdout)
     assert document["exit_code"] == BAD and message in document["error"]
 

@@ -199,11 +199,13 @@ def test_a_task_survives_the_way_through_yaml(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("none.yaml", None, "task file must exist"),
-        ("broken.yaml", b"name: [", "task file must be valid YAML"),
-        ("binary.yml", b"\xff\xfe\x00\x80", "task file must be valid YAML"),
+        ("none.yaml", None, "task file must be a readable file, got No such file"),
+        ("broken.yaml", b"name: [", "task file must be YAML, got .*line 1"),
+        ("binary.yml", b"\xff\xfe\x00\x80", "task file must be YAML in UTF-8, got the byte 0xff"),
         ("empty.yaml", b"", "a mapping must stand here, got None"),
-        ("object.yaml", b"!!python/object/apply:os.getcwd []", "task file must be valid YAML"),
+        ("weaker.yaml", b"a:\n  tolerance: 1.0e-4\n  tolerance: 0.9",
+         r"key must be given once, got 'tolerance' twice \(.*weaker.yaml, line 3\)"),
+        ("object.yaml", b"!!python/object/apply:os.getcwd []", "task file must be YAML"),
     ],
 )
 def test_an_unusable_file_is_an_input_error(tmp_path: Path, name: str, content: bytes | None, message: str) -> None:

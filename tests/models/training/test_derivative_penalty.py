@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from models.training.derivative_penalty import DerivativePenalty, derivative_bounds, preactivation_bounds
+from models.verification.graph_tensors import GraphTensors
 from models.verification.network import network_from_torch
 
 QUERIES = [(0, 1), (2, -1)]
@@ -46,7 +47,7 @@ def test_no_sampled_preactivation_or_derivative_leaves_its_bounds(hidden: tuple[
                 z = a @ weight.T + bias
                 assert (z >= low[box] - ROUNDING).all() and (z <= high[box] + ROUNDING).all()
                 a = torch.relu(z)
-            tensors = network_from_torch(network).graph.tensors(torch.float32)
+            tensors = GraphTensors(network_from_torch(network).graph, torch.float32)
             for query, (feature, sign) in enumerate(QUERIES):
                 slope = tensors.gradient(x, torch.tensor([float(sign)]))[:, feature]
                 assert slope.min() >= bounds[box, query] - ROUNDING
@@ -57,7 +58,7 @@ def test_the_bound_of_a_point_is_its_derivative() -> None:
     x = torch.randn(5, 3)
     weights, biases = [w.weight for w in linear(network)], [w.bias for w in linear(network)]
     bounds = derivative_bounds(weights, preactivation_bounds(weights, biases, x, x), QUERIES)
-    tensors = network_from_torch(network).graph.tensors(torch.float32)
+    tensors = GraphTensors(network_from_torch(network).graph, torch.float32)
     exact = torch.stack([tensors.gradient(x, torch.tensor([float(s)]))[:, f] for f, s in QUERIES], 1)
     assert torch.allclose(bounds, exact, atol=1e-5)
 
@@ -86,5 +87,5 @@ def test_descending_on_the_penalty_makes_a_network_monotone() -> None:
         optimiser.step()
     assert float(penalty(linear(network), 1.0).detach()) < 0.5 * first
     points = np.random.default_rng(0).random((2000, 3))
-    gradient = network_from_torch(network).graph.tensors().gradient(torch.as_tensor(points), torch.ones(1).double())
+    gradient = GraphTensors(network_from_torch(network).graph).gradient(torch.as_tensor(points), torch.ones(1).double())
     assert float(gradient[:, 0].min()) > -1e-3 and float(gradient[:, 2].max()) < 1e-3

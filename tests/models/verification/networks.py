@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from models.learners.mlp import build_mlp, linear_layers
 from models.training.sign_pattern import initialise
+from models.verification.graph_tensors import GraphTensors
 from models.verification.network import ReluNetwork, network_from_torch
 from models.verification.specification import Direction, FloatArray, Monotonicity, Specification
 
@@ -87,7 +88,7 @@ def points_inside(rng: np.random.Generator, lower: FloatArray, upper: FloatArray
 
 def sampled_slopes(network: ReluNetwork, points: FloatArray, queries: Queries) -> FloatArray:
     """sign * dy/dx[feature] in float64 at the points (m, n): (m, F)."""
-    slopes = network.graph.tensors().gradient(torch.as_tensor(points), torch.ones(1, dtype=torch.float64)).numpy()
+    slopes = GraphTensors(network.graph).gradient(torch.as_tensor(points), torch.ones(1, dtype=torch.float64)).numpy()
     return np.stack([sign * slopes[:, feature] for feature, sign in queries], axis=1)
 
 

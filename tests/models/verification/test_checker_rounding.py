@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from feature_store.scaling import FeatureScaling, MinMaxScaling
 from models.export.onnx_model import INPUT, build_onnx, executable_onnx
-from models.verification.checker_model import Rejected, read_model
-from models.verification.checker_rounding import MOST_ROUNDING, Arithmetic, execution_error, kept_order, order_rounding
+from models.verification.checker_model import MOST_ROUNDING, Rejected, read_model
+from models.verification.checker_rounding import Arithmetic, execution_error, kept_order, order_rounding
 from models.verification.network import ReluNetwork
 from models.verification.specification import Specification
 from models.verification.specification_language import parse_specification

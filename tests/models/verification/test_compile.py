@@ -436,12 +436,12 @@ TASK_NAMES = ("psi_cpu_some", "psi_io_full", "connections")
 def test_every_example_of_the_reference_compiles(example: str, tmp_path: Path) -> None:
     data = yaml.safe_load(example)
     if "features" in data:
+        graph = random_graph(np.random.default_rng(0), len(data["features"]), outputs=len(data.get("outputs", "1")))
         (tmp_path / "SPEC.yaml").write_text(example)
-        specification = read_specification(tmp_path / "SPEC.yaml", len(data["features"]), len(data.get("outputs", "1")))
+        specification = read_specification(tmp_path / "SPEC.yaml", graph)
     else:
+        graph = random_graph(np.random.default_rng(0), len(TASK_NAMES), outputs=1)
         specification = parse_specification(data, TASK_NAMES, dict.fromkeys(TASK_NAMES, (0.0, 1.0)), "example")
-    graph = random_graph(np.random.default_rng(0), len(specification.feature_names),
-                         outputs=len(specification.output_names))
     found = obligations(graph, specification)
     assert found.slopes or found.unsafe or found.differences or found.shares
     assert specification.statement.endswith(".")

@@ -10,6 +10,7 @@ from torch import nn
 
 from feature_store.errors import InputError
 from models.learners.mlp import build_mlp
+from models.verification.graph_tensors import GraphTensors
 from models.verification.network import ReluNetwork, network_from_torch
 from tests.models.verification.networks import exact_value, networks_and_boxes, points_inside, random_network
 
@@ -54,7 +55,7 @@ def test_a_torch_module_computes_what_the_network_read_from_it_computes() -> Non
     with torch.no_grad():
         expected = module(torch.as_tensor(x, dtype=torch.float32))[:, 0].numpy()
     np.testing.assert_allclose(network.value(x), expected, atol=FLOAT32)
-    single = network.graph.tensors(torch.float32)(torch.as_tensor(x, dtype=torch.float32))[:, 0]
+    single = GraphTensors(network.graph, torch.float32)(torch.as_tensor(x, dtype=torch.float32))[:, 0]
     np.testing.assert_allclose(single, expected, atol=FLOAT32)
     assert network.inputs == 3
 

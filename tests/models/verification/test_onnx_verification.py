@@ -1,6 +1,7 @@
 """Verdicts on ONNX files: each kind of property proved and refuted, every witness run again in onnxruntime."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ from onnx import helper
 
 from feature_store.errors import InputError
 from models.verification import onnx_verification
+from models.verification.onnx_reader import read_onnx
 from models.verification.onnx_verification import OnnxVerdict, verify_onnx
+from models.verification.proof_file import check_proof
 from models.verification.replay import Replay
 from models.verification.verdict import Status
 from tests.models.verification.onnx_files import dense_file, dense_model, replayed, undecided_file
@@ -213,15 +216,75 @@ def test_numbers_are_given_with_all_their_digits(tmp_path, total) -> None:
     claim = NAMES | {"tolerance": tolerance, "box": {"b": [0, 1]}, "inputs": {"a": {"values": [0.1, 0.1000001, 2]}},
                      "properties": [{"monotone": {"features": ["a"], "output": "p50"}}, share]}
     found = verify(tmp_path, total, claim)
-    assert found.statement.endswith(f"The tolerance is {tolerance!r}.")
+    assert found.statement.endswith("A pair may violate the order of p50 by at most 0.000235 over the box "
+                                    "(0.000123456789 per unit of a feature).")
     assert [part.name for part in found.parts] == [
         "a from 0.1 to 0.1000001, p50", "a from 0.1000001 to 2, p50", "share"]
     least = (((1 - confidence) / 2) ** (1 / 20000))  # the share of which 20,000 of 20,000 are that likely
     assert found.parts[-1].reason.startswith("20000 of 20000 samples: between 0.99")
     assert found.parts[-1].reason.endswith(f" and 1 with confidence {confidence!r}")
     assert float(found.parts[-1].reason.split()[5]) == pytest.approx(least, rel=1e-12)
-    for plain in (claim | {"tolerance": 0.0001}, claim | {"properties": [KINDS["range"][1]]}):
-        assert "The tolerance is" not in verify(tmp_path, total, plain).statement
+    assert "violate" not in verify(tmp_path, total, claim | {"properties": [KINDS["range"][1]]}).statement
+
+
+# --- the tolerance, in units of the output ------------------------------------------------------------------------
+
+INCREASING = {"monotone": {"features": ["x0"]}}
+
+
+@pytest.mark.parametrize(("high", "slope"), [(10_000.0, -5e-5), (1e9, -9e-5), (1.0, -5e-5), (1.0, -5e-12)])
+def test_a_network_that_falls_all_the_way_is_refuted_in_whatever_units(
+    tmp_path: Path, high: float, slope: float,
+) -> None:
+    """Over [0, 10000] a fall from 1 to 0.5 has a slope of -5e-5 only; of a latency in s a fall may be of 1e-12."""
+    model = chain(tmp_path, (slope, -slope * high * 2), (1.0, 0.0))
+    assert verify(tmp_path, model, one_input(0.0, high, INCREASING)).status is Status.REFUTED
+
+
+def test_the_sentence_says_what_the_tolerance_comes_to_and_the_certificate_has_it(tmp_path: Path) -> None:
+    model = dense_file(tmp_path / "m.onnx", [[[1.0, 0.0], [0.0, 50.0]], [[0.5, 0.01]]], [[0.0, 0.0], [0.0]])
+    claim = {"features": ["load", "cores"], "outputs": ["latency"], "units": {"latency": "ms"},
+             "box": {"load": [0, 1000], "cores": [0, 4]}, "properties": [{"monotone": {"features": ["load", "cores"]}}]}
+    found = verify(tmp_path, model, claim, certificate=tmp_path / "proof.npz")
+    assert found.status is Status.PROVED and found.statement.startswith(
+        "The output is increasing in load, cores, for every input in the box, with the other inputs equal: a pair may "
+        "violate the order by at most 0.101 ms over the box (0.0502 ms for each feature). It is proved")
+    checked = check_proof(tmp_path / "proof.npz", model, tmp_path / "claim.yaml")
+    assert checked.accepted and checked.statement == found.statement
+    slope = verify(tmp_path, model, claim | {"tolerance": 0.001})
+    assert "by at most 1.01 ms over the box (0.001 ms per unit of a feature)." in slope.statement
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_pair_of_a_proved_network_violates_the_order_by_more_than_the_sentence_says(
+    tmp_path: Path, seed: int,
+) -> None:
+    """A network that falls by 0.9 of what is allowed, in both features: proved, and its worst pair is within."""
+    rng = np.random.default_rng(seed)
+    high = 10.0 ** rng.integers(-6, 7, 2)
+    weights = [[[1 / high[0], 0], [0, 1 / high[1]], [1 / high[0], 1 / high[1]]], [[-4.5e-5, -4.5e-5, -4.5e-5]]]
+    # the third input makes the range: 1 for sure, the two monotone features fall along it by 9e-5 each
+    weights = [[[*row, 0] for row in weights[0]] + [[0, 0, 1]], [[*weights[1][0], 1]]]
+    model = dense_file(tmp_path / "m.onnx", weights, [[0] * 4, [0]])
+    claim = {"box": {"x0": [0, float(high[0])], "x1": [0, float(high[1])], "x2": [0, 1]},
+             "properties": [{"monotone": {"features": ["x0", "x1"]}}]}
+    found = verify(tmp_path, model, claim)
+    assert found.status is Status.PROVED
+    stated = float(re.findall(r"at most (\S+) over the box", found.statement)[0])
+    corners = [Replay(model, read_onnx(model))(np.array([*x, 0.5])) for x in ([0, 0], high)]
+    assert 1.7e-4 < float(corners[0][0] - corners[1][0]) <= stated == pytest.approx(2e-4)
+    claim["properties"] = [{"monotone": {"features": ["x0", "x1"]}}]
+    weights[1] = [[-6e-5, -6e-5, -6e-5, 1]]
+    model = dense_file(tmp_path / "m.onnx", weights, [[0] * 4, [0]])
+    assert verify(tmp_path, model, claim).status is Status.REFUTED
+
+
+def test_a_feature_that_the_box_holds_at_one_number_has_nothing_to_prove(tmp_path: Path, total: Path) -> None:
+    falling = NAMES | {"box": {"a": [0, 1], "b": [0.5, 0.5]},
+                       "properties": [{"monotone": {"features": ["b"], "direction": "decreasing", "output": "p50"}}]}
+    found = verify(tmp_path, total, falling)
+    assert found.status is Status.PROVED and found.parts == ()
+    assert found.statement.endswith("of p50 by at most 0 over the box.")
 
 
 def test_an_order_without_a_pair_holds(tmp_path, total) -> None:

@@ -14,7 +14,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.verification.graph import Affine, Layer, activate
+from models.verification.graph import Affine, Layer
+from models.verification.graph_tensors import activate
 from models.verification.relaxation import CURVE_ULPS, derivative_interval, largest, lines
 from tests.models.verification.graphs import DTYPES, exact_activation, exact_slope
 

@@ -10,13 +10,10 @@ import pytest
 import yaml
 
 from feature_store.errors import InputError
+from models.verification.graph import Graph, dense_graph
 from models.verification.properties import OutputOrder, OutputRange, Property, Robustness, Share
 from models.verification.specification import DEFAULT_TOLERANCE, Monotonicity, Specification
-from models.verification.specification_language import (
-    parse_specification,
-    read_specification,
-    read_specification_and_units,
-)
+from models.verification.specification_language import parse_specification, read_specification
 
 NAMES = ("psi_cpu_some", "psi_io_full", "cpu_time")
 BOX = {"psi_cpu_some": (0.0, 0.5), "psi_io_full": (0.1, 0.9), "cpu_time": (0.0, 1.0)}
@@ -372,8 +369,7 @@ def test_queries_are_refused_where_they_would_not_be_all_that_must_be_proved() -
         _ = parse_specification({"properties": rules}, NAMES, BOX, "here", OUTPUTS).queries
 
 
-REAL = ("It is proved for the network in real arithmetic with the weights stored in the model file; execution adds "
-        "at most 1e-05 of the output range and one step of float32, as the checker bounds it.")
+REAL = ("It is proved for the network in real arithmetic with the weights stored in the model file.")
 COUNTED = "Shares are counted on random inputs, evaluated in float64 (Clopper-Pearson interval)."
 
 
@@ -382,10 +378,10 @@ COUNTED = "Shares are counted on random inputs, evaluated in float64 (Clopper-Pe
     [
         ({"properties": RISING}, ("output",),
          "The output is increasing in psi_cpu_some, psi_io_full, for every input in the box, with the other inputs "
-         "equal: a pair may violate the order by at most 0.0001 of the output range per range of a feature. " + REAL),
+         "equal: a pair may violate the order by at most 0.00013 over the box (0.0001 per unit of a feature). " + REAL),
         ({"properties": [{"monotone": {"features": ["cpu_time"], "output": "p99"}}]}, OUTPUTS,
          "For every input in the box: p99 is increasing in cpu_time, with the other inputs equal. " + REAL
-         + " A pair may violate an order by at most 0.0001 per unit of its distance."),
+         + " A pair may violate the order of p99 by at most 0.0001 over the box (0.0001 per unit of a feature)."),
         ({"properties": [{"range": {"maximum": 250.5}}, {"range": {"minimum": 0, "maximum": 9}}]}, ("latency",),
          "For every input in the box: latency is at most 250.5; latency is at least 0 and at most 9. " + REAL),
         ({"properties": [{"order": {"upper": "p99", "lower": "p50", "margin": margin}} for margin in (0, 0.5, -1e-6)]},
@@ -403,8 +399,8 @@ COUNTED = "Shares are counted on random inputs, evaluated in float64 (Clopper-Pe
          "For every input in the box, where cpu_time is one of 1, 2 and exactly one of psi_cpu_some, psi_io_full is 1 "
          "and the others are 0: latency is at least 0. " + REAL + " Over the box: for a share of at least 0.9 of all "
          "pairs of inputs that differ in one feature, with confidence 0.999: latency is increasing in cpu_time, with "
-         "the other inputs equal. " + COUNTED + " A pair may violate an order by at most 0.0001 per unit of its "
-         "distance."),
+         "the other inputs equal. " + COUNTED + " A pair may violate the order by at most 0.0001 over the "
+         "box (0.0001 per unit of a feature)."),
     ],
     ids=["monotone", "outputs", "range", "order", "robust", "share", "finite"],
 )
@@ -415,7 +411,12 @@ def test_the_statement_says_what_holds(fields: dict[str, Any], outputs: tuple[st
 def read(folder: Path, text: str, inputs: int = 2, outputs: int = 1) -> Specification:
     path = folder / "SPEC.yaml"
     path.write_text(text)
-    return read_specification(path, inputs, outputs)
+    return read_specification(path, flat(inputs, outputs))
+
+
+def flat(inputs: int, outputs: int = 1) -> Graph:
+    """A network of so many inputs and outputs."""
+    return dense_graph([np.ones((1, inputs)), np.ones((outputs, 1))], [np.zeros(1), np.zeros(outputs)])
 
 
 RANGE = "properties: [range: {minimum: 0}]\n"
@@ -437,10 +438,9 @@ def test_a_file_names_inputs_and_outputs(tmp_path: Path) -> None:
 def test_a_file_may_give_units(tmp_path: Path) -> None:
     text = "features: [load, cores]\nbox: {load: [0, 1], cores: [1, 8]}\n" + RANGE
     plain = read(tmp_path, text)
-    assert read_specification_and_units(tmp_path / "SPEC.yaml", 2, 1)[1] == {}
-    read(tmp_path, "units: {y0: µs, cores: vCPU}\n" + text)
-    found, units = read_specification_and_units(tmp_path / "SPEC.yaml", 2, 1)
-    assert units == {"y0": "µs", "cores": "vCPU"} and list(units) == ["y0", "cores"]
+    assert plain.units == {}
+    found = read(tmp_path, "units: {y0: µs, cores: vCPU}\n" + text)
+    assert found.units == {"y0": "µs", "cores": "vCPU"} and list(found.units) == ["y0", "cores"]
     assert found.statement == plain.statement and found.feature_names == plain.feature_names
 
 
@@ -470,11 +470,11 @@ def test_a_file_may_give_units(tmp_path: Path) -> None:
         ("box: *a", r"specification must be YAML, got found undefined alias 'a' \(.*SPEC.yaml, line 1\)"),
         ("box: !thing 1", r"specification must be YAML, got could not determine a constructor .* line 1\)"),
         ("# one\n\nbox: \x07", r"specification must be YAML, got special characters .* \(.*SPEC.yaml, line 3\)"),
-        ("box: 1\nbox: 2", r"key must be given once, got 'box' twice \(line 2\) \(.*SPEC.yaml\)"),
-        ("properties:\n  - range: {minimum: 0,\n      minimum: 1}", r"got 'minimum' twice \(line 3\)"),
-        ("a: 1\nbox: 2020-13-45", r"value must be readable, got month must be in 1..12.* \(line 2\)"),
-        ("box: " + 5000 * "1", r"value must be readable, got .* \(line 1\)"),
-        (5000 * "[", "specification must be YAML, got lists or mappings nested too deeply"),
+        ("box: 1\nbox: 2", r"key must be given once, got 'box' twice \(.*SPEC.yaml, line 2\)"),
+        ("properties:\n  - range: {minimum: 0,\n      minimum: 1}", r"got 'minimum' twice \(.*SPEC.yaml, line 3\)"),
+        ("a: 1\nbox: 2020-13-45", r"value must be readable, got month must be in 1..12.* \(.*SPEC.yaml, line 2\)"),
+        ("box: " + 5000 * "1", r"number must have at most 4300 digits, got 5000 \(.*SPEC.yaml, line 1\)"),
+        (5000 * "[", "specification must nest lists and mappings at most 64 deep"),
     ],
     ids=lambda text: text[:40],
 )
@@ -485,7 +485,7 @@ def test_a_mistake_in_a_file_is_named_with_its_line(tmp_path: Path, text: str, m
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"specification must be a readable file, got .*none.yaml"):
-        read_specification(tmp_path / "none.yaml", 1, 1)
+        read_specification(tmp_path / "none.yaml", flat(1))
     (tmp_path / "latin.yaml").write_bytes(b"box: \xe9")
-    with pytest.raises(InputError, match=r"specification must be a readable file, got .*latin.yaml"):
-        read_specification(tmp_path / "latin.yaml", 1, 1)
+    with pytest.raises(InputError, match=r"must be YAML in UTF-8, got the byte 0xe9 \(.*latin.yaml, line 1\)"):
+        read_specification(tmp_path / "latin.yaml", flat(1))
