@@ -28,6 +28,7 @@ from models.verification.proof_file import checkable, part_check, write_proof
 from models.verification.properties import Share
 from models.verification.prove import prove_outputs, prove_slopes
 from models.verification.replay import Replay
+from models.verification.runtime_agreement import graph_stages, require_agreement
 from models.verification.share import check_share
 from models.verification.slopes import Slopes
 from models.verification.unsafe_set import UnsafeSet
@@ -116,6 +117,7 @@ def verify_onnx(model: Path, specification: Path, seconds: float = 120.0, points
     claim = read_claim(specification, network.graph)
     chain = None if certificate is None else checkable(model)
     run = _Run(network, claim, Replay(model, network), seconds, points, seed, on_progress, chain)
+    require_agreement(model.read_bytes(), network.sha256, graph_stages(network.graph), claim.parts, str(model))
     run.work()
     proof, status = None, run.status
     if certificate is not None and status is Status.PROVED:

@@ -30,6 +30,7 @@ from models.verification.claim import Part, read_claim
 from models.verification.compile import PairObligation
 from models.verification.graph import FloatArray
 from models.verification.onnx_reader import read_onnx
+from models.verification.runtime_agreement import chain_stages, require_agreement
 from models.verification.slopes import Slopes
 from models.verification.unsafe_set import UnsafeSet
 from models.verification.verdict import BoxTree
@@ -133,6 +134,7 @@ def check_proof(proof: Path, model: Path, specification: Path) -> ProofCheck:
     network = read_onnx(model)
     claim = read_claim(specification, network.graph)
     chain = checkable(model)
+    require_agreement(model.read_bytes(), network.sha256, chain_stages(chain), claim.parts, str(model))
     try:
         document, trees = _read(proof)
         for name, path in (("model", model), ("specification", specification)):

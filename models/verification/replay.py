@@ -5,7 +5,6 @@ nearest one that the precision has. Graph optimisations of onnxruntime are off: 
 them on, version 1.31.1 was seen to change results of fused batch normalisations).
 """
 
-import re
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ from models.verification.compile import PairObligation
 from models.verification.graph import FloatArray
 from models.verification.onnx_reader import OnnxNetwork
 from models.verification.output_falsification import OutputWitness
+from models.verification.runtime_agreement import said_by_runtime
 from models.verification.specification import Specification
 from models.verification.unsafe_set import UnsafeSet
 from models.verification.verdict import Witness
@@ -50,8 +50,8 @@ class Replay:
         return np.asarray(y, dtype=np.float64).reshape(-1)
 
     def _refused(self, error: Exception) -> InputError:
-        said = re.sub(r"/\S*:\d+ .*?\) (?=[A-Z])", " ", " ".join(str(error).split()))  # its source line and signature
-        return InputError(f"model must run in onnxruntime {self.version}, which says: {said} ({self.model})")
+        return InputError(f"model must run in onnxruntime {self.version}, which says: {said_by_runtime(error)} "
+                          f"({self.model})")
 
     def representable(self, x: FloatArray) -> FloatArray:
         """The numbers that the network is fed with for x; infinite beyond the precision."""
