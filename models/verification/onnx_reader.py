@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -40,13 +41,14 @@ class OnnxNetwork:
     """A network in normal form and where it is from.
 
     graph: x (batch, n) -> y (batch, o); input_shape: of one example as a runtime takes it, a symbolic batch being 1,
-    n = prod(input_shape); sha256: hex digest of the file; opset: version of ONNX's operators.
+    n = prod(input_shape); number: the type it takes; sha256: hex digest of the file; opset: version of ONNX's operators.
     """
 
     graph: Graph
     input_name: str
     output_name: str
     input_shape: tuple[int, ...]
+    number: np.dtype[Any]
     sha256: str
     opset: int
 
@@ -90,7 +92,8 @@ def _network(content: bytes) -> OnnxNetwork:
         raise InputError(f"output must depend on the input, got a constant or a mask (output {name!r})")
     onnx.checker.check_model(model, full_check=True)  # after the reader, which names the node
     graph = Graph(reader.input.index.size, tuple(reader.layers), reader.affine(y))
-    return OnnxNetwork(graph, reader.input_name, name, reader.input.shape, hashlib.sha256(content).hexdigest(), opset)
+    return OnnxNetwork(graph, reader.input_name, name, reader.input.shape, reader.dtype,
+                       hashlib.sha256(content).hexdigest(), opset)
 
 
 class _Reader:

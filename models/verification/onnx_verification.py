@@ -114,7 +114,7 @@ def verify_onnx(model: Path, specification: Path, seconds: float = 120.0, points
     if points is not None and (points.ndim != 2 or points.shape[1] != network.graph.inputs):
         raise InputError(f"points must have {network.graph.inputs} columns, got shape {points.shape}")
     digest = _digest(specification)
-    claim = read_claim(specification, network.graph)
+    claim = read_claim(specification, network.graph, network.number)
     chain = None if certificate is None else checkable(model)
     run = _Run(network, claim, Replay(model, network), seconds, points, seed, on_progress, chain)
     require_agreement(model.read_bytes(), network.sha256, graph_stages(network.graph), claim.parts, str(model))
@@ -205,18 +205,18 @@ class _Run:
             case Slopes() as slopes:
                 result, pairs = prove_slopes(
                     graph, slopes, part.lower, part.upper, budget, points, seed, report,
-                    checked(lambda: DerivativeQuery(graph, slopes)),
+                    checked(lambda: DerivativeQuery(graph, slopes)), proved=part.proved,
                     accept=lambda witness: replay.pair(witness, self.claim.given), wanted=1)
                 return result, [pairs[0].low, pairs[0].high] if pairs else []
             case UnsafeSet() as unsafe:
                 result, found = prove_outputs(
                     graph, unsafe, budget, points, seed, report, lambda witness: replay.inside(witness, unsafe),
-                    checked(lambda: OutputQuery(graph, unsafe)))
+                    checked(lambda: OutputQuery(graph, unsafe)), part.proved)
                 return result, [found.x] if found else []
             case PairObligation() as pair:
                 result, found = prove_outputs(
                     pair.graph, pair.unsafe, budget, None, seed, report, lambda witness: replay.step(witness, pair),
-                    checked(lambda: OutputQuery(pair.graph, pair.unsafe)))
+                    checked(lambda: OutputQuery(pair.graph, pair.unsafe)), part.proved)
                 return result, list(replay.ends(found, pair)) if found else []
             case Share() as share:
                 return self._count(share), []

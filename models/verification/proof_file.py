@@ -132,7 +132,7 @@ def check_proof(proof: Path, model: Path, specification: Path) -> ProofCheck:
     Raises InputError where the model or the specification cannot be read.
     """
     network = read_onnx(model)
-    claim = read_claim(specification, network.graph)
+    claim = read_claim(specification, network.graph, network.number)
     chain = checkable(model)
     require_agreement(model.read_bytes(), network.sha256, chain_stages(chain), claim.parts, str(model))
     try:
@@ -158,7 +158,7 @@ def check_proof(proof: Path, model: Path, specification: Path) -> ProofCheck:
 
 
 def _prove(part: Part, check: Check, tree: BoxTree) -> int:
-    lower, upper, root = leaf_boxes(tree.split_dimension, tree.split_value, part.lower, part.upper)
+    lower, upper, root = leaf_boxes(tree.split_dimension, tree.split_value, *part.proved)
     holds, margin = check(lower, upper, root)
     if not holds.all():
         raise Rejected(f"every leaf must be proved, {np.count_nonzero(~holds)} of {len(holds)} are not, the worst is "

@@ -1,7 +1,7 @@
 """Counterexamples run again where the network will run: in onnxruntime, on the file, in the precision that ships.
 
 Inputs are numbers of that precision, inside of the box. An input that the box holds at one number is fed with the
-nearest one that the precision has. Graph optimisations of onnxruntime are off: it computes what the file says (with
+nearest one that the precision has (fed_numbers.py). Graph optimisations of onnxruntime are off: it computes what the file says (with
 them on, version 1.31.1 was seen to change results of fused batch normalisations).
 """
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from feature_store.errors import InputError
 from models.verification.compile import PairObligation
+from models.verification.fed_numbers import held
 from models.verification.graph import FloatArray
 from models.verification.onnx_reader import OnnxNetwork
 from models.verification.output_falsification import OutputWitness
@@ -100,7 +101,7 @@ class Replay:
 
 def _lies(x: FloatArray, lower: FloatArray, upper: FloatArray) -> bool:
     """Whether the numbers fed for a point lie in its box (n,); an input held at one number is fed with the nearest."""
-    return bool((np.isfinite(x) & ((x >= lower) & (x <= upper) | (lower == upper))).all())
+    return bool((np.isfinite(x) & ((x >= lower) & (x <= upper) | held(lower, upper))).all())
 
 
 def _unsafe(unsafe: UnsafeSet, box: int, outputs: FloatArray) -> bool:

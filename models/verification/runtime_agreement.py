@@ -27,6 +27,7 @@ import onnx
 from numpy.typing import NDArray
 
 from feature_store.errors import InputError
+from models.verification.fed_numbers import inward
 
 if TYPE_CHECKING:
     from models.verification.checker_chain import Chain
@@ -127,18 +128,6 @@ def points(boxes: Sequence[Boxes], dtype: np.dtype[Any]) -> Array:
                 found.append(np.clip(2 * (low / 2 + (high / 2 - low / 2) * rng.random(len(low))), low, high))
         x = np.array(found).astype(dtype).astype(np.float64)
     return x[np.isfinite(x).all(axis=1)] if found else x
-
-
-def inward(lower: Array, upper: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
-    """The walls (n,) of the type's numbers in the box; the nearest number, twice, where a side has none."""
-    with np.errstate(over="ignore"):
-        low, high = lower.astype(dtype), upper.astype(dtype)
-        low = np.where(low < lower, np.nextafter(low, dtype.type(np.inf)), low)
-        high = np.where(high > upper, np.nextafter(high, dtype.type(-np.inf)), high)
-        nearest = (lower / 2 + upper / 2).astype(dtype)
-    none = low > high
-    low, high = np.where(none, nearest, low), np.where(none, nearest, high)
-    return low.astype(np.float64), high.astype(np.float64)
 
 
 def evaluate(stages: Sequence[Stage], x: Array, dtype: np.dtype[Any], nodes: int) -> tuple[Array, Array]:
