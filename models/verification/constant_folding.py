@@ -23,8 +23,9 @@ from models.verification.affine_expression import require_room
 
 Array = NDArray[Any]
 
-# Values read and written, and products made, PRODUCTS of which count as one: some seconds on one core at most.
-MOST_WORK, PRODUCTS = 2**28, 16
+# Values read and written, and products made, PRODUCTS of which count as one, and for every node NODE more, which it takes
+# to start the runtime for it (about a millisecond): some seconds on one core in all.
+MOST_WORK, PRODUCTS, NODE = 2**28, 16, 2**15
 # Arrays of at most so many values stand in the file of one node, where the sizes of its results are inferred from them.
 SMALL = 1024
 IR_VERSION = 8  # the same for every opset: onnxruntime takes it with all of them
@@ -96,7 +97,7 @@ class ConstantFolder:
             raise InputError(f"constants must fit the operator, got {_line(error)}") from error
 
     def _spend(self, node: onnx.NodeProto, operands: Mapping[str, Array], sizes: list[tuple[int, ...]]) -> None:
-        values = sum(array.size for array in operands.values()) + sum(map(prod, sizes))
+        values = NODE + sum(array.size for array in operands.values()) + sum(map(prod, sizes))
         if node.op_type in ("Gemm", "MatMul"):
             first = next(iter(operands.values()))
             inner = first.shape[0 if any(a.name == "transA" and a.i for a in node.attribute) else -1]
@@ -140,7 +141,8 @@ def _require_defined(node: onnx.NodeProto, operands: list[Array]) -> None:
         over, by = operands
         smallest = over.dtype.kind == "i" and bool((over == np.iinfo(over.dtype).min).any() and (by == -1).any())
         if smallest or not by.all():
-            raise InputError(f"integers must have a quotient, got a division by {-1 if smallest else 0}")
+            what = "of the smallest one by -1" if smallest else "by 0"
+            raise InputError(f"integers must have a quotient, got a division {what}")
 
 
 def _sizes(output: onnx.ValueInfoProto) -> tuple[int, ...]:
