@@ -9,9 +9,8 @@ What rounding explains is estimated, since worst cases are of no use here: on a 
 the output's range, what happens to a millionth of it. Monte Carlo arithmetic (Parker, CSD-970002, 1997) is the estimate:
 the normal form is executed with every sum of k terms off by a random sign times sqrt(k) u times the sum of absolute
 values, u the roundoff of the file's type, besides what its float64 weights were rounded by when they were multiplied
-together (`Affine.error`), scaled to u. SAFETY times the largest deviation met at any point is allowed. A file that loses
-more by operations that cancel (x + 1e8 - 1e8 in float32) is refused too: its outputs are not those that are proved.
-Where a sum may leave the type's range nothing is compared.
+together or cancelled (`Affine.error`), scaled to u. SAFETY times the largest deviation met at any point is allowed. Where
+a sum may leave the type's range nothing is compared.
 
 Symbols: n inputs, o outputs, m points. NumPy and onnxruntime alone: controllers' checks use it.
 """
