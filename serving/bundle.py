@@ -7,7 +7,8 @@
     3. model.onnx has the SHA-256 that contract and certificate name, encoder.onnx (if any) the contract's
     4. the certificate says PROVED, for this contract's specification, boxes and tolerance
     5. gates.json: every gate passed
-    6. deep: the independent checker accepts the certificate's leaves (models/verification/checker.py)
+    6. deep: the independent checker accepts the certificate's leaves, and onnxruntime computes the network that it read
+       (models/verification/bundle_check.py)
 
 What was checked is what is used: `Bundle.model` holds the checked bytes, nothing is read again.
 """
@@ -47,7 +48,7 @@ class CheckResult(Protocol):
         """Why not."""
 
 
-# check_certificate(model_path, contract, certificate, leaves_path), models/verification/checker.py
+# check_exported(model_path, contract, certificate, leaves_path), models/verification/bundle_check.py
 CertificateChecker = Callable[[Path, dict[str, Any], dict[str, Any], Path], CheckResult]
 
 
@@ -258,6 +259,6 @@ def _parse(folder: Path, files: Mapping[str, bytes]) -> Bundle:
 
 def _project_checker() -> CertificateChecker:
     # Only a deep check needs it, and it imports onnx.
-    from models.verification.checker import check_certificate
+    from models.verification.bundle_check import check_exported
 
-    return check_certificate
+    return check_exported

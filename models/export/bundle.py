@@ -18,7 +18,7 @@ import numpy as np
 from feature_store.scaling import FeatureScaling
 from models.export.onnx_model import INPUT, OPSET, executable_onnx, require_same_weights
 from models.tasks.task import Quantity, Task
-from models.verification.checker import check_certificate
+from models.verification.bundle_check import check_exported
 from models.verification.checker_model import statement
 from models.verification.network import ReluNetwork
 from models.verification.specification import Specification
@@ -118,7 +118,7 @@ def _write_certificate(folder: Path, contract: Mapping[str, Any], verdict: Verdi
         "specification_sha256": specification_digest(contract), "leaves_file": path.name, "leaves": tree.leaves,
         "leaves_sha256": hashlib.sha256(leaves.getvalue()).hexdigest(), "lower_bound": -math.inf, "rounding": math.inf,
         "tolerance": contract["specification"]["tolerance"], "statement": contract["specification"]["statement"]}
-    result = check_certificate(folder / "model.onnx", contract, certificate, path)
+    result = check_exported(folder / "model.onnx", contract, certificate, path)
     if not result.accepted:
         path.unlink()
         return verdict.because(Status.UNKNOWN, f"the independent checker refused the file: {result.reason}")

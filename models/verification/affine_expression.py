@@ -5,7 +5,9 @@ expression; operands are expressions or constant arrays.
 
 Rounding. u = 2^-53. |computed - exact| <= k u / (1 - k u) |A| |M| for a product of k terms (Higham, Accuracy and
 Stability, section 3.1). 2 k u |A| |M|, and a factor 1 + 4 (k + 4) u on each sum of bounds, cover the rounding of the
-bounds themselves; TINY covers underflow. The error of a sum of two is computed exactly (Knuth's TwoSum). To select,
+bounds themselves; TINY covers underflow. The error of a sum of two is computed exactly (Knuth's TwoSum); of one that
+cancels it is taken to be at least what rounding both would cost, for by its size runtime_agreement.py knows how much a
+file loses that is executed in a smaller type. To select,
 to negate and to multiply what is no more than selected rounds nothing, so that plain chains of layers are exact.
 
 Symbols: an expression has s values; source 0 is x, source k + 1 the output of layer k.
@@ -110,6 +112,8 @@ def _added(first: Value, second: Value) -> Expression:
         total = m + n
         back = total - m
         lost = np.abs((m - (total - back)) + (n - back))
+        size = np.maximum(np.abs(m), np.abs(n))
+        lost = np.where(np.abs(total) < size / 2, np.maximum(lost, 2 * UNIT * size), lost)
         parts[source] = total, _bound(1, lost, a.parts[source][1], b.parts[source][1])
     return Expression(a.shape, parts)
 

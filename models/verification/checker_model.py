@@ -87,6 +87,7 @@ def read_claim(
     raw = np.array([[entry["minimum"], entry["maximum"]] for entry in contract["inputs"]], dtype=np.float64)
     if len(names) != len(offset) or not np.isfinite(raw).all() or (raw[:, 0] > raw[:, 1]).any():
         raise Rejected("contract must give every input of the model a bounded box")
+    raw = _with_what_is_fed(raw)
     if len(set(names)) < len(names):
         raise Rejected(f"names of the inputs must be distinct, got {names}")
     scaled = (raw - offset[:, None]) * factor[:, None]
@@ -111,6 +112,21 @@ def read_claim(
     widths = ((raw[:, 1] - raw[:, 0]) * factor)[features]
     allowed = tolerance / np.maximum(widths, 1) / max(gain / span, 1)
     return scaled[:, 0] - slack[:, 0], scaled[:, 1] + slack[:, 1], sorted(queries), allowed
+
+
+def _with_what_is_fed(raw: Array) -> Array:
+    """The box (n, 2), larger where a side has no float32: of such a side the nearest to its minimum is fed.
+
+    Elsewhere a controller feeds float32 inside of the box: see serving/inputs.py.
+    """
+    with np.errstate(over="ignore"):
+        near = raw[:, 0].astype(np.float32)
+        above = np.where(near < raw[:, 0], np.nextafter(near, np.float32(np.inf)), near)
+    none = above > raw[:, 1]
+    if not np.isfinite(near[none]).all():
+        raise Rejected("box must hold numbers that float32 reaches, got one beyond it")
+    low, high = np.minimum(raw[:, 0], near), np.maximum(raw[:, 1], near)
+    return np.where(none[:, None], np.stack([low, high], axis=1).astype(np.float64), raw)
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,11 @@ Symbols: n inputs, R boxes.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from models.verification.compile import PairObligation, obligations
+from models.verification.fed_numbers import FLOAT64, Number, as_fed, hull
 from models.verification.graph import FloatArray, Graph
 from models.verification.properties import Share
 from models.verification.slopes import Slopes
@@ -22,12 +23,21 @@ VNNLIB = (".vnnlib", ".vnnlib.gz")
 
 @dataclass(frozen=True)
 class Part:
-    """One thing to prove over boxes with walls lower, upper (R, n); a share is counted instead."""
+    """One thing to prove over boxes with walls lower, upper (R, n); a share is counted instead.
+
+    number: the type that the network takes its inputs in.
+    """
 
     name: str
     lower: FloatArray
     upper: FloatArray
     obligation: Slopes | UnsafeSet | PairObligation | Share
+    number: Number = FLOAT64
+
+    @property
+    def proved(self) -> tuple[FloatArray, FloatArray]:
+        """The walls (R, n) of the boxes that are proved: with all that is fed for inputs of the part's own boxes."""
+        return hull(self.lower, self.upper, self.number)
 
 
 @dataclass(frozen=True)
@@ -48,16 +58,19 @@ class Claim:
         return self.specification
 
 
-def read_claim(path: Path, graph: Graph) -> Claim:
-    """Reads SPEC.yaml, or a VNN-LIB property by its ending. Raises InputError where it does not fit the network."""
+def read_claim(path: Path, graph: Graph, number: Number = FLOAT64) -> Claim:
+    """Reads SPEC.yaml, or a VNN-LIB property by its ending. Raises InputError where it does not fit the network.
+
+    number: the type that the network takes its inputs in.
+    """
     if path.name.endswith(VNNLIB):
         unsafe = read_vnnlib(path, graph.inputs, graph.outputs)
-        return Claim((Part("outputs", unsafe.lower, unsafe.upper, unsafe),),
+        return Claim((Part("outputs", unsafe.lower, unsafe.upper, unsafe, number),),
                      f"No input in the boxes of {path.name} reaches its unsafe outputs. {REAL}",
                      tuple(f"X_{i}" for i in range(graph.inputs)), tuple(f"Y_{i}" for i in range(graph.outputs)))
-    specification = read_specification(path, graph)
-    return Claim(tuple(_parts(graph, specification)), specification.statement, specification.feature_names,
-                 specification.output_names, specification.units, specification)
+    specification = as_fed(read_specification(path, graph), number)
+    return Claim(tuple(replace(part, number=number) for part in _parts(graph, specification)), specification.statement,
+                 specification.feature_names, specification.output_names, specification.units, specification)
 
 
 def exact(value: float) -> str:

@@ -71,8 +71,8 @@ def _objection(error: FloatArray, graph: Graph, claim: Claim, dtype: np.dtype[np
     if error[worst] <= MOST_SHARE * reach[worst]:
         return ""
     return (f"execution in {dtype.name} must be bounded below the range of {claim.output_names[worst]} over the box, "
-            f"about {reach[worst]:.3g}, got {error[worst]:.3g}: the proof says nothing about what runs; store the weights "
-            "in float64")
+            f"about {reach[worst]:.3g}, got {error[worst]:.3g}: the proof says nothing about what runs; store the "
+            "weights in float64")
 
 
 def _keeps_orders(chain: Chain, claim: Claim) -> bool:

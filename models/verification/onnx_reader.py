@@ -13,17 +13,19 @@ Symbols: n inputs, o outputs, both flattened in C order.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, defs, helper, numpy_helper
-from onnx.reference import ReferenceEvaluator
 
 from feature_store.errors import InputError
 from models.verification.affine_expression import ARITHMETIC, OFFSET, Array, Attributes, Expression, Value, require_room
+from models.verification.constant_folding import ConstantFolder
 from models.verification.graph import Affine, Graph, Kind, Layer
 from models.verification.index_moves import MOVES, split
 
@@ -39,13 +41,14 @@ class OnnxNetwork:
     """A network in normal form and where it is from.
 
     graph: x (batch, n) -> y (batch, o); input_shape: of one example as a runtime takes it, a symbolic batch being 1,
-    n = prod(input_shape); sha256: hex digest of the file; opset: version of ONNX's operators.
+    n = prod(input_shape); number: the type it takes; sha256: hex digest of the file; opset: version of ONNX's operators.
     """
 
     graph: Graph
     input_name: str
     output_name: str
     input_shape: tuple[int, ...]
+    number: np.dtype[Any]
     sha256: str
     opset: int
 
@@ -65,14 +68,18 @@ def read_onnx(source: Path | bytes) -> OnnxNetwork:
     except InputError:
         raise
     except Exception as error:  # a malformed file of any kind is a refusal, not a crash
-        raise InputError(f"model must be a valid ONNX file, got {type(error).__name__}: {error} ({where})") from error
+        said = " ".join(str(error).split())
+        raise InputError(f"model must be a valid ONNX file, got {type(error).__name__}: {said} ({where})") from error
 
 
 def _network(content: bytes) -> OnnxNetwork:
     model = onnx.load_model_from_string(content)
     _require_plain(model)
     onnx.checker.check_model(model)
-    opset = max(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
+    versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
+    if len(versions) != 1:
+        raise InputError(f"file must import ONNX's operators in one version, got {versions}")
+    (opset,) = versions
     if not OLDEST_OPSET <= opset <= defs.onnx_opset_version():
         raise InputError(f"opset must be {OLDEST_OPSET} to {defs.onnx_opset_version()}, got {opset}: "
                          "convert the model by onnx.version_converter")
@@ -83,15 +90,17 @@ def _network(content: bytes) -> OnnxNetwork:
     y = reader.values.get(name)
     if not isinstance(y, Expression):
         raise InputError(f"output must depend on the input, got a constant or a mask (output {name!r})")
+    onnx.checker.check_model(model, full_check=True)  # after the reader, which names the node
     graph = Graph(reader.input.index.size, tuple(reader.layers), reader.affine(y))
-    return OnnxNetwork(graph, reader.input_name, name, reader.input.shape, hashlib.sha256(content).hexdigest(), opset)
+    return OnnxNetwork(graph, reader.input_name, name, reader.input.shape, reader.dtype,
+                       hashlib.sha256(content).hexdigest(), opset)
 
 
 class _Reader:
     """The values by name and the layers made so far."""
 
     def __init__(self, graph: onnx.GraphProto, opset: int) -> None:
-        self.opset, self.layers = opset, list[Layer]()
+        self.folder, self.layers = ConstantFolder(opset), list[Layer]()
         self.values: dict[str, Value] = {t.name: numpy_helper.to_array(t) for t in graph.initializer}
         for name, array in self.values.items():
             _require_finite(array, f"initializer {name!r}")
@@ -165,25 +174,8 @@ class _Reader:
                       None if doubt is None else doubt[:, 0])
 
     def _folded(self, node: onnx.NodeProto) -> Sequence[Value]:
-        """The outputs of a node of constants, by ONNX's own reference."""
-        schema = defs.get_schema(node.op_type, self.opset)
-        if schema.non_deterministic and node.op_type != "Dropout":  # type: ignore[attr-defined] # missing in its stub
-            raise InputError(f"operator of constants must be deterministic, got {node.op_type}")
         given = {name: np.asarray(self.values[name]) for name in node.input if name}
-        sizes = {name: array for name, array in given.items() if array.dtype.kind in "iu"}
-        inputs = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
-                  for name, array in given.items() if name not in sizes]
-        stored = [numpy_helper.from_array(array, name) for name, array in sizes.items()]
-        outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
-        model = helper.make_model(helper.make_graph([node], "constant", inputs, outputs, stored),
-                                  opset_imports=[helper.make_opsetid("", self.opset)])
-        for output in onnx.shape_inference.infer_shapes(model, data_prop=True).graph.output:
-            require_room(*(size.dim_value for size in output.type.tensor_type.shape.dim))
-        try:
-            results = iter(ReferenceEvaluator(model).run(None, {n: a for n, a in given.items() if n not in sizes}))
-        except Exception as error:  # it has no family of errors
-            raise InputError(f"constants must fit the operator, got {error}") from error
-        return [np.asarray(next(results)) if name else np.zeros(0) for name in node.output]
+        return self.folder.fold(node, given)
 
 
 def _where(node: onnx.NodeProto) -> str:
@@ -198,6 +190,13 @@ def _require_plain(model: onnx.ModelProto) -> None:
                         ("output", [o.name for o in graph.output])):
         if len(names) != 1:
             raise InputError(f"network must have one {what}, got {len(names)}: {', '.join(names) or 'none'}")
+    named = [i.name for i in graph.input if i.name not in stored] + [tensor.name for tensor in graph.initializer]
+    named += [name for node in graph.node for name in node.output if name]
+    if repeated := [name for name, count in Counter(named).items() if count > 1]:
+        raise InputError(f"name must be given to one value, got {repeated[0]!r} twice")
+    for node in graph.node:
+        if len({a.name for a in node.attribute}) < len(node.attribute):
+            raise InputError(f"attribute must be given once, got {[a.name for a in node.attribute]} ({_where(node)})")
     attributes = [(attribute, _where(node)) for node in graph.node for attribute in node.attribute]
     if model.functions or graph.sparse_initializer or any(a.HasField("sparse_tensor") for a, _ in attributes):
         raise InputError("network must be of ONNX's own operators and dense weights, got functions or sparse weights")

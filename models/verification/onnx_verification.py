@@ -29,6 +29,7 @@ from models.verification.proof_file import checkable, part_check, write_proof
 from models.verification.properties import Share
 from models.verification.prove import prove_outputs, prove_slopes
 from models.verification.replay import Replay
+from models.verification.runtime_agreement import graph_stages, require_agreement
 from models.verification.share import check_share
 from models.verification.slopes import Slopes
 from models.verification.unsafe_set import UnsafeSet
@@ -116,11 +117,13 @@ def verify_onnx(model: Path, specification: Path, seconds: float = 120.0, points
     if points is not None and (points.ndim != 2 or points.shape[1] != network.graph.inputs):
         raise InputError(f"points must have {network.graph.inputs} columns, got shape {points.shape}")
     digest = _digest(specification)
-    claim = read_claim(specification, network.graph)
+    claim = read_claim(specification, network.graph, network.number)
     chain = None if certificate is None else checkable(model)
     run = _Run(network, claim, Replay(model, network), seconds, points, seed, on_progress, chain)
+    file = model.read_bytes()
+    require_agreement(file, network.sha256, graph_stages(network.graph), claim.parts, str(model))
     run.work()
-    added = execution_of(network.content, network.graph, claim)
+    added = execution_of(file, network.graph, claim)
     if added.objection and run.status is Status.PROVED:
         run.parts.append(PartVerdict("execution", Status.UNKNOWN, added.objection, 0.0, 0, 0.0, math.nan))
     proof, status = None, run.status
@@ -209,18 +212,18 @@ class _Run:
             case Slopes() as slopes:
                 result, pairs = prove_slopes(
                     graph, slopes, part.lower, part.upper, budget, points, seed, report,
-                    checked(lambda: DerivativeQuery(graph, slopes)),
+                    checked(lambda: DerivativeQuery(graph, slopes)), proved=part.proved,
                     accept=lambda witness: replay.pair(witness, self.claim.given), wanted=1)
                 return result, [pairs[0].low, pairs[0].high] if pairs else []
             case UnsafeSet() as unsafe:
                 result, found = prove_outputs(
                     graph, unsafe, budget, points, seed, report, lambda witness: replay.inside(witness, unsafe),
-                    checked(lambda: OutputQuery(graph, unsafe)))
+                    checked(lambda: OutputQuery(graph, unsafe)), part.proved)
                 return result, [found.x] if found else []
             case PairObligation() as pair:
                 result, found = prove_outputs(
                     pair.graph, pair.unsafe, budget, None, seed, report, lambda witness: replay.step(witness, pair),
-                    checked(lambda: OutputQuery(pair.graph, pair.unsafe)))
+                    checked(lambda: OutputQuery(pair.graph, pair.unsafe)), part.proved)
                 return result, list(replay.ends(found, pair)) if found else []
             case Share() as share:
                 return self._count(share), []

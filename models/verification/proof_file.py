@@ -31,6 +31,7 @@ from models.verification.compile import PairObligation
 from models.verification.execution import execution_of
 from models.verification.graph import FloatArray
 from models.verification.onnx_reader import read_onnx
+from models.verification.runtime_agreement import chain_stages, require_agreement
 from models.verification.slopes import Slopes
 from models.verification.unsafe_set import UnsafeSet
 from models.verification.verdict import BoxTree
@@ -133,14 +134,16 @@ def check_proof(proof: Path, model: Path, specification: Path) -> ProofCheck:
     Raises InputError where the model or the specification cannot be read.
     """
     network = read_onnx(model)
-    claim = read_claim(specification, network.graph)
+    claim = read_claim(specification, network.graph, network.number)
     chain = checkable(model)
+    file = model.read_bytes()
+    require_agreement(file, network.sha256, chain_stages(chain), claim.parts, str(model))
     try:
         document, trees = _read(proof)
         for name, path in (("model", model), ("specification", specification)):
             if document[f"{name}_sha256"] != _digest(path):
                 raise Rejected(f"{name} must be the file that the proof is about, its SHA-256 differs ({path})")
-        added = execution_of(network.content, network.graph, claim)
+        added = execution_of(file, network.graph, claim)
         if added.objection:
             raise Rejected(added.objection)
         facts = {"format": FORMAT, "verdict": "PROVED", "statement": claim.statement, "execution": added.sentence}
@@ -162,7 +165,7 @@ def check_proof(proof: Path, model: Path, specification: Path) -> ProofCheck:
 
 
 def _prove(part: Part, check: Check, tree: BoxTree) -> int:
-    lower, upper, root = leaf_boxes(tree.split_dimension, tree.split_value, part.lower, part.upper)
+    lower, upper, root = leaf_boxes(tree.split_dimension, tree.split_value, *part.proved)
     holds, margin = check(lower, upper, root)
     if not holds.all():
         raise Rejected(f"every leaf must be proved, {np.count_nonzero(~holds)} of {len(holds)} are not, the worst is "

@@ -74,6 +74,7 @@ def prove_slopes(
     graph: Graph, slopes: Slopes, lower: FloatArray, upper: FloatArray, budget: Budget,
     points: FloatArray | None = None, seed: int = 0, on_progress: OnProgress = None, query: Query | None = None,
     accept: Callable[[Witness], bool] | None = None, wanted: int = WITNESSES,
+    proved: tuple[FloatArray, FloatArray] | None = None,
 ) -> tuple[SearchResult, tuple[Witness, ...]]:
     """Proves the slopes over the boxes, or finds pairs in the wrong order, most violated first.
 
@@ -83,12 +84,13 @@ def prove_slopes(
         accept: whether a witness counts (it must replay where the network will run); None: every one that exceeds
             what the tolerance allows by a margin for float32's rounding.
         wanted: witnesses sought once there is one, at most; 1: the first one ends the search, however small its fall.
+        proved: walls of larger boxes (fed_numbers.py) that are proved, while witnesses are sought in the given ones.
     """
     clock = _Clock(budget)
     if clock.over():
         return _timeout(budget), ()
     query = query or DerivativeQuery(graph, slopes)
-    roots = _on(query, lower), _on(query, upper)
+    roots = [_on(query, walls) for walls in proved or (lower, upper)]
     try:
         attack = _Attack(graph, slopes, lower, upper, points, seed, accept, clock)
 
@@ -181,7 +183,7 @@ def _order(slopes: Slopes, f: int) -> SlopeQuery:
 def prove_outputs(
     graph: Graph, unsafe: UnsafeSet, budget: Budget, points: FloatArray | None = None, seed: int = 0,
     on_progress: OnProgress = None, accept: Callable[[OutputWitness], bool] = lambda witness: True,
-    query: Query | None = None,
+    query: Query | None = None, proved: tuple[FloatArray, FloatArray] | None = None,
 ) -> tuple[SearchResult, OutputWitness | None]:
     """Proves that the outputs never enter the unsafe set, or finds an input for which they do.
 
@@ -191,7 +193,7 @@ def prove_outputs(
     if clock.over():
         return _timeout(budget), None
     query = query or OutputQuery(graph, unsafe)
-    roots = _on(query, unsafe.lower), _on(query, unsafe.upper)
+    roots = [_on(query, walls) for walls in proved or (unsafe.lower, unsafe.upper)]
     try:
         falsifier = OutputFalsifier(graph, unsafe)
         witness = falsifier.search(points, seed=seed, accept=accept, over=clock.over)

@@ -1,20 +1,21 @@
 """Counterexamples run again where the network will run: in onnxruntime, on the file, in the precision that ships.
 
 Inputs are numbers of that precision, inside of the box. An input that the box holds at one number is fed with the
-nearest one that the precision has. Graph optimisations of onnxruntime are off: it computes what the file says (with
+nearest one that the precision has (fed_numbers.py). Graph optimisations of onnxruntime are off: it computes what the file says (with
 them on, version 1.31.1 was seen to change results of fused batch normalisations).
 """
 
-import re
 from pathlib import Path
 
 import numpy as np
 
 from feature_store.errors import InputError
 from models.verification.compile import PairObligation
+from models.verification.fed_numbers import held
 from models.verification.graph import FloatArray
 from models.verification.onnx_reader import OnnxNetwork
 from models.verification.output_falsification import OutputWitness
+from models.verification.runtime_agreement import said_by_runtime
 from models.verification.specification import Specification
 from models.verification.unsafe_set import UnsafeSet
 from models.verification.verdict import Witness
@@ -50,8 +51,8 @@ class Replay:
         return np.asarray(y, dtype=np.float64).reshape(-1)
 
     def _refused(self, error: Exception) -> InputError:
-        said = re.sub(r"/\S*:\d+ .*?\) (?=[A-Z])", " ", " ".join(str(error).split()))  # its source line and signature
-        return InputError(f"model must run in onnxruntime {self.version}, which says: {said} ({self.model})")
+        return InputError(f"model must run in onnxruntime {self.version}, which says: {said_by_runtime(error)} "
+                          f"({self.model})")
 
     def representable(self, x: FloatArray) -> FloatArray:
         """The numbers that the network is fed with for x; infinite beyond the precision."""
@@ -100,7 +101,7 @@ class Replay:
 
 def _lies(x: FloatArray, lower: FloatArray, upper: FloatArray) -> bool:
     """Whether the numbers fed for a point lie in its box (n,); an input held at one number is fed with the nearest."""
-    return bool((np.isfinite(x) & ((x >= lower) & (x <= upper) | (lower == upper))).all())
+    return bool((np.isfinite(x) & ((x >= lower) & (x <= upper) | held(lower, upper))).all())
 
 
 def _unsafe(unsafe: UnsafeSet, box: int, outputs: FloatArray) -> bool:

@@ -73,13 +73,14 @@ def _check_proof(proof: Path, model: Path, specification: Path, json_output: boo
     seconds = time.perf_counter() - started
     if json_output:
         print_json({"accepted": checked.accepted, "reason": checked.reason, "parts": checked.parts,
-                    "leaves": checked.leaves, "statement": checked.statement, "seconds": seconds})
+                    "leaves": checked.leaves, "statement": checked.statement, "execution": checked.execution,
+                    "seconds": seconds})
         raise typer.Exit(0 if checked.accepted else 1)
     if not checked.accepted:
         raise RefusedError(checked.reason)
     out.print(f"accepted: {checked.leaves} leaf boxes in {checked.parts} parts proved again ({seconds:.2f} s)",
               highlight=False)
-    out.print(checked.statement, highlight=False, markup=False)
+    out.print(f"{checked.statement} {checked.execution}", highlight=False, markup=False)
 
 
 @reported

@@ -188,7 +188,8 @@ def _text(document: dict[str, Any]) -> str:
     if proof is not None:
         leaves = f"{proof['leaves']} leaf {'box' if proof['leaves'] == 1 else 'boxes'}"
         console.print(Text(f"  certificate of {leaves} written to {proof['file']}"), soft_wrap=True)
-    console.print(Text(claim if verdict == "PROVED" else f"Not proved: {claim}"), soft_wrap=True)
+    console.print(Text(f"{claim} {document['execution']}" if verdict == "PROVED" else f"Not proved: {claim}"),
+                  soft_wrap=True)
     return "\n".join(line.rstrip() for line in page.getvalue().split("\n"))  # tables are padded
 
 

@@ -338,29 +338,44 @@ def shared(tmp_path_factory: pytest.TempPathFactory, bundle_writer: Callable[...
     return folder
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_ours_is_never_more_lenient_than_the_library(shared: Path, keys: Keys, data: st.DataObject) -> None:
-    """One byte of the signature file anywhere replaced, removed or inserted."""
+def between_tokens(document: bytes) -> list[int]:
+    """Places of a JSON text at which white space means nothing."""
+    inside, places = False, []
+    for position, char in enumerate(document.decode("ascii")):
+        if not inside and char in ",:{}[]":
+            places.append(position)
+        inside ^= char == '"'  # the signature file escapes none
+    return places
+
+
+def test_ours_is_never_more_lenient_than_the_library(shared: Path, keys: Keys) -> None:
+    """One byte of the signature file anywhere replaced, removed or inserted; and white space where it means nothing,
+    without which hardly any change would be one that ours accepts."""
     path = shared / SIGNATURE_FILE
-    original = path.read_bytes()
-    position = data.draw(st.integers(0, len(original) - 1))
-    byte = data.draw(st.binary(min_size=1, max_size=1))
-    changed = data.draw(
-        st.sampled_from(
-            [
-                original[:position] + byte + original[position + 1 :],
-                original[:position] + original[position + 1 :],
-                original[:position] + byte + original[position:],
-            ]
-        )
-    )
-    try:
+    original, accepted = path.read_bytes(), list[bytes]()
+    places = between_tokens(original)
+
+    @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(data=st.data())
+    def attack(data: st.DataObject) -> None:
+        if data.draw(st.booleans()):
+            position, byte = data.draw(st.sampled_from(places)), data.draw(st.sampled_from([b" ", b"\n", b"\t"]))
+            changed = original[:position] + byte + original[position:]
+        else:
+            position = data.draw(st.integers(0, len(original) - 1))
+            byte = data.draw(st.binary(min_size=1, max_size=1))
+            kept = data.draw(st.sampled_from([byte, b"", byte + original[position : position + 1]]))
+            changed = original[:position] + kept + original[position + 1 :]
         path.write_bytes(changed)
         if light(shared, keys[1]):
+            accepted.append(changed)
             assert reference(shared, keys[1])
+
+    try:
+        attack()
     finally:
         path.write_bytes(original)
+    assert len(set(accepted) - {original}) >= 10
 
 
 def test_a_refusal_says_what_and_where(signed: Path, keys: Keys) -> None:

@@ -219,7 +219,7 @@ def test_numbers_are_given_with_all_their_digits(tmp_path, total) -> None:
     assert found.statement.endswith("A pair may violate the order of p50 by at most 0.000235 over the box "
                                     "(0.000123456789 per unit of a feature).")
     assert [part.name for part in found.parts] == [
-        "a from 0.1 to 0.1000001, p50", "a from 0.1000001 to 2, p50", "share"]
+        "a from 0.10000000149011612 to 0.10000009834766388, p50", "a from 0.10000009834766388 to 2, p50", "share"]
     least = (((1 - confidence) / 2) ** (1 / 20000))  # the share of which 20,000 of 20,000 are that likely
     assert found.parts[-1].reason.startswith("20000 of 20000 samples: between 0.99")
     assert found.parts[-1].reason.endswith(f" and 1 with confidence {confidence!r}")

@@ -57,9 +57,7 @@ def test_a_witness_of_two_finite_values_lies_in_the_box(tmp_path) -> None:
     claim = {"inputs": {"x0": {"values": [0.5, 1]}}, "box": {"x1": [1e10 + 100, 1e10 + 200]},
              "properties": [{"monotone": {"features": ["x0"]}}]}
     found = verify(tmp_path, model, claim, 5.0)
-    if found.witness is not None:
-        assert all(1e10 + 100 <= x[1] <= 1e10 + 200 for x, _ in replayed(model, found.witness))
-    assert found.verdict != "REFUTED"
+    assert found.verdict != "REFUTED" and found.witness is None
     claim["box"] = {"x1": [1e10 - 1000, 1e10 + 2000]}  # 1e10, + 1024 and - 1024 or so
     found = verify(tmp_path, model, claim, 5.0)
     assert found.verdict == "REFUTED" and found.witness is not None

@@ -229,16 +229,19 @@ def test_enumerated_regions_are_those_that_a_dense_grid_meets(seed: int) -> None
 @pytest.mark.parametrize("wall", [1e20, 1e38, 1e150, 1e300, 1e308, 1.7e308])
 def test_a_box_of_any_size_never_gets_a_wrong_verdict(wall: float) -> None:
     # 1e308 once was PROVED in both directions
-    for seed in range(5):
-        network = random_network(np.random.default_rng(seed), 2, (5, 5))
+    found = dict.fromkeys(Status, 0)
+    networks = [random_network(np.random.default_rng(seed), 2, (5, 5)) for seed in range(5)]
+    for network in [*networks, *(monotone_network(2, (5, 5), [(0, 1)], seed=seed) for seed in range(2))]:
         for sign in (1, -1):
             claim = specification(2, [(0, sign)], -wall, wall)
             verdict = verify(network, claim, Budget(seconds=1.0, boxes=500))
             slopes = sampled_slopes(network, np.random.default_rng(0).normal(size=(200, 2)), claim.queries)
+            found[verdict.status] += 1
             if verdict.status is Status.PROVED:
                 assert slopes.min() >= -claim.tolerance
             for witness in verdict.witnesses[:1]:
                 assert_violates(network, claim, witness)
+    assert found[Status.PROVED] >= 2 and found[Status.REFUTED] >= 4  # or nothing was compared
 
 
 @pytest.mark.parametrize("scale", [1e-20, 1e-10, 1e10, 1e20])

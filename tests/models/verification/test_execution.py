@@ -1,0 +1,90 @@
+"""What is said about execution is true of onnxruntime, and a proof that execution makes worthless is none."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from models.verification.onnx_verification import OnnxVerdict, verify_onnx
+from models.verification.proof_file import check_proof
+from models.verification.verdict import Status
+from tests.models.verification.onnx_files import dense_file, run_file
+
+RISING = [{"monotone": {"features": ["x0"], "direction": "increasing"}}]
+
+
+def verify(model: Path, properties: list[dict[str, Any]], **more: Any) -> tuple[OnnxVerdict, Path, Path]:
+    specification, proof = model.with_name("spec.yaml"), model.with_name("proof.npz")
+    specification.write_text(yaml.safe_dump({"box": {"x0": [0, 1]}, "properties": properties, **more}))
+    return verify_onnx(model, specification, 20.0, certificate=proof), specification, proof
+
+
+def cancelling(path: Path, size: float, **options: Any) -> Path:
+    """size x - (size - 1) x, from two active neurons of other sizes: x, but for the weights' rounding."""
+    last = [size / 0.7, (1 - size) / 0.3]
+    return dense_file(path, [[[0.7], [0.3]], [last]], [[0.25, 0.25], [-0.25 * sum(last)]], **options)
+
+
+def largest_fall(model: Path) -> float:
+    y = np.array([run_file(model, np.array([x]))[0] for x in np.linspace(0, 1, 4001, dtype=np.float32).astype(float)])
+    return float((np.maximum.accumulate(y) - y).max())
+
+
+def test_an_order_that_every_operation_keeps_is_kept_in_execution(tmp_path: Path) -> None:
+    model = dense_file(tmp_path / "m.onnx", [[[2.0], [-1.0]], [[3.0, -1.0]]], [[0.1, 0.3], [0.7]])
+    found, specification, proof = verify(model, RISING)
+    assert found.status is Status.PROVED and largest_fall(model) == 0
+    assert found.execution == "Its execution in float32 adds nothing: every operation keeps these orders."
+    assert check_proof(proof, model, specification).execution == found.execution
+
+
+def test_what_is_said_of_weights_that_cancel_covers_what_they_do(tmp_path: Path) -> None:
+    model = cancelling(tmp_path / "m.onnx", 1e4)
+    found, _, _ = verify(model, RISING, units={"y0": "ms"}, outputs=["y0"])
+    assert found.status is Status.PROVED
+    assert found.execution.startswith("Executed in float32, with sums in any order, it may differ from that: y0 by at")
+    said = float(re.findall(r"at most (\S+) ms", found.execution)[0])
+    assert 1e-4 < largest_fall(model) <= 2 * said < 0.1  # two inputs may differ by twice as much as one
+
+
+def test_a_proof_that_execution_may_undo_altogether_is_none(tmp_path: Path) -> None:
+    model = cancelling(tmp_path / "m.onnx", 2e7)
+    found, specification, proof = verify(model, [{"range": {"output": "y0", "maximum": 100.0}}])
+    assert found.status is Status.UNKNOWN and not proof.exists()
+    assert "execution in float32 must be bounded below the range of y0" in found.parts[-1].reason
+    wide = cancelling(tmp_path / "wide.onnx", 2e7, dtype=np.float64)
+    found, specification, proof = verify(wide, [{"range": {"output": "y0", "maximum": 100.0}}])
+    assert found.status is Status.PROVED and check_proof(proof, wide, specification).accepted
+
+
+def test_a_counterexample_counts_whatever_execution_adds(tmp_path: Path) -> None:
+    model = cancelling(tmp_path / "m.onnx", 2e7)
+    found, _, _ = verify(model, [{"range": {"output": "y0", "maximum": -1000.0}}])
+    assert found.status is Status.REFUTED
+
+
+@pytest.mark.parametrize("content", ["Its execution adds nothing.", ""])
+def test_a_proof_that_says_something_else_of_execution_is_refused(tmp_path: Path, content: str) -> None:
+    import io
+    import json
+
+    model = cancelling(tmp_path / "m.onnx", 1e4)
+    _, specification, proof = verify(model, RISING)
+    with np.load(io.BytesIO(proof.read_bytes())) as arrays:
+        parts = dict(arrays)
+    document = json.loads(parts["document"].tobytes()) | {"execution": content}
+    parts["document"] = np.frombuffer(json.dumps(document).encode(), dtype=np.uint8)
+    np.savez_compressed(proof, **parts)
+    checked = check_proof(proof, model, specification)
+    assert not checked.accepted and "execution must be" in checked.reason
+
+
+def test_a_network_that_is_no_chain_is_said_not_to_be_bounded(tmp_path: Path) -> None:
+    model = dense_file(tmp_path / "m.onnx", [[[1.0], [2.0]], [[1.0, 1.0]]], [[0, 0], [0]], kind="Tanh")
+    specification = tmp_path / "spec.yaml"
+    specification.write_text(yaml.safe_dump({"box": {"x0": [0, 1]}, "properties": RISING}))
+    found = verify_onnx(model, specification, 20.0)
+    assert found.status is Status.PROVED and "What its execution adds is not bounded" in found.execution
