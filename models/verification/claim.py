@@ -71,7 +71,8 @@ def read_claim(path: Path, graph: Graph, number: Number = FLOAT64) -> Claim:
                      tuple(f"X_{i}" for i in range(graph.inputs)), tuple(f"Y_{i}" for i in range(graph.outputs)))
     specification, units = read_specification_and_units(path, graph.inputs, graph.outputs)
     specification = as_fed(specification, number)
-    return Claim(tuple(replace(part, number=number) for part in _parts(graph, specification)), _statement(specification), specification.feature_names,
+    parts = tuple(replace(part, number=number) for part in _parts(graph, specification))
+    return Claim(parts, _statement(specification), specification.feature_names,
                  specification.output_names, units, specification)
 
 
