@@ -23,8 +23,8 @@ from models.verification.affine_expression import require_room
 
 Array = NDArray[Any]
 
-# Values read and written; products made, PRODUCTS of which count as one; and for every node NODE, since the runtime takes
-# about a millisecond to start: some seconds on one core in all.
+# Values read and written; products made, PRODUCTS of which count as one; and for every node NODE, since the runtime
+# takes about a millisecond to start: some seconds on one core in all.
 MOST_WORK, PRODUCTS, NODE = 2**28, 16, 2**15
 # Arrays of at most so many values stand in the file of one node, where the sizes of its results are inferred from them.
 SMALL = 1024

@@ -7,10 +7,10 @@ where an output is further from the normal form's than rounding explains.
 
 What rounding explains is estimated, for worst cases are of no use here: on a network of ACAS Xu they come to 20 times
 the output's range, what happens to a millionth of it. The estimate is Monte Carlo arithmetic (Parker, CSD-970002,
-1997): the normal form is executed with every sum of k terms off by a random sign times sqrt(k) u times the sum of absolute
-values, u the roundoff of the file's type, besides what its float64 weights were rounded by when they were multiplied
-together or cancelled (`Affine.error`), scaled to u. SAFETY times the largest deviation met at any point is allowed.
-Where a sum may leave the type's range nothing is compared.
+1997): the normal form is executed with every sum of k terms off by a random sign times sqrt(k) u times the sum of
+absolute values, u the roundoff of the file's type, besides what its float64 weights were rounded by when they were
+multiplied together or cancelled (`Affine.error`), scaled to u. SAFETY times the largest deviation met at any point is
+allowed. Where a sum may leave the type's range nothing is compared.
 
 Symbols: n inputs, o outputs, m points. NumPy and onnxruntime alone: controllers' checks use it.
 """
