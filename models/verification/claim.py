@@ -69,8 +69,9 @@ def read_claim(path: Path, graph: Graph, number: Number = FLOAT64) -> Claim:
                      f"No input in the boxes of {path.name} reaches its unsafe outputs. {REAL}",
                      tuple(f"X_{i}" for i in range(graph.inputs)), tuple(f"Y_{i}" for i in range(graph.outputs)))
     specification = as_fed(read_specification(path, graph), number)
-    return Claim(tuple(replace(part, number=number) for part in _parts(graph, specification)), specification.statement,
-                 specification.feature_names, specification.output_names, specification.units, specification)
+    parts = tuple(replace(part, number=number) for part in _parts(graph, specification))
+    return Claim(parts, specification.statement, specification.feature_names, specification.output_names,
+                 specification.units, specification)
 
 
 def exact(value: float) -> str:

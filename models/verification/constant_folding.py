@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import defs, helper, numpy_helper
+from onnx import helper, numpy_helper
 
 from feature_store.errors import InputError
 from models.verification.affine_expression import require_room
 
 Array = NDArray[Any]
 
-# Values read and written, and products made, PRODUCTS of which count as one, and for every node NODE more, which it takes
-# to start the runtime for it (about a millisecond): some seconds on one core in all.
+# Values read and written; products made, PRODUCTS of which count as one; and for every node NODE, since the runtime
+# takes about a millisecond to start: some seconds on one core in all.
 MOST_WORK, PRODUCTS, NODE = 2**28, 16, 2**15
 # Arrays of at most so many values stand in the file of one node, where the sizes of its results are inferred from them.
 SMALL = 1024

@@ -24,7 +24,7 @@ import onnx
 from onnx import TensorProto, defs, helper, numpy_helper
 
 from feature_store.errors import InputError
-from models.verification.affine_expression import ARITHMETIC, OFFSET, Array, Attributes, Expression, Value, require_room
+from models.verification.affine_expression import ARITHMETIC, OFFSET, Array, Attributes, Expression, Value
 from models.verification.constant_folding import ConstantFolder
 from models.verification.graph import Affine, Graph, Kind, Layer
 from models.verification.index_moves import MOVES, split
@@ -41,7 +41,7 @@ class OnnxNetwork:
     """A network in normal form and where it is from.
 
     graph: x (batch, n) -> y (batch, o); input_shape: of one example as a runtime takes it, a symbolic batch being 1,
-    n = prod(input_shape); number: the type it takes; sha256: hex digest of the file; opset: version of ONNX's operators.
+    n = prod(input_shape); number: its type; sha256: hex digest of the file; opset: version of ONNX's operators.
     """
 
     graph: Graph

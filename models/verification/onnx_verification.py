@@ -28,8 +28,8 @@ from models.verification.output_query import OutputQuery
 from models.verification.proof_file import checkable, part_check, write_proof
 from models.verification.properties import Share
 from models.verification.prove import prove_outputs, prove_slopes
-from models.verification.replay import Replay
-from models.verification.runtime_agreement import graph_stages, require_agreement
+from models.verification.replay import Replay, graph_stages
+from models.verification.runtime_agreement import require_agreement
 from models.verification.share import check_share
 from models.verification.slopes import Slopes
 from models.verification.unsafe_set import UnsafeSet

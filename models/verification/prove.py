@@ -90,13 +90,13 @@ def prove_slopes(
     if clock.over():
         return _timeout(budget), ()
     query = query or DerivativeQuery(graph, slopes)
-    roots = [_on(query, walls) for walls in proved or (lower, upper)]
+    low, high = (_on(query, walls) for walls in proved or (lower, upper))
     try:
         attack = _Attack(graph, slopes, lower, upper, points, seed, accept, clock)
 
         def search(hope: float) -> SearchResult:
-            return branch_and_bound(query, *roots, replace(clock.left(), hope=hope), attack.near_or_again, on_progress,
-                                    round_size(graph))
+            return branch_and_bound(query, low, high, replace(clock.left(), hope=hope), attack.near_or_again,
+                                    on_progress, round_size(graph))
 
         found = attack.glance() or (len(lower) > attack.few and attack.again())
         result = _refuted() if found else search(hope=-FAR * attack.scale)
@@ -193,7 +193,7 @@ def prove_outputs(
     if clock.over():
         return _timeout(budget), None
     query = query or OutputQuery(graph, unsafe)
-    roots = [_on(query, walls) for walls in proved or (unsafe.lower, unsafe.upper)]
+    low, high = (_on(query, walls) for walls in proved or (unsafe.lower, unsafe.upper))
     try:
         falsifier = OutputFalsifier(graph, unsafe)
         witness = falsifier.search(points, seed=seed, accept=accept, over=clock.over)
@@ -209,7 +209,7 @@ def prove_outputs(
         witness = falsifier.confirm(suspects.cpu(), root.cpu(), accept)
         return witness is not None
 
-    result = branch_and_bound(query, *roots, clock.left(), violating, on_progress,
+    result = branch_and_bound(query, low, high, clock.left(), violating, on_progress,
                               round_size(graph, OUTPUT_ELEMENTS))
     return result, witness if result.status is Status.REFUTED else None
 

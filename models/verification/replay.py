@@ -1,8 +1,9 @@
 """Counterexamples run again where the network will run: in onnxruntime, on the file, in the precision that ships.
 
 Inputs are numbers of that precision, inside of the box. An input that the box holds at one number is fed with the
-nearest one that the precision has (fed_numbers.py). Graph optimisations of onnxruntime are off: it computes what the file says (with
-them on, version 1.31.1 was seen to change results of fused batch normalisations).
+nearest one that the precision has (fed_numbers.py). Graph optimisations of onnxruntime are off: it computes what the
+file says (with them on, version 1.31.1 was seen to change results of fused batch normalisations). That it computes the
+normal form at all is checked before, by runtime_agreement.py, on `graph_stages`.
 """
 
 from pathlib import Path
@@ -12,13 +13,20 @@ import numpy as np
 from feature_store.errors import InputError
 from models.verification.compile import PairObligation
 from models.verification.fed_numbers import held
-from models.verification.graph import FloatArray
+from models.verification.graph import FloatArray, Graph
 from models.verification.onnx_reader import OnnxNetwork
 from models.verification.output_falsification import OutputWitness
-from models.verification.runtime_agreement import said_by_runtime
+from models.verification.runtime_agreement import Stage, said_by_runtime
 from models.verification.specification import Specification
 from models.verification.unsafe_set import UnsafeSet
 from models.verification.verdict import Witness
+
+
+def graph_stages(graph: "Graph") -> list[Stage]:
+    """The normal form that is proved."""
+    kinds = [*((layer.kind, layer.leak) for layer in graph.layers), ("identity", 0.0)]
+    return [Stage(a.matrices, a.offset, kind, leak, a.error, a.offset_error)
+            for a, (kind, leak) in zip(graph.affines, kinds, strict=True)]
 
 
 class Replay:

@@ -5,12 +5,12 @@ nothing about what runs. So `require_agreement` runs the file itself, as it stan
 optimisations (which is how it will be run), at random points of the box and at corners of it, and refuses the file
 where an output is further from the normal form's than rounding explains.
 
-What rounding explains is estimated, since worst cases are of no use here: on a network of ACAS Xu they come to 20 times
-the output's range, what happens to a millionth of it. Monte Carlo arithmetic (Parker, CSD-970002, 1997) is the estimate:
-the normal form is executed with every sum of k terms off by a random sign times sqrt(k) u times the sum of absolute
-values, u the roundoff of the file's type, besides what its float64 weights were rounded by when they were multiplied
-together or cancelled (`Affine.error`), scaled to u. SAFETY times the largest deviation met at any point is allowed. Where
-a sum may leave the type's range nothing is compared.
+What rounding explains is estimated, for worst cases are of no use here: on a network of ACAS Xu they come to 20 times
+the output's range, what happens to a millionth of it. The estimate is Monte Carlo arithmetic (Parker, CSD-970002,
+1997): the normal form is executed with every sum of k terms off by a random sign times sqrt(k) u times the sum of
+absolute values, u the roundoff of the file's type, besides what its float64 weights were rounded by when they were
+multiplied together or cancelled (`Affine.error`), scaled to u. SAFETY times the largest deviation met at any point is
+allowed. Where a sum may leave the type's range nothing is compared.
 
 Symbols: n inputs, o outputs, m points. NumPy and onnxruntime alone: controllers' checks use it.
 """
@@ -19,18 +19,15 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 
 from feature_store.errors import InputError
+from models.verification.checker_chain import Chain
 from models.verification.fed_numbers import inward
-
-if TYPE_CHECKING:
-    from models.verification.checker_chain import Chain
-    from models.verification.graph import Graph
 
 Array = NDArray[np.float64]
 
@@ -61,7 +58,7 @@ SHOWN = 12  # inputs of a point in a message
 
 @dataclass(frozen=True)
 class Stage:
-    """v = kind(sum over s of matrices[s] @ v[s] + offset). error, offset_error: how far either is from the exact one."""
+    """v = kind(sum over s of matrices[s] @ v[s] + offset). error, offset_error: bounds of |exact - stored|."""
 
     matrices: Mapping[int, Array]
     offset: Array
@@ -71,14 +68,7 @@ class Stage:
     offset_error: Array | None = None
 
 
-def graph_stages(graph: "Graph") -> list[Stage]:
-    """The normal form that is proved."""
-    kinds = [*((layer.kind, layer.leak) for layer in graph.layers), ("identity", 0.0)]
-    return [Stage(a.matrices, a.offset, kind, leak, a.error, a.offset_error)
-            for a, (kind, leak) in zip(graph.affines, kinds, strict=True)]
-
-
-def chain_stages(chain: "Chain") -> list[Stage]:
+def chain_stages(chain: Chain) -> list[Stage]:
     """The chain that the checker proves again."""
     kinds = [*("relu" if relu else "identity" for relu in chain.relus), "identity"]
     return [Stage({k: w}, b, kind) for k, (w, b, kind) in enumerate(zip(chain.weights, chain.biases, kinds,

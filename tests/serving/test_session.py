@@ -135,8 +135,8 @@ def test_what_the_model_sees_lies_in_the_box_exactly(
     io: float,
     connections: float,
 ) -> None:
-    """The nearest float32 of the upper wall 0.6 lies outside of the box that was proved; that of the lower one, 0.1, does
-    not. Lower walls that float32 misses on the outside: the next test."""
+    """The nearest float32 of the upper wall, 0.6, lies outside of the box that was proved; that of the lower one, 0.1,
+    does not. Lower walls that float32 misses on the outside: the next test."""
     row = {"psi_cpu_some": cpu, "psi_io_full": io, "connections": connections}
     one, names = reader.read_row(row)
     many, mask = reader.read_rows([row])

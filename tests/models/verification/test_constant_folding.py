@@ -184,7 +184,7 @@ def test_a_constant_is_what_onnxruntime_computes_or_refused_in_a_long_attack() -
 
 # --- files that once were proved to do the opposite of what they do ----------------------------------------
 
-FOUR = {"features": ["a", "b", "c", "d"], "box": dict.fromkeys("abcd", [0, 1]),
+FOUR = {"features": ["a", "b", "c", "d"], "box": {name: [0, 1] for name in "abcd"},
         "properties": [{"monotone": {"features": ["a", "b", "c", "d"]}}]}
 LINE = [op("Sub", "w half", "v"), op("Reshape", "v to", "u"), op("MatMul", "x u", "h"), op("Relu", "h", "p"),
         op("Neg", "h", "n"), op("Relu", "n", "q"), op("Sub", "p q")]

@@ -1,6 +1,5 @@
 """What is proved of a box covers what a runtime is fed for it, in every type and however narrow the box is."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,8 @@ from feature_store.errors import InputError
 from models.verification.checker_model import read_claim as read_contract
 from models.verification.claim import Part
 from models.verification.fed_numbers import as_fed, fed, held, hull, inward
-from models.verification.properties import OutputRange
 from models.verification.proof_file import check_proof
+from models.verification.properties import OutputRange
 from models.verification.specification import Specification
 from tests.models.verification.onnx_files import dense_file, replayed, run_file
 from tests.models.verification.test_onnx_verification import chain, one_input, verify
@@ -104,7 +103,8 @@ def test_a_proof_of_a_held_input_holds_at_the_number_that_is_fed(tmp_path) -> No
 def test_a_held_vnnlib_input_is_fed_with_the_nearest_number(tmp_path, text, number) -> None:
     # y = relu(x + 1) >= 0 is unsafe everywhere; equal decimal walls are an ulp apart in float64
     model = chain(tmp_path, (1.0, 1.0), (1.0, 0.0), dtype=number.type)
-    found = verify(tmp_path, model, HOLDS + f"(assert (<= X_0 {text}))(assert (>= X_0 {text}))(assert (>= Y_0 0))", 10.0)
+    walls = f"(assert (<= X_0 {text}))(assert (>= X_0 {text}))"
+    found = verify(tmp_path, model, HOLDS + walls + "(assert (>= Y_0 0))", 10.0)
     assert found.verdict == "REFUTED" and found.witness is not None
     ((x, _),) = replayed(model, found.witness)
     assert abs(x[0] - number.type(text)) <= np.spacing(number.type(abs(float(text)))) * (number == np.float64)
