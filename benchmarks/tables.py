@@ -17,6 +17,7 @@ from benchmarks import (
     adaptation_cost_tables,
     adaptation_pool_tables,
     adaptation_tables,
+    false_promotion,
     mutant_tables,
     performance_tables,
     pipeline_tables,
@@ -67,6 +68,10 @@ TABLES: dict[str, Source] = {
     "adaptation-metrics-conditions": Source("adaptation_metrics", adaptation_pool_tables.metrics_conditions_line),
     "adaptation-scale": Source("adaptation_scale", adaptation_pool_tables.scale_table),
     "adaptation-scale-conditions": Source("adaptation_scale", adaptation_pool_tables.scale_conditions_line),
+    "false-promotion": Source("false_promotion", false_promotion.equal_table),
+    "false-promotion-missed": Source("false_promotion", false_promotion.missed_table),
+    "false-promotion-missed-more": Source("false_promotion", false_promotion.missed_more_table),
+    "false-promotion-conditions": Source("false_promotion", false_promotion.conditions_line),
     "performance": Source("performance", performance_tables.verified_table),
     "performance-methods": Source("performance", performance_tables.methods_table),
     "performance-ablation": Source("performance", performance_tables.ablation_table),
@@ -86,7 +91,7 @@ TABLES: dict[str, Source] = {
     "verification-growth": Source("verification_campaign", verification_campaign_tables.growth_table),
 }
 RESULT_FILES = ("adaptation", "adaptation_search", "adaptation_cost", "adaptation_metrics", "adaptation_scale",
-                "sizing", "performance", "pipeline", "verification", "verification_campaign", "mutants")
+                "sizing", "performance", "pipeline", "verification", "verification_campaign", "mutants", "false_promotion")
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
