@@ -91,7 +91,8 @@ TABLES: dict[str, Source] = {
     "verification-growth": Source("verification_campaign", verification_campaign_tables.growth_table),
 }
 RESULT_FILES = ("adaptation", "adaptation_search", "adaptation_cost", "adaptation_metrics", "adaptation_scale",
-                "sizing", "performance", "pipeline", "verification", "verification_campaign", "mutants", "false_promotion")
+                "sizing", "performance", "pipeline", "verification", "verification_campaign", "mutants",
+                "false_promotion")
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:

@@ -18,7 +18,7 @@ def promote(
     version: Annotated[int | None, typer.Option(help="Version to promote; default: the challenger.")] = None,
     reason: ReasonOption = "",
     override_gates: Annotated[
-        bool, typer.Option("--override-gates", help="Promote although a gate fails now; goes into the ledger.")] = False,
+        bool, typer.Option("--override-gates", help="Promote although a gate fails; goes into the ledger.")] = False,
     config: ConfigOption = None, json_output: JsonOption = False,
 ) -> None:
     """Make a version champion by your word; it must pass all gates of mlflow.yaml as it is now.

@@ -59,7 +59,7 @@ def test_a_file_without_the_section_promotion_has_the_shipped_values(tmp_path: P
     shipped, without = load_configuration(SHIPPED, {}), load_configuration(path, {})
     assert without.promotion == shipped.promotion == PromotionRule(ComparisonRule(0.01, 0.99), 0.0)
     path.write_text(f"{text[:start]}promotion: 3\n{text[end:]}")
-    with pytest.raises(InputError, match="promotion must be a mapping of minimum_improvement, .*, got 3"):
+    with pytest.raises(InputError, match=r"promotion must be a mapping of minimum_improvement, .*, got 3"):
         load_configuration(path, {})
 
 

@@ -2,6 +2,7 @@
 
 import math
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -148,7 +149,7 @@ def test_single_rows_instead_of_blocks_would_let_an_equal_model_win(monkeypatch:
     ([1.0] * 8 + [math.nan], [1.0] * 9, "finite numbers"),
     ([1.0] * 9, [1.0] * 8 + [math.inf], "finite numbers"),
 ])
-def test_scores_that_cannot_be_compared_are_refused(challenger: list[float], champion: list[float], message: str) -> None:
+def test_scores_that_cannot_be_compared_are_refused(challenger: Any, champion: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         compare(challenger, champion, "smaller", RULE)
 

@@ -9,7 +9,7 @@ TEST_SET = "7e57" * 16  # digest of the test rows
 
 
 def residuals(mse: float) -> list[float]:
-    """(TEST_ROWS,) with the mean square `mse`. Those of two errors stand in one ratio in every row: no luck is in it."""
+    """(TEST_ROWS,) with the mean square `mse`. Those of two mses stand in one ratio in every row: no luck is in it."""
     shape = np.sin(np.arange(TEST_ROWS)) + 1.5
     return [float(value) for value in shape * np.sqrt(mse / np.mean(shape**2))]
 

@@ -340,7 +340,7 @@ def test_promote_holds_a_version_to_the_champion_that_its_gates_measured(
     champion = measured(lifecycle, 1.0)
     lifecycle.register(write(slope=9.0, test_mse=1.04, champion=champion), champion=champion)
     gates = {"performance": {**configuration.gates["performance"], "champion_mse": {"maximum_ratio": 1.0}}}
-    with pytest.raises(RefusedError, match="champion_mse: test_mse 1.04 <= 1 does not hold"):
+    with pytest.raises(RefusedError, match=r"champion_mse: test_mse 1\.04 <= 1 does not hold"):
         opened(gates=gates).promote(*PAIR)
     assert lifecycle.promote(*PAIR, override_gates=True).notes == (), "nothing was overridden: all gates hold"
 

@@ -52,8 +52,8 @@ WEAKER: dict[str, tuple[Callable[[Json], Any], list[str]]] = {
         "box of connections is 32.5 to 32.5 count, the champion's is 1 to 64 count: not all of it is covered"]),
     "tolerance": (lambda data: data["specification"].update(tolerance=0.999), [
         "tolerance is 0.999 of the output's range, the champion's is 0.0001",
-        "latency_ms may violate the order by 39.4605 ms over the box, the champion's by 0.00395 ms (output range 0.5 to "
-        "40, the champion's 0.5 to 40)"]),
+        "latency_ms may violate the order by 39.4605 ms over the box, the champion's by 0.00395 ms (output range 0.5 "
+        "to 40, the champion's 0.5 to 40)"]),
     "feature dropped": (
         lambda data: data["specification"]["properties"][0]["monotone"].update(features=["psi_io_full"]),
         ["latency_ms increasing in psi_cpu_some is not proved any more"]),
