@@ -96,8 +96,13 @@ def summary_table(summary: dict[str, Any]) -> Table:
 
 def summary_notes(summary: dict[str, Any]) -> list[str]:
     """Lines below the table: what went wrong, where the bundles and the report are."""
-    lines = [f"{entry['workload']}: {entry['message']}" for entry in summary["entries"]
-             if entry["status"] != "registered" or entry["alias"] == "challenger"]
+    lines = []
+    for entry in summary["entries"]:
+        if entry["status"] != "registered":
+            lines.append(f"{entry['workload']}: {entry['message']}")
+        elif entry["alias"] == "challenger":  # a line for each thing that keeps it from being champion
+            first, *others = entry["message"].split("; ")
+            lines += [f"{entry['workload']}: {first}", *(f"  {other}" for other in others)]
     bundles = [entry["bundle"] for entry in summary["entries"] if entry.get("bundle")]
     lines += [f"bundle: {bundle}" for bundle in bundles]
     return [*lines, f"report: {summary['report']}"]

@@ -47,8 +47,8 @@ class Registration:
         alias: alias that the version got, None for a rejected one.
         reason: why it got that alias and not the next.
         drifts: aliases that were not where the ledger says, before this registration or after it.
-        is_new: False where the model is the champion's or the challenger's, byte for byte: nothing was registered, and
-            `version` and `alias` are that version's.
+        is_new: False where the model is a registered version's, byte for byte: nothing was registered, and `version`
+            and `alias` are that version's.
     """
 
     model: str
@@ -157,8 +157,8 @@ class Lifecycle:
     ) -> Registration:
         """Registers a bundle as a new model version; signs it where, and only where, every gate holds.
 
-        A bundle that passed and whose model and specification are the champion's or the challenger's, byte for byte,
-        is not registered again.
+        A bundle that passed and whose model and specification are those of a registered version, byte for byte, is not
+        registered again.
 
         Args:
             folder: the bundle as the gate step left it. Gets its model.sig, and `champion` in its evidence.
@@ -323,29 +323,30 @@ class Lifecycle:
         return ["register", "challenger"], found.reason + waits
 
     def _unchanged(self, folder: Path) -> Registration | None:
-        """The standing version that a bundle which passed is again, model and specification byte for byte."""
+        """The registered version that a bundle which passed is again, model and specification byte for byte.
+
+        Not the standing ones alone: the model of a version that was rolled back must not come back as a new one.
+        """
         bundle = open_bundle(folder)
         if not bundle.gates.passed:
             return None
         task, workload = bundle.contract.task, bundle.contract.workload
-        standing = self._ledger.standing(task, workload)
-        for alias, version in ((self._aliases.champion, standing.champion),
-                               (self._aliases.challenger, standing.challenger)):
-            if version is None:
-                continue
+        model, digest = self._configuration.model_name(task, workload), bundle.contract.model.sha256
+        standing, promised = self._ledger.standing(task, workload), specification_sha256(bundle.contract)
+        aliases = {standing.challenger: self._aliases.challenger, standing.champion: self._aliases.champion}
+        # tags may be changed by anyone: they say where to look, the signed bundles decide
+        tagged = (version for version, tags in self._store.tags(model).items() if tags.get("model_sha256") == digest)
+        for version in sorted({*tagged, *filter(None, aliases)} & standing.registered.keys(), reverse=True):
             try:
                 other = self._open_version(task, workload, standing, version)
-            except AssayError:  # tampered or gone: a version of its own is registered
+            except AssayError:  # tampered or gone: the bundle gets a version of its own
                 continue
-            if other.model == bundle.model and specification_sha256(other.contract) == specification_sha256(
-                bundle.contract
-            ):
-                digest = bundle.contract.model.sha256[:12]
-                return Registration(
-                    self._configuration.model_name(task, workload), version, "", True, alias,
-                    f"unchanged: model.onnx ({digest}) is that of version {version}, the {alias}, byte for byte; "
-                    "nothing is registered", other.sha256, is_new=False,
-                )  # fmt: skip
+            if other.model == bundle.model and specification_sha256(other.contract) == promised:
+                alias = aliases.get(version)
+                known = f"version {version}, the {alias}" if alias else f"version {version}"
+                what = f"unchanged: model.onnx ({digest[:12]}) is that of {known}, byte for byte"
+                reason = f"{what}; nothing is registered"
+                return Registration(model, version, "", True, alias, reason, other.sha256, is_new=False)
         return None
 
     def _weaker(self, bundle: Bundle, standing: Standing) -> tuple[str, ...]:

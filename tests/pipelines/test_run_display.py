@@ -51,6 +51,8 @@ def test_the_table_names_the_gates_that_failed_and_the_workload_that_has_none() 
 def test_the_notes_give_reasons_bundles_and_the_report() -> None:
     assert summary_notes(SUMMARY) == ["training: why", "redis: why", "mysql: why", "bundle: /b/training",
                                       "report: /r/index.html"]
+    weaker = {"report": "/r", "entries": [entry("training", message="better; weaker: box a; box b", bundle=None)]}
+    assert summary_notes(weaker) == ["training: better", "  weaker: box a", "  box b", "report: /r"]
     new_champion = {"report": "/r/index.html", "entries": [entry("training", alias="champion")]}
     assert summary_notes(new_champion) == ["bundle: /b/training", "report: /r/index.html"]
 

@@ -243,6 +243,31 @@ def test_the_challengers_own_model_registers_nothing_either(opened: Opener, writ
     assert list(fake_store.versions) == [(MODEL, 1)]
 
 
+def test_the_model_of_a_version_that_was_rolled_back_does_not_come_back(
+    lifecycle: Lifecycle, write: Writer, fake_store: Any
+) -> None:
+    lifecycle.register(write())
+    champion = measured(lifecycle, 2.0)
+    lifecycle.register(write(slope=9.0, champion=champion), champion=champion)
+    lifecycle.rollback(*PAIR, reason="alarms")
+    champion = measured(lifecycle, 2.0)
+    again = lifecycle.register(write(slope=9.0, champion=champion), champion=champion)
+    assert (again.is_new, again.version, again.alias) == (False, 2, None)
+    assert "is that of version 2, byte for byte; nothing is registered" in again.reason
+    assert lifecycle.champion(*PAIR) == 1 and len(fake_store.versions) == 2
+
+
+def test_a_tag_that_somebody_changed_does_not_hide_the_champion(
+    lifecycle: Lifecycle, write: Writer, fake_store: Any
+) -> None:
+    lifecycle.register(write())
+    fake_store.versions[MODEL, 1]["tags"]["model_sha256"] = "0" * 64
+    champion = measured(lifecycle, 2.0)
+    assert not lifecycle.register(write(champion=champion), champion=champion).is_new
+    fake_store.versions[MODEL, 1]["tags"]["model_sha256"] = open_bundle(write(slope=9.0)).contract.model.sha256
+    assert lifecycle.register(write(slope=9.0, champion=champion), champion=champion).is_new
+
+
 def test_the_same_model_with_another_specification_is_a_version(lifecycle: Lifecycle, write: Writer) -> None:
     def fewer(contract: dict[str, Any]) -> None:
         contract["specification"]["properties"][0]["monotone"]["features"] = ["psi_io_full"]
@@ -513,7 +538,7 @@ def restart(opened: Opener, configuration: Configuration, fake_store: Any) -> Li
     return fresh
 
 
-CALLS_OF_A_REGISTRATION = 16
+CALLS_OF_A_REGISTRATION = 17
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
