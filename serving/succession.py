@@ -34,14 +34,14 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class TestErrors:
+class RowErrors:
     """What one model's errors were on one test set: its digest, and a residual a row, target's unit."""
 
     test_set: str
     residuals: tuple[float, ...]
 
 
-def own_errors(bundle: Bundle) -> TestErrors | None:
+def own_errors(bundle: Bundle) -> RowErrors | None:
     """A bundle's own, from its evidence; None where it does not say."""
     return _errors(_digest_of_test_set(bundle), bundle.evidence.get("test"))
 
@@ -96,13 +96,13 @@ def _better(
     return found.wins, f"{BETTER} {verb} against version {version}: mean squared error, {found}"
 
 
-def _errors(digest: Any, found: Any) -> TestErrors | None:
+def _errors(digest: Any, found: Any) -> RowErrors | None:
     residuals = found.get("residuals") if isinstance(found, Mapping) else None
     if not isinstance(digest, str) or not digest or not isinstance(residuals, Sequence) or isinstance(residuals, str):
         return None
     usable = all(isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
                  for value in residuals)
-    return TestErrors(digest, tuple(float(value) for value in residuals)) if usable and residuals else None
+    return RowErrors(digest, tuple(float(value) for value in residuals)) if usable and residuals else None
 
 
 def _digest_of_test_set(bundle: Bundle) -> Any:
