@@ -15,11 +15,13 @@ from components.workload_status import guarded
 from models.adaptation.few_shot_evidence import FEW_SHOT_BASELINE, few_shot_facts, few_shot_metrics
 from models.export.bundle import write_bundle, write_json
 from models.export.few_shot_encoder import few_shot_encoder
+from models.export.onnx_model import INPUT
 from models.export.parity import largest_difference, one_row_latency_us, replays
+from models.export.test_errors import ordered_test_set, recorded, residuals
 from models.tasks.task import Task, read_task
 from models.training.baseline import BASELINE, monotone_gradient_boosting
 from models.training.counterexample_loop import counterexample_accuracy
-from models.training.evaluation import partial_dependence, predictions, scores
+from models.training.evaluation import accuracy, mean_squared_error, partial_dependence, predictions, scores
 from models.training.workload import Workload, load_network, load_workload
 from models.verification.network import ReluNetwork
 from models.verification.verdict import Status, Verdict, restore_verdict
@@ -51,6 +53,7 @@ def run_export(task_yaml: str, workload: str, seed: int, code_version: str, feat
                 "parity_max_abs": largest_difference(model, network, data.scaling, PARITY_POINTS, int(seed)),
                 "parity_points": PARITY_POINTS,
                 "latency_us": one_row_latency_us(model, data.scaling.features.unscale(data.x_test[:1])[0])}
+            evidence |= _test_errors(task, data, model, features / workload, evidence["metrics"])
             if task.few_shot is not None:
                 own = features / workload
                 evidence["metrics"] |= few_shot_metrics(own, network, data.scaling, task.accuracy_tolerance)
@@ -85,11 +88,12 @@ def _evidence(task: Task, data: Workload, network: ReluNetwork, twin: ReluNetwor
     with np.load(verified / "counterexamples.npz", allow_pickle=False) as stored:
         pairs = {name: stored[name] for name in stored.files}
     metrics: dict[str, float] = {}
-    sides = (("train", data.x, data.y), ("test", data.x_test, data.y_test))
     for prefix, predict in (("", network.value), ("twin_", twin.value)):
-        for side, x, y in sides:
-            metrics |= scores(prefix + side, predict, x, y, task.accuracy_tolerance)
+        metrics |= scores(f"{prefix}train", predict, data.x, data.y, task.accuracy_tolerance)
+    metrics |= scores("twin_test", twin.value, data.x_test, data.y_test, task.accuracy_tolerance)
+    metrics["test_rows"] = len(data.y_test)
     if task.few_shot is None:
+        metrics["mean_mse"] = mean_squared_error(np.full(len(data.y_test), data.y.mean()), data.y_test)
         baseline = monotone_gradient_boosting(data.x, data.y, data.specification.queries, seed)
         metrics |= scores("baseline", baseline.predict, data.x_test, data.y_test, task.accuracy_tolerance)
     tolerance = data.specification.tolerance
@@ -110,6 +114,17 @@ def _evidence(task: Task, data: Workload, network: ReluNetwork, twin: ReluNetwor
         "history": {"epochs": loop["epochs"], "rounds": loop["rounds"]},
         "curves": {"partial_dependence": {name: {**curve, "unit": units[name]} for name, curve in curves.items()},
                    "predictions": predictions(learners, data.x_test, data.y_test, data.scaling)}}
+
+
+def _test_errors(task: Task, data: Workload, model: bytes, folder: Path, metrics: dict[str, Any]) -> dict[str, Any]:
+    """Puts test_mse and test_accuracy of the exported file into `metrics`; returns its error in every test row."""
+    found = residuals(model, INPUT, data.scaling.features.names, ordered_test_set(folder, task.split_by),
+                      task.target.name)
+    scaled = found / (data.scaling.target.maximum[0] - data.scaling.target.minimum[0])
+    nothing = np.zeros_like(scaled)
+    metrics |= {"test_mse": mean_squared_error(scaled, nothing),
+                "test_accuracy": accuracy(scaled, nothing, task.accuracy_tolerance)}
+    return {"test": {"unit": task.target.unit, "residuals": recorded(found)}}
 
 
 def _data(folder: Path, quality: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from components.progress import step
 from components.tracking import project_configuration
@@ -15,7 +14,7 @@ from feature_store.errors import AssayError
 from feature_store.scaling import FeatureScaling
 from models.configuration import Configuration
 from models.export.bundle import write_json
-from models.export.parity import open_session
+from models.export.test_errors import ordered_test_set, recorded, residuals
 from models.gates import evaluate_gates
 from models.tasks.task import Task, read_task
 from models.training.evaluation import mean_squared_error
@@ -51,26 +50,29 @@ def run_gate(task_yaml: str, workloads: list[str], features: Path, bundles: list
 
 
 def _champion(configuration: Configuration, task: Task, workload: str, features: Path) -> dict[str, Any] | None:
-    """The standing champion's version and its error on the new test set, in the new scaling; None: no champion."""
+    """The standing champion on the new test set; None: no champion.
+
+    Keys: version; test_mse, in the new scaling; residuals, a row each; test_sha256, which rows they are.
+    """
+    from feature_store.digests import content_digest
     from serving.registry import Registry
 
-    registry = Registry(configuration)
+    registry, folder = Registry(configuration), features / workload
     version = registry.champion(task.name, workload)
     if version is None:
         return None
     try:
         bundle = registry.open_champion(task.name, workload)
-        frame = pd.read_parquet(features / workload / "test.parquet")
+        frame = ordered_test_set(folder, task.split_by)
         embedding = bundle.contract.embedding
         if embedding is not None:  # in the coordinates of the champion's own pool
             frame = frame.assign(**dict(zip(embedding.inputs, embedding.own, strict=True)))
-        scaling = FeatureScaling.from_json((features / workload / "scaling.json").read_text())
-        names = list(bundle.contract.input_names)
-        rows = frame[names].to_numpy(dtype=np.float32)
-        (out,) = open_session(bundle.model).run(None, {bundle.contract.model.input: rows})
-        target = scaling.target.scale(frame[[task.target.name]].to_numpy(dtype=np.float64))[:, 0]
-        error = mean_squared_error(scaling.target.scale(out.astype(np.float64))[:, 0], target)
+        found = residuals(bundle.model, bundle.contract.model.input, bundle.contract.input_names, frame,
+                          task.target.name)
     except (AssayError, KeyError) as error_found:
         # a champion that cannot be compared must not be replaced unseen: NaN fails its gate
         return {"version": version, "test_mse": float("nan"), "reason": str(error_found)}
-    return {"version": version, "test_mse": error}
+    scaling = FeatureScaling.from_json((folder / "scaling.json").read_text()).target
+    scaled = found / (scaling.maximum[0] - scaling.minimum[0])
+    return {"version": version, "test_mse": mean_squared_error(scaled, np.zeros_like(scaled)),
+            "residuals": recorded(found), "test_sha256": content_digest(folder / "test.parquet")}

@@ -19,8 +19,9 @@ def run_register(workloads: list[str], telemetry: str, scheduled: bool, features
                  output: Path) -> list[dict[str, Any]]:
     """Registers what `gate` left; writes registered.json, one entry a workload, and keeps the signed bundles.
 
-    An entry has workload, status ("registered", "rejected", "failed", "no new data", "error"), message, and for a
-    version: model, version, alias, run_id, reason, bundle (folder).
+    An entry has workload, status, message, and for a version: model, version, alias, run_id, reason, bundle (folder).
+    Status: "registered" or "rejected" (as the ledger says), "unchanged" (the model is the version's that stands there,
+    nothing is registered), "failed" in an earlier step, "no new data", "error" (nothing of it is in the ledger).
     """
     from serving.registry import Registry
 
@@ -58,16 +59,20 @@ def _register_one(registry: Any, bundles: Path, workload: str, folder: Path, cha
     except AssayError as error:
         # nothing of it is registered; the other workloads go on
         return {"workload": workload, "status": "error", "message": str(error)}
-    entry = {"workload": workload, **asdict(made), "message": made.reason,
-             "status": "registered" if made.gates_passed else "rejected"}
+    status = "unchanged" if not made.is_new else "registered" if made.gates_passed else "rejected"
+    entry = {"workload": workload, **asdict(made), "message": made.reason, "status": status}
     entry["drifts"] = [str(drift) for drift in made.drifts]
+    entry["message"] += "".join(f"; note: {drift}" for drift in made.drifts if not drift.repaired)
     if made.gates_passed:
         kept = bundles / contract["task"] / workload / str(made.version)
         try:
-            _keep(folder, kept)
+            if made.is_new:
+                _keep(folder, kept)
+            elif not kept.is_dir():  # the run that registered it died before it made the copy
+                registry.download_bundle(contract["task"], workload, kept, made.version)
             entry["bundle"] = str(kept)
-        except OSError as error:  # the registry holds it whole: a copy that is missing loses nothing
-            entry["message"] += f"; no copy in {kept}: {error.strerror or error}"
+        except (OSError, AssayError) as error:  # the registry holds it whole: a copy that is missing loses nothing
+            entry["message"] += f"; no copy in {kept}: {getattr(error, 'strerror', None) or error}"
     return entry
 
 

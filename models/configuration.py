@@ -8,13 +8,14 @@ in the file are resolved against it, so that steps which run in other working di
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from feature_store.errors import InputError, nearest
 from feature_store.strict_yaml import read_yaml
 from models.gates import check_thresholds
+from models.paired_comparison import ComparisonRule
 
 Approval = Literal["auto", "manual"]
 
@@ -30,6 +31,20 @@ _KEYS: dict[str, tuple[str, ...]] = {
     "aliases": ("champion", "challenger"),
     "keys": ("private", "public"),
 }
+_OPTIONAL: dict[str, tuple[str, ...]] = {"": ("promotion",)}
+
+
+@dataclass(frozen=True)
+class PromotionRule:
+    """What a version that passed its gates needs to replace a champion by itself (serving/succession.py).
+
+    Attributes:
+        comparison: by how much it must be better on the same test rows.
+        specification_leeway: by which share its specification may fall short of the champion's.
+    """
+
+    comparison: ComparisonRule = field(default_factory=ComparisonRule)
+    specification_leeway: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -47,6 +62,7 @@ class Configuration:
         ledger_path: the promotion ledger (JSON lines).
         private_key_path, public_key_path: EC P-256 key pair, PEM.
         gates: gates[task][gate][parameter]; asking for a task that is not listed is an InputError.
+        promotion: what replaces a champion without a person's word.
     """
 
     home: Path
@@ -61,6 +77,7 @@ class Configuration:
     private_key_path: Path
     public_key_path: Path
     gates: dict[str, dict[str, dict[str, Any]]]
+    promotion: PromotionRule = field(default_factory=PromotionRule)
 
     def model_name(self, task: str, workload: str) -> str:
         """Name of the registered model of one task and workload, e.g. "assay.performance.redis".
@@ -122,6 +139,7 @@ def load_configuration(path: Path, environment: Mapping[str, str] = os.environ) 
         private_key_path=home / _text(keys, "private", path),
         public_key_path=home / _text(keys, "public", path),
         gates=_gates(root["gates"], path),
+        promotion=_promotion(root.get("promotion", {}), path),
     )
 
 
@@ -135,17 +153,34 @@ def _home(path: Path, environment: Mapping[str, str]) -> Path:
     return Path(given)
 
 
+def _promotion(data: Any, path: Path) -> PromotionRule:
+    known = ("minimum_improvement", "confidence", "specification_leeway")
+    where = f"{path}, promotion"
+    if not isinstance(data, Mapping):
+        raise InputError(f"promotion must be a mapping of {', '.join(known)}, got {data!r} ({path})")
+    for key in data:
+        if key not in known:
+            raise InputError(f"key must be a known one, got {key!r} ({where}); {nearest(str(key), known)}")
+    leeway = data.get("specification_leeway", 0.0)
+    if isinstance(leeway, bool) or not isinstance(leeway, (int, float)) or not 0 <= leeway < 1:
+        raise InputError(f"specification_leeway must be a number from 0 to below 1, got {leeway!r} ({where})")
+    try:
+        rule = ComparisonRule(**{key: value for key, value in data.items() if key != "specification_leeway"})
+    except InputError as error:
+        raise InputError(f"{error} ({where})") from error
+    return PromotionRule(rule, float(leeway))
+
+
 def _section(data: Any, name: str, path: Path) -> Mapping[str, Any]:
     where = f"{path}, {name}" if name else str(path)
+    known = _KEYS[name] + _OPTIONAL.get(name, ())
     if not isinstance(data, Mapping):
         raise InputError(
             f"configuration must be a mapping of {', '.join(_KEYS[name])}, got {data!r} ({where})"
         )
     for key in data:
-        if key not in _KEYS[name]:
-            raise InputError(
-                f"key must be a known one, got {key!r} ({where}); {nearest(str(key), _KEYS[name])}"
-            )
+        if key not in known:
+            raise InputError(f"key must be a known one, got {key!r} ({where}); {nearest(str(key), known)}")
     for key in _KEYS[name]:
         if key not in data:
             raise InputError(

@@ -9,12 +9,15 @@ wrong type or outside what it can physically be) FAILS: a hole in the evidence n
     test_accuracy            test_accuracy, share 0..1          >= minimum
     champion_mse             test_mse, squared target units     <= champion's test_mse * maximum_ratio
     baseline_mse             test_mse, squared target units     <= baseline_mse * maximum_ratio
+    mean_baseline            test_mse, squared target units     <= mean_mse * maximum_ratio
+    test_rows                test_rows, a count                 >= minimum
     test_mape                test_mape, share of the measured   <= maximum
     counterexample_accuracy  counterexample_accuracy, 0..1      >= minimum
     parity                   parity_max_abs, scaled target      <= maximum
     latency                  latency_us, microseconds           <= maximum_us
 
-The champion's test_mse is that of the standing champion evaluated on the SAME new test set.
+The champion's test_mse is that of the standing champion evaluated on the SAME new test set; mean_mse that of the
+training rows' mean target, predicted for every test row.
 """
 
 import math
@@ -53,6 +56,8 @@ GATES: dict[str, Gate] = {
     "test_accuracy": Gate("test_accuracy", "minimum", ">=", maximum=1.0),
     "champion_mse": Gate("test_mse", "maximum_ratio", "<=", relative_to="champion"),
     "baseline_mse": Gate("test_mse", "maximum_ratio", "<=", relative_to="baseline_mse"),
+    "mean_baseline": Gate("test_mse", "maximum_ratio", "<=", relative_to="mean_mse"),
+    "test_rows": Gate("test_rows", "minimum", ">="),
     "test_mape": Gate("test_mape", "maximum", "<="),
     "counterexample_accuracy": Gate("counterexample_accuracy", "minimum", ">=", maximum=1.0),
     "parity": Gate("parity_max_abs", "maximum", "<="),

@@ -96,13 +96,18 @@ def summary_table(summary: dict[str, Any]) -> Table:
 
 def summary_notes(summary: dict[str, Any]) -> list[str]:
     """Lines below the table: what went wrong, where the bundles and the report are."""
-    lines = [f"{entry['workload']}: {entry['message']}" for entry in summary["entries"]
-             if entry["status"] not in ("registered",)]
+    lines = []
+    for entry in summary["entries"]:
+        if entry["status"] != "registered":
+            lines.append(f"{entry['workload']}: {entry['message']}")
+        elif entry["alias"] == "challenger":  # a line for each thing that keeps it from being champion
+            first, *others = entry["message"].split("; ")
+            lines += [f"{entry['workload']}: {first}", *(f"  {other}" for other in others)]
     bundles = [entry["bundle"] for entry in summary["entries"] if entry.get("bundle")]
     lines += [f"bundle: {bundle}" for bundle in bundles]
     return [*lines, f"report: {summary['report']}"]
 
 
 def run_exit_code(summary: dict[str, Any]) -> int:
-    """0 if every workload was registered with all gates (or had no new data), else 1."""
-    return int(any(entry["status"] not in ("registered", "no new data") for entry in summary["entries"]))
+    """0 if every workload was registered with all gates (or had nothing new), else 1."""
+    return int(any(entry["status"] not in ("registered", "unchanged", "no new data") for entry in summary["entries"]))

@@ -2,9 +2,11 @@
 
 A signature says "the gates held and the proof is one". So whoever signs does not take the folder's word
 for it: the gates are evaluated again on the evidence, with the thresholds of this project and against
-the champion as the caller measured it, and the independent checker goes through the certificate.
+the champion as the caller measured it, and the independent checker goes through the certificate. What the champion
+was measured at goes into the evidence, so that the gates can be evaluated once more when somebody promotes the version.
 """
 
+import json
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
@@ -27,6 +29,8 @@ from serving.contract import ENCODER_FILE, MODEL_FILE
 from serving.keys import create_key_pair
 from serving.signature import SIGNATURE_FILE, sign_folder
 
+CHAMPION = "champion"  # in the evidence: the champion that the gates measured, null where there was none
+
 
 def let_through(
     folder: Path,
@@ -40,7 +44,7 @@ def let_through(
 
     Args:
         folder: the bundle as the gate step left it.
-        champion: {"test_mse", "version"} that the gates measured, None where there was no champion.
+        champion: {"test_mse", "version", ...} that the gates measured, None where there was no champion.
         checker: independent checker of certificates; None: the project's.
 
     Raises:
@@ -54,6 +58,7 @@ def let_through(
         if bundle.is_signed:
             raise RefusedError(f"bundle must not be signed where a gate fails, got a signature ({folder})")
         return bundle
+    bundle = _with_champion(bundle, champion)
     report = evaluate_gates(bundle.evidence, champion, configuration.gates[bundle.contract.task])
     if failed := [f"{gate.name}: {gate.reason}" for gate in report.gates if not gate.passed]:
         rule = "gates.json must say what the evidence bears"
@@ -73,6 +78,25 @@ def _require_keys(configuration: Configuration) -> None:
             f"private key must be there beside a ledger, got none ({private}); restore it from a backup"
         )
     create_key_pair(private, configuration.public_key_path)
+
+
+def present_failures(bundle: Bundle, configuration: Configuration) -> tuple[str, ...]:
+    """Which gates of mlflow.yaml, as it is now, the evidence of a bundle does not bear, with the reason of each."""
+    champion = bundle.evidence.get(CHAMPION, {})  # not recorded: its gate fails
+    report = evaluate_gates(bundle.evidence, champion, configuration.gates[bundle.contract.task])
+    return tuple(f"{gate.name}: {gate.reason}" for gate in report.gates if not gate.passed)
+
+
+def _with_champion(bundle: Bundle, champion: Mapping[str, Any] | None) -> Bundle:
+    """The bundle, opened again with what it was compared with in its evidence.json."""
+    if CHAMPION in bundle.evidence and bundle.evidence[CHAMPION] == champion:
+        return bundle
+    known = None if champion is None else dict(champion)
+    path = bundle.folder / "evidence.json"
+    temporary = bundle.folder.with_name(f".{bundle.folder.name}.evidence.tmp")
+    temporary.write_text(json.dumps({**bundle.evidence, CHAMPION: known}, indent=1) + "\n", encoding="utf-8")
+    temporary.replace(path)
+    return open_bundle(bundle.folder)
 
 
 def _sign(bundle: Bundle, private_key_path: Path) -> None:

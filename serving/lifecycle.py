@@ -12,14 +12,14 @@ is in the ledger. An alias, tag or artifact that someone changed in the store ch
 
 import contextlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from feature_store.errors import AssayError, RefusedError
 from models.configuration import Configuration
-from serving.admission import let_through
+from serving.admission import let_through, present_failures
 from serving.bundle import (
     Bundle,
     CertificateChecker,
@@ -29,11 +29,13 @@ from serving.bundle import (
     write_folder,
 )
 from serving.card import gate_table, version_tags
-from serving.contract import Contract
+from serving.contract import Contract, specification_sha256
 from serving.ledger import Entry, Ledger
 from serving.moves import Action, Move, Standing
-from serving.promotion import Aliases, Drift, Promotions, beats
+from serving.promotion import Aliases, Drift, Promotions, RecordedError
+from serving.specification_change import GATE, weaker_in
 from serving.store import Store, Upload
+from serving.succession import decide
 from serving.unfinished import settle, ticket
 
 
@@ -44,7 +46,9 @@ class Registration:
     Attributes:
         alias: alias that the version got, None for a rejected one.
         reason: why it got that alias and not the next.
-        drifts: aliases that were not where the ledger says, before this registration.
+        drifts: aliases that were not where the ledger says, before this registration or after it.
+        is_new: False where the model is a registered version's, byte for byte: nothing was registered, and `version`
+            and `alias` are that version's.
     """
 
     model: str
@@ -55,16 +59,23 @@ class Registration:
     reason: str
     bundle_sha256: str
     drifts: tuple[Drift, ...] = ()
+    is_new: bool = True
 
 
 @dataclass(frozen=True)
 class Promotion:
-    """A champion that was moved: to `version`, from `previous_version`."""
+    """A champion that was moved: to `version`, from `previous_version`.
+
+    Attributes:
+        notes: in what the version is weaker than the champion before, and which gates were overridden, a line each;
+            they stand in the ledger too.
+    """
 
     model: str
     version: int
     previous_version: int | None
     drifts: tuple[Drift, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class Lifecycle:
@@ -146,9 +157,13 @@ class Lifecycle:
     ) -> Registration:
         """Registers a bundle as a new model version; signs it where, and only where, every gate holds.
 
+        A bundle that passed and whose model and specification are those of a registered version, byte for byte, is not
+        registered again.
+
         Args:
-            folder: the bundle as the gate step left it. Gets its model.sig.
-            champion: {"test_mse", "version"} that the gates measured; None where there was no champion.
+            folder: the bundle as the gate step left it. Gets its model.sig, and `champion` in its evidence.
+            champion: the champion that the gates measured, {"test_mse", "version", "residuals", "test_sha256"}
+                (components/gate.py); None where there was no champion.
             run_id: run that the version belongs to; None: a run of its own.
             data_path: the data it was trained on, for the lineage.
             command: command line that reproduces it.
@@ -161,6 +176,8 @@ class Lifecycle:
         """
         try:
             self.clean_up()
+            if (unchanged := self._unchanged(Path(folder))) is not None:
+                return unchanged
             bundle = let_through(Path(folder), self._configuration, champion, self._checker)
             task, workload = bundle.contract.task, bundle.contract.workload
             model = self._configuration.model_name(task, workload)
@@ -180,12 +197,20 @@ class Lifecycle:
                 ) from error
             raise
 
-    def promote(self, task: str, workload: str, version: int | None = None, reason: str = "") -> Promotion:
+    def promote(
+        self, task: str, workload: str, version: int | None = None, reason: str = "", override_gates: bool = False
+    ) -> Promotion:
         """Makes a version champion by a person's word. `version` None: the challenger.
 
+        The gates of mlflow.yaml, as it is now, are evaluated on its evidence again. In what its specification is weaker
+        than the champion's is said and written into the ledger.
+
+        Args:
+            override_gates: promote although a gate does not hold any more; written into the ledger.
+
         Raises:
-            RefusedError: there is no challenger, or the version is champion already, was rejected, is
-                unknown to the ledger, or its bundle does not check.
+            RefusedError: there is no challenger, or the version is champion already, was rejected, is unknown to the
+                ledger, its bundle does not check, or a gate does not hold.
         """
         with self._promotions.standing(task, workload) as (standing, drifts):
             chosen = standing.challenger if version is None else version
@@ -195,7 +220,19 @@ class Lifecycle:
                 )
             if chosen == standing.champion:
                 raise RefusedError(f"version must not be champion already, got {chosen} ({task}, {workload})")
-            return self._move("approve", task, workload, standing, chosen, reason, drifts)
+            bundle = self._open_version(task, workload, standing, chosen)
+            failed = present_failures(bundle, self._configuration)
+            if failed and not override_gates:
+                raise RefusedError(
+                    f"version must pass the gates of mlflow.yaml as they are now, got {'; '.join(failed)} ({task}, "
+                    f"{workload}, version {chosen}); --override-gates promotes it all the same and is written into "
+                    "the ledger"
+                )
+            notes = (*self._weaker(bundle, standing), *(f"gate overridden: {line}" for line in failed))
+            made = self._move(
+                "approve", task, workload, standing, chosen, "; ".join(filter(None, (reason, *notes))), drifts
+            )
+            return replace(made, notes=notes)
 
     def rollback(self, task: str, workload: str, reason: str = "") -> Promotion:
         """Makes the champion before the standing one champion again.
@@ -258,7 +295,11 @@ class Lifecycle:
                 above=standing.last_version,
             )
             move = self._template(task, workload, standing, version, bundle.sha256, reason)
-            self._promotions.record([move(action) for action in actions])
+            try:
+                self._promotions.record([move(action) for action in actions])
+            except RecordedError as error:  # the version is registered; what could not follow is said
+                known = {(drift.alias, drift.expected) for drift in drifts if not drift.repaired}
+                drifts += tuple(drift for drift in error.drifts if (drift.alias, drift.expected) not in known)
         names = {"challenger": self._aliases.challenger, "champion": self._aliases.champion}
         alias = names.get(actions[-1])
         return Registration(
@@ -272,19 +313,53 @@ class Lifecycle:
             failed = [gate.name for gate in bundle.gates.gates if not gate.passed]
             return ["reject"], f"gates failed: {', '.join(failed)}"
 
-        def recorded_mse(version: int) -> float | None:
-            with contextlib.suppress(AssayError):  # tampered or gone: not comparable
-                other = self._open_version(bundle.contract.task, bundle.contract.workload, standing, version)
-                if _test_set(other) == _test_set(bundle):
-                    value: float | None = other.evidence["metrics"].get("test_mse")
-                    return value
-            return None
+        def opened(version: int) -> Bundle:
+            return self._open_version(bundle.contract.task, bundle.contract.workload, standing, version)
 
-        mse = bundle.evidence["metrics"].get("test_mse")
-        wins, reason = beats(standing.champion, mse, champion, recorded_mse)
-        if wins and self._configuration.approval == "auto":
-            return ["register", "challenger", "champion"], reason
-        return ["register", "challenger"], f"{reason}; waits for assay promote" if wins else reason
+        found = decide(bundle, standing.champion, champion, opened, self._configuration.promotion)
+        if found.wins and self._configuration.approval == "auto":
+            return ["register", "challenger", "champion"], found.reason
+        waits = "; waits for assay promote" if found.wins else ""
+        return ["register", "challenger"], found.reason + waits
+
+    def _unchanged(self, folder: Path) -> Registration | None:
+        """The registered version that a bundle which passed is again, model and specification byte for byte.
+
+        Not the standing ones alone: the model of a version that was rolled back must not come back as a new one.
+        """
+        bundle = open_bundle(folder)
+        if not bundle.gates.passed:
+            return None
+        task, workload = bundle.contract.task, bundle.contract.workload
+        model, digest = self._configuration.model_name(task, workload), bundle.contract.model.sha256
+        standing, promised = self._ledger.standing(task, workload), specification_sha256(bundle.contract)
+        aliases = {standing.challenger: self._aliases.challenger, standing.champion: self._aliases.champion}
+        # tags may be changed by anyone: they say where to look, the signed bundles decide
+        tagged = (version for version, tags in self._store.tags(model).items() if tags.get("model_sha256") == digest)
+        for version in sorted({*tagged, *filter(None, aliases)} & standing.registered.keys(), reverse=True):
+            try:
+                other = self._open_version(task, workload, standing, version)
+            except AssayError:  # tampered or gone: the bundle gets a version of its own
+                continue
+            if other.model == bundle.model and specification_sha256(other.contract) == promised:
+                alias = aliases.get(version)
+                known = f"version {version}, the {alias}" if alias else f"version {version}"
+                what = f"unchanged: model.onnx ({digest[:12]}) is that of {known}, byte for byte"
+                reason = f"{what}; nothing is registered"
+                return Registration(model, version, "", True, alias, reason, other.sha256, is_new=False)
+        return None
+
+    def _weaker(self, bundle: Bundle, standing: Standing) -> tuple[str, ...]:
+        """A line for everything in which a version promises less than the champion."""
+        if standing.champion is None:
+            return ()
+        task, workload = bundle.contract.task, bundle.contract.workload
+        try:
+            champion = self._open_version(task, workload, standing, standing.champion)
+        except AssayError as error:
+            return (f"{GATE} could not be decided: champion version {standing.champion}: {error}",)
+        found = weaker_in(bundle.contract, champion.contract)
+        return tuple(f"weaker than version {standing.champion}: {line}" for line in found)
 
     def _move(
         self,
@@ -342,10 +417,3 @@ class Lifecycle:
         if (bundle.contract.task, bundle.contract.workload) != (task, workload):
             raise RefusedError(f"bundle of {model} must be for {task}, {workload}, got {bundle.contract}")
         return bundle
-
-
-def _test_set(bundle: Bundle) -> object:
-    """What tells whether two bundles were measured on one test set."""
-    data = bundle.evidence.get("data")
-    recorded = data.get("test_sha256") if isinstance(data, dict) else None
-    return recorded or bundle.contract.data_version

@@ -15,10 +15,9 @@ This module knows no registry: it is handed one as an `AliasStore`.
 """
 
 import contextlib
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from feature_store.errors import AssayError, RefusedError
 from serving.ledger import Entry, Ledger
@@ -74,6 +73,14 @@ class Aliases:
     challenger: str
 
 
+class RecordedError(AssayError):
+    """Moves stand in the ledger, but an alias could not follow; the next move sets it."""
+
+    def __init__(self, message: str, drifts: tuple[Drift, ...] = ()) -> None:
+        super().__init__(message)
+        self.drifts = drifts
+
+
 class Promotions:
     """The ledger and the aliases that follow it."""
 
@@ -118,14 +125,18 @@ class Promotions:
 
         Raises:
             RefusedError, InputError, AssayError: nothing was recorded; see `Ledger.append`.
-            AssayError: the moves are recorded, but an alias could not be set; the next move sets it.
+            RecordedError: the moves are recorded, but an alias could not be set; the next move sets it.
         """
         with self.ledger.locked():
             last = self.ledger.append(moves)[-1]
             task, workload = last.move.task, last.move.workload
-            drifts = self._follow(last.move.model, self.ledger.standing(task, workload), last, "interrupted")
-        if lost := [drift for drift in drifts if not drift.repaired]:
-            raise AssayError(f"{'; '.join(map(str, lost))}. The move is in the ledger, entry {last.sequence}")
+            recorded = f"The move is in the ledger, entry {last.sequence}"
+            try:
+                drifts = self._follow(last.move.model, self.ledger.standing(task, workload), last, "interrupted")
+            except AssayError as error:
+                raise RecordedError(f"{error}. {recorded}") from error
+        if lost := tuple(drift for drift in drifts if not drift.repaired):
+            raise RecordedError(f"{'; '.join(map(str, lost))}. {recorded}", lost)
 
     def _seen(self, model: str, entries: Sequence[Entry]) -> int | None:
         """Sequence of the last entry that the registry saw; it must still be in the ledger."""
@@ -161,44 +172,6 @@ class Promotions:
         if last is not None and self._store.head(model) != last.head and all(d.repaired for d in drifts):
             self._store.set_head(model, last.head)
         return tuple(drifts)
-
-
-def beats(
-    champion: int | None,
-    test_mse: Any,
-    measured: Mapping[str, Any] | None,
-    recorded_mse: Callable[[int], float | None],
-) -> tuple[bool, str]:
-    """Whether a challenger becomes champion by comparison, and why.
-
-    Args:
-        champion: the standing champion's version, None where there is none.
-        test_mse: the challenger's.
-        measured: {"test_mse", "version"} of the champion that the gates measured on the challenger's test
-            set; None where there was none at that time.
-        recorded_mse: test MSE in a version's own evidence, None where it was another test set. Asked when
-            another process has moved the champion since the gates ran.
-    """
-    if not _is_usable(test_mse):
-        return False, f"test_mse must be a finite number to be compared, got {test_mse!r}"
-    if champion is None:
-        return True, "no champion yet"
-    if measured is not None and str(measured.get("version")) == str(champion):  # MLflow writes text
-        standing: Any = measured.get("test_mse")
-    else:
-        standing = recorded_mse(champion)
-        if standing is None:
-            reason = f"champion became version {champion} meanwhile, which was not measured on this test set"
-            return False, reason
-    if not _is_usable(standing):
-        return False, f"champion version {champion} has no usable test_mse, got {standing!r}"
-    is_better = test_mse < standing
-    verb = "beats" if is_better else "does not beat"
-    return is_better, f"test_mse {test_mse:.6g} {verb} {standing:.6g} of champion version {champion}"
-
-
-def _is_usable(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _named(version: int | None) -> str:

@@ -1,5 +1,6 @@
 """Seconds of taking a champion back: the call, and the whole command beside it."""
 
+import json
 import shutil
 import time
 from pathlib import Path
@@ -16,7 +17,7 @@ COMMANDS = 3
 
 
 def measure(sizes: Sizes, context: Context) -> dict[str, Any]:
-    """A second version of the same bundle is promoted and rolled back in turn."""
+    """A second version of the same model is promoted and rolled back in turn."""
     from models.configuration import load_configuration
     from serving.bundle import open_bundle
     from serving.registry import Registry
@@ -27,6 +28,7 @@ def measure(sizes: Sizes, context: Context) -> dict[str, Any]:
     registry = Registry(configuration, actor="benchmark")
     unsigned = Path(shutil.copytree(state.bundles[0], context.work / "second-version"))
     (unsigned / SIGNATURE_FILE).unlink()
+    _reword(unsigned)  # the same bundle again would register nothing
     contract = open_bundle(unsigned).contract
     second = registry.register(unsigned).version
     seconds: list[float] = []
@@ -47,3 +49,13 @@ def measure(sizes: Sizes, context: Context) -> dict[str, Any]:
             "command": quantity("`assay rollback`, the whole command", "s", commands)},
         "details": {"what": "the ledger is verified, the earlier bundle checked, the move signed and the aliases set",
                     "ledger_entries": len(registry.history()), "bundles": state.origin}}
+
+
+def _reword(bundle: Path) -> None:
+    """Another description of an input, which is no other promise, and a certificate about it."""
+    from models.export.bundle import specification_digest, write_json
+
+    contract, certificate = (json.loads((bundle / f"{name}.json").read_text()) for name in ("contract", "certificate"))
+    contract["inputs"][0]["description"] += " (again)"
+    write_json(bundle / "contract.json", contract)
+    write_json(bundle / "certificate.json", {**certificate, "specification_sha256": specification_digest(contract)})

@@ -20,7 +20,8 @@ Json = Mapping[str, Any]
 PROVED, REFUTED = "PROVED", "REFUTED"
 MOST_ROUNDS = 14  # rounds in the table: the first half and the last half
 
-GATE_UNITS = {"champion_mse": "scaled²", "baseline_mse": "scaled²", "parity": "scaled", "latency": "µs"}
+GATE_UNITS = {"champion_mse": "scaled²", "baseline_mse": "scaled²", "mean_baseline": "scaled²", "parity": "scaled",
+              "latency": "µs"}
 SHARE_GATES = ("test_accuracy", "counterexample_accuracy")
 
 

@@ -16,13 +16,18 @@ ReasonOption = Annotated[str, typer.Option(help="Why; goes into the ledger.")]
 def promote(
     workload: WorkloadOption, task: TaskOption = "performance",
     version: Annotated[int | None, typer.Option(help="Version to promote; default: the challenger.")] = None,
-    reason: ReasonOption = "", config: ConfigOption = None, json_output: JsonOption = False,
+    reason: ReasonOption = "",
+    override_gates: Annotated[
+        bool, typer.Option("--override-gates", help="Promote although a gate fails; goes into the ledger.")] = False,
+    config: ConfigOption = None, json_output: JsonOption = False,
 ) -> None:
-    """Make a version champion by your word; it must have passed all gates.
+    """Make a version champion by your word; it must pass all gates of mlflow.yaml as it is now.
+
+    In what it promises less than the champion is shown, a line each, and written into the ledger.
 
     Example: assay promote --workload redis --reason "reviewed"
     """
-    made = _registry(config).promote(task, workload, version, reason)
+    made = _registry(config).promote(task, workload, version, reason, override_gates)
     _moved("promoted", made, json_output)
 
 
@@ -109,9 +114,11 @@ def _registry(config: Any) -> Any:
 def _moved(what: str, made: Any, json_output: bool) -> None:
     if json_output:
         print_json({"model": made.model, "version": made.version, "previous_version": made.previous_version,
-                    "drifts": [str(drift) for drift in made.drifts]})
+                    "notes": list(made.notes), "drifts": [str(drift) for drift in made.drifts]})
         return
     for drift in made.drifts:
         out.print(f"note: {drift}", highlight=False, soft_wrap=True)
+    for note in made.notes:
+        out.print(note, highlight=False, markup=False, soft_wrap=True)
     before = f" (before: {made.previous_version})" if made.previous_version else ""
     out.print(f"{what}: {made.model} version {made.version} is champion{before}", highlight=False)

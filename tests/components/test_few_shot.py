@@ -81,6 +81,26 @@ def test_the_proof_holds_over_the_hull_of_the_pool_and_the_box_around_the_own_em
     assert evidence["verdict"]["status"] == evidence["few_shot"]["crossing"]["status"] == "PROVED"
 
 
+def test_the_target_is_scaled_by_what_is_trained_on_alone(trained: Any) -> None:
+    """Neither a measured target of a test row nor one of a support: the pool's rows and the adapted ones'."""
+    steps, _, _ = trained
+    features = steps.folder / "features"
+    target = pd.concat([pd.read_parquet(features / "w00" / "train.parquet")["log_runtime_s"],
+                        pd.read_parquet(features / "w01" / "train.parquet")["log_runtime_s"],
+                        pd.read_parquet(features / "rising" / "train.parquet")["log_runtime_s"],
+                        pd.read_parquet(features / "_pool" / "rows.parquet")["log_runtime_s"]])
+    for workload in ("w00", "w01"):
+        scaling = json.loads((features / workload / "scaling.json").read_text())
+        assert scaling["target"] == {"log_runtime_s": [target.min(), target.max()]}
+
+
+def test_it_is_judged_by_the_measured_configurations_that_it_was_not_given(trained: Any) -> None:
+    steps, _, _ = trained
+    evidence = json.loads((steps.folder / "gated" / "w00" / "evidence.json").read_text())
+    assert evidence["metrics"]["test_rows"] == len(evidence["test"]["residuals"]) == 10 - 2
+    assert evidence["metrics"]["mean_mse"] == evidence["metrics"]["baseline_mse"]
+
+
 def test_it_predicts_better_than_the_mean_of_its_runs_and_nearly_as_the_closed_form(trained: Any) -> None:
     steps, _, _ = trained
     for workload in ("w00", "w01"):

@@ -1,6 +1,7 @@
 """Every step of the pipeline on two tiny workloads, in the order of the pipeline: what each leaves behind."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from models.configuration import Configuration
 from models.tasks.task import parse_task
 from models.training.pretraining import load_pretrained
 from models.training.workload import load_network, load_workload
-from pipelines.run_display import run_exit_code
+from pipelines.run_display import run_exit_code, summary_notes
 from serving.bundle import check_bundle
 from serving.ledger import Ledger
 from serving.registry import Registry
@@ -151,6 +152,24 @@ def test_evidence_tells_the_verified_network_from_its_twin(finished: Finished) -
     assert metrics["test_accuracy"] > 0.5 and metrics["parity_points"] >= 10_000
 
 
+def test_evidence_has_the_exported_files_error_in_every_test_row_in_order_of_time(finished: Finished) -> None:
+    evidence = finished.json("bundle", "redis", "evidence.json")
+    test = pd.read_parquet(finished.at("features", "redis", "test.parquet")).sort_values("window_start")
+    session = onnxruntime.InferenceSession(finished.at("bundle", "redis", "model.onnx").read_bytes(),
+                                           providers=["CPUExecutionProvider"])
+    rows = test[["psi_cpu_some", "psi_io_some", "connections"]].to_numpy(dtype=np.float32)
+    found = session.run(None, {"telemetry": rows})[0][:, 0].astype(np.float64) - test["latency_ms"].to_numpy()
+    np.testing.assert_array_equal(evidence["test"]["residuals"], found)
+    span = evidence["target"]["maximum"] - evidence["target"]["minimum"]
+    metrics = evidence["metrics"]
+    assert metrics["test_rows"] == len(test)
+    assert metrics["test_mse"] == pytest.approx(np.mean((found / span) ** 2))
+    assert metrics["test_accuracy"] == np.mean(np.abs(found / span) < 0.1)
+    train = pd.read_parquet(finished.at("features", "redis", "train.parquet"))
+    of_the_mean = np.mean(((train["latency_ms"].mean() - test["latency_ms"]) / span) ** 2)
+    assert metrics["mean_mse"] == pytest.approx(of_the_mean)
+
+
 def test_gate_passes_and_finds_no_champion_yet(finished: Finished) -> None:
     assert finished.all_passed is True
     assert finished.json("gated", "champions.json") == {"nginx": None, "redis": None}
@@ -212,7 +231,29 @@ class TestNextRun:
         assert finished.steps.gate() is True
         champion = finished.json("gated", "champions.json")["redis"]
         own = finished.json("bundle", "redis", "evidence.json")["metrics"]["test_mse"]
-        assert champion["version"] == 1 and champion["test_mse"] == pytest.approx(own, rel=1e-3)
+        assert champion["version"] == 1 and champion["test_mse"] == own, "the same model, measured in the same way"
+        evidence = finished.json("bundle", "redis", "evidence.json")
+        assert champion["residuals"] == evidence["test"]["residuals"]
+        assert champion["test_sha256"] == evidence["data"]["files"]["test.parquet"]
+
+    def test_a_run_with_the_same_data_and_seed_registers_nothing_and_says_so(self, finished: Finished) -> None:
+        before = Ledger(finished.configuration.ledger_path, finished.configuration.public_key_path).verify()
+        entries = finished.steps.register()
+        assert {entry["status"] for entry in entries.values()} == {"unchanged"}
+        assert (entries["redis"]["version"], entries["redis"]["alias"]) == (1, "champion")
+        assert Path(entries["redis"]["bundle"]).name == "1"
+        assert Ledger(finished.configuration.ledger_path, finished.configuration.public_key_path).verify() == before
+        summary = finished.steps.report("again")
+        assert run_exit_code(summary) == 0
+        said = "byte for byte; nothing is registered"
+        assert [line for line in summary_notes(summary) if line.startswith("redis: unchanged") and line.endswith(said)]
+        assert said in Path(summary["report"]).read_text()
+
+    def test_a_copy_that_a_killed_run_did_not_make_is_made_by_the_next(self, finished: Finished) -> None:
+        kept = finished.configuration.home / "bundles" / "tiny" / "redis" / "1"
+        shutil.rmtree(kept)
+        assert finished.steps.register()["redis"]["bundle"] == str(kept)
+        check_bundle(kept, finished.configuration.public_key_path, deep=True)
 
     def test_a_champion_that_cannot_be_compared_is_not_replaced_unseen(self, finished: Finished) -> None:
         """Somebody changes the champion's file in the artifact store: the new version is registered, as rejected."""
@@ -229,7 +270,7 @@ class TestNextRun:
         finally:
             model.write_bytes(original)
         assert (entries["redis"]["status"], entries["redis"]["alias"]) == ("rejected", None)
-        assert entries["nginx"]["status"] == "registered"
+        assert entries["nginx"]["status"] == "unchanged"
         assert Registry(finished.configuration).champion("tiny", "redis") == 1
         assert run_exit_code(finished.steps.report("tampered")) == 1
 

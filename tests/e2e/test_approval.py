@@ -6,6 +6,7 @@ The tests of the class run in order, on one state folder: register, promote, rep
 import getpass
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -53,6 +54,20 @@ def call(*arguments: str) -> Result:
     return CliRunner().invoke(app, arguments)
 
 
+@contextmanager
+def stricter(reviewed: Reviewed) -> Iterator[None]:
+    """Meanwhile no model is fast enough."""
+    data = tiny.configuration("manual")
+    data["gates"]["tiny"]["latency"]["maximum_us"] = 1e-6
+    path = reviewed.first.folder.parent / "mlflow.yaml"
+    before = path.read_text()
+    tiny.write_yaml(data, path)
+    try:
+        yield
+    finally:
+        path.write_text(before)
+
+
 class TestManualApproval:
     def test_a_version_that_passes_waits_as_challenger(self, reviewed: Reviewed) -> None:
         assert reviewed.first.gate() is True
@@ -90,6 +105,26 @@ class TestManualApproval:
         assert second.register()["redis"]["alias"] == "challenger"
         assert reviewed.aliases() == (1, 2)
 
+    def test_promote_refuses_what_fails_a_gate_of_today(self, reviewed: Reviewed) -> None:
+        with stricter(reviewed):
+            done = call("promote", *REDIS)
+        assert done.exit_code == 1 and "gates of mlflow.yaml as they are now, got latency: latency_us" in done.stderr
+        assert "--override-gates promotes it all the same" in done.stderr
+        assert reviewed.aliases() == (1, 2)
+
+    def test_a_gate_is_overridden_by_a_word_that_the_ledger_keeps(self, reviewed: Reviewed) -> None:
+        with stricter(reviewed):
+            done = call("promote", *REDIS, "--override-gates", "--reason", "only this machine is slow")
+        assert done.exit_code == 0 and "version 2 is champion" in done.stdout
+        lines = done.stdout.splitlines()
+        assert [line for line in lines if line.startswith("gate overridden: latency: latency_us")]
+        # the other seed's training rows span another box
+        weaker = [line for line in lines if line.startswith("weaker than version 1: ")]
+        assert weaker and all("box of " in line or "may violate the order" in line for line in weaker)
+        last = json.loads(call("history", "--workload", "redis", "--json").stdout)[-1]
+        assert last["reason"] == "; ".join(["only this machine is slow", *lines[:-1]])
+        assert call("rollback", *REDIS).exit_code == 0
+
     def test_promote_and_roll_back_by_command(self, reviewed: Reviewed) -> None:
         made = json.loads(call("promote", *REDIS, "--version", "2", "--json").stdout)
         assert (made["version"], made["previous_version"], made["drifts"]) == (2, 1, [])
@@ -98,17 +133,10 @@ class TestManualApproval:
         assert reviewed.aliases()[0] == 1
 
     def test_a_version_that_fails_a_gate_is_kept_as_rejected_and_unsigned(self, reviewed: Reviewed) -> None:
-        data = tiny.configuration("manual")
-        data["gates"]["tiny"]["latency"]["maximum_us"] = 1e-6
-        path = reviewed.first.folder.parent / "mlflow.yaml"
-        before = path.read_text()
-        tiny.write_yaml(data, path)
-        try:
+        with stricter(reviewed):
             assert reviewed.first.gate() is False
             entry = reviewed.first.register()["redis"]
             summary = reviewed.first.report("rejected")
-        finally:
-            path.write_text(before)
         assert (entry["status"], entry["version"], entry["alias"]) == ("rejected", 3, None)
         assert "gates failed: latency" in entry["message"] and run_exit_code(summary) == 1
         gated = reviewed.first.folder / "gated" / "redis"

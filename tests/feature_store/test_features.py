@@ -37,6 +37,29 @@ def test_scaling_is_of_the_training_rows_alone(tmp_path, telemetry, schema):
     assert scaling.target.to_dict() == {"latency_ms": [train.latency_ms.min(), train.latency_ms.max()]}
 
 
+def test_an_outlier_on_the_test_side_changes_no_scaling(tmp_path, telemetry, schema):
+    """Every minimum and maximum, of every feature and the target, above and below."""
+    frame, columns = telemetry(200), [*schema.features, *schema.target]
+    featurize(frame, schema, 0.2, 0, tmp_path / "before")
+    train, test = (pd.read_parquet(tmp_path / "before" / f"{side}.parquet") for side in ("train", "test"))
+    on_the_test_side = frame.index[frame.window_start.isin(test.window_start)]
+    for column in columns:
+        frame[column] = frame[column].astype(float)
+        frame.loc[on_the_test_side[0], column] = frame[column].max() * 1000 + 1
+        frame.loc[on_the_test_side[1], column] = frame[column].min() - 1000
+    featurize(frame, schema, 0.2, 0, tmp_path / "after")
+    moved = pd.read_parquet(tmp_path / "after" / "test.parquet")
+    texts = [(tmp_path / name / "scaling.json").read_text() for name in ("before", "after")]
+    assert texts[0] == texts[1]
+    scaling = FeatureScaling.from_json(texts[1])
+    ranges = scaling.features.to_dict() | scaling.target.to_dict()
+    assert list(ranges) == columns
+    for column, (low, high) in ranges.items():
+        constant = train[column].min() == train[column].max()
+        assert (low, high) == (train[column].min(), train[column].max() + constant)
+        assert moved[column].min() < low and moved[column].max() > high
+
+
 def test_workloads_of_one_window_are_on_the_same_side(tmp_path, telemetry, schema):
     frame = pd.concat([telemetry(100), telemetry(100, "mysql").iloc[::3]], ignore_index=True)
     sides = {}

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from feature_store.errors import InputError
-from models.configuration import load_configuration
+from models.configuration import PromotionRule, load_configuration
+from models.paired_comparison import ComparisonRule
 
 SHIPPED = Path(__file__).parents[2] / "mlflow.yaml"
 
@@ -34,11 +35,48 @@ def test_the_shipped_file_loads_and_lists_every_gate_of_the_task() -> None:
         "test_accuracy": {"minimum": 0.5},
         "champion_mse": {"maximum_ratio": 1.05},
         "baseline_mse": {"maximum_ratio": 2.5},
+        "mean_baseline": {"maximum_ratio": 1.0},
+        "test_rows": {"minimum": 30},
         "counterexample_accuracy": {"minimum": 1.0},
         "parity": {"maximum": 1e-4},
         "latency": {"maximum_us": 500},
     }
     json.dumps(configuration.gates)
+
+
+def test_every_task_is_compared_with_the_mean_and_has_a_least_number_of_test_rows() -> None:
+    gates = load_configuration(SHIPPED, {}).gates
+    for task in ("performance", "sizing", "default", "a task of one's own"):
+        assert gates[task]["mean_baseline"] == {"maximum_ratio": 1.0}
+        assert gates[task]["test_rows"] == {"minimum": 8 if task == "sizing" else 30}
+
+
+def test_a_file_without_the_section_promotion_has_the_shipped_values(tmp_path: Path) -> None:
+    text = SHIPPED.read_text()
+    start, end = text.index("# What a version that passed every gate needs"), text.index("# Append-only")
+    path = tmp_path / "mlflow.yaml"
+    path.write_text(text[:start] + text[end:])
+    shipped, without = load_configuration(SHIPPED, {}), load_configuration(path, {})
+    assert without.promotion == shipped.promotion == PromotionRule(ComparisonRule(0.01, 0.99), 0.0)
+    path.write_text(f"{text[:start]}promotion: 3\n{text[end:]}")
+    with pytest.raises(InputError, match=r"promotion must be a mapping of minimum_improvement, .*, got 3"):
+        load_configuration(path, {})
+
+
+@pytest.mark.parametrize(("old", "new", "message"), [
+    ("minimum_improvement: 0.01", "minimum_improvement: -0.01", "minimum_improvement must be a number from 0"),
+    ("minimum_improvement: 0.01", "minimum_improvement: .nan", "minimum_improvement must be a number from 0"),
+    ("minimum_improvement: 0.01", "minimum_improvement: .inf", "minimum_improvement must be a number from 0"),
+    ("minimum_improvement: 0.01", "improvement: 0.01", "did you mean 'minimum_improvement'"),
+    ("confidence: 0.99", "confidence: 1", "confidence must be a number from 0.8 to below 1, got 1"),
+    ("confidence: 0.99", "confidence: 0.5", "confidence must be a number from 0.8 to below 1, got 0.5"),
+    ("confidence: 0.99", "confidence: true", "confidence must be a number"),
+    ("specification_leeway: 0.0", "specification_leeway: 1", "specification_leeway must be a number from 0 to below 1"),
+    ("specification_leeway: 0.0", "specification_leeway: -0.1", "specification_leeway must be a number from 0"),
+])
+def test_a_rule_of_promotion_that_means_nothing_is_refused(edited, old: str, new: str, message: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(InputError, match=message):
+        edited(old, new)
 
 
 def test_every_gate_of_the_shipped_file_is_explained_by_a_comment_above_it() -> None:

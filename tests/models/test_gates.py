@@ -18,6 +18,8 @@ THRESHOLDS: dict[str, dict[str, Any]] = {
     "test_accuracy": {"minimum": 0.5},
     "champion_mse": {"maximum_ratio": 1.05},
     "baseline_mse": {"maximum_ratio": 1.5},
+    "mean_baseline": {"maximum_ratio": 1.0},
+    "test_rows": {"minimum": 30},
     "counterexample_accuracy": {"minimum": 1.0},
     "parity": {"maximum": 0.0001},
     "latency": {"maximum_us": 500},
@@ -28,6 +30,8 @@ EVIDENCE: dict[str, Any] = {
         "test_accuracy": 0.8,
         "counterexample_accuracy": 1.0,
         "baseline_mse": 0.9,
+        "mean_mse": 1.4,
+        "test_rows": 40,
         "parity_max_abs": 1e-6,
         "latency_us": 12.0,
     },
@@ -60,6 +64,8 @@ def test_all_gates_hold_and_keep_the_order_of_the_configuration() -> None:
         ("test_accuracy", "test_accuracy", 0.5, 0.4999),
         ("champion_mse", "test_mse", 1.1 * 1.05, 1.1551),
         ("baseline_mse", "test_mse", 0.9 * 1.5, 1.3501),
+        ("mean_baseline", "test_mse", 1.4, 1.4001),
+        ("test_rows", "test_rows", 30, 29),
         ("counterexample_accuracy", "counterexample_accuracy", 1.0, 0.9999),
         ("parity", "parity_max_abs", 0.0001, 0.000101),
         ("latency", "latency_us", 500, 500.1),
@@ -134,6 +140,15 @@ def test_a_champion_without_a_usable_mse_fails_closed(champion: dict[str, Any]) 
     failed = result("champion_mse", champion=champion)
     assert not failed.passed
     assert "the champion's test_mse" in failed.reason
+
+
+def test_a_model_that_the_mean_beats_fails_though_boosting_is_as_bad() -> None:
+    """35 test rows, 1.19 times the error of the training mean: passed every gate, because boosting was no better."""
+    evidence = copy.deepcopy(EVIDENCE)
+    evidence["metrics"] |= {"test_mse": 1.19, "mean_mse": 1.0, "baseline_mse": 1.2, "test_rows": 35}
+    report = evaluate_gates(evidence, None, THRESHOLDS)
+    assert [gate.name for gate in report.gates if not gate.passed] == ["mean_baseline"]
+    assert "test_mse 1.19 <= 1 does not hold; mean_mse has 1" in report.gates[4].reason
 
 
 def test_a_threshold_that_overflows_does_not_let_everything_through() -> None:
@@ -232,7 +247,7 @@ JSON = st.recursive(
 )
 
 
-@given(value=JSON, gate=st.integers(0, 6), key=st.sampled_from(list(GateResult.__dataclass_fields__)))
+@given(value=JSON, gate=st.integers(0, len(THRESHOLDS) - 1), key=st.sampled_from(list(GateResult.__dataclass_fields__)))
 def test_any_json_in_any_place_of_a_report_is_read_or_refused_and_nothing_else(
     value: Any, gate: int, key: str
 ) -> None:

@@ -49,11 +49,16 @@ def test_the_table_names_the_gates_that_failed_and_the_workload_that_has_none() 
 
 
 def test_the_notes_give_reasons_bundles_and_the_report() -> None:
-    assert summary_notes(SUMMARY) == ["redis: why", "mysql: why", "bundle: /b/training", "report: /r/index.html"]
+    assert summary_notes(SUMMARY) == ["training: why", "redis: why", "mysql: why", "bundle: /b/training",
+                                      "report: /r/index.html"]
+    weaker = {"report": "/r", "entries": [entry("training", message="better; weaker: box a; box b", bundle=None)]}
+    assert summary_notes(weaker) == ["training: better", "  weaker: box a", "  box b", "report: /r"]
+    new_champion = {"report": "/r/index.html", "entries": [entry("training", alias="champion")]}
+    assert summary_notes(new_champion) == ["bundle: /b/training", "report: /r/index.html"]
 
 
-@pytest.mark.parametrize(("status", "code"), [("registered", 0), ("no new data", 0), ("rejected", 1), ("failed", 1),
-                                              ("error", 1)])
+@pytest.mark.parametrize(("status", "code"), [("registered", 0), ("unchanged", 0), ("no new data", 0), ("rejected", 1),
+                                              ("failed", 1), ("error", 1)])
 def test_the_exit_code_is_1_as_soon_as_one_workload_is_not_let_through(status: str, code: int) -> None:
     assert run_exit_code({"entries": [entry("a"), entry("b", status)]}) == code
 

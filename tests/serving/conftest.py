@@ -23,6 +23,7 @@ from serving.card import TICKET_TAG
 from serving.contract import specification_sha256
 from serving.keys import create_key_pair
 from serving.store import Upload
+from tests.serving.measured import TEST_ROWS, TEST_SET, residuals
 
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 ROOT = Path(__file__).parents[2]
@@ -71,6 +72,8 @@ THRESHOLDS: dict[str, dict[str, Any]] = {
     "test_accuracy": {"minimum": 0.5},
     "champion_mse": {"maximum_ratio": 1.05},
     "baseline_mse": {"maximum_ratio": 1.5},
+    "mean_baseline": {"maximum_ratio": 1.0},
+    "test_rows": {"minimum": 30},
     "counterexample_accuracy": {"minimum": 1.0},
     "parity": {"maximum": 0.0001},
     "latency": {"maximum_us": 500},
@@ -108,19 +111,22 @@ def onnx_bytes(slope: float = 10.0, hidden: int = 8, inputs: int = 3) -> bytes:
     return data
 
 
-def evidence(test_mse: float = 1.0, status: str = "PROVED") -> dict[str, Any]:
+def evidence(test_mse: float = 1.0, status: str = "PROVED", test_set: str = TEST_SET) -> dict[str, Any]:
     return {
         "metrics": {
             "test_mse": test_mse,
             "test_accuracy": 0.8,
             "counterexample_accuracy": 1.0,
             "baseline_mse": 100.0,
+            "mean_mse": 100.0,
+            "test_rows": TEST_ROWS,
             "parity_max_abs": 1e-6,
             "latency_us": 12.0,
         },
         "verdict": {"status": status},
         "history": [],
-        "data": {},
+        "data": {"files": {"test.parquet": test_set}},
+        "test": {"unit": "ms", "residuals": residuals(test_mse)},
         "environment": {},
     }
 
@@ -162,19 +168,22 @@ def write_bundle(
     slope: float = 10.0,
     data_version: str = "d1",
     champion: dict[str, Any] | None = None,
+    test_set: str = TEST_SET,
+    change: Callable[[dict[str, Any]], None] = lambda contract: None,
 ) -> Path:
-    """An unsigned bundle as the export and gate steps leave it."""
+    """An unsigned bundle as the export and gate steps leave it; `change` is made to its contract."""
     folder.mkdir(parents=True)
     model = onnx_bytes(slope)
     agreed = contract(workload, data_version)
     agreed["model"]["sha256"] = hashlib.sha256(model).hexdigest()
-    found = evidence(test_mse, status)
+    change(agreed)
+    found = evidence(test_mse, status, test_set)
     certificate = {
         "format": "assay-certificate/1",
         "model_sha256": agreed["model"]["sha256"],
         "specification_sha256": specification_sha256(agreed),
         "verdict": status,
-        "tolerance": 0.0,
+        "tolerance": agreed["specification"]["tolerance"],
         "statement": agreed["specification"]["statement"],
         "leaves": 1,
         "leaves_file": "certificate.npz",

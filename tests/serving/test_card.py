@@ -11,7 +11,7 @@ def test_the_gate_table_is_markdown_with_one_row_a_gate(bundle: Path) -> None:
     lines = gate_table(open_bundle(bundle)).splitlines()
     assert lines[0] == "**More CPU or IO pressure never predicts less latency.**"
     assert lines[4] == "| specification | yes | PROVED | == | PROVED | the verdict is PROVED |"
-    assert len(lines) == 4 + 7
+    assert len(lines) == 4 + 9
     assert {line.count(" | ") for line in lines[4:]} == {5}
 
 

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from feature_store.errors import AssayError, InputError, RefusedError
-from models.configuration import Configuration
+from models.configuration import Configuration, PromotionRule
 from serving.bundle import check_bundle, open_bundle
 from serving.ledger import Ledger
 from serving.lifecycle import Lifecycle
 from serving.signature import SIGNATURE_FILE
+from tests.serving.measured import measured_champion
 
 MODEL = "assay.performance.redis"
 PAIR = ("performance", "redis")
@@ -53,7 +54,7 @@ def write(bundle_writer: Writer, tmp_path: Path) -> Writer:
 def measured(lifecycle: Lifecycle, test_mse: float) -> dict[str, Any] | None:
     """What the gate step hands over: the champion measured on the new test set."""
     version = lifecycle.champion(*PAIR)
-    return None if version is None else {"version": version, "test_mse": test_mse}
+    return None if version is None else measured_champion(version, test_mse)
 
 
 def test_the_first_version_that_passes_becomes_champion(
@@ -166,18 +167,246 @@ def test_workloads_do_not_touch_each_other(lifecycle: Lifecycle, write: Writer) 
     assert len(lifecycle.history(workload="nginx")) == 1
 
 
-def test_a_champion_moved_meanwhile_is_compared_on_the_same_data_only(
+def test_a_champion_moved_meanwhile_is_compared_on_the_same_test_rows_only(
     lifecycle: Lifecycle, write: Writer
 ) -> None:
     """Two pipelines at once: both gates ran when there was no champion."""
     lifecycle.register(write(test_mse=1.0))
     worse = lifecycle.register(write(test_mse=1.2, slope=9.0), champion=None)
-    assert (worse.alias, worse.reason) == ("challenger", "test_mse 1.2 does not beat 1 of champion version 1")
+    assert worse.alias == "challenger"
+    assert "better_than_champion does not hold against version 1: mean squared error, improvement -20 %" in worse.reason
     better = lifecycle.register(write(test_mse=0.5, slope=8.0), champion=None)
     assert better.alias == "champion"
-    other = lifecycle.register(write(test_mse=0.1, slope=7.0, data_version="d2"), champion=None)
+    other = lifecycle.register(write(test_mse=0.1, slope=7.0, test_set="other"), champion=None)
     assert other.alias == "challenger"
-    assert "champion became version 3 meanwhile, which was not measured on this test set" in other.reason
+    assert "champion version 3 was not measured on this test set" in other.reason
+
+
+def test_two_splits_of_the_same_data_are_never_compared(lifecycle: Lifecycle, write: Writer) -> None:
+    """Seeds 5 and 6, both gated when version 1 was champion; data_version and everything else are equal."""
+    lifecycle.register(write())
+    first = measured_champion(1, 1.0, "seed 5")
+    assert lifecycle.register(write(test_mse=0.9, slope=9.0, test_set="seed 5"), champion=first).alias == "champion"
+    second = measured_champion(1, 1.0, "seed 6")
+    late = lifecycle.register(write(test_mse=0.8, slope=8.0, test_set="seed 6"), champion=second)
+    assert (late.alias, lifecycle.champion(*PAIR)) == ("challenger", 2)
+    assert "version 2 was not measured on this test set" in late.reason
+
+
+def test_a_champion_measured_on_other_rows_than_the_bundles_is_not_compared(
+    lifecycle: Lifecycle, write: Writer
+) -> None:
+    lifecycle.register(write())
+    champion = measured_champion(1, 2.0, "other rows")
+    done = lifecycle.register(write(slope=9.0, champion=champion), champion=champion)
+    assert done.alias == "challenger" and "was not measured on this test set" in done.reason
+
+
+@pytest.mark.parametrize("lost", ["residuals", "test_sha256"])
+def test_without_errors_of_single_rows_nothing_replaces_the_champion(
+    lifecycle: Lifecycle, write: Writer, lost: str
+) -> None:
+    lifecycle.register(write())
+    champion = measured_champion(1, 2.0)
+    del champion[lost]
+    assert lifecycle.register(write(slope=9.0, champion=champion), champion=champion).alias == "challenger"
+
+
+def test_what_the_champion_was_measured_at_is_signed_with_the_bundle(lifecycle: Lifecycle, write: Writer) -> None:
+    lifecycle.register(write())
+    champion = measured(lifecycle, 2.0)
+    lifecycle.register(write(slope=9.0, champion=champion), champion=champion)
+    assert lifecycle.open_champion(*PAIR).evidence["champion"] == champion
+
+
+# The same model again
+
+
+def test_the_champions_own_model_registers_nothing_and_says_so(
+    lifecycle: Lifecycle, write: Writer, fake_store: Any
+) -> None:
+    first = lifecycle.register(write())
+    champion = measured(lifecycle, 100.0)  # however well it seems to do
+    again = lifecycle.register(write(champion=champion), champion=champion)
+    assert (again.is_new, again.version, again.alias, again.gates_passed) == (False, 1, "champion", True)
+    assert again.bundle_sha256 == first.bundle_sha256
+    assert "is that of version 1, the champion, byte for byte; nothing is registered" in again.reason
+    assert list(fake_store.versions) == [(MODEL, 1)] and len(fake_store.uploads) == 1
+    assert len(lifecycle.history()) == 3
+
+
+def test_the_challengers_own_model_registers_nothing_either(opened: Opener, write: Writer, fake_store: Any) -> None:
+    lifecycle = opened(approval="manual")
+    lifecycle.register(write())
+    again = lifecycle.register(write())
+    assert (again.is_new, again.version, again.alias) == (False, 1, "challenger")
+    assert list(fake_store.versions) == [(MODEL, 1)]
+
+
+def test_the_model_of_a_version_that_was_rolled_back_does_not_come_back(
+    lifecycle: Lifecycle, write: Writer, fake_store: Any
+) -> None:
+    lifecycle.register(write())
+    champion = measured(lifecycle, 2.0)
+    lifecycle.register(write(slope=9.0, champion=champion), champion=champion)
+    lifecycle.rollback(*PAIR, reason="alarms")
+    champion = measured(lifecycle, 2.0)
+    again = lifecycle.register(write(slope=9.0, champion=champion), champion=champion)
+    assert (again.is_new, again.version, again.alias) == (False, 2, None)
+    assert "is that of version 2, byte for byte; nothing is registered" in again.reason
+    assert lifecycle.champion(*PAIR) == 1 and len(fake_store.versions) == 2
+
+
+def test_a_tag_that_somebody_changed_does_not_hide_the_champion(
+    lifecycle: Lifecycle, write: Writer, fake_store: Any
+) -> None:
+    lifecycle.register(write())
+    fake_store.versions[MODEL, 1]["tags"]["model_sha256"] = "0" * 64
+    champion = measured(lifecycle, 2.0)
+    assert not lifecycle.register(write(champion=champion), champion=champion).is_new
+    fake_store.versions[MODEL, 1]["tags"]["model_sha256"] = open_bundle(write(slope=9.0)).contract.model.sha256
+    assert lifecycle.register(write(slope=9.0, champion=champion), champion=champion).is_new
+
+
+def test_the_same_model_with_another_specification_is_a_version(lifecycle: Lifecycle, write: Writer) -> None:
+    def fewer(contract: dict[str, Any]) -> None:
+        contract["specification"]["properties"][0]["monotone"]["features"] = ["psi_io_full"]
+
+    lifecycle.register(write())
+    champion = measured(lifecycle, 1.0)
+    done = lifecycle.register(write(champion=champion, change=fewer), champion=champion)
+    assert (done.is_new, done.version, done.alias) == (True, 2, "challenger")
+
+
+def test_the_same_model_whose_gates_fail_now_is_recorded_as_rejected(lifecycle: Lifecycle, write: Writer) -> None:
+    lifecycle.register(write())
+    champion = measured(lifecycle, 0.1)
+    done = lifecycle.register(write(champion=champion), champion=champion)
+    assert (done.is_new, done.gates_passed, done.reason) == (True, False, "gates failed: champion_mse")
+
+
+# A weaker specification
+
+
+def narrow(contract: dict[str, Any]) -> None:
+    contract["inputs"][0]["maximum"] = 0.4
+
+
+def test_a_weaker_specification_stays_challenger_until_a_person_promotes_it(
+    lifecycle: Lifecycle, write: Writer
+) -> None:
+    lifecycle.register(write())
+    champion = measured(lifecycle, 4.0)
+    done = lifecycle.register(write(slope=9.0, champion=champion, change=narrow), champion=champion)
+    line = "box of psi_cpu_some is 0 to 0.4 share, the champion's is 0 to 0.6 share: not all of it is covered"
+    assert done.alias == "challenger" and lifecycle.champion(*PAIR) == 1
+    assert "better_than_champion holds" in done.reason
+    assert f"specification_not_weaker does not hold: {line}" in done.reason
+    promoted = lifecycle.promote(*PAIR, reason="never above 0.4 here")
+    assert promoted.notes == (f"weaker than version 1: {line}",)
+    assert lifecycle.history()[-1].move.reason == f"never above 0.4 here; weaker than version 1: {line}"
+
+
+def test_a_specification_is_held_to_the_champion_at_registration(lifecycle: Lifecycle, write: Writer) -> None:
+    """When the gates ran, the champion was as narrow; meanwhile a wider one became champion."""
+    lifecycle.register(write(change=narrow))
+    champion = measured(lifecycle, 4.0)
+    lifecycle.register(write(slope=9.0, test_mse=2.0, champion=champion), champion=champion)
+    assert lifecycle.champion(*PAIR) == 2
+    late = lifecycle.register(write(slope=8.0, champion=champion, change=narrow), champion=champion)
+    assert late.alias == "challenger" and "specification_not_weaker does not hold: box of psi_cpu_some" in late.reason
+
+
+def test_a_leeway_of_the_configuration_lets_it_through(opened: Opener, write: Writer) -> None:
+    lifecycle = opened(promotion=PromotionRule(specification_leeway=0.4))
+    lifecycle.register(write())
+    champion = measured(lifecycle, 4.0)
+    done = lifecycle.register(write(slope=9.0, champion=champion, change=narrow), champion=champion)
+    assert done.alias == "champion"
+
+
+def test_a_champion_that_cannot_be_opened_is_not_replaced_unseen(
+    lifecycle: Lifecycle, write: Writer, fake_store: Any
+) -> None:
+    lifecycle.register(write())
+    champion = measured(lifecycle, 4.0)
+    model = stored(fake_store, 1) / "model.onnx"
+    model.write_bytes(model.read_bytes()[:-1] + b"\0")
+    done = lifecycle.register(write(slope=9.0, champion=champion), champion=champion)
+    assert done.alias == "challenger" and "champion version 1 cannot be compared" in done.reason
+    (note,) = lifecycle.promote(*PAIR).notes
+    assert "specification_not_weaker could not be decided: champion version 1" in note
+
+
+# Gates when a person promotes
+
+
+def test_promote_evaluates_the_gates_of_today_on_the_stored_evidence(
+    lifecycle: Lifecycle, opened: Opener, write: Writer, configuration: Configuration
+) -> None:
+    lifecycle.register(write())
+    champion = measured(lifecycle, 1.0)
+    lifecycle.register(write(slope=9.0, champion=champion), champion=champion)
+    gates = configuration.gates["performance"]
+    stricter = opened(gates={"performance": {**gates, "latency": {"maximum_us": 5}}})
+    with pytest.raises(RefusedError, match=r"as they are now, got latency: latency_us 12 <= 5 does not hold \(perf"):
+        stricter.promote(*PAIR)
+    assert lifecycle.champion(*PAIR) == 1 and len(lifecycle.history()) == 5
+    made = stricter.promote(*PAIR, reason="the slow machine is gone", override_gates=True)
+    assert made.notes == ("gate overridden: latency: latency_us 12 <= 5 does not hold",)
+    assert lifecycle.history()[-1].move.reason == f"the slow machine is gone; {made.notes[0]}"
+    assert lifecycle.champion(*PAIR) == 2
+
+
+def test_promote_holds_a_version_to_the_champion_that_its_gates_measured(
+    lifecycle: Lifecycle, opened: Opener, write: Writer, configuration: Configuration
+) -> None:
+    lifecycle.register(write())
+    champion = measured(lifecycle, 1.0)
+    lifecycle.register(write(slope=9.0, test_mse=1.04, champion=champion), champion=champion)
+    gates = {"performance": {**configuration.gates["performance"], "champion_mse": {"maximum_ratio": 1.0}}}
+    with pytest.raises(RefusedError, match=r"champion_mse: test_mse 1\.04 <= 1 does not hold"):
+        opened(gates=gates).promote(*PAIR)
+    assert lifecycle.promote(*PAIR, override_gates=True).notes == (), "nothing was overridden: all gates hold"
+
+
+# What the ledger holds is what is said
+
+
+@pytest.mark.parametrize(("status", "alias"), [("UNKNOWN", None), ("PROVED", "challenger")])
+def test_a_version_in_the_ledger_is_no_error_though_an_alias_cannot_follow(
+    lifecycle: Lifecycle, write: Writer, fake_store: Any, status: str, alias: str | None
+) -> None:
+    """Somebody deleted the champion in the registry: its alias can be set no more."""
+    lifecycle.register(write())
+    champion = measured(lifecycle, 1.0)
+    location = fake_store.location
+
+    def gone(model: str, version: int) -> str:
+        if version == 1:
+            raise AssayError("registry must have version 1, got none")
+        return str(location(model, version))
+
+    fake_store.location = gone
+    del fake_store.versions[MODEL, 1]
+    del fake_store.aliases[MODEL, "champion"]
+    done = lifecycle.register(write(slope=9.0, status=status, champion=champion), champion=champion)
+    assert (done.version, done.alias, done.gates_passed) == (2, alias, status == "PROVED")
+    standing = Ledger(lifecycle._configuration.ledger_path, lifecycle._configuration.public_key_path).standing(*PAIR)
+    assert (2 in standing.rejected, 2 in standing.registered) == (status != "PROVED", status == "PROVED")
+    assert [drift.alias for drift in done.drifts] == ["champion"] and not done.drifts[0].repaired
+
+
+def test_a_store_that_fails_after_the_ledgers_entry_does_not_undo_it(
+    lifecycle: Lifecycle, write: Writer, fake_store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: Any) -> None:
+        raise AssayError("registry must take its head tag, got no answer")
+
+    monkeypatch.setattr(fake_store, "set_head", fail)
+    done = lifecycle.register(write(status="UNKNOWN"))
+    assert (done.version, done.gates_passed) == (1, False)
+    assert [entry.move.action for entry in lifecycle.history()] == ["reject"]
 
 
 def test_a_version_is_known_by_its_data_code_and_seed_also_where_it_was_rejected(
@@ -309,7 +538,7 @@ def restart(opened: Opener, configuration: Configuration, fake_store: Any) -> Li
     return fresh
 
 
-CALLS_OF_A_REGISTRATION = 12
+CALLS_OF_A_REGISTRATION = 17
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

@@ -1,6 +1,5 @@
 """Aliases follow the ledger: after a crash at any point, and after someone moved them by hand."""
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 from feature_store.errors import AssayError, RefusedError
 from serving.ledger import Ledger
 from serving.moves import Move
-from serving.promotion import Aliases, Promotions, beats
+from serving.promotion import Aliases, Promotions
 
 Keys = tuple[Path, Path]
 MODEL = "assay.performance.redis"
@@ -161,40 +160,3 @@ def test_a_lost_head_tag_is_written_again(promotions: Promotions, fake_store: An
     del fake_store.heads[MODEL]
     assert promotions.reconcile("performance", "redis") == ()
     assert fake_store.heads[MODEL] == promotions.ledger.verify()[-1].head
-
-
-def never(version: int) -> float | None:
-    raise AssertionError("not to be asked")
-
-
-@pytest.mark.parametrize(
-    ("champion", "mse", "measured", "recorded", "wins", "reason"),
-    [
-        (None, 1.0, None, never, True, "no champion yet"),
-        (None, 1.0, {"version": 3, "test_mse": 0.1}, never, True, "no champion yet"),
-        (3, 1.0, {"version": 3, "test_mse": 1.1}, never, True, "test_mse 1 beats 1.1 of champion version 3"),
-        (3, 1.0, {"version": "3", "test_mse": 1.1}, never, True, "beats"),
-        (3, 1.1, {"version": 3, "test_mse": 1.1}, never, False, "does not beat"),
-        (3, 1.2, {"version": 3, "test_mse": 1.1}, never, False, "does not beat"),
-        (4, 1.0, {"version": 3, "test_mse": 1.1}, lambda version: 0.9, False, "does not beat 0.9"),
-        (4, 1.0, None, lambda version: 1.2 if version == 4 else 0.0, True, "beats 1.2 of champion version 4"),
-        (4, 1.0, None, lambda version: None, False, "not measured on this test set"),
-        (4, 1.0, None, lambda version: math.nan, False, "no usable test_mse"),
-        (3, 1.0, {"version": 3, "test_mse": math.nan}, never, False, "no usable test_mse"),
-        (3, 1.0, {"version": 3}, never, False, "no usable test_mse"),
-        (None, math.nan, None, never, False, "must be a finite number"),
-        (None, None, None, never, False, "must be a finite number"),
-        (None, True, None, never, False, "must be a finite number"),
-    ],
-)
-def test_a_challenger_wins_only_by_a_lower_error_on_the_same_test_set(
-    champion: int | None,
-    mse: Any,
-    measured: dict[str, Any] | None,
-    recorded: Callable[[int], float | None],
-    wins: bool,
-    reason: str,
-) -> None:
-    won, why = beats(champion, mse, measured, recorded)
-    assert won == wins
-    assert reason in why

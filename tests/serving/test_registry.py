@@ -25,6 +25,7 @@ from serving.bundle import check_bundle
 from serving.ledger import Ledger
 from serving.registry import MlflowStore, Registry
 from serving.session import Predictor
+from tests.serving.measured import measured_champion
 
 # mlflow 3.17 on sqlalchemy 2.1: https://github.com/mlflow/mlflow sets lazy="noload" on its own tables.
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated")
@@ -86,7 +87,7 @@ def write(bundle_writer: Writer, tmp_path: Path) -> Writer:
 
 def two_champions(registry: Registry, write: Writer) -> None:
     registry.register(write())
-    champion = {"version": 1, "test_mse": 2.0}
+    champion = measured_champion(1, 2.0)
     registry.register(write(slope=9.0, champion=champion), champion=champion)
 
 
@@ -224,8 +225,9 @@ def test_version_numbers_are_not_used_twice_after_the_model_was_deleted(
 ) -> None:
     two_champions(registry, write)
     client.delete_registered_model(MODEL)
-    done = registry.register(write(slope=8.0, test_mse=0.5), champion={"version": 2, "test_mse": 1.0})
-    assert (done.version, done.alias) == (3, "champion")
+    done = registry.register(write(slope=8.0, test_mse=0.5), champion=measured_champion(2, 1.0))
+    assert (done.version, done.alias) == (3, "challenger"), "what the champion promised cannot be read any more"
+    assert registry.promote(*PAIR).version == 3
     assert by_alias(client, "champion") == 3
     assert versions(client) == [3]
 
