@@ -5,8 +5,8 @@ from pathlib import Path
 
 import yaml
 
-from components.few_shot import POOL
 from components.progress import step
+from models.tasks.few_shot import POOL
 from models.tasks.task import parse_task
 from models.training.pretraining import POOL_HEAD, save_pretrained
 from models.training.pretraining import pretrain as pretrain_pool
