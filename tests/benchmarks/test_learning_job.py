@@ -134,6 +134,7 @@ def test_finished_entries_are_not_made_again(runs: list[list[Any]], command: lis
     assert {entry["seed"] for entry in entries} == {0}
 
 
+@pytest.mark.slow
 def test_a_data_set_s_entries_outlive_a_change_of_another(
     runs: list[list[Any]], command: list[str], tmp_path: Path,
 ) -> None:
@@ -149,6 +150,7 @@ def test_a_data_set_s_entries_outlive_a_change_of_another(
     assert _made(runs[-1]) == {("linnos", 0)}
 
 
+@pytest.mark.slow
 def test_other_learning_code_drops_the_entries_of_every_data_set(
     runs: list[list[Any]], command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -107,6 +107,7 @@ def test_no_exact_derivative_is_below_its_bound_where_sums_cancel(dtype, case) -
     assert_sound((network.graph, np.atleast_2d(lower), np.atleast_2d(upper), rng), dtype)
 
 
+@pytest.mark.slow
 @in_both_types
 @flushed_or_not
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
