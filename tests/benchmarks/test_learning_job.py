@@ -82,6 +82,7 @@ def test_a_peer_s_entry_is_of_the_same_split(prepared: Prepared) -> None:
     assert entry["metrics"]["baseline_mse"] < entry["metrics"]["constant_mse"]
 
 
+@pytest.mark.slow
 def test_a_workload_that_the_gate_stops_is_a_failed_entry(prepared: Prepared) -> None:
     (prepared.work / RECORDED / "0" / "features" / "status.json").write_text('{"redis": "column is empty"}')
     entry = run_job(prepared, Job(RECORDED, "monotone", 0, "redis"))

@@ -85,6 +85,7 @@ def test_no_exact_derivative_is_below_its_bound(dtype, case) -> None:
     assert_sound(case, dtype)
 
 
+@pytest.mark.slow
 @in_both_types
 @attack
 @given(case=graphs_and_boxes(kinds=("relu", "leaky_relu"), sizes=(0.3, 3.0), deepest=5, widest=4))
@@ -92,6 +93,7 @@ def test_no_exact_derivative_of_a_deep_network_is_below_its_bound(dtype, case) -
     assert_sound(case, dtype)
 
 
+@pytest.mark.slow
 @in_both_types
 @attack
 @given(case=graphs_and_boxes(spread=20.0, sizes=(0.0, 1e-9, 1.0, 1e6, 1e20)))
@@ -99,6 +101,7 @@ def test_no_exact_derivative_is_below_its_bound_at_any_magnitude(dtype, case) ->
     assert_sound(case, dtype)
 
 
+@pytest.mark.slow
 @in_both_types
 @attack
 @given(case=st.one_of(annihilating_networks(), kinks_where_sums_cancel(), wild_networks()))
