@@ -318,7 +318,8 @@ def test_a_witness_takes_the_place_of_an_older_one(folder) -> None:
 
 
 @pytest.mark.parametrize(("specification", "options"), [
-    pytest.param("spec.yaml", (), id="text"), pytest.param("wrong.yaml", ("--json",), id="json", marks=pytest.mark.slow)])
+    pytest.param("spec.yaml", (), id="text"),
+    pytest.param("wrong.yaml", ("--json",), id="json", marks=pytest.mark.slow)])
 def test_standard_output_that_cannot_be_written_is_not_a_verdict(folder, specification, options) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run([*COMMAND, "model.onnx", "-s", specification, *options], cwd=folder, stdout=full,
