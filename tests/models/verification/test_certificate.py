@@ -565,6 +565,13 @@ def test_a_coarser_tree_than_the_proof_needs_is_refused(valid: dict[str, Proof],
     assert not result.accepted and "every leaf must be proved" in result.reason
 
 
+@pytest.mark.parametrize("more", [-1, 1])
+def test_a_certificate_may_not_say_more_or_fewer_leaves_than_it_has(proof: Proof, tmp_path: Path, more: int) -> None:
+    said = replace(proof, certificate=changed(proof.certificate, "leaves", to=proof.certificate["leaves"] + more))
+    result = said.check(tmp_path)
+    assert not result.accepted and f"must list its {proof.certificate['leaves']} leaves" in result.reason
+
+
 def test_a_certificate_may_not_claim_a_better_bound_than_is_found(proof: Proof, tmp_path: Path) -> None:
     better = proof.certificate["lower_bound"] + 1e-6
     result = replace(proof, certificate={**proof.certificate, "lower_bound": better}).check(tmp_path)

@@ -69,3 +69,15 @@ def test_a_network_that_falls_by_less_than_is_allowed_over_its_box_is_accepted(
     assert violation(falling) <= 0
     result = falling.check(tmp_path)
     assert result.accepted, result.reason
+
+
+def test_a_contract_with_a_wider_output_range_allows_no_more_than_the_file_s_own(
+        proof: Proof, tmp_path: Path, width: float) -> None:
+    """Or a contract could buy a fall by an output range that no output has."""
+    falling = with_fall(proof, 4 * steepest_allowed_fall(proof) / max(1 / width, 1))
+    output = falling.contract["outputs"][0]
+    span = output["maximum"] - output["minimum"]
+    wide = falling.with_contract(("outputs", 0, "maximum"), output["minimum"] + 64 * span).rehashed()
+    assert violation(wide) <= 0
+    result = wide.check(tmp_path)
+    assert not result.accepted and "every leaf must be proved" in result.reason
