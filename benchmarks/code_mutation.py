@@ -4,7 +4,7 @@
     python -m benchmarks.code_mutation --planted                   # those that were planted by hand, once more
 
 cosmic-ray makes the mutants (another comparison, another sign, another number, a condition turned round ...); a seeded
-sample of them is tried for each subject, on a copy of the tree. A mutant counts as found where a test fails, or where
+sample of them is tried for each subject, on a copy of the tree; subjects that are not asked for keep their row. A mutant counts as found where a test fails, or where
 the tests no longer end. One that survives is a missing test or changes nothing that matters ("equivalent"): somebody
 has to look. benchmarks/results/planted_mutants.json holds mutants that a person thought of: what could be
 wrong here so that somebody would be harmed. Neither is part of CI: a subject takes minutes.
@@ -158,7 +158,7 @@ def sampled(root: Path, names: Sequence[str], count: int, seed: int) -> list[dic
         ended = [(every[i], outcome(root, every[i].file, every[i].text, subject.tests)) for i in sorted(chosen)]
         survivors = [{"file": mutant.file, "line": mutant.line, "operator": mutant.operator, "before": mutant.before,
                       "after": mutant.after} for mutant, end in ended if end == "survived"]
-        rows.append({"subject": name, "possible": len(every), "tried": len(ended),
+        rows.append({"subject": name, "date": now_utc(), "seed": seed, "possible": len(every), "tried": len(ended),
                      "found": len(ended) - len(survivors), "without_end": sum(end == "no end" for _, end in ended),
                      "seconds": round(time.perf_counter() - began, 1), "survivors": survivors})
         print(f"{name}: {rows[-1]['found']} of {rows[-1]['tried']} found", file=sys.stderr)
@@ -199,8 +199,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             write_results(options.output or PLANTED, {"format": PLANTED_FORMAT, **facts, "mutants": mutants})
             return int(any(mutant["found"] is False for mutant in mutants))
         rows = sampled(root, options.subjects, options.mutants, options.seed)
-    results = {"format": FORMAT, **facts, "seed": options.seed, "rows": rows}
-    write_results(options.output or RESULTS / "code_mutation.json", results)
+    path = options.output or RESULTS / "code_mutation.json"
+    kept = [row for row in (read_results(path) or {"rows": []})["rows"] if row["subject"] not in options.subjects]
+    rows = sorted([*kept, *rows], key=lambda row: list(SUBJECTS).index(row["subject"]))
+    results = {"format": FORMAT, **facts, "rows": rows}
+    write_results(path, results)
     print(sampled_table(results))
     return 0
 

@@ -13,9 +13,8 @@ def sampled_table(results: Mapping[str, Any]) -> str:
     if not results.get("rows"):
         return "*Not measured yet.*"
     rows = [[row["subject"], f"{row['possible']:,}", f"{row['tried']}", f"{row['found']}",
-             f"{row['tried'] - row['found']}", f"{row['seconds']:.0f}"] for row in results["rows"]]
-    note = f"Sample of seed {results['seed']}, {results['machine']['date'][:10]}."
-    return f"{table(['subject', 'possible', 'tried', 'found', 'survived', 's'], rows, right=(1, 2, 3, 4, 5))}\n\n{note}"
+             f"{row['tried'] - row['found']}", f"{row['seed']}", row["date"][:10]] for row in results["rows"]]
+    return table(["subject", "possible", "tried", "found", "survived", "seed", "measured"], rows, right=(1, 2, 3, 4, 5))
 
 
 def planted_table(results: Mapping[str, Any]) -> str:
