@@ -4,10 +4,11 @@
     python -m benchmarks.code_mutation --planted                   # those that were planted by hand, once more
 
 cosmic-ray makes the mutants (another comparison, another sign, another number, a condition turned round ...); a seeded
-sample of them is tried for each subject, on a copy of the tree; subjects that are not asked for keep their row. A mutant counts as found where a test fails, or where
-the tests no longer end. One that survives is a missing test or changes nothing that matters ("equivalent"): somebody
-has to look. benchmarks/results/planted_mutants.json holds mutants that a person thought of: what could be
-wrong here so that somebody would be harmed. Neither is part of CI: a subject takes minutes.
+sample of them is tried for each subject, on a copy of the tree; subjects that are not asked for keep their row. A
+mutant counts as found where a test fails, or where the tests no longer end. One that survives is a missing test or
+changes nothing that matters ("equivalent"): somebody has to look. benchmarks/results/planted_mutants.json holds
+mutants that a person thought of: what could be wrong here so that somebody would be harmed. Neither is part of CI:
+a subject takes minutes.
 """
 
 import argparse
