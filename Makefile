@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Files in the order of tests/conftest.py, which is by length: the longest must not begin last.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 export MLFLOW_DISABLE_TELEMETRY := true
 export GX_ANALYTICS_ENABLED := False
@@ -26,13 +28,13 @@ run: $(STAMP) ## the whole pipeline on the recorded telemetry; ends with a table
 	@$(BIN)/assay run
 
 test: $(STAMP) ## all tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(PYTEST)
 
 check: $(STAMP) ## ruff, mypy, import-linter, fast tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow" -q
+	$(PYTEST) -m "not slow" -q
 
 ui: $(STAMP) ## MLflow's web page on loopback
 	@$(BIN)/assay ui

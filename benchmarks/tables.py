@@ -17,6 +17,7 @@ from benchmarks import (
     adaptation_cost_tables,
     adaptation_pool_tables,
     adaptation_tables,
+    code_mutation_tables,
     execution_rounding,
     false_promotion,
     mutant_tables,
@@ -89,6 +90,8 @@ TABLES: dict[str, Source] = {
     "verification-instances": Source("verification_campaign", verification_campaign_tables.instances_table),
     "verification-conditions": Source("verification_campaign", verification_campaign_tables.conditions_line),
     "verification-mutants": Source("mutants", mutant_tables.mutants_table),
+    "code-mutation": Source("code_mutation", code_mutation_tables.sampled_table),
+    "planted-mutants": Source("planted_mutants", code_mutation_tables.planted_table),
     "execution-rounding": Source("execution_rounding", execution_rounding.rounding_table),
     "verification-growth": Source("verification_campaign", verification_campaign_tables.growth_table),
 }

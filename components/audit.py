@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from components.few_shot import audit_few_shot
 from components.progress import step
 from components.workload_status import attempt
 from feature_store.errors import InputError
@@ -40,7 +39,7 @@ def run_audit(task_yaml: str, features: Path, output: Path) -> dict[str, Any]:
             if task.workload(name).refused:
                 raise InputError(f"no direction is left to demand: {task.workload(name).refused}. Turn a direction "
                                  "round, or say `by_policy: true`")
-            audits = audit_few_shot(output, name, task) if task.few_shot else audit_workload(output / name, task, name)
+            audits = _audits(output, task, name)
             by_policy = task.workload(name).by_policy
             found[name] = [{**one.to_json(), "by_policy": by_policy, "sentence": sentence(one)} for one in audits]
             contradicted = [sentence(one) for one in audits if one.verdict == "contradicted"]
@@ -53,6 +52,15 @@ def run_audit(task_yaml: str, features: Path, output: Path) -> dict[str, Any]:
         (output / "audit.json").write_text(json.dumps(found, indent=1, allow_nan=False))
         (output / "status.json").write_text(json.dumps(status, indent=1))
         return found
+
+
+def _audits(features: Path, task: Task, name: str) -> tuple[PropertyAudit, ...]:
+    if task.few_shot is None:
+        return audit_workload(features / name, task, name)
+    # torch, scikit-learn and Optuna, which no other task needs here
+    from components.few_shot import audit_few_shot
+
+    return audit_few_shot(features, name, task)
 
 
 def audit_workload(folder: Path, task: Task, name: str) -> tuple[PropertyAudit, ...]:

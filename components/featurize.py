@@ -8,7 +8,6 @@ from typing import Any
 
 import pandas as pd
 
-from components.few_shot import featurize_few_shot
 from components.progress import step
 from components.workload_status import attempt
 from feature_store.correlation import correlation_table
@@ -30,6 +29,9 @@ def run_featurize(task_yaml: str, workloads: list[str], seed: int, validated: Pa
             status[name] = "; ".join(failure["message"] for failure in verdicts[name]["failures"])
         passed = [name for name in workloads if not status[name]]
         if task.few_shot is not None:
+            # torch, scikit-learn and Optuna, which no other task needs here
+            from components.few_shot import featurize_few_shot
+
             status |= featurize_few_shot(task, task.few_shot, {name: verdicts[name] for name in passed}, frame,
                                          int(seed), validated, output)
         else:

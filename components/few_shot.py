@@ -26,12 +26,10 @@ from models.adaptation.contract import Pool
 from models.adaptation.encoding import Encoder, Table, table_of
 from models.adaptation.few_shot_features import OWN_PREFIX, Adapted, Knowledge, adapt, learn_pool, pool_rows
 from models.adaptation.model_inputs import inputs_of
-from models.tasks.few_shot import FewShot
+from models.tasks.few_shot import POOL, FewShot
 from models.tasks.task import Task
 from models.training.specification_audit import PropertyAudit
 from models.training.table_audit import audit_table, products_of
-
-POOL = "_pool"
 
 
 def featurize_few_shot(task: Task, settings: FewShot, verdicts: Mapping[str, Mapping[str, Any]],

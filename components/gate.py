@@ -13,7 +13,7 @@ from components.workload_status import failure
 from feature_store.errors import AssayError
 from feature_store.scaling import FeatureScaling
 from models.configuration import Configuration
-from models.export.bundle import write_json
+from models.export.json_file import write_json
 from models.export.test_errors import ordered_test_set, recorded, residuals
 from models.gates import evaluate_gates
 from models.tasks.task import Task, read_task

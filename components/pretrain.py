@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from components.few_shot import POOL
 from components.progress import step
+from models.tasks.few_shot import POOL
 from models.tasks.task import read_task
 from models.training.pretraining import POOL_HEAD, save_pretrained
 from models.training.pretraining import pretrain as pretrain_pool

@@ -10,7 +10,7 @@ from components.progress import step
 from components.tracking import project_configuration
 from components.workload_status import failure
 from feature_store.errors import AssayError
-from models.export.bundle import write_json
+from models.export.json_file import write_json
 
 REGISTERED = "registered.json"
 

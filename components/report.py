@@ -10,7 +10,7 @@ from typing import Any
 from components.progress import PROGRESS_VARIABLE, emit, read_events, step
 from components.register import REGISTERED
 from components.tracking import log_version, project_configuration
-from models.export.bundle import write_json
+from models.export.json_file import write_json
 
 
 def run_report(workloads: list[str], run_name: str, features: Path, gated: Path, registered: Path,

@@ -26,6 +26,7 @@ from pipelines.request import TrainRequest
 
 KEPT_RUNS = 20  # more than stages: a run that was killed at each of them still finds its cached steps
 POLL_SECONDS = 0.1
+TERM_SECONDS = 5.0  # a step may write its last event; then it is killed
 FULL_DISK_MB = 1.0  # less than any step writes
 
 
@@ -133,7 +134,7 @@ def _stop(child: "subprocess.Popen[bytes]") -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, sign)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(timeout=5)
+            child.wait(timeout=TERM_SECONDS)
             if sign is signal.SIGKILL:
                 return
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from feature_store.scaling import FeatureScaling
+from models.export.json_file import write_json
 from models.export.onnx_model import INPUT, OPSET, executable_onnx, require_same_weights
 from models.tasks.task import Quantity, Task
 from models.verification.bundle_check import check_exported
@@ -126,10 +127,3 @@ def _write_certificate(folder: Path, contract: Mapping[str, Any], verdict: Verdi
     certificate |= {"lower_bound": result.lower_bound, "rounding": result.rounding}
     write_json(folder / "certificate.json", certificate)
     return verdict
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Writes JSON under a temporary name and renames it: a reader never sees a part."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(json.dumps(value, indent=1, allow_nan=True) + "\n", encoding="utf-8")
-    temporary.replace(path)

@@ -19,6 +19,8 @@ from typing import Any
 
 from feature_store.errors import InputError, nearest
 
+# Folder of the features that holds what all workloads share.
+POOL = "_pool"
 BASES = ("sequential", "planned", "chosen", "random")
 
 

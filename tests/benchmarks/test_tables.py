@@ -82,6 +82,7 @@ def test_pages_under_docs_hold_tables_too(project: Path) -> None:
     assert "whole run" not in page.read_text() and "share of the run that is overhead" in page.read_text()
 
 
+@pytest.mark.slow
 def test_the_scale_plot_is_drawn_from_the_results(project: Path) -> None:
     main([], project)
     assert "<svg" in (project / SCALE_PLOT).read_text()

@@ -83,6 +83,7 @@ def test_both_verdicts_come_out_and_nothing_is_measured_twice(
     assert entries(output) == found
 
 
+@pytest.mark.slow
 def test_what_a_killed_run_had_measured_is_kept(
     run: Run, output: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -166,6 +166,7 @@ def test_a_process_that_does_not_keep_to_its_limit_is_ended() -> None:
     assert result.status is Status.TIMEOUT and "did not keep to its limit" in result.reason and result.seconds < 10
 
 
+@pytest.mark.slow
 def test_a_crash_is_an_error_with_its_last_line(monkeypatch: pytest.MonkeyPatch) -> None:
     # a module of the package that has no solve
     monkeypatch.setitem(verification_peers.PEERS, "contract", Peer(("numpy",), ("numpy",)))

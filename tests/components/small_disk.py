@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+PIECE_BYTES = 4096  # a page: what a tmpfs hands out
+
 
 @contextlib.contextmanager
 def mounted(folder: Path, size_kb: int) -> Iterator[bool]:
@@ -35,5 +37,7 @@ def small_disk(folder: Path, size_kb: int) -> Iterator[None]:
 def fill(folder: Path, leave_kb: int = 0) -> Path:
     """A file that takes all room of the disk but `leave_kb`."""
     filler = folder / "filler"
-    filler.write_bytes(b"\0" * max(0, shutil.disk_usage(folder).free - leave_kb * 1024))
+    with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):  # somebody else may write meanwhile
+        for _ in range(max(0, shutil.disk_usage(folder).free - leave_kb * 1024) // PIECE_BYTES):
+            file.write(bytes(PIECE_BYTES))
     return filler

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from feature_store.digests import content_digest
+from feature_store.errors import RefusedError
 from models.configuration import Configuration
 from models.tasks.task import parse_task
 from models.training.pretraining import load_pretrained
@@ -281,3 +282,25 @@ class TestNextRun:
         entry = other.register(scheduled=True)["redis"]
         assert (entry["status"], entry["version"]) == ("registered", 3)
         assert entry["alias"] in ("champion", "challenger")
+
+    def test_a_tampered_ledger_stops_the_run_at_the_gate_and_at_registration(self, finished: Finished) -> None:
+        """Somebody gives an old version a better story: the step fails with exit code 1, and nothing is registered."""
+        path, steps = finished.configuration.ledger_path, finished.steps
+        original, artifacts = path.read_bytes(), files_in(finished.configuration.home / "artifacts")
+        tampered = original.replace(b'"gates_passed":true', b'"gates_passed":"yes"', 1)
+        assert tampered != original
+        path.write_bytes(tampered)
+        try:
+            for name, run in (("gate", steps.gate), ("register", steps.register)):
+                with pytest.raises(RefusedError, match=r"ledger|entry"):
+                    run()
+                last = steps.events()[-1]
+                assert (last["step"], last["event"], last["exit_code"]) == (name, "failed", 1)
+            assert path.read_bytes() == tampered
+        finally:
+            path.write_bytes(original)
+        assert files_in(finished.configuration.home / "artifacts") == artifacts
+
+
+def files_in(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if path.is_file()}

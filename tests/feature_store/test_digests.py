@@ -12,6 +12,7 @@ def test_equal_content_has_one_digest_however_it_is_stored():
     times = pd.to_datetime([1.7e9, 1.7e9 + 60], unit="s", utc=True)
     assert _digest(a=[1, 2]) == _digest(a=[1.0, 2.0])
     assert _digest(a=[0.0]) == _digest(a=[-0.0])
+    assert _digest(a=[np.nan]) == _digest(a=[-np.nan]) == _digest(a=np.array([0x7FF8000000000001]).view(np.float64))
     assert _digest(t=times.as_unit("ms")) == _digest(t=times.as_unit("ns").tz_convert("Asia/Tokyo"))
     frame = pd.DataFrame({"a": [1, 2], "b": ["x", "y"]})
     assert content_digest(frame) == content_digest(frame.set_axis([7, 9]))

@@ -34,6 +34,17 @@ def test_it_agrees_with_a_search_row_by_row():
         assert (np.isnan(row.y) and known.empty) or row.y == known.y.iloc[-1]
 
 
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+def test_a_coarser_clock_on_one_side_lets_nothing_in_from_the_same_second(unit):
+    """A value of 10.4 s is the future of a row of 10 s, whichever side has whole seconds only."""
+    whole = pd.to_datetime(pd.Series([10, 11]), unit="s", utc=True).dt.as_unit("s")
+    later = (whole + pd.Timedelta("400ms")).dt.as_unit(unit)
+    joined = as_of_join(pd.DataFrame({"time": whole}), pd.DataFrame({"time": later, "y": [1.0, 2.0]}), "time")
+    np.testing.assert_array_equal(joined["y"], [np.nan, 1.0])
+    joined = as_of_join(pd.DataFrame({"time": later}), pd.DataFrame({"time": whole, "y": [1.0, 2.0]}), "time")
+    np.testing.assert_array_equal(joined["y"], [1.0, 2.0])
+
+
 def test_parquet_files_and_times_of_another_resolution_join_too(tmp_path):
     left, right = _side([10], "x", 0.0, unit="ms"), _side([9], "y", 5.0, unit="ns")
     left.to_parquet(tmp_path / "left.parquet")

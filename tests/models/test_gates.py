@@ -134,6 +134,23 @@ def test_without_a_champion_its_gate_passes_and_says_so() -> None:
 
 
 @pytest.mark.parametrize(
+    ("metric", "gate"),
+    [
+        ("test_mse", "baseline_mse"),
+        ("test_accuracy", "test_accuracy"),
+        ("counterexample_accuracy", "counterexample_accuracy"),
+        ("parity_max_abs", "parity"),
+        ("latency_us", "latency"),
+    ],
+)
+def test_without_a_champion_every_other_gate_still_has_to_hold(metric: str, gate: str) -> None:
+    """The first model of a workload has nobody to beat, and nothing else is let off."""
+    worse = changed(metric, 0.01 if "accuracy" in metric else 1e6)
+    report = evaluate_gates(worse, None, THRESHOLDS)
+    assert [found.name for found in report.gates if not found.passed] == [gate]
+
+
+@pytest.mark.parametrize(
     "champion", [{}, {"version": 3}, {"test_mse": math.nan}, {"test_mse": "1"}, {"test_mse": -1}]
 )
 def test_a_champion_without_a_usable_mse_fails_closed(champion: dict[str, Any]) -> None:

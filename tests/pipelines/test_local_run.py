@@ -123,6 +123,7 @@ def test_a_runner_that_ignores_sigterm_is_killed(runner: Runner, monkeypatch: py
     def interrupt(event: dict[str, Any]) -> None:
         raise KeyboardInterrupt
 
+    monkeypatch.setattr(local_run, "TERM_SECONDS", 0.5)
     runner.does("trap '' TERM; while :; do sleep 1; done", start("ingest"))
     with pytest.raises(KeyboardInterrupt):
         run_local(request(), runner.home, interrupt)

@@ -101,6 +101,14 @@ def test_a_lock_file_without_holder_text_still_refuses(tmp_path: Path) -> None:
             pytest.fail("two holders")
 
 
+def test_the_holder_is_named_whatever_longer_text_an_earlier_one_left(tmp_path: Path) -> None:
+    lock = tmp_path / "run.lock"
+    lock.write_text('{"pid": 4194304, "since": "2026-01-31T12:00:00+00:00", "host": "of an older version"}')
+    with acquire_run_lock(lock):
+        with pytest.raises(RefusedError, match=f"process {os.getpid()} since"), acquire_run_lock(lock):
+            pytest.fail("two holders")
+
+
 def test_a_lock_that_cannot_be_made_is_an_input_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="run lock"), acquire_run_lock(tmp_path / "file" / "run.lock"):

@@ -103,21 +103,55 @@ def test_a_certificate_that_proves_nothing_is_not_signed(bundle: Path, configura
     refused(with_the_projects_checker, bundle, "certificate must prove its specification, got: certificate")
 
 
-def test_weights_outside_of_the_model_are_not_signed(admit: Admit, bundle: Path) -> None:
-    model = onnx.load(bundle / "model.onnx")
+def without_its_weights(model: onnx.ModelProto) -> bytes:
+    """The file, with one tensor said to stand in another file."""
     onnx.external_data_helper.set_external_data(model.graph.initializer[2], "weights.bin")
     model.graph.initializer[2].ClearField("raw_data")
-    data = model.SerializeToString()
-    (bundle / "model.onnx").write_bytes(data)
-    contract = json.loads((bundle / "contract.json").read_text())
-    contract["model"]["sha256"] = hashlib.sha256(data).hexdigest()
-    edit(bundle / "contract.json", model=contract["model"])
+    data: bytes = model.SerializeToString()
+    return data
+
+
+def certify_anew(bundle: Path, contract: dict[str, Any]) -> None:
+    """Writes the contract, and the digests that the certificate has to name then."""
+    edit(bundle / "contract.json", **contract)
     digests = {
         "model_sha256": contract["model"]["sha256"],
         "specification_sha256": specification_sha256(contract),
     }
     edit(bundle / "certificate.json", **digests)
-    refused(admit, bundle, "must hold its weights, got external data")
+
+
+def test_weights_outside_of_the_model_are_not_signed(admit: Admit, bundle: Path) -> None:
+    data = without_its_weights(onnx.load(bundle / "model.onnx"))
+    (bundle / "model.onnx").write_bytes(data)
+    contract = json.loads((bundle / "contract.json").read_text())
+    contract["model"]["sha256"] = hashlib.sha256(data).hexdigest()
+    certify_anew(bundle, contract)
+    refused(admit, bundle, r"model\.onnx must hold its weights, got external data")
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_weights_outside_of_the_encoder_are_not_signed(admit: Admit, bundle: Path, whole: bool) -> None:
+    model = onnx.load(bundle / "model.onnx")
+    data = model.SerializeToString() if whole else without_its_weights(model)
+    (bundle / "encoder.onnx").write_bytes(data)
+    contract = json.loads((bundle / "contract.json").read_text())
+    contract["embedding"] = {
+        "file": "encoder.onnx",
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "inputs": ["psi_cpu_some"],
+        "configuration": ["psi_io_full", "connections"],
+        "target": "latency_ms",
+        "runs": 3,
+        "own": [0.2],
+        "similarity": 0.9,
+        "threshold": 0.5,
+    }
+    certify_anew(bundle, contract)
+    if whole:
+        assert admit(bundle).is_signed
+    else:
+        refused(admit, bundle, r"encoder\.onnx must hold its weights, got external data")
 
 
 def test_what_is_written_into_the_folder_meanwhile_is_not_signed(

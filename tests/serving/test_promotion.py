@@ -23,13 +23,19 @@ def move(action: Any, version: int, previous: int | None = None) -> Move:
 
 
 @pytest.fixture
-def promotions(tmp_path: Path, keys: Keys, fake_store: Any) -> Promotions:
-    """Version 1 is champion, version 2 challenger."""
+def no_promotions(tmp_path: Path, keys: Keys, fake_store: Any) -> Promotions:
+    """Three versions are in the registry, none in the ledger."""
     ledger = Ledger(tmp_path / "ledger.jsonl", keys[1], keys[0])
     for version in (1, 2, 3):
         fake_store.versions[MODEL, version] = {}
     names: Callable[[str, str], str] = lambda task, workload: f"assay.{task}.{workload}"  # noqa: E731
-    made = Promotions(ledger, fake_store, names, Aliases("champion", "challenger"))
+    return Promotions(ledger, fake_store, names, Aliases("champion", "challenger"))
+
+
+@pytest.fixture
+def promotions(no_promotions: Promotions) -> Promotions:
+    """Version 1 is champion, version 2 challenger."""
+    made = no_promotions
     made.record([move("register", 1), move("challenger", 1), move("champion", 1)])
     made.record([move("register", 2, 1), move("challenger", 2, 1)])
     return made
@@ -97,6 +103,20 @@ def test_a_crash_at_any_call_leaves_the_aliases_to_be_completed(
     assert fake_store.aliases == {(MODEL, "champion"): 2}
     assert fake_store.heads[MODEL] == promotions.ledger.verify()[-1].head
     assert crashed == (call < 6), "six calls make a move"
+
+
+@pytest.mark.parametrize("call", range(5))
+def test_a_crash_at_the_first_registration_is_told_as_one(
+    no_promotions: Promotions, fake_store: Any, crash: type[BaseException], call: int
+) -> None:
+    """The registry has seen no entry of the ledger yet."""
+    fake_store.calls, fake_store.crash_at = 0, (call, "before")
+    with pytest.raises(crash):
+        no_promotions.record([move("register", 1), move("challenger", 1), move("champion", 1)])
+    fake_store.revive()
+    drifts = no_promotions.reconcile("performance", "redis")
+    assert [(drift.alias, drift.cause) for drift in drifts] == [("champion", "interrupted")][: call < 2]
+    assert fake_store.aliases == {(MODEL, "champion"): 1}
 
 
 @pytest.mark.parametrize("part", [0.0, 0.5, 1.0])

@@ -292,6 +292,7 @@ def small_disk(folder: Path, size_kb: int) -> Iterator[None]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)  # sqlite holds its file
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_under_the_artifacts_registers_nothing(
     registry: Registry, client: mlflow.MlflowClient, state: Configuration, write: Writer
 ) -> None:
@@ -306,6 +307,7 @@ def test_a_disk_that_fills_up_under_the_artifacts_registers_nothing(
     assert registry.register(again).version == 1
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_under_everything_registers_nothing(
     template: Path, tmp_path: Path, write: Writer, opened: Opener
 ) -> None:

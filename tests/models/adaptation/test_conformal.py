@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from feature_store.errors import InputError
-from models.adaptation.conformal import Conformal, calibrate
-from models.adaptation.contract import Prediction, supports
+from models.adaptation.conformal import Conformal, calibrate, widths_of
+from models.adaptation.contract import Pool, Prediction, Support, supports
 from models.adaptation.hierarchical import Hierarchical
+from models.adaptation.validation import Held
 from tests.models.adaptation import simulation
 
 
@@ -52,6 +53,36 @@ def test_the_ends_never_cross_and_more_runs_than_calibrated_use_the_most_calibra
         lower, upper = conformal.interval(prediction, runs)
         assert (lower <= upper).all()
         assert upper[0, 0] == pytest.approx(np.exp(2.0 * width)) and lower[0, 0] == pytest.approx(np.exp(-2.0 * width))
+
+
+def held_with_scores(scores: list[list[float]]) -> tuple[Pool, Held]:
+    """A pool and held-out predictions whose cells lie the given deviations off, above and below by turns; the first
+    configuration is each workload's support."""
+    workloads, cells = len(scores), max(map(len, scores))
+    y, deviation = np.full((workloads, 1 + cells), np.nan), 2.0
+    mean = np.full(y.shape, 5.0)
+    y[:, 0] = 5.0
+    for row, own in enumerate(scores):
+        y[row, 1 : 1 + len(own)] = mean[row, 0] + deviation * np.array(own) * (-1) ** row
+    x = np.arange(1.0 + cells)[:, None]
+    pool = Pool(x, np.abs(x - x.T)[None], y, np.where(np.isnan(y), 0, 1), np.empty((*y.shape, 0)), float("nan"))
+    support = Support(np.zeros((workloads, 1), int), y[:, :1], np.empty((workloads, 1, 0)))
+    return pool, Held(np.arange(workloads), support, Prediction(mean, np.full(y.shape, deviation**2)))
+
+
+# the width is the least score that this share of the ten does not exceed
+@pytest.mark.parametrize(("coverage", "width"), [
+    (0.05, 1), (0.1, 1), (0.11, 2), (0.5, 5), (0.51, 6), (0.7, 7), (0.85, 9), (0.9, 9), (0.91, 10), (0.99, 10)])
+def test_the_width_is_the_quantile_of_the_scores(coverage: float, width: int) -> None:
+    pool, held = held_with_scores([[float(score)] for score in (3, 10, 1, 7, 2, 9, 4, 8, 6, 5)])
+    assert widths_of(pool, held, coverage).widths == {1: pytest.approx(width)}
+
+
+def test_every_workload_counts_alike_whatever_it_measured() -> None:
+    """One workload of nine near cells, one of a single far cell: half of the weight each."""
+    pool, held = held_with_scores([[0.1 * k for k in range(1, 10)], [5.0]])
+    assert widths_of(pool, held, 0.4).widths[1] == pytest.approx(0.8)  # 8 of 9 cells: 0.44 of the weight
+    assert widths_of(pool, held, 0.6).widths[1] == pytest.approx(5.0)
 
 
 @pytest.mark.parametrize("coverage", [0.0, 1.0, -1.0, float("nan")])

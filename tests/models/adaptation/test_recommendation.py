@@ -1,5 +1,7 @@
 """Recommendations: the cheapest configuration that meets the deadline, and what to measure next."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -41,6 +43,19 @@ def test_without_a_deadline_the_cheapest_of_all_is_chosen() -> None:
 def test_where_none_meets_the_deadline_none_is_chosen() -> None:
     found = recommend(new_workload(), "new", deadline=1.0)
     assert found.chosen is None and not found.options["meets"].any()
+
+
+def test_a_configuration_whose_cost_nobody_knows_is_not_recommended() -> None:
+    """It is shown, after all that have a cost; where no other meets the deadline, none is chosen."""
+    table = new_workload()
+    assert table.cost is not None
+    deadline = 41.0  # 16 nodes of type a take 38 s, and nothing else is as fast
+    assert recommend(table, "new", deadline, risk=True).chosen is not None
+    fastest = ((table.configurations["nodes"] == 16) & (table.configurations["type"] == "a")).to_numpy()
+    found = recommend(replace(table, cost=np.where(fastest, np.nan, table.cost)), "new", deadline, risk=True)
+    last = found.options.iloc[-1]
+    assert (last["nodes"], last["type"], last["meets"]) == (16, "a", True) and np.isnan(last["cost"])
+    assert found.options["meets"].sum() == 1 and found.chosen is None
 
 
 def test_a_wider_interval_meets_fewer_deadlines_than_a_narrow_one_and_risk_meets_the_most() -> None:

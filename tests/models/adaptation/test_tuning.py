@@ -1,5 +1,5 @@
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -166,6 +166,22 @@ def test_half_a_line_at_the_end_of_a_journal_is_no_obstacle(tmp_path: Path) -> N
 
 def suggest_other(trial: optuna.trial.BaseTrial) -> Off:
     return Off(trial.suggest_float("offset", -2.0, 2.0))
+
+
+@pytest.mark.parametrize("values", ["x", "distance", "y", "runs", "metrics", "noise"])
+def test_journal_of_a_pool_of_the_same_shape_with_one_other_value_is_turned_down(tmp_path: Path, values: str) -> None:
+    journal, made = tmp_path / "journal", pool(4, 4, metrics=1)
+    tune(suggest_off, made, trials=1, journal=journal, defaults={"bias": 2.0})
+    before = params(journal)
+    if values == "noise":
+        other = replace(made, noise=np.nextafter(made.noise, 1.0))
+    else:
+        array = getattr(made, values).copy()
+        array.flat[-1] += 1
+        other = replace(made, **{values: array})
+    with pytest.raises(InputError, match="journal must be of the same pool"):
+        tune(suggest_off, other, trials=1, journal=journal, defaults={"bias": 2.0})
+    assert params(journal) == before
 
 
 @pytest.mark.parametrize("change", ["pool", "seed", "shots", "learner", "defaults"])

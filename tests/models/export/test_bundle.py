@@ -11,7 +11,8 @@ import pytest
 
 from feature_store.scaling import FeatureScaling, MinMaxScaling
 from models.export import bundle as bundle_module
-from models.export.bundle import make_contract, specification_digest, write_bundle, write_json
+from models.export.bundle import make_contract, specification_digest, write_bundle
+from models.export.json_file import write_json
 from models.export.onnx_model import INPUT, OPSET
 from models.training.workload import raw_specification, scaled_specification
 from models.verification.branch_and_bound import Budget

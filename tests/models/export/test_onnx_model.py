@@ -135,10 +135,12 @@ def test_parity_of_the_file_with_torch_is_float32s_rounding(network: ReluNetwork
     assert largest_difference(exported(network), network, SCALING, points=10_000, seed=0) == difference
 
 
-def test_parity_shows_a_model_that_is_another(network: ReluNetwork) -> None:
+@pytest.mark.parametrize("shift", [0.25, -0.25])
+def test_parity_shows_a_model_that_is_another(network: ReluNetwork, shift: float) -> None:
+    """Whether it answers more or less than the network."""
     model = onnx.load_model_from_string(exported(network))
     bias = next(item for item in model.graph.initializer if item.name == "bias_2")
-    bias.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(bias) + np.float32(0.25), "bias_2"))
+    bias.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(bias) + np.float32(shift), "bias_2"))
     difference = largest_difference(model.SerializeToString(), network, SCALING, points=100, seed=0)
     assert difference == pytest.approx(0.25, abs=FLOAT32_PARITY)
 

@@ -31,7 +31,7 @@ from tests.models.verification.certified import (
     task_with,
     violation,
 )
-from tests.models.verification.networks import monotone_network
+from tests.models.verification.networks import monotone_network, network_of
 
 # float32 execution of a small network at its own scale
 FLOAT32_PARITY = 1e-5
@@ -572,6 +572,25 @@ def test_a_second_output_is_refused_also_where_two_leaves_hide_it(valid: dict[st
 def test_a_coarser_tree_than_the_proof_needs_is_refused(valid: dict[str, Proof], tmp_path: Path) -> None:
     result = valid["many"].with_tree(np.array([-1], dtype=np.int16), np.zeros(1)).rehashed().check(tmp_path)
     assert not result.accepted and "every leaf must be proved" in result.reason
+
+
+def test_a_bound_that_is_not_a_number_is_no_proof(tmp_path: Path) -> None:
+    """Ten layers of weights near float32's largest: their product leaves float64's range, and inf - inf is NaN."""
+    deep = network_of(([[1, 1, 1]], [6.0]), *([([[1]], [1.0])] * 9))
+    proof = prove(tmp_path / "deep", deep, task_with([monotone("pressure")]))
+    model = proof.graph
+    for name in (item.name for item in model.graph.initializer if item.name.startswith("weight_")):
+        if name != "weight_0":
+            set_tensor(model, name, [[3e38]])
+    result = proof.with_graph(model).rehashed().check(tmp_path)
+    assert not result.accepted and "got a bound of nan" in result.reason
+
+
+@pytest.mark.parametrize("more", [-1, 1])
+def test_a_certificate_may_not_say_more_or_fewer_leaves_than_it_has(proof: Proof, tmp_path: Path, more: int) -> None:
+    said = replace(proof, certificate=changed(proof.certificate, "leaves", to=proof.certificate["leaves"] + more))
+    result = said.check(tmp_path)
+    assert not result.accepted and f"must list its {proof.certificate['leaves']} leaves" in result.reason
 
 
 def test_a_certificate_may_not_claim_a_better_bound_than_is_found(proof: Proof, tmp_path: Path) -> None:

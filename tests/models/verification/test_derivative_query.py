@@ -86,6 +86,7 @@ def test_no_exact_derivative_is_below_its_bound(dtype, case) -> None:
     assert_sound(case, dtype)
 
 
+@pytest.mark.slow
 @in_both_types
 @attack
 @given(case=graphs_and_boxes(kinds=("relu", "leaky_relu"), sizes=(0.3, 3.0), deepest=5, widest=4))
@@ -93,6 +94,7 @@ def test_no_exact_derivative_of_a_deep_network_is_below_its_bound(dtype, case) -
     assert_sound(case, dtype)
 
 
+@pytest.mark.slow
 @in_both_types
 @attack
 @given(case=graphs_and_boxes(spread=20.0, sizes=(0.0, 1e-9, 1.0, 1e6, 1e20)))
@@ -100,6 +102,7 @@ def test_no_exact_derivative_is_below_its_bound_at_any_magnitude(dtype, case) ->
     assert_sound(case, dtype)
 
 
+@pytest.mark.slow
 @in_both_types
 @attack
 @given(case=st.one_of(annihilating_networks(), kinks_where_sums_cancel(), wild_networks()))
@@ -108,6 +111,7 @@ def test_no_exact_derivative_is_below_its_bound_where_sums_cancel(dtype, case) -
     assert_sound((network.graph, np.atleast_2d(lower), np.atleast_2d(upper), rng), dtype)
 
 
+@pytest.mark.slow
 @in_both_types
 @flushed_or_not
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -226,6 +226,7 @@ def test_enumerated_regions_are_those_that_a_dense_grid_meets(seed: int) -> None
 # --- wild numbers ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wall", [1e20, 1e38, 1e150, 1e300, 1e308, 1.7e308])
 def test_a_box_of_any_size_never_gets_a_wrong_verdict(wall: float) -> None:
     # 1e308 once was PROVED in both directions

@@ -1,0 +1,25 @@
+"""In which order files are run: the longest first, so that with two workers none of them is at work alone at the end.
+
+`make test` gives a worker one file after the other in the order of collection (pytest-xdist, `--dist loadfile
+--no-loadscope-reorder`); without the second option it would begin with the files that have the most tests.
+"""
+
+from collections.abc import Sequence
+
+import pytest
+
+# Files of more than 15 s of processor time, the longest first (measured 2026-11; the two of e2e: 200 s and 80 s).
+LONGEST = ("tests/e2e/test_run.py", "tests/e2e/test_kill.py", "tests/serving/test_registry.py",
+           "tests/benchmarks/test_verification_campaign.py", "tests/models/verification/test_checker_bounds.py",
+           "tests/models/verification/test_certificate.py", "tests/models/verification/test_verify.py",
+           "tests/models/verification/test_relaxation.py", "tests/models/adaptation/test_selection.py",
+           "tests/components/test_bad_workloads.py", "tests/components/test_steps.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keeps the order of the tests of a file, and of all other files."""
+    items.sort(key=lambda item: _place(item.nodeid.split("::")[0], LONGEST))
+
+
+def _place(file: str, longest: Sequence[str]) -> int:
+    return longest.index(file) if file in longest else len(longest)
