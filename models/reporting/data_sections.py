@@ -166,7 +166,7 @@ def correlation(context: Json, workload: str, page: str) -> tuple[Part, ...]:
     markup = plots.correlation_heat_map(names, metrics, pearson, f"{page}-correlation")
     table = Table(("Workload", *metrics), tuple(
         (Cell(name, strong=name == workload),
-         *(Cell(f"{value:.2f}" if np.isfinite(value) else number(None), numeric=True, strong=bool(abs(value) >= 0.5))
+         *(Cell(f"{value:.2f}".replace("-0.00", "0.00") if np.isfinite(value) else number(None), numeric=True, strong=bool(abs(value) >= 0.5))
            for value in row)) for name, row in zip(names, pearson, strict=True)))
     return (Plot(markup, plots.heat_map_width(len(metrics)),
                  "Pearson coefficient of the target with each metric, over all rows of a workload; bold from 0.5."),
@@ -177,8 +177,10 @@ def reproduce(contract: Json | None, evidence: Json | None) -> tuple[Part, ...]:
     """The command, then versions, seeds and hashes."""
     recorded = mapping(evidence, "reproduce")
     command = recorded.get("command")
-    parts: list[Part] = [Code(command) if isinstance(command, str) else
-                         Note("The command was not recorded.", "missing")]
+    parts: list[Part] = [Note("The command was not recorded.", "missing")]
+    if isinstance(command, str) and command:
+        parts = [Note("Relative paths count from the folder in which the command was given. With --fresh every step is "
+                      "computed again, nothing is taken from the cache."), Code(command)]
     rows = [("code version", at(recorded, "code_version") or at(contract, "code_version")),
             ("data version", at(recorded, "data_version") or at(contract, "data_version")),
             ("seed", next((str(s) for s in (recorded.get("seed"), at(contract, "seed"), at(evidence, "seed"))

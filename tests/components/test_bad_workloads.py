@@ -13,7 +13,7 @@ import pytest
 
 from feature_store.errors import InputError
 from models.configuration import Configuration
-from pipelines.run_display import run_exit_code, summary_notes
+from pipelines.run_summary import run_exit_code, summary_notes
 from serving.ledger import Ledger
 from tests.components.steps import IGNORED_WARNING, Steps, prepare, project
 from tests.e2e import tiny

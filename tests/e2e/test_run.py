@@ -5,7 +5,10 @@ scheduled one on good telemetry and one with another seed on telemetry whose ngi
 scheduled one comes while the first is at work. After them: a plain run like the first, and a scheduled one.
 """
 
+import html
 import json
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -81,10 +84,17 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     ended = [finish(process) for process in (first, other)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(temporary))
-        second = project.call(*RUN, "--name", "second")
+        second = project.call(*reproducing(ended[0], "redis"), "--name", "second")
     began = time.monotonic()
     no_news = project.call(*RUN, "--scheduled", "--name", "no-news")
     yield Scene(project, ended[0], overlapping, ended[1], second, no_news, temporary, time.monotonic() - began)
+
+
+def reproducing(done: "Done[str]", workload: str) -> list[str]:
+    """The words after `assay` of the command that the report of a version says to type."""
+    page = Path(json.loads(done.stdout)["report"]).with_name(f"{workload}.html").read_text()
+    (command,) = re.findall(r"<pre[^>]*><code>(assay run .*?)</code>", html.unescape(page))
+    return shlex.split(command)[1:]
 
 
 def test_the_first_run_succeeds_and_says_what_it_made(scene: Scene) -> None:
@@ -123,6 +133,7 @@ def test_the_second_run_prints_a_table_with_a_new_version(scene: Scene) -> None:
 def test_the_second_run_takes_what_is_done_from_the_cache(scene: Scene) -> None:
     assert scene.project.started("first") == {"ingest", "validate", "featurize", "audit", "pretrain", "finetune",
                                               "verify", "export", "gate", "register", "report"}
+    assert reproducing(scene.first, "nginx") == [*RUN, "--seed", "0"]  # the second run was given so
     assert scene.project.started("second") == {"verify", "export", "gate", "register", "report"}
 
 

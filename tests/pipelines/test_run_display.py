@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from pipelines.run_display import RunDisplay, run_exit_code, summary_notes, summary_table
+from pipelines.run_display import RunDisplay
 from tests.e2e.processes import wait_until
 
 METRICS = {"test_mse": 0.00123, "test_accuracy": 0.987, "twin_test_accuracy": 0.9, "verification_iterations": 2,
