@@ -4,12 +4,17 @@ import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from feature_store.errors import InputError, RefusedError
-from pipelines.console import ConfigOption, JsonOption, configuration_from, out, print_json, reported
+from pipelines.commands.known_names import require_known
+from pipelines.console import ConfigOption, JsonOption, configuration_from, out, print_json, reported, working
+
+if TYPE_CHECKING:
+    from models.configuration import Configuration
+    from serving.session import Predictor
 
 KeyOption = Annotated[Path | None, typer.Option("--public-key", help="Key of the signer; default: the project's.")]
 
@@ -44,7 +49,8 @@ def check(
     if not bundle.is_dir():
         raise InputError(f"bundle must be a folder, got {bundle}; of a proof give --model and --specification too")
     try:
-        checked = check_bundle(bundle, key, deep=True)
+        with working("proving every leaf again", json_output):
+            checked = check_bundle(bundle, key, deep=True)
     except RefusedError as error:
         if json_output:
             print_json({"accepted": False, "reason": str(error)})
@@ -69,7 +75,8 @@ def _check_proof(proof: Path, model: Path, specification: Path, json_output: boo
         if not path.is_file():
             raise InputError(f"file must exist, got {path}")
     started = time.perf_counter()
-    checked = check_proof(proof, model, specification)
+    with working("proving every leaf again", json_output):
+        checked = check_proof(proof, model, specification)
     seconds = time.perf_counter() - started
     if json_output:
         print_json({"accepted": checked.accepted, "reason": checked.reason, "parts": checked.parts,
@@ -109,7 +116,7 @@ def predict(
     if (row is None) == (at is None):
         raise InputError("either --row or --at now must be given")
     if workload is not None:
-        predictor = Predictor.from_registry(configuration_from(config), task, workload)
+        predictor = _champion(configuration_from(config), task, workload, json_output)
     else:
         assert bundle is not None
         predictor = Predictor.from_folder(bundle, public_key or configuration_from(config).public_key_path)
@@ -135,6 +142,15 @@ def predict(
         notes += f" (outside the proved box, moved to [{item.minimum:g}, {item.maximum:g}])" * (
             item.name in prediction.outside_box)
         out.print(f"  {item.name} = {values[item.name]:.4g} {item.unit}{notes}", highlight=False, soft_wrap=True)
+
+
+def _champion(configuration: "Configuration", task: str, workload: str, quiet: bool) -> "Predictor":
+    from serving.ledger import Ledger
+    from serving.session import Predictor
+
+    with working("loading the champion", quiet):
+        require_known(Ledger(configuration.ledger_path, configuration.public_key_path).standings(), task, workload)
+        return Predictor.from_registry(configuration, task, workload)
 
 
 def _row_values(row: str) -> dict[str, Any]:
