@@ -8,7 +8,6 @@ A message reads `<thing> must <rule>, got <value> (<where>)`, then what to do ne
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-
 LISTED = 20  # names that a message lists at most
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from models.reporting import plots
 from models.reporting.document import Cell, Code, Fold, Note, Part, Plot, Table, Tone, figures, text
-from models.reporting.formatting import count, number, words
+from models.reporting.formatting import coefficient, count, number, words
 from models.reporting.reading import at, floats, items, mapping, mappings
 
 Json = Mapping[str, Any]
@@ -166,7 +166,7 @@ def correlation(context: Json, workload: str, page: str) -> tuple[Part, ...]:
     markup = plots.correlation_heat_map(names, metrics, pearson, f"{page}-correlation")
     table = Table(("Workload", *metrics), tuple(
         (Cell(name, strong=name == workload),
-         *(Cell(f"{value:.2f}".replace("-0.00", "0.00") if np.isfinite(value) else number(None), numeric=True, strong=bool(abs(value) >= 0.5))
+         *(Cell(coefficient(value), numeric=True, strong=bool(abs(value) >= 0.5))
            for value in row)) for name, row in zip(names, pearson, strict=True)))
     return (Plot(markup, plots.heat_map_width(len(metrics)),
                  "Pearson coefficient of the target with each metric, over all rows of a workload; bold from 0.5."),

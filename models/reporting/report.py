@@ -35,8 +35,8 @@ MOST_PLOTTED = 12
 
 OVERVIEW_GROUPS = (("", 2), ("Test error", 3), ("Test accuracy", 3), ("On counterexamples", 2), ("Verification", 3),
                    ("", 2))
-OVERVIEW = ("Workload", "Status", "Verified", "Unverified", "Baseline", "Verified", "Unverified", "Baseline", "Verified", "Unverified",
-            "Verdict", "Iterations", "Time", "Gates", "Version")
+OVERVIEW = ("Workload", "Status", "Verified", "Unverified", "Baseline", "Verified", "Unverified", "Baseline",
+            "Verified", "Unverified", "Verdict", "Iterations", "Time", "Gates", "Version")
 
 
 def render_version_report(contract: Json | None, evidence: Json | None, gates: Json | None, context: Json) -> str:

@@ -241,8 +241,8 @@ def _what_is_right(evidence: Json | None, metrics: Json) -> str:
     unit = at(evidence, "target", "unit") or ""
     raw = "" if half is None else f", which is {number(half, str(unit))}"
     found = finite(metrics.get("counterexamples"))
-    half_scaled = number(accuracy_tolerance(evidence))
-    sentence = (f"A prediction is right when it is within {half_scaled} of the scaled target (equation 2 of vPALs){raw}. A "
+    share = number(accuracy_tolerance(evidence))
+    sentence = (f"A prediction is right when it is within {share} of the scaled target (equation 2 of vPALs){raw}. A "
                 "counterexample, two inputs that differ in one feature, is right when the two predictions stand in the "
                 "specified order. ")
     if found is None:

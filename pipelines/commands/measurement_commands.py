@@ -155,8 +155,9 @@ def _print_recommendation(found: "Recommendation", file: "Measurements", deadlin
                  significant(option["lower"]), significant(option["upper"]), significant(option["cost"]),
                  f"{option['runs']:d}x" if option["runs"] else "")
         table.add_row(*map(Text, cells), style="bold" if at == found.chosen else None)
+    first = "fastest" if late else "cheapest"
     print_line(f"{found.workload}: {found.runs} measured configuration{'s' * (found.runs != 1)}, "
-               f"{found.pool_workloads:,} other workloads, {len(found.options):,} configurations, {'fastest' if late else 'cheapest'} first")
+               f"{found.pool_workloads:,} other workloads, {len(found.options):,} configurations, {first} first")
     print_table(table)
     print_line(f"learner: {found.reason}")
     if found.chosen is None:

@@ -256,7 +256,7 @@ def test_telemetry_without_a_row_of_the_workloads_names_the_nearest(tmp_path: Pa
     with project(tmp_path):
         steps = prepare(tmp_path, tiny.telemetry(("redis", "nginx")), tiny.task(("rediss",)))
         steps.ingest()
-        with pytest.raises(InputError, match="workload must be in the telemetry, got 'rediss'.*mean 'redis'"):
+        with pytest.raises(InputError, match=r"workload must be in the telemetry, got 'rediss'.*mean 'redis'"):
             steps.validate()
 
 
