@@ -18,7 +18,7 @@ from pipelines.console import shortened
 MOST_ROWS = 20  # workloads that a table shows in full
 WORST = 10  # of more workloads: those that are shown
 NAME_WIDTH = 48  # a longer name is cut; the report and --json have it whole
-SETTLED = ("registered", "no new data")
+SETTLED = ("registered", "unchanged", "no new data")
 
 
 def summary_table(summary: dict[str, Any]) -> Table:
@@ -80,10 +80,15 @@ def summary_notes(summary: dict[str, Any]) -> list[str]:
     if len(shown) < len(entries):
         lines += _counts(entries)
     reasons = [f"{shortened(entry['workload'], NAME_WIDTH)}: {entry['message']}" for entry in shown
-               if entry["status"] != "registered"]
-    unsaid = sum(entry["status"] != "registered" for entry in entries) - len(reasons)
+               if _needs_a_reason(entry)]
+    unsaid = sum(map(_needs_a_reason, entries)) - len(reasons)
     lines += [*reasons, *([f"{unsaid:,} more reasons: in the report"] if unsaid else [])]
     return [*lines, *_bundles(entries), f"report: {summary['report']}"]
+
+
+def _needs_a_reason(entry: dict[str, Any]) -> bool:
+    """A champion speaks for itself."""
+    return bool(entry["status"] != "registered" or entry["alias"] == "challenger")
 
 
 def _counts(entries: list[dict[str, Any]]) -> list[str]:
@@ -104,5 +109,5 @@ def _bundles(entries: list[dict[str, Any]]) -> list[str]:
 
 
 def run_exit_code(summary: dict[str, Any]) -> int:
-    """0 if every workload was registered with all gates (or had no new data), else 1."""
+    """0 if every workload was registered with all gates (or had nothing new), else 1."""
     return int(any(entry["status"] not in SETTLED for entry in summary["entries"]))
