@@ -65,10 +65,15 @@ def print_table(table: Table) -> None:
 
     $COLUMNS bounds it in either case.
     """
-    bounded = out.is_terminal or "COLUMNS" in os.environ
+    bounded = line_width() is not None
     if not bounded:
         table.width = Measurement.get(out, out.options.update(max_width=sys.maxsize), table).maximum
     out.print(table, crop=bounded, soft_wrap=not bounded)
+
+
+def line_width() -> int | None:
+    """Signs in a line of standard output: a terminal's or $COLUMNS; None: as many as there are."""
+    return out.width if out.is_terminal or "COLUMNS" in os.environ else None
 
 
 def print_line(text: str) -> None:

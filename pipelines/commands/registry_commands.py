@@ -4,26 +4,22 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
-from rich.text import Text
 
 from pipelines.commands.known_names import require_known
 from pipelines.console import (
     ConfigOption,
     JsonOption,
     configuration_from,
+    line_width,
     out,
     print_json,
     print_line,
-    print_table,
     reported,
-    shortened,
     working,
 )
+from pipelines.history_lines import history_lines
 
 SHOWN = 20  # moves
-NAME_WIDTH = 48  # of a workload in a table
 
 TaskOption = Annotated[str, typer.Option(help="Name of the task.")]
 WorkloadOption = Annotated[str, typer.Option("--workload", "-w", help="Name of the workload.")]
@@ -85,31 +81,10 @@ def history(
         out.print("the ledger has no entries yet")
         return
     shown = found[-rows:]
-    print_table(_history_table(shown))
+    for line in history_lines(shown, line_width()):
+        print_line(line)
     earlier = f"; the {len(found) - len(shown):,} before them: --rows 0" if len(shown) < len(found) else ""
     print_line(f"{len(shown):,} of {len(found):,} entries{earlier}; chain and signatures hold")
-
-
-def _history_table(rows: list[dict[str, Any]]) -> Table:
-    """One move a row. The task stands in it where there are several."""
-    several = len({row["task"] for row in rows}) > 1
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    for name in ("#", "when, UTC", "action"):
-        table.add_column(name, no_wrap=True)
-    for name in (*(["task"] if several else []), "workload"):
-        table.add_column(name, overflow="fold", min_width=8)
-    table.add_column("version", no_wrap=True)
-    table.add_column("reason", overflow="fold", min_width=12)
-    table.add_column("by", overflow="fold", min_width=5)
-    for row in rows:
-        before = row["previous_version"]
-        version = str(row["version"]) + (f", was {before}" if before not in (None, row["version"]) else "")
-        when = row["at"][:16].replace("T", " ")
-        names = [row[key] for key in (*(["task"] if several else []), "workload")]
-        table.add_row(*(Text(part) for part in (str(row["sequence"]), when, row["action"],
-                                               *(shortened(name, NAME_WIDTH) for name in names), version,
-                                               row["reason"], row["actor"])))
-    return table
 
 
 @reported

@@ -171,7 +171,9 @@ def test_a_command_is_taken_apart_as_a_shell_does(tmp_path: Path) -> None:
     assert ("assay", "promote", "--workload", "redis", "--reason", "reviewed the report") in words
 
 
-@pytest.mark.parametrize("arguments", [["run", "--telemetri", "x"], ["run", "--seed", "many"], ["record"]])
-def test_a_command_that_would_fail_is_noticed(arguments: list[str]) -> None:
-    with pytest.raises(Exception, match=r"telemetri|many|DESTINATION|destination"):
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["run", "--telemetri", "x"], "telemetri"), (["run", "--seed", "many"], "integer"), (["record"], "destination")])
+def test_a_command_that_would_fail_is_noticed(arguments: list[str], message: str) -> None:
+    with pytest.raises(Exception) as caught:
         take_apart(arguments)
+    assert message in f"{caught.value!r} {caught.value} {getattr(caught.value, 'message', '')}".lower()

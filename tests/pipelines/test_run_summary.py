@@ -92,8 +92,8 @@ def test_many_reasons_are_counted() -> None:
     assert "40 more reasons: in the report" in notes and sum(note.endswith(": why") for note in notes) == 10
 
 
-@pytest.mark.parametrize(("status", "code"), [("registered", 0), ("unchanged", 0), ("no new data", 0), ("rejected", 1), ("failed", 1),
-                                              ("error", 1)])
+@pytest.mark.parametrize(("status", "code"), [("registered", 0), ("unchanged", 0), ("no new data", 0), ("rejected", 1),
+                                              ("failed", 1), ("error", 1)])
 def test_the_exit_code_is_1_as_soon_as_one_workload_is_not_let_through(status: str, code: int) -> None:
     assert run_exit_code({"entries": [entry("a"), entry("b", status)]}) == code
 
