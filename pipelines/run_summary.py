@@ -75,8 +75,8 @@ def summary_notes(summary: dict[str, Any]) -> list[str]:
     """Lines below the table: what its columns are, counts, what went wrong, where the bundles and the report are."""
     entries, shown = summary["entries"], shown_entries(summary)
     found = [entry["error"] for entry in entries if entry.get("error")]
-    lines = [f"error: {found[0]['name']} on test rows; twin's: of the unverified network; right: share of rows that "
-             "are predicted closely enough (the task's accuracy_tolerance)"] if found else []
+    lines = [f"columns: error, the {found[0]['name']} on test rows; twin's, the unverified network's; right, the share "
+             "of rows predicted within the task's accuracy_tolerance"] if found else []
     if len(shown) < len(entries):
         lines += _counts(entries)
     reasons = [f"{shortened(entry['workload'], NAME_WIDTH)}: {entry['message']}" for entry in shown
@@ -97,7 +97,7 @@ def _counts(entries: list[dict[str, Any]]) -> list[str]:
     values = [entry["error"]["value"] for entry in entries if entry.get("error")]
     if values:
         unit = next(entry["error"]["unit"] for entry in entries if entry.get("error"))
-        lines.append(f"error: median {significant(median(values))} {unit}, largest {significant(max(values))} {unit}")
+        lines.append(f"median error {significant(median(values))} {unit}, largest {significant(max(values))} {unit}")
     return lines
 
 

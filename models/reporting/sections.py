@@ -128,8 +128,10 @@ def _verdicts(evidence: Json | None) -> Part:
         verdict = mapping(evidence, key)
         if verdict:
             tone = verdict_badge({"verdict": verdict}).tone
+            bound = finite(verdict.get("lower_bound"))
+            none = "" if verdict.get("status") == REFUTED else number(None)  # one counterexample ends the search
             rows.append((text(label), Cell(str(verdict.get("status")), tone=tone), text(verdict.get("reason")),
-                         *figures([number(verdict.get("lower_bound")), percent(verdict.get("proved_share")),
+                         *figures([none if bound is None else number(bound), percent(verdict.get("proved_share")),
                                    number(verdict.get("leaves")), number(verdict.get("boxes")),
                                    duration(verdict.get("seconds"))])))
     if not rows:

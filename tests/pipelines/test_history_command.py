@@ -1,4 +1,4 @@
-"""`assay history` with many and long names, and names that the ledger does not know, in every command that takes one."""
+"""`assay history` with many and long names; names that the ledger does not know, in every command that takes one."""
 
 import json
 from pathlib import Path
