@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from feature_store.errors import InputError, RefusedError
+from feature_store.schema import METRICS
 from pipelines.commands.known_names import require_known
 from pipelines.console import ConfigOption, JsonOption, configuration_from, out, print_json, reported, working
 
@@ -104,8 +105,10 @@ def predict(
 ) -> None:
     """Predict with the checked champion of a workload, from a row or from the live host.
 
-    Inputs that neither the row nor Prometheus gives must come by --set; a configuration input that is left out takes
-    the middle of its proved range, and the answer says so.
+    What the row does not give must come by --set. With --at now the metrics come from Prometheus; a configuration input
+    that is not set then takes the middle of its proved range, and the answer says so.
+
+    Example: assay predict --workload training --row '{"psi_cpu_some": 0.6, ...}' --set batch_size=24
 
     Example: assay predict --workload redis --at now --prometheus http://127.0.0.1:9090 --set connections=16
     """
@@ -126,7 +129,7 @@ def predict(
     values |= _settings(setting or ())
     assumed = []
     for item in contract.inputs:
-        if item.name not in values and row is None:
+        if item.name not in values and row is None and item.name not in METRICS:
             values[item.name] = (item.minimum + item.maximum) / 2
             assumed.append(item.name)
     prediction = predictor.predict(values)

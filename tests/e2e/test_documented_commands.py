@@ -27,6 +27,7 @@ from typer.testing import CliRunner, Result
 
 from models.tasks.task import load_task
 from pipelines.command_line import app
+from pipelines.commands import bundle_commands
 from tests.components.steps import IGNORED_WARNING, Steps
 from tests.e2e import tiny
 from tests.e2e.documents import DOCUMENTS, Command, commands_of
@@ -153,6 +154,14 @@ def test_the_row_of_the_tutorial_is_that_of_the_shipped_task(tmp_path: Path) -> 
         given |= {value.partition("=")[0] for option, value in pairwise(words) if option == "--set"}
         workload = words[words.index("--workload") + 1]
         assert given == {quantity.name for quantity in load_task("performance").features(workload)}
+
+
+def test_a_metric_that_prometheus_does_not_give_is_not_assumed(
+        finished: Finished, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a setting may be left out: the middle of a pressure's range would be a made-up measurement."""
+    monkeypatch.setattr(bundle_commands, "_live_values", lambda *_: {})
+    done = call("predict", "--workload", "training", "--at", "now", "--prometheus", "http://127.0.0.1:1")
+    assert done.exit_code == 2 and "columns must include psi_cpu_some" in done.stderr
 
 
 def test_what_the_tutorial_says_of_promote_and_rollback_after_the_first_run(finished: Finished) -> None:
