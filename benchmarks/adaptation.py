@@ -27,6 +27,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.adaptation_methods import DEFAULT, DRAWS, METHODS, Method
 from benchmarks.adaptation_splits import DATA_SETS, SPLITS, Loaded, Split, check_split, files_of, loaded, split
 from benchmarks.code_digest import code_digest
+from benchmarks.data_folder import add_data_folder
 from benchmarks.machine import describe_machine, load_average, now_utc
 from benchmarks.result_file import RESULTS, read_results, write_results
 from feature_store.errors import InputError
@@ -277,8 +278,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.adaptation", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", nargs="+", default=list(DATA_SETS), choices=DATA_SETS, metavar="DATA")
-    parser.add_argument("--data-folder", type=Path, default=Path("../shared/data"),
-                        help="folder of public data; default: ../shared/data")
+    add_data_folder(parser)
     parser.add_argument("--file", type=Path, help="another file of measurements, instead of --data")
     parser.add_argument("--mapping", type=Path, help="its mapping")
     parser.add_argument("--provider", default="provider", help="category that the provider split holds out")

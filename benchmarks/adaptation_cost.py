@@ -14,7 +14,7 @@ makes, errors are of the configurations that were not run. Performance: each rec
 100 or all of its training rows. `shifted`: the five workloads' second campaign, from a pool of the first. Beside each
 start's own converged error, the one that fresh weights reach is asked of all. All networks of a data set and seed are
 one tensor operation (batched_training.py). Pools of several sizes give the amortisation of
-learned-cloud-systems-thesis.txt, appendix A.7, figure A.5: pretraining and n adaptations against n transfers.
+Qiu's thesis, appendix A.7, figure A.5: pretraining and n adaptations against n transfers.
 
 Sizing also says whether the error can be foreseen: the rank correlation of the error before adaptation with the
 embedding's similarity to the pool (thesis, section 5.6.3) and with the closed form's own deviation.
@@ -34,7 +34,7 @@ import torch
 from benchmarks.adaptation_splits import load
 from benchmarks.batched_training import Curves, FloatArray, Networks, fresh, steps_to_converge, steps_to_reach, train
 from benchmarks.code_digest import code_digest
-from benchmarks.data_sets import DEFAULT_FOLDER
+from benchmarks.data_folder import add_data_folder, required
 from benchmarks.machine import describe_machine, load_average, now_utc
 from benchmarks.result_file import RESULTS, read_results, write_results
 from feature_store.errors import InputError
@@ -86,7 +86,7 @@ def _run(options: argparse.Namespace) -> None:
             if (data, seed) in there or (data not in SIZING and seed >= RECORDED_SEEDS):
                 continue
             began = time.monotonic()
-            made = _sizing(data, seed, options.data_folder) if data in SIZING else _recorded(data, seed)
+            made = _sizing(data, seed, required(options.data_folder)) if data in SIZING else _recorded(data, seed)
             content["entries"] += [{"data": data, "seed": seed, **entry, "code": code, "at": now_utc(),
                                     "load": load_average()} for entry in made]
             content["entries"].sort(key=lambda entry: (DATA.index(entry["data"]), entry["seed"]))
@@ -269,7 +269,7 @@ def _parser() -> argparse.ArgumentParser:
                                      epilog="Example: python -m benchmarks.adaptation_cost --data scout --seeds 0 1")
     parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
     parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
-    parser.add_argument("--data-folder", type=Path, default=DEFAULT_FOLDER)
+    add_data_folder(parser)
     parser.add_argument("--output", type=Path, default=COST_RESULTS)
     return parser
 

@@ -33,6 +33,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.adaptation_splits import DATA_SETS, Loaded, Split, load, split
 from benchmarks.code_digest import code_digest
+from benchmarks.data_folder import add_data_folder, required
 from benchmarks.machine import describe_machine, now_utc
 from benchmarks.result_file import RESULTS, read_results, write_results
 from feature_store.errors import InputError
@@ -57,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.adaptation_search", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", nargs="+", default=list(DATA_SETS), choices=DATA_SETS, metavar="DATA")
-    parser.add_argument("--data-folder", type=Path, default=Path("../shared/data"))
+    add_data_folder(parser)
     parser.add_argument("--seeds", nargs="+", type=int, default=list(range(10)))
     parser.add_argument("--jobs", type=int, default=2, help="processes side by side; default: 2")
     parser.add_argument("--output", type=Path, default=SEARCH_RESULTS)
@@ -79,7 +80,7 @@ def _run(options: argparse.Namespace) -> None:
     content["entries"] = [entry for entry in content["entries"] if entry["code"] == code]
     there = {(entry["data"], entry["seed"]) for entry in content["entries"]}
     content |= {"machine": describe_machine(), "budgets": list(BUDGETS), "deadline": DEADLINE}
-    jobs = [(data, options.data_folder, seed) for data in options.data for seed in options.seeds
+    jobs = [(data, required(options.data_folder), seed) for data in options.data for seed in options.seeds
             if (data, seed) not in there]
     began = time.monotonic()
     with ProcessPoolExecutor(options.jobs) as pool:

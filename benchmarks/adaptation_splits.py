@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.data_folder import required
 from feature_store.errors import InputError, nearest
 from feature_store.measurement_mapping import load_measurement_mapping
 from feature_store.measurements import Measurements, load_measurements
@@ -53,11 +54,11 @@ class Loaded:
     groups: Mapping[str, np.ndarray]
 
 
-def files_of(data: str, folder: Path) -> tuple[Path, Path]:
+def files_of(data: str, folder: Path | None) -> tuple[Path, Path]:
     """The file of measurements under `folder` and the mapping of a data set by its name in DATA_SETS."""
     if data not in DATA_SETS:
         raise InputError(f"data set must be one of {', '.join(DATA_SETS)}, got {data!r}; {nearest(data, DATA_SETS)}")
-    return folder / DATA_SETS[data].file, MAPPINGS / f"{data}.yaml"
+    return required(folder) / DATA_SETS[data].file, MAPPINGS / f"{data}.yaml"
 
 
 def load(data: str, folder: Path) -> Loaded:

@@ -9,7 +9,6 @@
 
 import hashlib
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from typing import Any
 
 import yaml
 
+from benchmarks.data_folder import MISSING, required
 from benchmarks.isolation import ROOT
 from benchmarks.measurements.task_file import read_task
 from feature_store.digests import content_digest
@@ -28,7 +28,6 @@ RECORDED, LINNOS, LINNOS_INCREASING = "recorded", "linnos", "linnos_increasing"
 DATA_SETS = {RECORDED: "Recorded telemetry", LINNOS: "LinnOS, decreasing as in the paper's DSL",
              LINNOS_INCREASING: "LinnOS, increasing as in the paper's code"}
 DEFAULT = (RECORDED, LINNOS)
-DEFAULT_FOLDER = Path(os.environ.get("ASSAY_DATA", "../shared/data"))
 EXAMPLE = ROOT / "examples" / "linnos"
 LINNOS_FILE = Path("linnos", "linnos.csv.gz")
 
@@ -55,19 +54,21 @@ class DataSet:
                 "task_version": hashlib.sha256(text.encode()).hexdigest()}
 
 
-def missing(name: str, telemetry: Path, folder: Path) -> str | None:
+def missing(name: str, telemetry: Path, folder: Path | None) -> str | None:
     """One line that says why a data set cannot be measured; None: it is there. Raises InputError for an unknown one."""
     if name not in DATA_SETS:
         raise InputError(f"data set must be known, got {name!r}; {nearest(name, DATA_SETS)}")
     if name == RECORDED:
         line = f"telemetry must be an existing file, got {telemetry}; see `assay record`"
         return None if telemetry.is_file() else line
+    if folder is None:
+        return f"data set {name} is left out: {MISSING} --data-folder"
     path = folder / LINNOS_FILE
     line = f"data set {name} is left out: there is no file {path}; examples/linnos/README.md says where it comes from"
     return None if path.is_file() else line
 
 
-def open_data_sets(names: Sequence[str], telemetry: Path, folder: Path, work: Path) -> dict[str, DataSet]:
+def open_data_sets(names: Sequence[str], telemetry: Path, folder: Path | None, work: Path) -> dict[str, DataSet]:
     """The data sets by name; what has to be prepared goes to files in `work`.
 
     Args:
@@ -81,7 +82,7 @@ def open_data_sets(names: Sequence[str], telemetry: Path, folder: Path, work: Pa
         if line := missing(name, telemetry, folder):
             raise InputError(line)
         found[name] = DataSet(name, telemetry.resolve(), "", read_task()) if name == RECORDED else \
-            _linnos(name, folder / LINNOS_FILE, work)
+            _linnos(name, required(folder) / LINNOS_FILE, work)
     return found
 
 

@@ -122,7 +122,7 @@ def _run_steps(prepared: Prepared, job: Job, own: Path) -> None:
     features = folder / "features"
     run_finetune(task.text, job.workload, job.seed, features, _pretrained(folder, task), own / "learner")
     run_verify(task.text, job.workload, job.seed, features, own / "learner", own / "verified")
-    run_export(task.text, job.workload, job.seed, code_version(), features, own / "verified", own / "bundle")
+    run_export(task.text, job.workload, job.seed, code_version(), "", features, own / "verified", own / "bundle")
 
 
 def _found(prepared: Prepared, job: Job, own: Path) -> dict[str, Any]:

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import data_sets, lipschitz_monotone
-from benchmarks.data_sets import DATA_SETS, DEFAULT, DEFAULT_FOLDER, open_data_sets
+from benchmarks.data_folder import add_data_folder
+from benchmarks.data_sets import DATA_SETS, DEFAULT, open_data_sets
 from benchmarks.isolation import end_with_parent, stop_as_by_keyboard
 from benchmarks.learning_job import Job, Prepared, find_directions, prepare, run_job, run_pretraining
 from benchmarks.learning_methods import METHODS, learning_code_version, make_tasks
@@ -220,8 +221,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="default: 0 1 2")
     parser.add_argument("--data", nargs="+", choices=list(DATA_SETS), default=list(DEFAULT), metavar="DATA",
                         help=f"of {', '.join(DATA_SETS)}; default: {', '.join(DEFAULT)}")
-    parser.add_argument("--data-folder", type=Path, default=DEFAULT_FOLDER,
-                        help="folder of public data, holds linnos/; default: %(default)s")
+    add_data_folder(parser)
     parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS), metavar="METHOD",
                         help=f"default: {', '.join(METHODS)}")
     parser.add_argument("--workloads", nargs="+", default=[], metavar="WORKLOAD", help="default: all")

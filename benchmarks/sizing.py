@@ -22,7 +22,7 @@ import yaml
 
 from benchmarks.adaptation_splits import DATA_SETS, files_of
 from benchmarks.assay_run import run_assay
-from benchmarks.data_sets import DEFAULT_FOLDER
+from benchmarks.data_folder import add_data_folder
 from benchmarks.machine import describe_machine, load_average, now_utc
 from benchmarks.markdown import paragraph, table
 from benchmarks.result_file import RESULTS, read_results, write_results
@@ -119,7 +119,7 @@ def _parser() -> argparse.ArgumentParser:
                                      epilog="Example: python -m benchmarks.sizing --data scout --seeds 0")
     parser.add_argument("--data", nargs="+", choices=list(DATA_SETS), default=list(DATA_SETS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
-    parser.add_argument("--data-folder", type=Path, default=DEFAULT_FOLDER)
+    add_data_folder(parser)
     parser.add_argument("--output", type=Path, default=SIZING_RESULTS)
     return parser
 

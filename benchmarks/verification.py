@@ -11,7 +11,6 @@ first. Run on an idle machine. Results: benchmarks/results/verification.json, ea
 
 import argparse
 import csv
-import os
 import resource
 import sys
 import time
@@ -19,13 +18,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.data_folder import MISSING, add_data_folder
 from benchmarks.machine import describe_machine, load_average, now_utc
 from benchmarks.result_file import RESULTS, read_results, write_results
 
 VERIFICATION_RESULTS = RESULTS / "verification.json"
 FORMAT = "assay-verification/1"
 PARTS = ("acasxu", "lindex")
-DEFAULT_DATA = Path(os.environ.get("ASSAY_DATA", "../shared/data"))
 LINDEX_NETWORKS = ("lindex.onnx", "lindex_deep.onnx")
 
 
@@ -33,14 +32,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 0 if every instance was decided and none wrongly, 1 if not, 2 on bad usage."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.verification", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=DEFAULT_DATA,
-                        help="folder that holds vnnlib/; default: %(default)s")
+    add_data_folder(parser, "--data")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART")
     parser.add_argument("--threads", type=int, default=1, help="threads of a decision; default: %(default)s")
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds of an instance; default: %(default)s")
     parser.add_argument("--every", type=int, default=1, help="only every so manieth instance, to try it out")
     parser.add_argument("--output", type=Path, default=VERIFICATION_RESULTS)
     options = parser.parse_args(arguments)
+    if options.data is None:
+        print(f"error: {MISSING} --data", file=sys.stderr)
+        return 2
     folder = options.data / "vnnlib"
     if not folder.is_dir():
         print(f"--data must hold the folder vnnlib, got {options.data}", file=sys.stderr)

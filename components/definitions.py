@@ -90,14 +90,15 @@ def verify(task_yaml: str, workload: str, seed: int, code_version: str, features
 
 
 @dsl.component(base_image=IMAGE, install_kfp_package=False)
-def export(task_yaml: str, workload: str, seed: int, code_version: str, features: dsl.Input[dsl.Dataset],
-           verified: dsl.Input[dsl.Model], bundle: dsl.Output[dsl.Model]) -> None:
+def export(task_yaml: str, workload: str, seed: int, code_version: str, command: str,
+           features: dsl.Input[dsl.Dataset], verified: dsl.Input[dsl.Model], bundle: dsl.Output[dsl.Model]) -> None:
     """ONNX, contract, certificate and evidence of one workload."""
     from pathlib import Path
 
     from components.export import run_export
 
-    run_export(task_yaml, workload, seed, code_version, Path(features.path), Path(verified.path), Path(bundle.path))
+    run_export(task_yaml, workload, seed, code_version, command, Path(features.path), Path(verified.path),
+               Path(bundle.path))
 
 
 @dsl.component(base_image=IMAGE, install_kfp_package=False)

@@ -30,9 +30,13 @@ PARITY_POINTS = 10_000
 PACKAGES = ("torch", "onnx", "onnxruntime", "scikit-learn", "numpy", "pandas", "mlflow", "kfp")
 
 
-def run_export(task_yaml: str, workload: str, seed: int, code_version: str, features: Path, verified: Path,
-               output: Path) -> None:
-    """Writes model.onnx, contract.json, certificate.* (PROVED only) and evidence.json to the folder `output`."""
+def run_export(task_yaml: str, workload: str, seed: int, code_version: str, command: str, features: Path,
+               verified: Path, output: Path) -> None:
+    """Writes model.onnx, contract.json, certificate.* (PROVED only) and evidence.json to the folder `output`.
+
+    Args:
+        command: what reproduces the version, see pipelines/request.py; "": unknown.
+    """
     with step("export", workload):
         torch.set_num_threads(1)
 
@@ -65,7 +69,7 @@ def run_export(task_yaml: str, workload: str, seed: int, code_version: str, feat
                     "note": task.workload(workload).note,
                     **few_shot_facts(own, features / POOL, network, data.scaling, data.specification, int(seed))}
             evidence |= {"verdict": verdict.to_json(), "data": _data(features / workload, quality),
-                         "reproduce": _reproduce(task, versions)}
+                         "reproduce": _reproduce(command, versions)}
             write_json(folder / "evidence.json", evidence)
 
         guarded("export", verified, output, work)
@@ -111,7 +115,7 @@ def _evidence(task: Task, data: Workload, network: ReluNetwork, twin: ReluNetwor
     units = {quantity.name: quantity.unit for quantity in task.features(data.name)}
     return {
         "format": "assay-evidence/1", "task": task.name, "workload": data.name, "seed": seed,
-        "target": {"name": task.target.name, "unit": task.target.unit,
+        "target": {"name": task.target.name, "unit": task.target.unit, "accuracy_tolerance": task.accuracy_tolerance,
                    "minimum": data.scaling.target.minimum[0], "maximum": data.scaling.target.maximum[0]},
         "metrics": metrics, "baseline": BASELINE, "twin_verdict": loop["twin_verdict"],
         "history": {"epochs": loop["epochs"], "rounds": loop["rounds"]},
@@ -137,11 +141,6 @@ def _data(folder: Path, quality: dict[str, Any]) -> dict[str, Any]:
             "files": {name: content_digest(folder / name) for name in ("train.parquet", "test.parquet")}}
 
 
-def _reproduce(task: Task, versions: dict[str, Any]) -> dict[str, Any]:
-    seed = f"--seed {int(versions['seed'])}"
-    command = f"assay run --task {task.name} {seed}"
-    if task.few_shot is not None:  # the task is made of the file and the mapping
-        adapted = " ".join(f"-w {name}" for name in task.workloads)
-        command = f"assay run --telemetry FILE --mapping MAPPING {adapted} {seed}"
+def _reproduce(command: str, versions: dict[str, Any]) -> dict[str, Any]:
     return {"command": command, **versions,
             "python": platform.python_version(), "packages": {name: version(name) for name in PACKAGES}}

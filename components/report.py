@@ -11,6 +11,7 @@ from components.progress import PROGRESS_VARIABLE, emit, read_events, step
 from components.register import REGISTERED
 from components.tracking import log_version, project_configuration
 from models.export.json_file import write_json
+from models.reporting.task_error import task_error
 
 
 def run_report(workloads: list[str], run_name: str, features: Path, gated: Path, registered: Path,
@@ -87,5 +88,5 @@ def _summary(entry: dict[str, Any]) -> dict[str, Any]:
     """What the command line prints about a workload."""
     evidence = entry["evidence"] or {}
     keys = ("workload", "status", "message", "model", "version", "alias", "bundle", "report_path")
-    return {**{key: entry.get(key) for key in keys}, "metrics": evidence.get("metrics"),
+    return {**{key: entry.get(key) for key in keys}, "metrics": evidence.get("metrics"), "error": task_error(evidence),
             "verdict": evidence.get("verdict", {}).get("status"), "gates": entry["gates"]}

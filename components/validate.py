@@ -1,4 +1,7 @@
-"""validate: the data gate. Workloads whose telemetry breaks a rule are stopped here, each with its message."""
+"""validate: the data gate. Workloads whose telemetry breaks a rule are stopped here, each with its message.
+
+Where no workload is left, so is the run: there is nothing to train.
+"""
 
 import json
 import shutil
@@ -8,8 +11,11 @@ from typing import Any
 import pandas as pd
 
 from components.progress import step
+from feature_store.errors import InputError, RefusedError, nearest
 from feature_store.expectations import validate_all
 from models.tasks.task import read_task
+
+SAID = 3  # reasons in the message of a run that is stopped
 
 
 def run_validate(task_yaml: str, workloads: list[str], samples: Path, output: Path, docs: Path) -> dict[str, Any]:
@@ -17,13 +23,35 @@ def run_validate(task_yaml: str, workloads: list[str], samples: Path, output: Pa
 
     Returns:
         workload -> {"passed", "failures", "warnings", "checks", "statistics"}.
+
+    Raises:
+        InputError: the telemetry has rows of none of the workloads.
+        RefusedError: no workload passed; with the first reasons. The Data Docs are written all the same.
     """
     with step("validate"):
         task = read_task(task_yaml)
         frame = pd.read_parquet(samples / "samples.parquet")
+        _require_rows(workloads, frame)
         schemas = {name: task.telemetry_schema(name) for name in workloads}
         results = validate_all(dict.fromkeys(workloads, frame), schemas, docs)
         verdicts = {name: result.to_dict() for name, result in results.items()}
         shutil.copytree(samples, output, dirs_exist_ok=True)
         (output / "validation.json").write_text(json.dumps(verdicts, indent=1, default=str))
+        if not any(verdict["passed"] for verdict in verdicts.values()):
+            raise RefusedError(_all_failed(verdicts, docs))
         return verdicts
+
+
+def _require_rows(workloads: list[str], frame: pd.DataFrame) -> None:
+    """A name that is misspelt must not look like bad data."""
+    there = sorted(frame["workload"].dropna().astype(str).unique())
+    if not set(workloads) & set(there):
+        raise InputError(f"workload must be in the telemetry, got {workloads[0]!r} without any row; "
+                         f"{nearest(workloads[0], there)}")
+
+
+def _all_failed(verdicts: dict[str, Any], docs: Path) -> str:
+    reasons = [verdict["failures"][0]["message"] for verdict in verdicts.values()]
+    more = f"; and of {len(reasons) - SAID:,} more workloads" if len(reasons) > SAID else ""
+    return (f"telemetry must pass the data gate for one workload at least, got none of {len(reasons):,}: "
+            f"{'; '.join(reasons[:SAID])}{more}; every rule: {docs / 'index.html'}")

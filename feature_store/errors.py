@@ -8,6 +8,8 @@ A message reads `<thing> must <rule>, got <value> (<where>)`, then what to do ne
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+LISTED = 20  # names that a message lists at most
+
 
 class AssayError(Exception):
     """Base of every error that this project raises on purpose. Exit code 2.
@@ -40,7 +42,10 @@ class RefusedError(AssayError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint naming the known name nearest to `name`, or all of them where none is near."""
+    """A hint naming the known name nearest to `name`, or where none is near the first of them, and how many more."""
     known = sorted(known)
     close = get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known) or 'none'}"
+    if close:
+        return f"did you mean {close[0]!r}?"
+    more = f" and {len(known) - LISTED:,} more" if len(known) > LISTED else ""
+    return f"known: {', '.join(known[:LISTED]) or 'none'}{more}"

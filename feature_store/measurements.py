@@ -239,6 +239,7 @@ def _far_levels(frame: pd.DataFrame, column: str) -> list[str]:
     if len(level) < 3:
         return []
     middle = float(level.median())
-    return [f"workload {name}: the median {column} is {value / middle:.3g} times that of the median workload; "
-            "look whether its units are the others'" for name, value in level.items()
-            if not 1 / FAR_LEVEL < value / middle < FAR_LEVEL]
+    ratios = (level / middle).sort_values(key=lambda ratio: -np.abs(np.log(ratio)), kind="stable")
+    return [f"workload {name}: the median {column} is {ratio:.3g} times that of the median workload; "
+            "look whether its units are the others'" for name, ratio in ratios.items()
+            if not 1 / FAR_LEVEL < ratio < FAR_LEVEL]

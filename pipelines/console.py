@@ -6,8 +6,10 @@ Exit codes: 0 done, 1 the job said no (a gate failed, a proof is missing, a sign
 
 import functools
 import json
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -59,16 +61,43 @@ def print_json(value: Any) -> None:
 
 
 def print_table(table: Table) -> None:
-    """A table in its full width where standard output is no terminal: a file has room for all."""
-    if not out.is_terminal:
+    """A table within the terminal; in its full width where standard output is none: a file has room for all.
+
+    $COLUMNS bounds it in either case.
+    """
+    bounded = line_width() is not None
+    if not bounded:
         table.width = Measurement.get(out, out.options.update(max_width=sys.maxsize), table).maximum
-    out.print(table, crop=out.is_terminal, soft_wrap=not out.is_terminal)
+    out.print(table, crop=bounded, soft_wrap=not bounded)
+
+
+def line_width() -> int | None:
+    """Signs in a line of standard output: a terminal's or $COLUMNS; None: as many as there are."""
+    return out.width if out.is_terminal or "COLUMNS" in os.environ else None
+
+
+def print_line(text: str) -> None:
+    """A line as it is: no markup, no colours, no line breaks that a reader's grep would stumble over."""
+    out.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def shortened(text: str, width: int) -> str:
+    """The text in at most `width` signs, its start and its end: names often differ at the end."""
+    if len(text) <= width:
+        return text
+    end = (width - 1) // 2
+    return f"{text[:width - 1 - end]}…{text[len(text) - end:]}"
+
+
+@contextmanager
+def working(what: str, quiet: bool = False) -> Iterator[None]:
+    """Says on a terminal what is going on, beside a clock that turns, for as long as the block takes."""
+    with err.status(f"{what} ...") if err.is_terminal and not quiet else nullcontext():
+        yield
 
 
 def configuration_from(path: Path | None) -> Configuration:
     """The configuration that --config, the environment or the current folder name."""
-    import os
-
     if path is None:
         named = os.environ.get("ASSAY_CONFIG")
         here = Path("mlflow.yaml")

@@ -6,12 +6,9 @@
 The child and all its steps form one process group, which dies with this process.
 """
 
-import contextlib
-import ctypes
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -22,11 +19,11 @@ from typing import Any
 
 from components.progress import PROGRESS_VARIABLE, read_events
 from feature_store.errors import AssayError
+from pipelines.process_group import start_group, stop_group
 from pipelines.request import TrainRequest
 
 KEPT_RUNS = 20  # more than stages: a run that was killed at each of them still finds its cached steps
 POLL_SECONDS = 0.1
-TERM_SECONDS = 5.0  # a step may write its last event; then it is killed
 FULL_DISK_MB = 1.0  # less than any step writes
 
 
@@ -70,14 +67,13 @@ def run_local(
         raise RunFailedError(f"run must be able to write its folder, got {error.strerror} ({folder})", 2) from error
     events: list[dict[str, Any]] = []
     with (folder / "kfp.log").open("wb") as log:
-        child = subprocess.Popen(
+        child = start_group(
             [sys.executable, "-m", "pipelines.local_process", str(folder / "request.json")],
-            stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=_environment(folder), cwd=folder,
-            start_new_session=True, preexec_fn=_die_with_parent)
+            stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=_environment(folder), cwd=folder)
         try:
             _follow(child, folder / "events.jsonl", events, on_event)
         finally:
-            _stop(child)
+            stop_group(child)
             shutil.rmtree(folder / "tmp", ignore_errors=True)
     if child.returncode != 0:
         raise _failure(events, folder)
@@ -110,11 +106,6 @@ def _environment(folder: Path) -> dict[str, str]:
             "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
 
 
-def _die_with_parent() -> None:
-    """Linux: the child gets SIGTERM when this process ends, however it ends (PR_SET_PDEATHSIG = 1)."""
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
-
-
 def _follow(child: "subprocess.Popen[bytes]", path: Path, events: list[dict[str, Any]],
             on_event: Callable[[dict[str, Any]], None]) -> None:
     offset, running = 0, True
@@ -126,17 +117,6 @@ def _follow(child: "subprocess.Popen[bytes]", path: Path, events: list[dict[str,
             on_event(event)
         if running:
             time.sleep(POLL_SECONDS)
-
-
-def _stop(child: "subprocess.Popen[bytes]") -> None:
-    """Ends the whole process group: the runner and whatever step is still at work."""
-    for sign in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, sign)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(timeout=TERM_SECONDS)
-            if sign is signal.SIGKILL:
-                return
 
 
 def _failure(events: list[dict[str, Any]], folder: Path) -> RunFailedError:

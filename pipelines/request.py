@@ -5,6 +5,7 @@ Task and mapping travel as text, so that the same request runs where their files
 """
 
 import hashlib
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,7 +25,10 @@ DEFAULT_TELEMETRY = ROOT / "data" / "base" / "samples.parquet"
 
 @dataclass(frozen=True)
 class TrainRequest:
-    """Arguments of the pipeline. telemetry: a file's path or the address of a Prometheus server."""
+    """Arguments of the pipeline.
+
+    telemetry: a file's path or the address of a Prometheus server. command: what a user types to do it again.
+    """
 
     task: Task
     task_yaml: str
@@ -36,18 +40,19 @@ class TrainRequest:
     seed: int
     run_name: str
     scheduled: bool = False
+    command: str = ""
 
     def arguments(self) -> dict[str, Any]:
         """The pipeline's parameters."""
         return {"task_yaml": self.task_yaml, "workloads": list(self.workloads), "telemetry": self.telemetry,
                 "data_version": self.data_version, "code_version": self.code_version,
                 "mapping_yaml": self.mapping_yaml, "seed": self.seed, "run_name": self.run_name,
-                "scheduled": self.scheduled}
+                "command": self.command, "scheduled": self.scheduled}
 
 
 def make_request(
     task: str, telemetry: str, mapping: Path | None, workloads: Sequence[str], seed: int, run_name: str,
-    method: str | None = None, scheduled: bool = False,
+    method: str | None = None, scheduled: bool = False, config: Path | None = None,
 ) -> TrainRequest:
     """Reads task and mapping, checks the options against each other, and digests code and data.
 
@@ -55,6 +60,7 @@ def make_request(
         task: name or path of a task; a mapping that carries a task of its own overrules it.
         workloads: the ones to train; empty: all of the task.
         method: overrules the task's training method.
+        config: the mlflow.yaml that was named, which the command that reproduces the run names again.
 
     Raises:
         InputError: a file is missing or malformed, or a workload or method is unknown.
@@ -65,6 +71,7 @@ def make_request(
     from feature_store.sources.production import is_prometheus
 
     loaded, text, mapping_yaml = load_task(task), _task_text(task), ""
+    own_task, given = False, telemetry
     if mapping is not None:
         if not mapping.is_file():
             raise InputError(f"mapping must be an existing file, got {mapping}")
@@ -72,10 +79,12 @@ def make_request(
         mapping_yaml = mapping.read_text(encoding="utf-8")
         if is_measurement_mapping(content):
             loaded, text = _few_shot_task(content, Path(telemetry), mapping, workloads, seed)
+            own_task = True
         elif not is_prometheus(telemetry):
             own = load_mapping(mapping).task
             if own is not None:
                 loaded, text = parse_task(own, f"{mapping}: task"), yaml.safe_dump(dict(own), sort_keys=False)
+                own_task = True
             # the mapping travels with its task inside, which may have been a path beside it
             mapping_yaml = yaml.safe_dump({**content, "task": own and dict(own)}, sort_keys=False)
     if method is not None:
@@ -92,8 +101,29 @@ def make_request(
     else:
         telemetry = str(_existing(telemetry))
         version = content_digest(Path(telemetry))
+    command = reproducing_command(None if own_task else task, given, mapping, workloads, seed, method, config)
     return TrainRequest(loaded, text, chosen, telemetry, mapping_yaml, version, code_version(), seed, run_name,
-                        scheduled)
+                        scheduled, command)
+
+
+def reproducing_command(task: str | None, telemetry: str, mapping: Path | None, workloads: Sequence[str], seed: int,
+                        method: str | None, config: Path | None) -> str:
+    """What a user types to do a run again, with every option that bears on its models.
+
+    Paths stand as they were given, the default telemetry's from the current folder on where it lies below it. `--name`,
+    which must be new, and `--scheduled`, which does nothing without new data, are left out.
+
+    Args:
+        task: None where the mapping has a task of its own.
+    """
+    if telemetry == str(DEFAULT_TELEMETRY) and DEFAULT_TELEMETRY.is_relative_to(Path.cwd()):
+        telemetry = str(DEFAULT_TELEMETRY.relative_to(Path.cwd()))
+    words = ["assay", "run", *(["--task", task] if task else []), "--telemetry", telemetry]
+    words += ["--mapping", str(mapping)] if mapping else []
+    for name in workloads:
+        words += ["--workload", name]
+    words += ["--seed", str(seed), *(["--method", method] if method else [])]
+    return shlex.join([*words, *(["--config", str(config)] if config else [])])
 
 
 def _few_shot_task(content: Any, telemetry: Path, mapping: Path, workloads: Sequence[str],

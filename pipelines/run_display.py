@@ -1,15 +1,18 @@
-"""Shows a local run while it goes: one bar for the stages, one a workload, and the table at the end."""
+"""Shows a local run while it goes: one bar for the stages, and one for each step that is at work."""
 
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table
+
+from pipelines.console import shortened
 
 STAGES = ("ingest", "validate", "featurize", "audit", "pretrain", "finetune", "verify", "export", "gate", "register",
           "report")
 FAN_OUT = ("finetune", "verify", "export")
+LABEL_WIDTH, NOTE_WIDTH = 24, 30  # with spinner, bar and time: 80 columns
+# Of more steps than this, a log gets a line for each that failed, and one for each twentieth that is done.
+MOST_LINES = 60
 
 
 class RunDisplay:
@@ -19,11 +22,12 @@ class RunDisplay:
         self._console, self._quiet = console, quiet
         self._live = console.is_terminal and not quiet
         self._progress = Progress(
-            # 80 columns in all
-            SpinnerColumn(), TextColumn("{task.description:<18}"), BarColumn(bar_width=14),
-            TextColumn("{task.fields[note]:<36}"), TimeElapsedColumn(), console=console, disable=not self._live)
-        steps = len(STAGES) - len(FAN_OUT) + len(FAN_OUT) * len(workloads)
-        self._total = self._progress.add_task("pipeline", total=steps, note="")
+            SpinnerColumn(), TextColumn(f"{{task.description:<{LABEL_WIDTH}}}", markup=False), BarColumn(bar_width=12),
+            TextColumn(f"{{task.fields[note]:<{NOTE_WIDTH}}}", markup=False), TimeElapsedColumn(), console=console,
+            disable=not self._live)
+        self._steps = len(STAGES) - len(FAN_OUT) + len(FAN_OUT) * len(workloads)
+        self._total = self._progress.add_task("pipeline", total=self._steps, note="")
+        self._twentieths = 0
         self._workloads = workloads
         self._done: set[tuple[str, str]] = set()
         self._bars: dict[str, TaskID] = {}
@@ -40,18 +44,32 @@ class RunDisplay:
         kind, name = event["event"], event.get("step", "")
         label = f"{name} {event.get('workload', '')}".strip()
         if kind == "start":
-            self._bars[label] = self._progress.add_task(label, total=1.0, note="")
+            self._bars[label] = self._progress.add_task(shortened(label, LABEL_WIDTH), total=1.0, note="")
         elif kind == "progress" and label in self._bars:
             done, note = _share(event)
             self._progress.update(self._bars[label], completed=done, note=note)
         elif kind in ("end", "failed") and label in self._bars:
             self._progress.remove_task(self._bars.pop(label))
             self._count(name, event.get("workload", ""))
+            ended = "done" if kind == "end" else "FAILED"
             self._progress.update(self._total, completed=len(self._done),
-                                  note=f"{label} {'done' if kind == 'end' else 'FAILED'}")
+                                  note=f"{shortened(label, NOTE_WIDTH - 1 - len(ended))} {ended}")
             if not self._live and not self._quiet:
-                seconds = f"{event['seconds']:.1f} s" if kind == "end" else "FAILED"
-                self._console.print(f"{label}: {seconds}", highlight=False)
+                self._log(label, event)
+
+    def _log(self, label: str, event: dict[str, Any]) -> None:
+        """A line where nothing can be drawn over."""
+        twentieths = 20 * len(self._done) // self._steps
+        if event["event"] == "failed":
+            line = f"{label}: FAILED"
+        elif self._steps <= MOST_LINES or event["step"] not in FAN_OUT:
+            line = f"{label}: {event['seconds']:.1f} s"
+        elif twentieths > self._twentieths:
+            line = f"{len(self._done):,} of {self._steps:,} steps done, the last: {label}"
+        else:
+            return
+        self._twentieths = twentieths
+        self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def _count(self, stage: str, workload: str) -> None:
         """A step that ended is done, with all before it: those that the cache answered say nothing."""
@@ -68,46 +86,3 @@ def _share(event: dict[str, Any]) -> tuple[float, str]:
     if "status" in event:
         return 1.0, f"{event['status']}, {event['counterexamples']} counterexamples"
     return min(1.0, event["epoch"] / event["epochs"]), f"epoch {event['epoch']}, loss {event['loss']:.5f}"
-
-
-def summary_table(summary: dict[str, Any]) -> Table:
-    """The table a run ends with: whole numbers on 80 columns, which is what a log or a pipe gets."""
-    table = Table(title="Workloads", title_justify="left", header_style="bold", pad_edge=False, box=SIMPLE_HEAD,
-                  padding=0)
-    for name, justify in (("workload", "left"), ("test\nMSE", "right"), ("acc.\n@0.05", "right"), ("twin", "right"),
-                          ("verdict", "left"), ("iter.", "right"), ("verify\ns", "right"), ("gates", "left"),
-                          ("version", "right"), ("alias", "left")):
-        table.add_column(name, justify=justify, no_wrap=name != "gates", overflow="fold")  # type: ignore[arg-type]
-    for entry in summary["entries"]:
-        metrics, gates = entry["metrics"] or {}, entry["gates"]
-        if gates is None:
-            table.add_row(entry["workload"], *[""] * 3, f"[red]{entry['status']}[/]", *[""] * 5)
-            continue
-        failed = [gate["name"] for gate in gates["gates"] if not gate["passed"]]
-        counts = f"{len(gates['gates']) - len(failed)} of {len(gates['gates'])}"
-        table.add_row(
-            entry["workload"], f"{metrics['test_mse']:.5f}", f"{metrics['test_accuracy']:.3f}",
-            f"{metrics['twin_test_accuracy']:.3f}", entry["verdict"], f"{metrics['verification_iterations']:.0f}",
-            f"{metrics['verification_seconds']:.1f}",
-            f"[red]{counts}: {', '.join(failed)}[/]" if failed else counts,
-            str(entry["version"] or ""), entry["alias"] or "")
-    return table
-
-
-def summary_notes(summary: dict[str, Any]) -> list[str]:
-    """Lines below the table: what went wrong, where the bundles and the report are."""
-    lines = []
-    for entry in summary["entries"]:
-        if entry["status"] != "registered":
-            lines.append(f"{entry['workload']}: {entry['message']}")
-        elif entry["alias"] == "challenger":  # a line for each thing that keeps it from being champion
-            first, *others = entry["message"].split("; ")
-            lines += [f"{entry['workload']}: {first}", *(f"  {other}" for other in others)]
-    bundles = [entry["bundle"] for entry in summary["entries"] if entry.get("bundle")]
-    lines += [f"bundle: {bundle}" for bundle in bundles]
-    return [*lines, f"report: {summary['report']}"]
-
-
-def run_exit_code(summary: dict[str, Any]) -> int:
-    """0 if every workload was registered with all gates (or had nothing new), else 1."""
-    return int(any(entry["status"] not in ("registered", "unchanged", "no new data") for entry in summary["entries"]))

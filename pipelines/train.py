@@ -33,6 +33,7 @@ def train(
     mapping_yaml: str = "",
     seed: int = 0,
     run_name: str = "train",
+    command: str = "",
     scheduled: bool = False,
 ) -> None:
     """ingest -> validate -> featurize -> audit -> pretrain -> (finetune -> verify -> export) -> gate -> register ->
@@ -54,7 +55,7 @@ def train(
         verified = verify(task_yaml=task_yaml, workload=workload, seed=seed, code_version=code_version,
                           features=features, learner=finetuned.outputs["learner"])
         exported = export(task_yaml=task_yaml, workload=workload, seed=seed, code_version=code_version,
-                          features=features, verified=verified.outputs["verified"])
+                          command=command, features=features, verified=verified.outputs["verified"])
 
     gated = gate(task_yaml=task_yaml, workloads=workloads, features=features,
                  bundles=dsl.Collected(exported.outputs["bundle"]))

@@ -26,6 +26,7 @@ from serving.contract import Contract, InputSpec
 # An unbounded quantity still has to be finite: infinity is above the largest float.
 _LARGEST = sys.float_info.max
 _PERCENT = 100.0
+_HINTS = 3  # misspelt columns that a message helps with
 
 
 @dataclass(frozen=True)
@@ -136,10 +137,10 @@ class InputReader:
         unknown = [name for name in names if name not in self._known]
         missing = [name for name in self._names if name not in names]
         if missing:
-            hint = nearest(missing[0], unknown) if unknown else "nothing else was given"
+            hints = [f"; for {name!r}: {nearest(name, missing)}" for name in unknown]
             raise InputError(
-                f"columns must include {', '.join(missing)}, got {', '.join(names) or 'none'} ({where}); "
-                f"for {missing[0]}: {hint}"
+                f"columns must include {', '.join(missing)}, got {', '.join(names) or 'none'} ({where})"
+                f"{''.join(hints[:_HINTS])}"
             )
         if unknown:
             raise InputError(

@@ -7,9 +7,13 @@
 
 The base learner concatenates the embedding to its features (or state) itself. With updates on, the embedding carries
 gradients, so that the base learner's loss, propagated backward, trains `parameters()` too; with updates off nothing
-here changes. Source: Qiu's thesis, section 5.6.1, Listing 5.1, appendix A.1 and Table A.1. What is not here: the
-table's expiration time of trajectories (300 time steps), whose meaning the text does not give. Values are taken as they
-are: bring features, labels and rewards to a size of about one before.
+here changes.
+
+What is not here: the table's expiration time of trajectories (300 time steps), whose meaning the text
+does not give. Values are taken as they are: bring features, labels and rewards to a size of about one before.
+
+Source: H. Qiu, "Cloud Systems Management with Efficient and Robust Online Learning", PhD thesis, University of Illinois
+Urbana-Champaign, 2024 ("Qiu's thesis" elsewhere), section 5.6.1, Listing 5.1, appendix A.1 and Table A.1.
 
 Symbols: F features, P labels; of a trajectory T time steps, S state, A action; M trajectories of the buffer.
 """

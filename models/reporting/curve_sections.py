@@ -14,7 +14,7 @@ from models.reporting import plots
 from models.reporting.document import Grid, Note, Part, Plot
 from models.reporting.formatting import count, number, percent
 from models.reporting.reading import at, floats, mapping, together
-from models.reporting.sections import directions, tolerance
+from models.reporting.sections import accuracy_tolerance, directions, tolerance
 
 Json = Mapping[str, Any]
 FloatArray = NDArray[np.float64]
@@ -76,8 +76,8 @@ def predictions(evidence: Json | None, page: str) -> tuple[Part, ...]:
             remarks.append(f"{count(below, 'prediction')} of the {label} model below {number(limits[0], unit)} "
                            f"stand{'s' if below == 1 else ''} at the lower edge.")
     shown = "" if len(measured) <= plots.MOST_POINTS else f" (at most {plots.MOST_POINTS:,}, evenly chosen)"
-    caption = (f"Test rows{shown}. Line: perfect prediction; band: what counts as right (within 0.05 of the scaled "
-               "target).")
+    caption = (f"Test rows{shown}. Line: perfect prediction; band: what counts as right (within "
+               f"{number(accuracy_tolerance(evidence))} of the scaled target).")
     return (Grid(tuple(panels), " ".join([caption, *remarks])),) if panels else (Note(" ".join(remarks), "missing"),)
 
 

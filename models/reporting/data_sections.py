@@ -5,19 +5,23 @@ beside it as facts, whatever keys they have (feature_store/data_quality.py and q
 """
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
 
 from models.reporting import plots
 from models.reporting.document import Cell, Code, Fold, Note, Part, Plot, Table, Tone, figures, text
-from models.reporting.formatting import count, number, words
+from models.reporting.formatting import coefficient, count, number, percent, words
 from models.reporting.reading import at, floats, items, mapping, mappings
 
 Json = Mapping[str, Any]
 
 COLUMN_KEYS = (("Minimum", ("minimum", "min")), ("Median", ("median",)), ("Maximum", ("maximum", "max")),
                ("Missing", ("missing",)), ("Distinct", ("distinct",)))
+AUDIT_NOTE = ("Pairs of rows that differ in the feature and are equal in all other inputs (exact), or near in them "
+              "(matched). Interval: of the share that obeys or is within the noise. Obeyed or contradicted: with the "
+              "whole interval; undecided: anything else, or too few pairs.")
 SHOWN_ELSEWHERE = ("columns", "checks", "failures", "warnings", "files", "quality", "data")
 
 
@@ -42,6 +46,16 @@ def data_quality(contract: Json | None, evidence: Json | None, context: Json) ->
     return (*parts, *validation(at(context, "validation")))
 
 
+# keys of quality.json that do not say by themselves what they count
+LABELS = {"first": "first window", "last": "last window", "data version": "SHA-256 of the rows",
+          "train groups": "groups of the training side", "test groups": "groups of the test side",
+          "test share": "test share asked for", "dropped": "rows dropped"}
+
+
+def _label(key: str) -> str:
+    return LABELS.get(words(key), words(key))
+
+
 def _facts(quality: Json) -> list[tuple[str, str]]:
     """(label, value) of what is a number, text, list or small mapping of them."""
     facts = []
@@ -53,9 +67,29 @@ def _facts(quality: Json) -> list[tuple[str, str]]:
         elif isinstance(value, list | tuple):
             shown = ", ".join(number(item) for item in value) or "none"
         else:
-            shown = str(value) if key == "seed" else number(value)
-        facts.append((words(key), shown))
+            shown = _fact(key, value)
+        facts.append((_label(key), shown))
     return facts
+
+
+def _fact(key: str, value: Any) -> str:
+    if key == "seed":
+        return str(value)
+    if key.endswith("share"):
+        return percent(value)
+    if key in ("first", "last"):
+        return _time(str(value))
+    return number(value)
+
+
+def _time(text: str) -> str:
+    """An ISO time to the second; as it is where it is none."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    zone = " UTC" if moment.utcoffset() == timedelta(0) else moment.strftime(" %z").rstrip()
+    return f"{moment:%Y-%m-%d %H:%M:%S}{zone}"
 
 
 def _columns(quality: Any) -> list[Json]:
@@ -124,12 +158,13 @@ def _audited(audits: list[Json]) -> tuple[Part, ...]:
     """How often the data obey each direction of the specification, and the worst pairs of what they contradict."""
     tones: dict[str, Tone] = {"obeyed": "good", "contradicted": "bad"}
     rows = tuple((Cell(str(one["feature"]), code=True), text(one.get("direction")), text(one.get("kind")),
-                  *figures([number(one.get("pairs")), _percent(one.get("obeys")), _percent(one.get("within_noise"))]),
+                  *figures([number(one.get("pairs")), percent(one.get("obeys")), percent(one.get("within_noise"))]),
                   text(_interval(one.get("within_noise_interval"))),
                   Cell(str(one["verdict"]), tone=tones.get(str(one["verdict"]), "")))
                  for one in audits)
     parts: list[Part] = [Table(("Feature", "Target must be", "Pairs", "Number", "Obey", "Obey or within noise",
-                                "95 % interval", "Verdict"), rows, "Do the data obey the specification?")]
+                                "95 % interval", "Verdict"), rows, "Do the data obey the specification?",
+                                AUDIT_NOTE)]
     against = [one for one in audits if one["verdict"] == "contradicted"]
     for one in against:
         worst = tuple(tuple(figures([number(pair.get(key)) for key in ("low_value", "low_target", "high_value",
@@ -142,13 +177,9 @@ def _audited(audits: list[Json]) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def _percent(share: Any) -> str:
-    return f"{share:.1%}" if isinstance(share, int | float) else number(None)
-
-
 def _interval(interval: Any) -> str:
     low, high = (*items(interval), None, None)[:2]
-    return "" if low is None or high is None else f"{low:.1%} to {high:.1%}"
+    return "" if low is None or high is None else f"{percent(low)} to {percent(high)}"
 
 
 def correlation(context: Json, workload: str, page: str) -> tuple[Part, ...]:
@@ -166,7 +197,7 @@ def correlation(context: Json, workload: str, page: str) -> tuple[Part, ...]:
     markup = plots.correlation_heat_map(names, metrics, pearson, f"{page}-correlation")
     table = Table(("Workload", *metrics), tuple(
         (Cell(name, strong=name == workload),
-         *(Cell(f"{value:.2f}" if np.isfinite(value) else number(None), numeric=True, strong=bool(abs(value) >= 0.5))
+         *(Cell(coefficient(value), numeric=True, strong=bool(abs(value) >= 0.5))
            for value in row)) for name, row in zip(names, pearson, strict=True)))
     return (Plot(markup, plots.heat_map_width(len(metrics)),
                  "Pearson coefficient of the target with each metric, over all rows of a workload; bold from 0.5."),
@@ -177,8 +208,10 @@ def reproduce(contract: Json | None, evidence: Json | None) -> tuple[Part, ...]:
     """The command, then versions, seeds and hashes."""
     recorded = mapping(evidence, "reproduce")
     command = recorded.get("command")
-    parts: list[Part] = [Code(command) if isinstance(command, str) else
-                         Note("The command was not recorded.", "missing")]
+    parts: list[Part] = [Note("The command was not recorded.", "missing")]
+    if isinstance(command, str) and command:
+        parts = [Note("Relative paths count from the folder in which the command was given. With --fresh every step is "
+                      "computed again, nothing is taken from the cache."), Code(command)]
     rows = [("code version", at(recorded, "code_version") or at(contract, "code_version")),
             ("data version", at(recorded, "data_version") or at(contract, "data_version")),
             ("seed", next((str(s) for s in (recorded.get("seed"), at(contract, "seed"), at(evidence, "seed"))

@@ -44,6 +44,16 @@ def _digits(value: float) -> str:
     return f"{value:,.0f}" if size >= 1000 else f"{value:.4g}"
 
 
+def significant(value: float, digits: int = 3) -> str:
+    """That many significant digits, thousands apart: 0.000412, 1.5, 1,230."""
+    return f"{float(f'{value:.{digits}g}'):,.12g}"
+
+
+def coefficient(value: float) -> str:
+    """A correlation with two decimals, without a sign before zero; "missing" where it is not known."""
+    return f"{round(value, 2) + 0.0:.2f}" if math.isfinite(value) else MISSING
+
+
 def percent(share: Any) -> str:
     """A share 0..1 in percent with one decimal; more where rounding would turn it into 100 or 0 percent."""
     known = finite(share)

@@ -27,7 +27,7 @@ from models.reporting.figures import (
     logarithmic,
     plain,
 )
-from models.reporting.formatting import duration, finite, percent
+from models.reporting.formatting import coefficient, duration, finite, percent
 
 FloatArray = NDArray[np.float64]
 
@@ -201,7 +201,7 @@ def correlation_heat_map(workloads: Sequence[str], metrics: Sequence[str], pears
         image = axes.imshow(np.ma.masked_invalid(pearson), cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
         for (row, column), value in np.ndenumerate(pearson):
             known = bool(np.isfinite(value))
-            axes.text(column, row, f"{value:.2f}" if known else "none", ha="center", va="center", fontsize=8.5,
+            axes.text(column, row, coefficient(value) if known else "none", ha="center", va="center", fontsize=8.5,
                       color="white" if known and abs(value) > 0.6 else INK,
                       fontweight="bold" if known and abs(value) >= 0.5 else "normal")
         axes.set_xticks(range(len(metrics)), [plain(m) for m in metrics], color=INK, rotation=20, ha="right",

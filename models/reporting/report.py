@@ -26,15 +26,17 @@ from models.reporting.document import (
 )
 from models.reporting.formatting import count, duration, number, percent, words
 from models.reporting.reading import at, column, mapping, mappings
+from models.reporting.task_error import task_error
 
 Json = Mapping[str, Any]
 
 # A plotted workload costs about 1 s and 220 KB; above this a run's report would outgrow a browser.
 MOST_PLOTTED = 12
 
-OVERVIEW_GROUPS = (("", 3), ("Test accuracy at 0.05", 3), ("On counterexamples", 2), ("Verification", 3), ("", 2))
-OVERVIEW = ("Workload", "Status", "Test MSE", "Verified", "Unverified", "Baseline", "Verified", "Unverified",
-            "Verdict", "Iterations", "Time", "Gates", "Version")
+OVERVIEW_GROUPS = (("", 2), ("Test error", 3), ("Test accuracy", 2), ("Counterexamples", 2), ("Verification", 2),
+                   ("", 2))
+OVERVIEW = ("Workload", "Status", "Verified", "Unverified", "Baseline", "Verified", "Unverified", "Verified",
+            "Unverified", "Verdict", "Time", "Gates", "Version")
 
 
 def render_version_report(contract: Json | None, evidence: Json | None, gates: Json | None, context: Json) -> str:
@@ -115,18 +117,27 @@ def _overview(entries: Sequence[Json]) -> Part:
     rows: list[tuple[Cell, ...]] = []
     for entry in entries:
         rows.append(_overview_row(entry))
-        if entry.get("message"):
-            rows.append((Cell(""), Cell(str(entry["message"]), span=len(OVERVIEW) - 1)))
-    return Table(OVERVIEW, tuple(rows), groups=OVERVIEW_GROUPS, note="A workload's name leads to its report. MSE in "
-                 "units of the scaled target; accuracy: share of rows predicted within 0.05 of it.")
+        if entry.get("message") and entry.get("alias") != "champion":  # a champion speaks for itself
+            rows.append((Cell(""), Cell(_why(entry), span=len(OVERVIEW) - 1)))
+    errors = sorted({found["name"] for entry in entries for found in [task_error(entry.get("evidence"))] if found})
+    halves = sorted({sections.accuracy_tolerance(entry["evidence"]) for entry in entries if entry.get("evidence")})
+    right = f" within {' or '.join(number(half) for half in halves)} of the scaled target" if halves else ""
+    return Table(OVERVIEW, tuple(rows), groups=OVERVIEW_GROUPS, note="A workload's name leads to its report. Error: "
+                 f"{' or '.join(errors) or 'not measured'}, on test rows; accuracy: share of them predicted{right}; "
+                 "counterexamples: share of those found on the way that it gets right.")
+
+
+def _why(entry: Json) -> str:
+    """The message of an entry; of a version that was let through it is the reason for its alias."""
+    message = str(entry["message"])
+    return f"{entry['alias']}: {message}" if entry.get("alias") else message
 
 
 def _overview_row(entry: Json) -> tuple[Cell, ...]:
     evidence, gates = entry.get("evidence"), entry.get("gates")
     metrics = mapping(evidence, "metrics")
     verdict, gate = sections.verdict_badge(evidence), sections.gates_badge(gates)
-    accuracies = ("test_accuracy", "twin_test_accuracy", "baseline_accuracy", "counterexample_accuracy",
-                  "twin_counterexample_accuracy")
+    accuracies = ("test_accuracy", "twin_test_accuracy", "counterexample_accuracy", "twin_counterexample_accuracy")
     results = mappings(gates, "gates")
     held = f"{sum(g.get('passed') is True for g in results)} of {len(results)}" if results else "none"
     alias = f" {entry['alias']}" if entry.get("alias") else ""
@@ -136,10 +147,18 @@ def _overview_row(entry: Json) -> tuple[Cell, ...]:
     if not metrics:
         return name, status, Cell("no evidence", span=9), Cell(held, tone=gate.tone), Cell(version)
     return (name, status,
-            *figures([number(metrics.get("test_mse")), *(percent(metrics.get(key)) for key in accuracies)]),
+            *figures([*_errors(evidence), *(percent(metrics.get(key)) for key in accuracies)]),
             Cell(verdict.text, tone=verdict.tone),
-            *figures([number(metrics.get("verification_iterations")), duration(metrics.get("verification_seconds"))]),
+            *figures([duration(metrics.get("verification_seconds"))]),
             Cell(held, tone=gate.tone), Cell(version))
+
+
+def _errors(evidence: Json | None) -> list[str]:
+    """Of the model, the unverified twin and the baseline, with their unit."""
+    found = task_error(evidence)
+    if found is None:
+        return [number(None)] * 3
+    return ["" if found[key] is None else number(found[key], found["unit"]) for key in ("value", "twin", "baseline")]
 
 
 def _stages(context: Json) -> tuple[Part, ...]:

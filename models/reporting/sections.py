@@ -13,6 +13,7 @@ from models.reporting import plots
 from models.reporting.document import Badge, Cell, Facts, Note, Part, Plot, Table, figures, text
 from models.reporting.formatting import GAP, count, duration, finite, number, percent, points, words
 from models.reporting.reading import at, column, items, mapping, mappings, together
+from models.reporting.task_error import task_error
 from models.reporting.witness import witness_parts
 
 Json = Mapping[str, Any]
@@ -47,15 +48,27 @@ def gates_badge(gates: Json | None) -> Badge:
 def headline_facts(evidence: Json | None) -> Facts:
     """The four numbers a reviewer asks for first."""
     metrics = mapping(evidence, "metrics")
-    accuracy, mse, kept = (metrics.get(key) for key in ("test_accuracy", "test_mse", "counterexample_accuracy"))
+    accuracy, kept = (metrics.get(key) for key in ("test_accuracy", "counterexample_accuracy"))
     return Facts((
-        ("Test accuracy at 0.05", percent(accuracy), f"unverified {percent(metrics.get('twin_test_accuracy'))}"),
-        ("Test MSE (scaled)", number(mse), f"unverified {number(metrics.get('twin_test_mse'))}"),
+        (f"Test accuracy at {number(accuracy_tolerance(evidence))}", percent(accuracy),
+         f"unverified {percent(metrics.get('twin_test_accuracy'))}"),
+        _error_fact(evidence),
         ("Right on counterexamples", percent(kept),
          f"unverified {percent(metrics.get('twin_counterexample_accuracy'))}"),
         ("Verification", duration(metrics.get("verification_seconds")),
          f"iterations: {number(metrics.get('verification_iterations'))}"),
     ))
+
+
+def _error_fact(evidence: Json | None) -> tuple[str, str, str]:
+    """The error in the target's unit; of evidence without one the scaled mean squared error."""
+    found = task_error(evidence)
+    if found is None:
+        mse, twin = (at(evidence, "metrics", key) for key in ("test_mse", "twin_test_mse"))
+        return "Test MSE (scaled)", number(mse), f"unverified {number(twin)}"
+    other = "unverified" if found["twin"] is not None else "baseline"
+    beside = found["twin"] if found["twin"] is not None else found["baseline"]
+    return f"Test: {found['name']}", number(found["value"], found["unit"]), f"{other} {number(beside, found['unit'])}"
 
 
 def guarantee(contract: Json | None, evidence: Json | None, scaling: Json | None) -> tuple[Part, ...]:
@@ -116,8 +129,10 @@ def _verdicts(evidence: Json | None) -> Part:
         verdict = mapping(evidence, key)
         if verdict:
             tone = verdict_badge({"verdict": verdict}).tone
+            bound = finite(verdict.get("lower_bound"))
+            none = "" if verdict.get("status") == REFUTED else number(None)  # one counterexample ends the search
             rows.append((text(label), Cell(str(verdict.get("status")), tone=tone), text(verdict.get("reason")),
-                         *figures([number(verdict.get("lower_bound")), percent(verdict.get("proved_share")),
+                         *figures([none if bound is None else number(bound), percent(verdict.get("proved_share")),
                                    number(verdict.get("leaves")), number(verdict.get("boxes")),
                                    duration(verdict.get("seconds"))])))
     if not rows:
@@ -229,7 +244,8 @@ def _what_is_right(evidence: Json | None, metrics: Json) -> str:
     unit = at(evidence, "target", "unit") or ""
     raw = "" if half is None else f", which is {number(half, str(unit))}"
     found = finite(metrics.get("counterexamples"))
-    sentence = (f"A prediction is right when it is within 0.05 of the scaled target (equation 2 of vPALs){raw}. A "
+    share = number(accuracy_tolerance(evidence))
+    sentence = (f"A prediction is right when it is within {share} of the scaled target (equation 2 of vPALs){raw}. A "
                 "counterexample, two inputs that differ in one feature, is right when the two predictions stand in the "
                 "specified order. ")
     if found is None:
@@ -238,7 +254,13 @@ def _what_is_right(evidence: Json | None, metrics: Json) -> str:
                        "its twin." if found else "None was found on the way, of the learner or of its twin.")
 
 
+def accuracy_tolerance(evidence: Json | None) -> float:
+    """Half width of what counts as right, as a share of the range of the training target; vPALs, equation 2: 0.05."""
+    found = finite(at(evidence, "target", "accuracy_tolerance"))
+    return 0.05 if found is None else found
+
+
 def tolerance(evidence: Json | None) -> float | None:
-    """Half width of what counts as right, in target units: 0.05 of the range of the training target."""
+    """Half width of what counts as right, in target units: that share of the range of the training target."""
     low, high = (finite(at(evidence, "target", key)) for key in ("minimum", "maximum"))
-    return None if low is None or high is None or high <= low else 0.05 * (high - low)
+    return None if low is None or high is None or high <= low else accuracy_tolerance(evidence) * (high - low)

@@ -5,7 +5,7 @@ other one is adapted from `runs` of its own. Inputs of its model are the encoded
 runs (models/adaptation/pool_encoder.py).
 
     few_shot:
-      pool: [w1, w2, ...]        # as the expansion wrote it; see models/training/few_shot_expansion.py
+      pool: [w1, w2, ...]        # as the expansion wrote it; see models/adaptation/sizing_task.py
       runs: 3
       bases: sequential          # or planned, chosen, random: which configurations are measured
       embedding: 8

@@ -20,15 +20,21 @@ def mean_squared_error(predicted: FloatArray, y: FloatArray) -> float:
     return float(np.mean((predicted - y) ** 2))
 
 
+def mean_absolute_error(predicted: FloatArray, y: FloatArray) -> float:
+    """Mean of |f(x) - y|."""
+    return float(np.mean(np.abs(predicted - y)))
+
+
 def accuracy(predicted: FloatArray, y: FloatArray, tolerance: float) -> float:
     """Share of |f(x) - y| < tolerance."""
     return float(np.mean(np.abs(predicted - y) < tolerance))
 
 
 def scores(prefix: str, predict: Predict, x: FloatArray, y: FloatArray, tolerance: float) -> dict[str, float]:
-    """{prefix}_mse and {prefix}_accuracy."""
+    """{prefix}_mse, {prefix}_mae and {prefix}_accuracy."""
     predicted = predict(x)
-    return {f"{prefix}_mse": mean_squared_error(predicted, y), f"{prefix}_accuracy": accuracy(predicted, y, tolerance)}
+    return {f"{prefix}_mse": mean_squared_error(predicted, y), f"{prefix}_mae": mean_absolute_error(predicted, y),
+            f"{prefix}_accuracy": accuracy(predicted, y, tolerance)}
 
 
 def partial_dependence(

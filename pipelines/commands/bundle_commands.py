@@ -4,12 +4,18 @@ import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from feature_store.errors import InputError, RefusedError
-from pipelines.console import ConfigOption, JsonOption, configuration_from, out, print_json, reported
+from feature_store.schema import METRICS
+from pipelines.commands.known_names import require_known
+from pipelines.console import ConfigOption, JsonOption, configuration_from, out, print_json, reported, working
+
+if TYPE_CHECKING:
+    from models.configuration import Configuration
+    from serving.session import Predictor
 
 KeyOption = Annotated[Path | None, typer.Option("--public-key", help="Key of the signer; default: the project's.")]
 
@@ -44,7 +50,8 @@ def check(
     if not bundle.is_dir():
         raise InputError(f"bundle must be a folder, got {bundle}; of a proof give --model and --specification too")
     try:
-        checked = check_bundle(bundle, key, deep=True)
+        with working("proving every leaf again", json_output):
+            checked = check_bundle(bundle, key, deep=True)
     except RefusedError as error:
         if json_output:
             print_json({"accepted": False, "reason": str(error)})
@@ -69,7 +76,8 @@ def _check_proof(proof: Path, model: Path, specification: Path, json_output: boo
         if not path.is_file():
             raise InputError(f"file must exist, got {path}")
     started = time.perf_counter()
-    checked = check_proof(proof, model, specification)
+    with working("proving every leaf again", json_output):
+        checked = check_proof(proof, model, specification)
     seconds = time.perf_counter() - started
     if json_output:
         print_json({"accepted": checked.accepted, "reason": checked.reason, "parts": checked.parts,
@@ -98,8 +106,10 @@ def predict(
 ) -> None:
     """Predict with the checked champion of a workload, from a row or from the live host.
 
-    Inputs that neither the row nor Prometheus gives must come by --set; a configuration input that is left out takes
-    the middle of its proved range, and the answer says so.
+    What the row does not give must come by --set. With --at now the metrics come from Prometheus; a configuration input
+    that is not set then takes the middle of its proved range, and the answer says so.
+
+    Example: assay predict --workload training --row '{"psi_cpu_some": 0.6, ...}' --set batch_size=24
 
     Example: assay predict --workload redis --at now --prometheus http://127.0.0.1:9090 --set connections=16
     """
@@ -110,7 +120,7 @@ def predict(
     if (row is None) == (at is None):
         raise InputError("either --row or --at now must be given")
     if workload is not None:
-        predictor = Predictor.from_registry(configuration_from(config), task, workload)
+        predictor = _champion(configuration_from(config), task, workload, json_output)
     else:
         assert bundle is not None
         predictor = Predictor.from_folder(bundle, public_key or configuration_from(config).public_key_path)
@@ -120,7 +130,7 @@ def predict(
     values |= _settings(setting or ())
     assumed = []
     for item in contract.inputs:
-        if item.name not in values and row is None:
+        if item.name not in values and row is None and item.name not in METRICS:
             values[item.name] = (item.minimum + item.maximum) / 2
             assumed.append(item.name)
     prediction = predictor.predict(values)
@@ -136,6 +146,15 @@ def predict(
         notes += f" (outside the proved box, moved to [{item.minimum:g}, {item.maximum:g}])" * (
             item.name in prediction.outside_box)
         out.print(f"  {item.name} = {values[item.name]:.4g} {item.unit}{notes}", highlight=False, soft_wrap=True)
+
+
+def _champion(configuration: "Configuration", task: str, workload: str, quiet: bool) -> "Predictor":
+    from serving.ledger import Ledger
+    from serving.session import Predictor
+
+    with working("loading the champion", quiet):
+        require_known(Ledger(configuration.ledger_path, configuration.public_key_path).standings(), task, workload)
+        return Predictor.from_registry(configuration, task, workload)
 
 
 def _row_values(row: str) -> dict[str, Any]:

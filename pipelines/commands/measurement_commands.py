@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table as TextTable
+from rich.text import Text
 
 from feature_store.errors import InputError
-from pipelines.console import JsonOption, err, out, print_json, print_table, reported
+from models.reporting.formatting import significant
+from pipelines.console import JsonOption, err, print_json, print_line, print_table, reported, working
 
 if TYPE_CHECKING:
     from feature_store.measurements import Measurements
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
 FileArgument = Annotated[Path, typer.Argument(help="CSV or Parquet, one row a run.")]
 MappingOption = Annotated[Path, typer.Option("--mapping", "-m", help="YAML that says which columns are the workload, "
                                              "the configuration, the target and its cost; see examples/sizing.")]
-SHOWN = 10
+SHOWN = 10  # configurations
+WORST = 3  # notes, and workloads that contradict, that are named without --verbose
+VerboseOption = Annotated[bool, typer.Option("--verbose", help="Every note and every workload, not the worst three.")]
 
 
 @reported
@@ -30,7 +34,7 @@ def recommend(
     coverage: Annotated[float, typer.Option(help="Of the intervals.")] = 0.9,
     risk: Annotated[bool, typer.Option("--risk", help="Judge by the prediction, not by its interval.")] = False,
     rows: Annotated[int, typer.Option(help="Configurations to print.")] = SHOWN,
-    json_output: JsonOption = False,
+    verbose: VerboseOption = False, json_output: JsonOption = False,
 ) -> None:
     """The cheapest configuration of a workload that meets a deadline, from a few measured runs of it.
 
@@ -40,14 +44,18 @@ def recommend(
     """
     from models.adaptation.recommendation import recommend as choose
 
-    file, table = _read(measurements, mapping)
     if rows < 1:
         raise InputError(f"rows must be at least 1, got {rows}")
-    found = choose(table, workload, deadline, coverage, risk)
+    with working("predicting from the pool", json_output):
+        file, table = _read(measurements, mapping)
+        if workload in file.only_failed:
+            raise InputError(f"workload must have a run that did not fail, got {workload!r}, all of whose runs failed")
+        found = choose(table, workload, deadline, coverage, risk)
     if json_output:
-        print_json(_recommendation_json(found))
+        print_json({**_recommendation_json(found), "notes": list(_notes(file))})
     else:
         _print_recommendation(found, file, deadline, rows)
+        _print_notes(_notes(file), verbose)
     raise typer.Exit(0 if found.chosen is not None else 1)
 
 
@@ -59,7 +67,7 @@ def audit(
                                                          "rise; may be repeated.")] = None,
     increasing: Annotated[list[str] | None, typer.Option(help="One with which it must not fall.")] = None,
     at_least: Annotated[float, typer.Option(help="Share of pairs that must obey.")] = 0.8,
-    json_output: JsonOption = False,
+    verbose: VerboseOption = False, json_output: JsonOption = False,
 ) -> None:
     """How often the data themselves obey a monotonicity, over pairs of runs that differ in that column alone.
 
@@ -77,13 +85,15 @@ def audit(
         directions[name] = "increasing"
     if not directions:
         raise InputError("audit must have a column, got none; name one with --decreasing or --increasing")
-    file, table = _read(measurements, mapping)
-    found = audit_table(table, directions, products=products_of(file.mapping),
-                        settings=AuditSettings(at_least=at_least))
+    with working("comparing pairs of runs", json_output):
+        file, table = _read(measurements, mapping)
+        found = audit_table(table, directions, products=products_of(file.mapping),
+                            settings=AuditSettings(at_least=at_least))
     if json_output:
         print_json({name: one.to_json() for name, one in found.items()})
     else:
-        _print_audit(found, directions)
+        _print_audit(found, directions, verbose)
+        _print_notes(_notes(file), verbose)
     raise typer.Exit(int(any(one.overall.verdict == "contradicted" for one in found.values())))
 
 
@@ -93,11 +103,24 @@ def _read(path: Path, mapping: Path) -> "tuple[Measurements, Table]":
     from models.adaptation.encoding import table_of
 
     file = load_measurements(path, load_measurement_mapping(mapping))
-    for flag in file.flags:
-        err.print(f"note: {flag}", highlight=False, soft_wrap=True)
-    if file.only_failed:
-        err.print(f"note: left out, all runs failed: {', '.join(file.only_failed)}", highlight=False, soft_wrap=True)
     return file, table_of(file)
+
+
+def _notes(file: "Measurements") -> tuple[str, ...]:
+    """What a reader should know of the file, the worst first."""
+    left_out = [f"workload {name} is left out: all of its runs failed" for name in file.only_failed]
+    return (*file.flags, *left_out)
+
+
+def _print_notes(notes: tuple[str, ...], verbose: bool) -> None:
+    """On standard error, after the answer: how many there are, and the first of them."""
+    if not notes:
+        return
+    shown = notes if verbose else notes[:WORST]
+    hidden = "; the worst, all with --verbose" if len(shown) < len(notes) else ""
+    err.print(f"{len(notes):,} note{'s' * (len(notes) > 1)} on the data{hidden}:", highlight=False)
+    for note in shown:
+        err.print(f"note: {note}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _recommendation_json(found: "Recommendation") -> dict[str, Any]:
@@ -115,46 +138,73 @@ def _print_recommendation(found: "Recommendation", file: "Measurements", deadlin
     target, cost = file.mapping.target, file.mapping.cost
     unit, price = f", {target.unit}" if target.unit else "", f", {cost.unit}" if cost and cost.unit else ""
     names = [rule.name for rule in file.mapping.configuration]
-    table = TextTable("", *names, f"{target.name}{unit}", f"{found.coverage:.0%} interval", f"cost of a run{price}",
-                      "measured", box=None, header_style="bold")
+    table = _table("", *names, f"{target.name}{unit}", f"{found.coverage:.0%} from", "to",
+                   f"cost of a run{price}", "runs")
     for column in table.columns[1 + len(names):]:
         column.justify = "right"
-    shown = list(range(min(rows, len(found.options))))
+    table.columns[0].no_wrap = True
+    late = found.chosen is None  # then those that come nearest to the deadline say more than the cheapest
+    order = found.options["upper"].argsort() if late else range(len(found.options))
+    shown = [int(at) for at in order[:rows]]
     if found.chosen is not None and found.chosen not in shown:
         shown.append(found.chosen)
     for at in shown:
         option = found.options.iloc[at]
         mark = "->" if at == found.chosen else "" if option["meets"] else "late"
-        table.add_row(mark, *(_text(option[name]) for name in names), f"{option['predicted']:.4g}",
-                      f"{option['lower']:.4g} to {option['upper']:.4g}", f"{option['cost']:.4g}",
-                      f"{option['runs']:d}x" if option["runs"] else "", style="bold" if at == found.chosen else None)
-    out.print(f"{found.workload}: {found.runs} measured configuration(s), {found.pool_workloads} other workloads, "
-              f"{len(found.options)} configurations, cheapest first", highlight=False, soft_wrap=True)
+        cells = (mark, *(_text(option[name]) for name in names), significant(option["predicted"]),
+                 significant(option["lower"]), significant(option["upper"]), significant(option["cost"]),
+                 f"{option['runs']:d}x" if option["runs"] else "")
+        table.add_row(*map(Text, cells), style="bold" if at == found.chosen else None)
+    first = "fastest" if late else "cheapest"
+    print_line(f"{found.workload}: {found.runs} measured configuration{'s' * (found.runs != 1)}, "
+               f"{found.pool_workloads:,} other workloads, {len(found.options):,} configurations, {first} first")
     print_table(table)
-    out.print(f"learner: {found.reason}", highlight=False, soft_wrap=True)
+    print_line(f"learner: {found.reason}")
     if found.chosen is None:
-        out.print(f"none meets {deadline:g} with an interval of {found.coverage:.0%}; "
-                  "--risk judges by the prediction alone", highlight=False, soft_wrap=True)
+        print_line(f"none meets {deadline:g} with an interval of {found.coverage:.0%}; "
+                   "--risk judges by the prediction alone")
     if found.measure_next is not None:
         said = ", ".join(f"{name} {_text(value)}" for name, value in found.measure_next.items())
-        out.print(f"measure next: {said}", highlight=False, soft_wrap=True)
+        print_line(f"measure next: {said}")
 
 
-def _print_audit(found: "dict[str, TableAudit]", directions: dict[str, Any]) -> None:
-    table = TextTable("column", "target must be", "pairs", "obey", "or within noise", "95 % interval", "verdict",
-                      "workloads that contradict", box=None, header_style="bold")
+def _print_audit(found: "dict[str, TableAudit]", directions: dict[str, Any], verbose: bool) -> None:
+    table = _table("column", "target must be", "pairs", "obey", "or within noise", "95 % interval", "verdict",
+                   "workloads against")
+    for column in (*table.columns[2:6], table.columns[7]):
+        column.justify = "right"
     for name, one in found.items():
         own = one.overall
         held = own.within_noise_interval
         shares = ((f"{own.obeys:.1%}", f"{own.within_noise:.1%}", f"{held.lower:.1%} to {held.upper:.1%}") if own.pairs
                   else ("-", "-", "-"))
-        table.add_row(name, directions[name], f"{own.pairs:,}", *shares, own.verdict,
-                      ", ".join(one.exceptions) or "none")
+        against = f"{len(one.exceptions):,} of {len(one.workloads):,}"
+        table.add_row(*map(Text, (name, directions[name], f"{own.pairs:,}", *shares, own.verdict, against)))
     print_table(table)
     for name, one in found.items():
-        for pair in one.overall.worst[:3]:
-            out.print(f"{name}: {pair.workload}: {pair.low_value:g} gives {pair.low_target:.4g}, {pair.high_value:g} "
-                      f"gives {pair.high_target:.4g}", highlight=False, soft_wrap=True)
+        _print_exceptions(name, one, verbose)
+        for pair in one.overall.worst[:WORST]:
+            print_line(f"{name}, a pair against it, in {pair.workload}: {pair.low_value:g} gives "
+                       f"{significant(pair.low_target)}, {pair.high_value:g} gives {significant(pair.high_target)}")
+
+
+def _print_exceptions(name: str, one: "TableAudit", verbose: bool) -> None:
+    """Workloads that contradict, each on a line of its own, the smallest share of obeying pairs first."""
+    if not one.exceptions:
+        return
+    shown = one.exceptions if verbose else one.exceptions[:WORST]
+    for workload in shown:
+        print_line(f"{name}: {workload} contradicts, {one.workloads[workload].obeys:.1%} of its pairs obey")
+    if len(shown) < len(one.exceptions):
+        print_line(f"{name}: {len(one.exceptions) - len(shown):,} more workloads contradict; --verbose names them")
+
+
+def _table(*names: str) -> TextTable:
+    """Columns that fold long names rather than cut them."""
+    table = TextTable(box=None, header_style="bold", pad_edge=False)
+    for name in names:
+        table.add_column(Text(name), overflow="fold")
+    return table
 
 
 def _text(value: Any) -> str:

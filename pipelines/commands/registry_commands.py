@@ -1,11 +1,25 @@
 """`assay promote`, `rollback`, `history` and `ui`: what a reviewer does with registered versions."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
-from pipelines.console import ConfigOption, JsonOption, configuration_from, out, print_json, reported
+from pipelines.commands.known_names import require_known
+from pipelines.console import (
+    ConfigOption,
+    JsonOption,
+    configuration_from,
+    line_width,
+    out,
+    print_json,
+    print_line,
+    reported,
+    working,
+)
+from pipelines.history_lines import history_lines
+
+SHOWN = 20  # moves
 
 TaskOption = Annotated[str, typer.Option(help="Name of the task.")]
 WorkloadOption = Annotated[str, typer.Option("--workload", "-w", help="Name of the workload.")]
@@ -27,7 +41,8 @@ def promote(
 
     Example: assay promote --workload redis --reason "reviewed"
     """
-    made = _registry(config).promote(task, workload, version, reason, override_gates)
+    with working("promoting", json_output):
+        made = _registry(config, task, workload).promote(task, workload, version, reason, override_gates)
     _moved("promoted", made, json_output)
 
 
@@ -40,75 +55,78 @@ def rollback(
 
     Example: assay rollback --workload redis --reason "latency alarms since the switch"
     """
-    _moved("rolled back", _registry(config).rollback(task, workload, reason), json_output)
+    with working("rolling back", json_output):
+        made = _registry(config, task, workload).rollback(task, workload, reason)
+    _moved("rolled back", made, json_output)
 
 
 @reported
 def history(
     workload: Annotated[str | None, typer.Option("--workload", "-w", help="Only this workload.")] = None,
     task: Annotated[str | None, typer.Option(help="Only this task.")] = None,
+    rows: Annotated[int, typer.Option(help="Latest moves to show; 0: all.", min=0)] = SHOWN,
     config: ConfigOption = None, json_output: JsonOption = False,
 ) -> None:
-    """Show every move of the promotion ledger, after checking its chain and signatures.
+    """Show the moves of the promotion ledger, the latest last, after checking its chain and signatures.
 
     Example: assay history --workload redis
     """
     from serving.ledger import Ledger
 
     configuration = configuration_from(config)
-    entries = Ledger(configuration.ledger_path, configuration.public_key_path).history(task, workload)
-    rows = [entry.to_json() for entry in entries]
+    with working("checking the ledger", json_output):
+        entries = Ledger(configuration.ledger_path, configuration.public_key_path).verify()
+    require_known(((entry.move.task, entry.move.workload) for entry in entries), task, workload)
+    found = [entry.to_json() for entry in entries
+             if task in (None, entry.move.task) and workload in (None, entry.move.workload)]
     if json_output:
-        print_json(rows)
+        print_json(found)
         return
-    if not rows:
+    if not found:
         out.print("the ledger has no entries yet")
         return
-    table = Table("#", "when", "action", "task", "workload", "version", "instead of", "reason", "by")
-    shown = ("sequence", "at", "action", "task", "workload", "version", "previous_version", "reason", "actor")
-    for row in rows:
-        table.add_row(*["" if row.get(key) is None else str(row[key]) for key in shown])
-    out.print(table)
-    out.print(f"{len(rows)} entries; chain and signatures hold", highlight=False)
+    shown = found[-rows:]
+    for line in history_lines(shown, line_width()):
+        print_line(line)
+    earlier = f"; the {len(found) - len(shown):,} before them: --rows 0" if len(shown) < len(found) else ""
+    print_line(f"{len(shown):,} of {len(found):,} entries{earlier}; chain and signatures hold")
 
 
 @reported
 def ui(
-    port: Annotated[int, typer.Option(help="Port on loopback; 0: any free one.")] = 5000, config: ConfigOption = None,
+    port: Annotated[int, typer.Option(help="Port on loopback; 0: any free one.", min=0, max=65535)] = 5000,
+    config: ConfigOption = None,
 ) -> None:
     """Open MLflow's web page on loopback; Ctrl-C ends it.
 
     Example: assay ui --port 5000
     """
-    import os
-    import socket
-    import subprocess
-    import sys
-
+    from pipelines.mlflow_page import free_port, serve
     from serving.registry import Registry
 
     configuration = configuration_from(config)
+    chosen, why = free_port(port)
+    if why:
+        print_line(f"note: {why}")
+    print_line(f"starting MLflow on port {chosen} ...")
     Registry(configuration)  # makes the database where it is new
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    out.print(f"http://127.0.0.1:{port}  (Ctrl-C ends it)", highlight=False)
-    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", configuration.tracking_uri, "--host",
-               "127.0.0.1", "--port", str(port), "--workers", "1"]
-    environment = {**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"}
-    raise typer.Exit(subprocess.call(command, env=environment))
+
+    def ready(address: str) -> None:
+        print_line(f"registered models: {address}/#/models\nruns: {address}  (Ctrl-C ends it)")
+
+    raise typer.Exit(serve(configuration.tracking_uri, chosen, configuration.home / "logs" / "ui.log", ready))
 
 
-def _registry(config: Any) -> Any:
+def _registry(config: Path | None, task: str, workload: str) -> Any:
+    """The registry; a name that its ledger does not know is refused first."""
     import getpass
 
+    from serving.ledger import Ledger
     from serving.registry import Registry
 
-    return Registry(configuration_from(config), actor=getpass.getuser())
+    configuration = configuration_from(config)
+    require_known(Ledger(configuration.ledger_path, configuration.public_key_path).standings(), task, workload)
+    return Registry(configuration, actor=getpass.getuser())
 
 
 def _moved(what: str, made: Any, json_output: bool) -> None:

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from pipelines.commands.train_commands import MappingOption, SeedOption, TaskOption, TelemetryOption
-from pipelines.console import ConfigOption, JsonOption, configuration_from, out, print_json, reported
+from pipelines.console import ConfigOption, JsonOption, configuration_from, out, print_json, reported, working
 from pipelines.request import DEFAULT_TELEMETRY, make_request
 from pipelines.schedule import ScheduleInfo
 
@@ -42,7 +42,7 @@ def create(
     from pipelines.local_schedule import create_local_schedule
 
     parsed = parse_cron(cron)
-    request = make_request(task, telemetry, mapping, (), seed, name or "", scheduled=True)
+    request = make_request(task, telemetry, mapping, (), seed, name or "", scheduled=True, config=config)
     chosen = name or f"train-{request.task.name}"
     if local:
         configuration = configuration_from(config)
@@ -57,7 +57,7 @@ def create(
     else:
         arguments = {**request.arguments(), "run_name": chosen}
         del arguments["data_version"]  # create_schedule makes one
-        with tempfile.TemporaryDirectory() as folder:
+        with working("compiling the pipeline", json_output), tempfile.TemporaryDirectory() as folder:
             package = compile_train(Path(folder) / "train.yaml")
             made = create_schedule(chosen, cron, package, arguments, resolve_endpoint(endpoint, os.environ),
                                    now=datetime.now(UTC))

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from feature_store.errors import InputError
-from pipelines.console import ConfigOption, JsonOption, configuration_from, out, print_json, reported
+from models.tasks.task import METHODS
+from pipelines.console import ConfigOption, JsonOption, configuration_from, out, print_json, reported, working
 from pipelines.request import DEFAULT_TELEMETRY, make_request
 
 TaskOption = Annotated[str, typer.Option(help="Name of a task, or the path of its YAML.")]
@@ -19,7 +20,7 @@ MappingOption = Annotated[
 WorkloadOption = Annotated[list[str] | None, typer.Option("--workload", "-w", help="Only this workload; repeatable.")]
 SeedOption = Annotated[int, typer.Option(help="Seed of split, weights and batches.", min=0)]
 MethodOption = Annotated[
-    str | None, typer.Option(help="Overrules the task: monotone, counterexample_guided or plain.")]
+    str | None, typer.Option(help=f"Overrules the task: {', '.join(METHODS[:-1])} or {METHODS[-1]}.")]
 
 
 @reported
@@ -41,8 +42,9 @@ def run(
 
     from pipelines.freshness import STATE_NAME, is_new_data, record_data_version
     from pipelines.local_run import run_local
-    from pipelines.run_display import RunDisplay, run_exit_code, summary_notes, summary_table
+    from pipelines.run_display import RunDisplay
     from pipelines.run_lock import LOCK_NAME, acquire_run_lock
+    from pipelines.run_summary import run_exit_code, summary_notes, summary_table
 
     configuration = configuration_from(config)
     run_name = name or datetime.now(UTC).strftime("%Y%m%d-%H%M%S-") + f"{os.getpid():05d}"
@@ -50,7 +52,7 @@ def run(
         raise InputError(f"run name must be letters, digits, - and _, got {run_name!r}")
     if (configuration.home / "runs" / run_name).exists():
         raise InputError(f"run name must be new, got {run_name!r}; leave it out or choose another")
-    request = make_request(task, telemetry, mapping, workload or (), seed, run_name, method, scheduled)
+    request = make_request(task, telemetry, mapping, workload or (), seed, run_name, method, scheduled, config)
     gates = configuration.gates[request.task.name]  # a task without gates is refused before hours of training
     with acquire_run_lock(configuration.home / LOCK_NAME) if scheduled else nullcontext():
         state = configuration.home / STATE_NAME
@@ -90,7 +92,8 @@ def compile_pipeline(
 
     if output.suffix not in (".yaml", ".yml"):
         raise InputError(f"output must end in .yaml, got {output}")
-    compile_train(output)
+    with working("compiling the pipeline"):
+        compile_train(output)
     print_json({"package": str(output)}) if json_output else out.print(f"wrote {output}", highlight=False)
 
 
@@ -115,7 +118,7 @@ def submit(
 
     run_name = name or datetime.now(UTC).strftime("train-%Y%m%d-%H%M%S")
     request = make_request(task, telemetry, mapping, workload or (), seed, run_name, method)
-    with tempfile.TemporaryDirectory() as folder:
+    with working("submitting the run", json_output), tempfile.TemporaryDirectory() as folder:
         package = compile_train(Path(folder) / "train.yaml")
         submitted = submit_run(package, request.arguments(), resolve_endpoint(endpoint, os.environ), run_name=run_name)
     if json_output:

@@ -30,6 +30,7 @@ from models.configuration import Configuration, load_configuration
 from tests.e2e import tiny
 
 CODE_VERSION = "c0de"
+COMMAND = "assay run --task tiny.yaml --telemetry samples.parquet --seed 0"
 # mlflow 3.17 on sqlalchemy 2.1 sets lazy="noload" on its own tables: https://github.com/mlflow/mlflow
 IGNORED_WARNING = "ignore:The ``noload`` loader strategy is deprecated"
 
@@ -70,7 +71,8 @@ class Steps:
         features, at = self.folder / "features", lambda name: self.folder / name / workload
         run_finetune(self.task_yaml, workload, self.seed, features, self.folder / "pretrained", at("learner"))
         run_verify(self.task_yaml, workload, self.seed, features, at("learner"), at("verified"))
-        run_export(self.task_yaml, workload, self.seed, CODE_VERSION, features, at("verified"), at("bundle"))
+        run_export(self.task_yaml, workload, self.seed, CODE_VERSION, COMMAND, features, at("verified"),
+                   at("bundle"))
 
     def train(self) -> None:
         """Everything up to the bundles."""

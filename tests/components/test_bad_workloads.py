@@ -1,6 +1,7 @@
 """Workloads with bad data or a bad specification: each is stopped with its reason, the good one is registered."""
 
 import copy
+import html
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,9 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feature_store.errors import InputError
+from feature_store.errors import InputError, RefusedError
 from models.configuration import Configuration
-from pipelines.run_display import run_exit_code, summary_notes
+from pipelines.run_summary import run_exit_code, summary_notes
 from serving.ledger import Ledger
 from tests.components.steps import IGNORED_WARNING, Steps, prepare, project
 from tests.e2e import tiny
@@ -217,9 +218,10 @@ def test_a_column_that_no_row_has_names_the_nearest(tmp_path: Path) -> None:
         frame = tiny.telemetry(("redis",)).rename(columns={"psi_io_some": "psi_io_sum"})
         steps = prepare(tmp_path, frame, tiny.task(("redis",)))
         steps.ingest()
-        (failure,) = (item for item in steps.validate()["redis"]["failures"] if item["column"] == "psi_io_some")
-    assert "column 'psi_io_some' must be present, got none (workload redis); did you mean" in failure["message"]
-    assert "psi_io_" in failure["message"].split("did you mean")[1]
+        with pytest.raises(RefusedError, match="column 'psi_io_some' must be present, got none") as caught:
+            steps.validate()
+    assert "(workload redis); did you mean" in str(caught.value)
+    assert "psi_io_" in str(caught.value).split("did you mean")[1]
 
 
 def test_an_identity_column_that_is_missing_stops_ingestion(tmp_path: Path) -> None:
@@ -238,10 +240,33 @@ def test_a_workload_that_the_telemetry_lacks(tmp_path: Path) -> None:
     assert "got 0 (workload nginx)" in failures[0]["message"] and "the table holds redis" in failures[0]["message"]
 
 
+def test_a_run_whose_workloads_all_fail_the_data_gate_stops_there(tmp_path: Path) -> None:
+    with project(tmp_path):
+        names = tuple(f"w{number}" for number in range(5))
+        steps = prepare(tmp_path, tiny.telemetry(names, rows=120).assign(latency_ms=np.nan), tiny.task(names))
+        steps.ingest()
+        with pytest.raises(RefusedError, match="one workload at least, got none of 5: column 'latency_ms'") as caught:
+            steps.validate()
+        assert caught.value.exit_code == 1 and "and of 2 more workloads" in str(caught.value)
+        assert Path(str(caught.value).rsplit("every rule: ")[1]).is_file()
+        assert steps.events()[-1]["event"] == "failed"
+
+
+def test_telemetry_without_a_row_of_the_workloads_names_the_nearest(tmp_path: Path) -> None:
+    with project(tmp_path):
+        steps = prepare(tmp_path, tiny.telemetry(("redis", "nginx")), tiny.task(("rediss",)))
+        steps.ingest()
+        with pytest.raises(InputError, match=r"workload must be in the telemetry, got 'rediss'.*mean 'redis'"):
+            steps.validate()
+
+
 def test_without_any_usable_workload_the_run_still_ends_with_its_reasons(tmp_path: Path) -> None:
-    """All-NaN everywhere: no backbone, no bundle, a report that says why, and an untouched registry."""
+    """A specification that fits none: no backbone, no bundle, a report that says why, and an untouched registry."""
     with project(tmp_path) as configuration:
-        steps = prepare(tmp_path, tiny.telemetry().assign(latency_ms=np.nan), tiny.task())
+        data = tiny.task()
+        for entry in data["workloads"].values():
+            entry["specification"]["box"] = {"psi_cpu_some": [0.9, 0.1]}
+        steps = prepare(tmp_path, tiny.telemetry(), data)
         steps.train()
         assert steps.folder.joinpath("pretrained").read_bytes() == b""
         assert steps.gate() is False
@@ -249,6 +274,6 @@ def test_without_any_usable_workload_the_run_still_ends_with_its_reasons(tmp_pat
         summary = steps.report()
         assert {entry["status"] for entry in entries.values()} == {"failed"}
         assert run_exit_code(summary) == 1
-        assert "latency_ms" in Path(summary["report"]).read_text()
+        assert "box must have lower <= upper" in html.unescape(Path(summary["report"]).read_text())
         assert not configuration.ledger_path.exists() or not configuration.ledger_path.read_text()
         assert json.loads((steps.folder / "gated" / "champions.json").read_text()) == {}

@@ -8,7 +8,7 @@ import pytest
 
 from feature_store.errors import AssayError
 from models.configuration import Configuration
-from pipelines.run_display import run_exit_code
+from pipelines.run_summary import run_exit_code
 from serving.bundle import check_bundle
 from serving.ledger import Ledger
 from tests.components.small_disk import fill, small_disk

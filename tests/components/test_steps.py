@@ -18,11 +18,11 @@ from models.configuration import Configuration
 from models.tasks.task import parse_task
 from models.training.pretraining import load_pretrained
 from models.training.workload import load_network, load_workload
-from pipelines.run_display import run_exit_code, summary_notes
+from pipelines.run_summary import run_exit_code, summary_notes
 from serving.bundle import check_bundle
 from serving.ledger import Ledger
 from serving.registry import Registry
-from tests.components.steps import CODE_VERSION, IGNORED_WARNING, Steps, prepare, project
+from tests.components.steps import CODE_VERSION, COMMAND, IGNORED_WARNING, Steps, prepare, project
 from tests.e2e import tiny
 
 pytestmark = pytest.mark.filterwarnings(IGNORED_WARNING)
@@ -204,7 +204,7 @@ def test_the_report_hangs_on_the_version_in_mlflow(finished: Finished) -> None:
     assert "redis.html" in {item.path for item in client.list_artifacts(run_id)}
     epochs = finished.json("learner", "redis", "loop.json")["epochs"]
     assert len(client.get_metric_history(run_id, "loss")) == len(epochs)
-    assert client.get_run(run_id).data.params["command"] == "assay run --task tiny --seed 0"
+    assert client.get_run(run_id).data.params["command"] == COMMAND
 
 
 def test_every_step_says_when_it_began_and_what_it_cost(finished: Finished) -> None:

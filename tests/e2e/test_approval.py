@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from models.configuration import Configuration
 from pipelines.command_line import app
-from pipelines.run_display import run_exit_code
+from pipelines.run_summary import run_exit_code
 from serving.registry import Registry
 from tests.components.steps import IGNORED_WARNING, Steps, prepare, project
 from tests.e2e import tiny

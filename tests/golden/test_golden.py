@@ -85,6 +85,6 @@ def test_cached_steps_are_told_apart_by_code_and_ingestion_by_data_too(pipeline:
 def test_the_parameters_are_those_of_a_request(pipeline: dict[str, Any]) -> None:
     parameters = pipeline["root"]["inputDefinitions"]["parameters"]
     assert set(parameters) == {"task_yaml", "workloads", "telemetry", "data_version", "code_version", "mapping_yaml",
-                               "seed", "run_name", "scheduled"}
+                               "seed", "run_name", "command", "scheduled"}
     required = {name for name, definition in parameters.items() if "defaultValue" not in definition}
     assert required == {"task_yaml", "workloads", "telemetry", "data_version", "code_version"}

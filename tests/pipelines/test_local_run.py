@@ -14,7 +14,7 @@ import pytest
 
 from feature_store.errors import AssayError
 from models.tasks.task import parse_task
-from pipelines import local_run
+from pipelines import local_run, process_group
 from pipelines.local_run import KEPT_RUNS, RunFailedError, RunOutcome, run_local
 from pipelines.request import TrainRequest
 from tests.e2e import tiny
@@ -123,7 +123,7 @@ def test_a_runner_that_ignores_sigterm_is_killed(runner: Runner, monkeypatch: py
     def interrupt(event: dict[str, Any]) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(local_run, "TERM_SECONDS", 0.5)
+    monkeypatch.setattr(process_group, "PATIENCE_S", 0.5)
     runner.does("trap '' TERM; while :; do sleep 1; done", start("ingest"))
     with pytest.raises(KeyboardInterrupt):
         run_local(request(), runner.home, interrupt)

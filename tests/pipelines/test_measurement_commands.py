@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import yaml
 from typer.testing import CliRunner, Result
@@ -39,8 +40,8 @@ def recommend(*more: str) -> Result:
 def test_a_recommendation_is_printed_with_its_interval_cost_and_what_to_measure_next() -> None:
     done = recommend()
     assert done.exit_code == 0
-    assert "3 measured configuration(s), 11 other workloads, 10 configurations" in done.stdout
-    assert "runtime_s, s" in done.stdout and "90% interval" in done.stdout and "USD" in done.stdout
+    assert "3 measured configurations, 11 other workloads, 10 configurations" in done.stdout
+    assert "runtime_s, s" in done.stdout and "90% from" in done.stdout and "USD" in done.stdout
     assert done.stdout.count("->") == 1 and "measure next: nodes" in done.stdout and done.stdout.count("1x") == 3
 
 
@@ -88,3 +89,45 @@ def test_an_audit_tells_what_the_data_obey_and_what_they_contradict() -> None:
     assert contradicted.exit_code == 1 and "contradicted" in contradicted.stdout and " gives " in contradicted.stdout
     document = json.loads(call("audit", "runs.csv", "-m", "mapping.yaml", "--decreasing", "nodes", "--json").stdout)
     assert document["nodes"]["overall"]["verdict"] == "obeyed" and len(document["nodes"]["workloads"]) == 12
+
+
+LONG = "a-workload-whose-name-has-" + "-".join(["many"] * 8) + "-words"
+
+
+def many(files: Path, workloads: int) -> None:
+    """`workloads` workloads with long names, of which the last sixth are in other units and contradict nodes."""
+    frame = simulation.frame(workloads)
+    frame = pd.concat([frame, frame.assign(type=frame["type"] * 2)])  # 40 pairs each: enough for a verdict
+    frame["app"] = frame["app"].map(lambda name: f"{LONG}-{int(name[1:]):04d}")
+    odd = frame["app"] > f"{LONG}-{workloads * 5 // 6:04d}"
+    frame.loc[odd, "seconds"] *= 1000.0 * frame.loc[odd, "nodes"] ** 1.5
+    frame.to_csv(files / "runs.csv", index=False)
+
+
+def test_many_notes_are_counted_and_come_after_the_answer(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    many(files, 60)
+    arguments = ("recommend", "runs.csv", "--mapping", "mapping.yaml", "--workload", f"{LONG}-0003")
+    done, verbose = call(*arguments), call(*arguments, "--verbose")
+    assert done.exit_code == 0
+    notes = [line for line in done.stderr.splitlines() if line.startswith("note: ")]
+    every = [line for line in verbose.stderr.splitlines() if line.startswith("note: ")]
+    assert len(notes) == 3 and len(every) >= 9 and every[:3] == notes
+    assert f"{len(every)} notes on the data; the worst, all with --verbose:" in done.stderr
+    table = [line for line in done.stdout.splitlines() if LONG not in line and not line.startswith("learner")]
+    assert max(map(len, table)) <= 80 and "…" not in done.stdout
+
+
+def test_an_audit_counts_workloads_that_contradict_and_names_the_worst(
+        files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    many(files, 400)
+    done = call("audit", "runs.csv", "--mapping", "mapping.yaml", "--decreasing", "nodes")
+    lines = done.stdout.splitlines()
+    assert lines[2].endswith(" 66 of 400")
+    named = [line for line in lines if "contradicts," in line]
+    (more,) = [line for line in lines if "more workloads contradict; --verbose names them" in line]
+    assert len(named) == 3 and int(more.split()[1]) == 63 and max(map(len, lines[:4])) <= 80
+    verbose = call("audit", "runs.csv", "--mapping", "mapping.yaml", "--decreasing", "nodes", "--verbose")
+    every = [line for line in verbose.stdout.splitlines() if "contradicts," in line]
+    assert len(every) == 3 + int(more.split()[1].replace(",", "")) and every[:3] == named

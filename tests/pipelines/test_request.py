@@ -8,8 +8,10 @@ import yaml
 
 from feature_store.digests import content_digest
 from feature_store.errors import InputError
-from pipelines.request import TrainRequest, code_version, make_request
+from pipelines.request import DEFAULT_TELEMETRY, ROOT, TrainRequest, code_version, make_request
 from tests.e2e import tiny
+
+COLUMNS = {"latency_ms": {"column": "rt"}}
 
 
 @pytest.fixture
@@ -24,6 +26,23 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def request(task: str = "tiny.yaml", telemetry: str = "samples.parquet", mapping: Path | None = None,
             workloads: tuple[str, ...] = (), method: str | None = None) -> TrainRequest:
     return make_request(task, telemetry, mapping, workloads, 0, "run", method)
+
+
+def test_the_command_that_reproduces_a_run_is_the_one_that_was_given(project: Path) -> None:
+    assert request().command == "assay run --task tiny.yaml --telemetry samples.parquet --seed 0"
+    tiny.write_yaml({"workload": {"constant": "redis"}, "columns": COLUMNS, "task": "tiny.yaml"},
+                    project / "a mapping.yaml")
+    made = make_request("performance", "samples.parquet", Path("a mapping.yaml"), ("redis",), 7, "run", "certified",
+                        config=Path("mine.yaml"))
+    assert made.command == ("assay run --telemetry samples.parquet --mapping 'a mapping.yaml' --workload redis "
+                            "--seed 7 --method certified --config mine.yaml")
+    assert made.arguments()["command"] == made.command
+
+
+def test_the_default_telemetry_is_named_from_the_current_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    made = make_request("performance", str(DEFAULT_TELEMETRY), None, (), 0, "run")
+    assert made.command == "assay run --task performance --telemetry data/base/samples.parquet --seed 0"
 
 
 def with_specification(project: Path, specification: dict[str, Any]) -> None:
@@ -63,7 +82,7 @@ def test_a_method_overrules_the_task(project: Path) -> None:
 
 def test_a_mapping_brings_its_task_along(project: Path) -> None:
     """The task may be a path beside the mapping: it travels inside."""
-    mapping = {"workload": {"constant": "redis"}, "columns": {"latency_ms": {"column": "rt"}}, "task": "own.yaml"}
+    mapping = {"workload": {"constant": "redis"}, "columns": COLUMNS, "task": "own.yaml"}
     folder = project / "elsewhere"
     folder.mkdir()
     tiny.write_yaml(tiny.task(("redis",)), folder / "own.yaml")

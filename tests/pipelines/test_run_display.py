@@ -1,66 +1,11 @@
-"""What a run shows: one line a step without a terminal, a table that fits 80 columns, and the exit code."""
+"""What a run shows while it goes: bars on a terminal, one line a step without one."""
 
 import io
-from typing import Any
 
-import pytest
 from rich.console import Console
 
-from pipelines.run_display import RunDisplay, run_exit_code, summary_notes, summary_table
+from pipelines.run_display import RunDisplay
 from tests.e2e.processes import wait_until
-
-METRICS = {"test_mse": 0.00123, "test_accuracy": 0.987, "twin_test_accuracy": 0.9, "verification_iterations": 2,
-           "verification_seconds": 12.34}
-
-
-def gates(*failed: str) -> dict[str, Any]:
-    names = ("specification", "test_accuracy", "champion_mse", "baseline_mse", "parity", "latency")
-    return {"passed": not failed, "gates": [{"name": name, "passed": name not in failed} for name in names]}
-
-
-def entry(workload: str, status: str = "registered", **changes: Any) -> dict[str, Any]:
-    return {"workload": workload, "status": status, "message": "why", "metrics": METRICS, "verdict": "PROVED",
-            "gates": gates(), "version": 12, "alias": "challenger", "bundle": f"/b/{workload}", **changes}
-
-
-def shown(summary: dict[str, Any], width: int = 80) -> str:
-    text = io.StringIO()
-    Console(file=text, width=width).print(summary_table(summary))
-    return text.getvalue()
-
-
-FAILED = entry("mysql", "failed", metrics=None, gates=None, verdict=None, version=None, alias=None, bundle=None)
-SUMMARY = {"report": "/r/index.html", "entries": [
-    entry("training"), entry("redis", "rejected", gates=gates("champion_mse", "latency"), alias=None, bundle=None),
-    FAILED]}
-
-
-def test_the_table_fits_80_columns_and_cuts_no_number() -> None:
-    text = shown(SUMMARY)
-    assert max(map(len, text.splitlines())) <= 80
-    assert "…" not in text
-    (row,) = [line.split() for line in text.splitlines() if "training" in line]
-    assert row == ["training", "0.00123", "0.987", "0.900", "PROVED", "2", "12.3", "6", "of", "6", "12", "challenger"]
-
-
-def test_the_table_names_the_gates_that_failed_and_the_workload_that_has_none() -> None:
-    text = " ".join(shown(SUMMARY, 120).split())
-    assert "4 of 6: champion_mse, latency" in text and "mysql failed" in text
-
-
-def test_the_notes_give_reasons_bundles_and_the_report() -> None:
-    assert summary_notes(SUMMARY) == ["training: why", "redis: why", "mysql: why", "bundle: /b/training",
-                                      "report: /r/index.html"]
-    weaker = {"report": "/r", "entries": [entry("training", message="better; weaker: box a; box b", bundle=None)]}
-    assert summary_notes(weaker) == ["training: better", "  weaker: box a", "  box b", "report: /r"]
-    new_champion = {"report": "/r/index.html", "entries": [entry("training", alias="champion")]}
-    assert summary_notes(new_champion) == ["bundle: /b/training", "report: /r/index.html"]
-
-
-@pytest.mark.parametrize(("status", "code"), [("registered", 0), ("unchanged", 0), ("no new data", 0), ("rejected", 1),
-                                              ("failed", 1), ("error", 1)])
-def test_the_exit_code_is_1_as_soon_as_one_workload_is_not_let_through(status: str, code: int) -> None:
-    assert run_exit_code({"entries": [entry("a"), entry("b", status)]}) == code
 
 
 def test_without_a_terminal_each_finished_step_is_one_line() -> None:
@@ -111,3 +56,26 @@ def test_quiet_prints_nothing() -> None:
         display.show({"event": "start", "step": "gate"})
         display.show({"event": "end", "step": "gate", "seconds": 1.0})
     assert text.getvalue() == ""
+
+
+def test_a_log_of_a_thousand_workloads_is_short_and_names_what_failed() -> None:
+    names = tuple(f"a-workload-with-a-rather-long-name-{number:04d}" for number in range(1000))
+    text = io.StringIO()
+    with RunDisplay(Console(file=text, width=80), names) as display:
+        for name in names:
+            for step in ("finetune", "verify", "export"):
+                display.show({"event": "start", "step": step, "workload": name})
+                kind = "failed" if (step, name) == ("finetune", names[7]) else "end"
+                display.show({"event": kind, "step": step, "workload": name, "seconds": 1.0, "message": "no"})
+    lines = text.getvalue().splitlines()
+    assert 15 <= len(lines) <= 25 and f"finetune {names[7]}: FAILED" in lines
+    assert any("steps done, the last: " in line for line in lines)
+
+
+def test_a_long_name_is_cut_in_the_middle_of_a_bar_and_breaks_no_line() -> None:
+    text = io.StringIO()
+    console = Console(file=text, width=80, force_terminal=True, force_interactive=True)
+    with RunDisplay(console, ("a-workload-with-a-rather-long-name-0007",)) as display:
+        display.show({"event": "start", "step": "finetune", "workload": "a-workload-with-a-rather-long-name-0007"})
+        wait_until(lambda: "name-0007" in text.getvalue(), 20, "the end of the name")
+        assert max(len(task.description) for task in display._progress.tasks) <= 24

@@ -146,6 +146,7 @@ def test_accuracy_is_compared_with_the_twin_and_the_baseline(version_html):
     assert page.row("Accuracy, test rows") == ["Accuracy, test rows", "86.4 %", "85.7 %", "+0.7 points", "84.9 %"]
     assert page.row("Accuracy, counterexamples")[1:4] == ["100 %", "12.5 %", "+87.5 points"]
     assert "within 0.05 of the scaled target (equation 2 of vPALs), which is 1.909 ms" in page.text
+    assert "Test: mean absolute error" in page.text and "0.7638 ms" in page.text
     assert "312 counterexamples" in page.text
 
 
@@ -221,8 +222,9 @@ def test_everything_is_escaped(undrawn):
 
 def test_a_run_report_has_a_row_for_every_workload(run_html):
     page = Page(run_html)
-    assert page.row("redis") == ["redis", "rejected", "0.00274", "86.4 %", "85.7 %", "84.9 %", "100 %", "12.5 %",
-                                 "REFUTED", "3", "4.61 s", "6 of 7", "2"]
+    assert page.row("redis") == ["redis", "rejected", "0.7638 ms", "1.146 ms", "1.528 ms", "86.4 %", "85.7 %",
+                                 "100 %", "12.5 %", "REFUTED", "4.61 s", "6 of 7", "2"]
+    assert "Error: mean absolute error, on test rows; accuracy: share of them predicted within 0.05" in page.text
     assert page.row("training") == ["training", "bad data", "no evidence", "none", "none"]
     assert page.row("nginx")[-1] == "1 champion"
     assert "performance/nginx/report.html" in page.addresses

@@ -37,7 +37,8 @@ def test_an_error_as_large_as_the_tolerance_does_not_count() -> None:
 def test_scores_carry_their_prefix() -> None:
     x = np.random.default_rng(0).random((50, 2))
     found = scores("twin_test", rising, x, rising(x) + 0.1, 0.05)
-    assert found == {"twin_test_mse": pytest.approx(0.01), "twin_test_accuracy": 0.0}
+    assert found == {"twin_test_mse": pytest.approx(0.01), "twin_test_mae": pytest.approx(0.1),
+                     "twin_test_accuracy": 0.0}
 
 
 def test_partial_dependence_is_the_mean_over_the_rows_in_raw_units() -> None:

@@ -1,0 +1,28 @@
+"""Names of tasks and workloads that a user typed, against those that the ledger knows."""
+
+from collections.abc import Iterable
+
+from feature_store.errors import InputError, nearest
+
+
+def require_known(known: Iterable[tuple[str, str]], task: str | None, workload: str | None) -> None:
+    """Refuses a name that no entry of the ledger has; an empty ledger knows none, and refuses none.
+
+    Args:
+        known: (task, workload) pairs of the ledger.
+        task, workload: as typed; None: any.
+
+    Raises:
+        InputError: with the nearest known name.
+    """
+    pairs = set(known)
+    tasks = {pair[0] for pair in pairs}
+    if not pairs:
+        return
+    if task is not None and task not in tasks:
+        raise InputError(f"task must be one that the ledger knows, got {task!r}; {nearest(task, tasks)} (--task)")
+    workloads = {pair[1] for pair in pairs if task in (None, pair[0])}
+    if workload is not None and workload not in workloads:
+        of = f" of task {task!r}" if task else ""
+        raise InputError(f"workload{of} must be one that the ledger knows, got {workload!r}; "
+                         f"{nearest(workload, workloads)}")

@@ -1,0 +1,123 @@
+"""What a run ends with: a table of 80 columns, the reasons, and where bundles and report are.
+
+With many workloads the table holds those that need a look first; the report has all of them.
+"""
+
+from collections import Counter
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from models.reporting.formatting import significant
+from pipelines.console import shortened
+
+MOST_ROWS = 20  # workloads that a table shows in full
+WORST = 10  # of more workloads: those that are shown
+NAME_WIDTH = 48  # a longer name is cut; the report and --json have it whole
+SETTLED = ("registered", "unchanged", "no new data")
+
+
+def summary_table(summary: dict[str, Any]) -> Table:
+    """One row a workload, or the worst of many."""
+    entries = shown_entries(summary)
+    title = "Workloads" if len(entries) == len(summary["entries"]) else f"The {len(entries)} that need a look first"
+    units = {entry["error"]["unit"] for entry in entries if entry.get("error")}
+    unit = units.pop() if len(units) == 1 else ""  # of all: then it stands in the header
+    table = Table(title=title, title_justify="left", header_style="bold", pad_edge=False, box=SIMPLE_HEAD,
+                  padding=(0, 1, 0, 0))
+    table.add_column("workload", overflow="fold", min_width=12)
+    for name, justify in ((f"error\n{unit}", "right"), (f"twin's\n{unit}", "right"), ("right\n%", "right"),
+                          ("verdict", "left"), ("gates", "left"), ("version", "left")):
+        table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    for entry in entries:
+        table.add_row(Text(shortened(entry["workload"], NAME_WIDTH)), *_cells(entry, bool(unit)))
+    return table
+
+
+def _cells(entry: dict[str, Any], unit_is_said: bool) -> list[Text]:
+    gates, error = entry["gates"], entry.get("error")
+    if gates is None:
+        return [Text(""), Text(""), Text(""), Text(entry["status"], style="red"), Text(""), Text("")]
+    held = sum(gate["passed"] for gate in gates["gates"])
+    version = " ".join(str(part) for part in (entry["version"], entry["alias"] or entry["status"]) if part)
+    accuracy = (entry["metrics"] or {}).get("test_accuracy")
+    return [*(Text(_quantity(error, key, unit_is_said)) for key in ("value", "twin")),
+            Text("" if accuracy is None else significant(100 * accuracy)),
+            Text(str(entry["verdict"]), style="" if entry["verdict"] == "PROVED" else "red"),
+            Text(f"{held} of {len(gates['gates'])}", style="" if held == len(gates["gates"]) else "red"),
+            Text(version)]
+
+
+def _quantity(error: dict[str, Any] | None, key: str, unit_is_said: bool) -> str:
+    if error is None or error[key] is None:
+        return ""
+    return significant(error[key]) if unit_is_said else f"{significant(error[key])} {error['unit']}"
+
+
+def shown_entries(summary: dict[str, Any]) -> list[dict[str, Any]]:
+    """All, or of many the worst: what was not let through, then the largest errors as shares of the target's range."""
+    entries: list[dict[str, Any]] = summary["entries"]
+    if len(entries) <= MOST_ROWS:
+        return entries
+    return sorted(entries, key=lambda entry: (entry["status"] in SETTLED, -_share(entry)))[:WORST]
+
+
+def _share(entry: dict[str, Any]) -> float:
+    share = (entry.get("error") or {}).get("share")
+    return -1.0 if share is None else float(share)
+
+
+def summary_notes(summary: dict[str, Any]) -> list[str]:
+    """Lines below the table: what its columns are, counts, what went wrong, where the bundles and the report are."""
+    entries, shown = summary["entries"], shown_entries(summary)
+    found = [entry["error"] for entry in entries if entry.get("error")]
+    lines = [f"columns: error, the {found[0]['name']} on test rows; twin's, the unverified network's; right, the share "
+             "of rows predicted within the task's accuracy_tolerance"] if found else []
+    if len(shown) < len(entries):
+        lines += _counts(entries)
+    explained = [entry for entry in shown if _needs_a_reason(entry)]
+    for entry in explained:
+        lines += _reasons(entry)
+    unsaid = sum(map(_needs_a_reason, entries)) - len(explained)
+    lines += [f"{unsaid:,} more reasons: in the report"] if unsaid else []
+    return [*lines, *_bundles(entries), f"report: {summary['report']}"]
+
+
+def _reasons(entry: dict[str, Any]) -> list[str]:
+    """Why; of a challenger a line for each thing that keeps it from being champion."""
+    name = shortened(entry["workload"], NAME_WIDTH)
+    if entry["alias"] != "challenger":
+        return [f"{name}: {entry['message']}"]
+    first, *others = entry["message"].split("; ")
+    return [f"{name}: {first}", *(f"  {other}" for other in others)]
+
+
+def _needs_a_reason(entry: dict[str, Any]) -> bool:
+    """A champion speaks for itself."""
+    return bool(entry["status"] != "registered" or entry["alias"] == "challenger")
+
+
+def _counts(entries: list[dict[str, Any]]) -> list[str]:
+    said = Counter(" as ".join(part for part in (entry["status"], entry["alias"]) if part) for entry in entries)
+    lines = [f"{len(entries):,} workloads: " + ", ".join(f"{count:,} {what}" for what, count in said.most_common())]
+    values = [entry["error"]["value"] for entry in entries if entry.get("error")]
+    if values:
+        unit = next(entry["error"]["unit"] for entry in entries if entry.get("error"))
+        lines.append(f"median error {significant(median(values))} {unit}, largest {significant(max(values))} {unit}")
+    return lines
+
+
+def _bundles(entries: list[dict[str, Any]]) -> list[str]:
+    bundles = [Path(entry["bundle"]) for entry in entries if entry.get("bundle")]
+    if len(bundles) <= MOST_ROWS:
+        return [f"bundle: {bundle}" for bundle in bundles]
+    return [f"bundles: {len(bundles):,} in {bundles[0].parents[1]}, each as WORKLOAD/VERSION"]
+
+
+def run_exit_code(summary: dict[str, Any]) -> int:
+    """0 if every workload was registered with all gates (or had nothing new), else 1."""
+    return int(any(entry["status"] not in SETTLED for entry in summary["entries"]))
