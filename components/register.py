@@ -1,7 +1,6 @@
 """register: every gated bundle becomes a model version; those that passed are signed and get an alias."""
 
 import json
-import shutil
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from components.tracking import project_configuration
 from components.workload_status import failure
 from feature_store.errors import AssayError
 from models.export.bundle import write_json
+from serving.kept_bundles import keep_bundle, kept_bundle
 
 REGISTERED = "registered.json"
 
@@ -40,13 +40,13 @@ def run_register(workloads: list[str], telemetry: str, scheduled: bool, features
                 entries.append({"workload": workload, "status": "failed", "message": failed["message"],
                                 "step": failed["step"]})
                 continue
-            entries.append(_register_one(registry, configuration.home / "bundles", workload, gated / workload,
+            entries.append(_register_one(registry, configuration.home, workload, gated / workload,
                                          champions[workload], lineage, scheduled))
         write_json(output / REGISTERED, {"entries": entries, "source": source})
         return entries
 
 
-def _register_one(registry: Any, bundles: Path, workload: str, folder: Path, champion: dict[str, Any] | None,
+def _register_one(registry: Any, home: Path, workload: str, folder: Path, champion: dict[str, Any] | None,
                   lineage: Path | None, scheduled: bool) -> dict[str, Any]:
     contract = json.loads((folder / "contract.json").read_text())
     if scheduled and registry.is_known(contract):
@@ -62,20 +62,11 @@ def _register_one(registry: Any, bundles: Path, workload: str, folder: Path, cha
              "status": "registered" if made.gates_passed else "rejected"}
     entry["drifts"] = [str(drift) for drift in made.drifts]
     if made.gates_passed:
-        kept = bundles / contract["task"] / workload / str(made.version)
+        kept = kept_bundle(home, contract["task"], workload, made.version)
         try:
-            _keep(folder, kept)
+            keep_bundle(folder, kept)
             entry["bundle"] = str(kept)
         except OSError as error:  # the registry holds it whole: a copy that is missing loses nothing
             entry["message"] += f"; no copy in {kept}: {error.strerror or error}"
     return entry
 
-
-def _keep(folder: Path, kept: Path) -> None:
-    """Copies a signed bundle to where users find it; it appears whole."""
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    temporary = kept.with_name(f".{kept.name}.tmp")
-    for leftover in (temporary, kept):
-        shutil.rmtree(leftover, ignore_errors=True)
-    shutil.copytree(folder, temporary)
-    temporary.rename(kept)

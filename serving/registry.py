@@ -26,6 +26,7 @@ from feature_store.errors import AssayError
 from models.configuration import Configuration
 from serving.bundle import Bundle, CertificateChecker, write_folder
 from serving.card import TICKET_TAG
+from serving.ledger_heads import HEAD_TAG
 from serving.lifecycle import Lifecycle
 from serving.store import Upload
 
@@ -44,7 +45,7 @@ from mlflow.types import Schema, TensorSpec
 
 _BUNDLE = "bundle"
 _SQLITE = "sqlite:///"
-_HEAD_TAG = "assay.ledger_head"
+_PAGE = 1000  # models a request, MLflow's limit
 # MLflow answers with the second code where an alias is not there.
 _ABSENT = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
 
@@ -111,16 +112,40 @@ class MlflowStore:
         with _errors("give its head tag", model):
             try:
                 tags: dict[str, str] = self._client.get_registered_model(model).tags
-                return tags.get(_HEAD_TAG)
+                return tags.get(HEAD_TAG)
             except MlflowException as error:
                 if error.error_code in _ABSENT:
                     return None
                 raise
 
+    def heads(self) -> dict[str, str]:
+        """See `serving.store.Store`."""
+        heads: dict[str, str] = {}
+        with _errors("list its head tags", self._configuration.tracking_uri):
+            token = ""
+            while token is not None:
+                page = self._client.search_registered_models(max_results=_PAGE, page_token=token)
+                for model in page:
+                    if HEAD_TAG in model.tags and self._configuration.is_model_name(model.name):
+                        heads[model.name] = model.tags[HEAD_TAG]
+                token = page.token or None
+        return heads
+
+    def has_version(self, model: str, version: int) -> bool:
+        """See `serving.store.Store`."""
+        with _errors(f"say whether it has version {version}", model):
+            try:
+                self._client.get_model_version(model, str(version))
+            except MlflowException as error:
+                if error.error_code in _ABSENT:
+                    return False
+                raise
+        return True
+
     def set_head(self, model: str, head: str) -> None:
         """See `serving.store.Store`."""
         with _errors("take its head tag", model):
-            self._client.set_registered_model_tag(model, _HEAD_TAG, head)
+            self._client.set_registered_model_tag(model, HEAD_TAG, head)
 
     def upload(self, bundle: Bundle, run_id: str | None, ticket: str, data_path: Path | None) -> Upload:
         """See `serving.store.Store`."""

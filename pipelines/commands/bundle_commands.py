@@ -87,6 +87,8 @@ def predict(
     workload: Annotated[str | None, typer.Option("--workload", "-w", help="Champion of this workload.")] = None,
     bundle: Annotated[Path | None, typer.Option(help="A bundle folder instead of the registry.")] = None,
     task: Annotated[str, typer.Option(help="Task of the champion.")] = "performance",
+    least_head: Annotated[str | None, typer.Option(
+        help="Head that the ledger must hold, as `assay history` prints it; an older ledger is refused.")] = None,
     row: Annotated[str | None, typer.Option(help="JSON object of the inputs, raw units; '-': from stdin.")] = None,
     at: Annotated[str | None, typer.Option(help="'now': the metrics of this moment from --prometheus.")] = None,
     prometheus: Annotated[str | None, typer.Option(help="Address of a Prometheus server.")] = None,
@@ -102,17 +104,20 @@ def predict(
 
     Example: assay predict --workload redis --at now --prometheus http://127.0.0.1:9090 --set connections=16
     """
+    from serving.bundle import check_bundle
     from serving.session import Predictor
 
     if (workload is None) == (bundle is None):
         raise InputError("either --workload or --bundle must be given")
+    if bundle is not None and least_head is not None:
+        raise InputError("--least-head must be given with --workload: a bundle folder has no ledger")
     if (row is None) == (at is None):
         raise InputError("either --row or --at now must be given")
-    if workload is not None:
-        predictor = Predictor.from_registry(configuration_from(config), task, workload)
-    else:
-        assert bundle is not None
-        predictor = Predictor.from_folder(bundle, public_key or configuration_from(config).public_key_path)
+    if bundle is None:
+        assert workload is not None
+        predictor = Predictor.from_registry(configuration_from(config), task, workload, least_head=least_head)
+    else:  # whatever it is for: the answer says so
+        predictor = Predictor(check_bundle(bundle, public_key or configuration_from(config).public_key_path))
     values = _row_values(row) if row is not None else _live_values(at, prometheus, metric_map, window)
     contract = predictor.contract
     values = {name: value for name, value in values.items() if row is not None or name in contract.input_names}

@@ -1,4 +1,4 @@
-"""`assay promote`, `rollback`, `history` and `ui`: what a reviewer does with registered versions."""
+"""`assay promote`, `rollback`, `retire`, `history` and `ui`: what a reviewer does with registered versions."""
 
 from typing import Annotated, Any
 
@@ -39,19 +39,39 @@ def rollback(
 
 
 @reported
+def retire(
+    workload: WorkloadOption, version: Annotated[int, typer.Option(help="Version to take out.")],
+    task: TaskOption = "performance", reason: ReasonOption = "", config: ConfigOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Take a version out for good, also where its bundle is lost; of the champion, the one before it stands again.
+
+    Example: assay retire --workload redis --version 1 --reason "deleted in the registry"
+    """
+    made = _registry(config).retire(task, workload, version, reason)
+    drifts = [str(drift) for drift in made.drifts]
+    if json_output:
+        print_json({"model": made.model, "version": made.version, "champion": made.champion, "drifts": drifts})
+        return
+    for drift in drifts:
+        out.print(f"note: {drift}", highlight=False, soft_wrap=True)
+    now = f"version {made.champion} is champion"
+    if made.champion is None:
+        now = "there is no champion now: the next version that passes its gates becomes it, or `assay promote`"
+    out.print(f"retired: {made.model} version {made.version}; {now}", highlight=False, soft_wrap=True)
+
+
+@reported
 def history(
     workload: Annotated[str | None, typer.Option("--workload", "-w", help="Only this workload.")] = None,
     task: Annotated[str | None, typer.Option(help="Only this task.")] = None,
     config: ConfigOption = None, json_output: JsonOption = False,
 ) -> None:
-    """Show every move of the promotion ledger, after checking its chain and signatures.
+    """Show every move of the promotion ledger, after checking its chain, its signatures and its end.
 
     Example: assay history --workload redis
     """
-    from serving.ledger import Ledger
-
-    configuration = configuration_from(config)
-    entries = Ledger(configuration.ledger_path, configuration.public_key_path).history(task, workload)
+    entries = _registry(config).history(task, workload)
     rows = [entry.to_json() for entry in entries]
     if json_output:
         print_json(rows)
@@ -64,7 +84,8 @@ def history(
     for row in rows:
         table.add_row(*["" if row.get(key) is None else str(row[key]) for key in shown])
     out.print(table)
-    out.print(f"{len(rows)} entries; chain and signatures hold", highlight=False)
+    out.print(f"{len(rows)} entries; chain, signatures and end hold; the last one's head, to pin with --least-head:\n"
+              f"{entries[-1].head}", highlight=False, soft_wrap=True)
 
 
 @reported

@@ -254,7 +254,7 @@ class FakeStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.aliases: dict[tuple[str, str], int] = {}
-        self.heads: dict[str, str] = {}
+        self.heads_by_model: dict[str, str] = {}
         self.versions: dict[tuple[str, int], dict[str, Any]] = {}
         self.uploads: dict[str, str] = {}
         self.calls = 0
@@ -292,11 +292,19 @@ class FakeStore:
 
     def head(self, model: str) -> str | None:
         with self._call():
-            return self.heads.get(model)
+            return self.heads_by_model.get(model)
+
+    def heads(self) -> dict[str, str]:
+        with self._call():
+            return dict(self.heads_by_model)
+
+    def has_version(self, model: str, version: int) -> bool:
+        with self._call():
+            return (model, version) in self.versions
 
     def set_head(self, model: str, head: str) -> None:
         with self._call():
-            self.heads[model] = head
+            self.heads_by_model[model] = head
 
     def upload(self, bundle: Bundle, run_id: str | None, ticket: str, data_path: Path | None) -> Upload:
         with self._call():
@@ -312,6 +320,8 @@ class FakeStore:
 
     def location(self, model: str, version: int) -> str:
         with self._call():
+            if (model, version) not in self.versions:
+                raise AssayError(f"no version {version}")
             found: str = self.versions[model, version]["source"]
             return found
 

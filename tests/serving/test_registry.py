@@ -152,7 +152,7 @@ def test_a_predictor_comes_from_the_registry_checked(
         Predictor.from_registry(state, *PAIR)
     folder = write()
     registry.register(folder)
-    expected = Predictor.from_folder(folder, state.public_key_path).predict(ROW)
+    expected = Predictor.from_folder(folder, state.public_key_path, task="performance", workload="redis").predict(ROW)
     assert Predictor.from_registry(state, *PAIR).predict(ROW) == expected
 
 
