@@ -7,7 +7,6 @@ was deleted.
 """
 
 import contextlib
-import fcntl
 import json
 import logging
 import os
@@ -15,6 +14,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from serving.bundle import Bundle, CertificateChecker, write_folder
 from serving.card import TICKET_TAG
 from serving.ledger_heads import HEAD_TAG
 from serving.lifecycle import Lifecycle
+from serving.relocation import HOME_TAG, is_in_home, locked_database, require_own_home
 from serving.store import Upload
 
 # Read when mlflow is imported.
@@ -81,6 +82,7 @@ class MlflowStore:
         self._configuration = configuration
         for name in ("alembic", "mlflow.store.db.utils"):  # forty lines of migrations on the first start
             logging.getLogger(name).setLevel(logging.WARNING)
+        require_own_home(configuration)
         with self._alone(), _errors("be reachable", configuration.tracking_uri):
             if configuration.tracking_uri.startswith(_SQLITE):
                 Path(configuration.tracking_uri.removeprefix(_SQLITE)).parent.mkdir(
@@ -88,6 +90,7 @@ class MlflowStore:
                 )
             self._client = mlflow.MlflowClient(configuration.tracking_uri, configuration.tracking_uri)
             self._client.search_registered_models(max_results=1)
+            self._record_home()
 
     def alias(self, model: str, alias: str) -> int | None:
         """See `serving.store.Store`."""
@@ -255,18 +258,18 @@ class MlflowStore:
             found = self._client.get_experiment_by_name(name)
             if found is not None:
                 return str(found.experiment_id)
-            return str(self._client.create_experiment(name, self._configuration.artifact_root))
+            tags = {HOME_TAG: str(self._configuration.home)}
+            return str(self._client.create_experiment(name, self._configuration.artifact_root, tags))
 
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _record_home(self) -> None:
+        """In an experiment that was made before homes were recorded, or whose folder was adopted."""
+        found = self._client.get_experiment_by_name(self._configuration.experiment)
+        if found is not None and HOME_TAG not in found.tags and is_in_home(self._configuration):
+            self._client.set_experiment_tag(found.experiment_id, HOME_TAG, str(self._configuration.home))
+
+    def _alone(self) -> AbstractContextManager[None]:
         """Holds this state folder's database for what MLflow does not do safely in two processes."""
-        home = self._configuration.home
-        with _errors("be writable", str(home)):
-            home.mkdir(parents=True, exist_ok=True)
-            lock = (home / "mlflow.lock").open("ab")
-        with lock:
-            fcntl.flock(lock.fileno(), fcntl.LOCK_EX)
-            yield
+        return locked_database(self._configuration.home)
 
     @contextlib.contextmanager
     def _as_global(self) -> Iterator[None]:

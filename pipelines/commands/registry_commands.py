@@ -1,4 +1,4 @@
-"""`assay promote`, `rollback`, `retire`, `history` and `ui`: what a reviewer does with registered versions."""
+"""`assay promote`, `rollback`, `retire`, `history`, `adopt` and `ui`: what a reviewer does with registered versions."""
 
 from typing import Annotated, Any
 
@@ -86,6 +86,24 @@ def history(
     out.print(table)
     out.print(f"{len(rows)} entries; chain, signatures and end hold; the last one's head, to pin with --least-head:\n"
               f"{entries[-1].head}", highlight=False, soft_wrap=True)
+
+
+@reported
+def adopt(config: ConfigOption = None, json_output: JsonOption = False) -> None:
+    """Make a copied or moved state folder its own: its database names the old place until then, and is refused.
+
+    The state folder is the configuration's ($ASSAY_HOME, or .assay beside mlflow.yaml). No run may be at work in it. The
+    original, where it is still there, is left as it is.
+
+    Example: assay adopt --config /srv/copy/mlflow.yaml
+    """
+    from serving.relocation import adopt as adopt_home
+
+    made = adopt_home(configuration_from(config))
+    if json_output:
+        print_json({"home": str(made.home), "before": str(made.before), "paths": made.paths})
+        return
+    out.print(f"adopted: {made.home}; {made.paths} paths led to {made.before} before", highlight=False, soft_wrap=True)
 
 
 @reported

@@ -43,8 +43,10 @@ def run(
     from pipelines.local_run import run_local
     from pipelines.run_display import RunDisplay, run_exit_code, summary_notes, summary_table
     from pipelines.run_lock import LOCK_NAME, acquire_run_lock
+    from serving.relocation import require_own_home
 
     configuration = configuration_from(config)
+    require_own_home(configuration)  # not after an hour of training
     run_name = name or datetime.now(UTC).strftime("%Y%m%d-%H%M%S-") + f"{os.getpid():05d}"
     if not run_name.replace("-", "").replace("_", "").isalnum():
         raise InputError(f"run name must be letters, digits, - and _, got {run_name!r}")
