@@ -42,8 +42,8 @@ def check_task_name(name: object, where: str) -> str:
 def check_workload_name(name: object, where: str) -> str:
     """Returns the name of a workload. Raises InputError where it is none."""
     if not is_workload_name(name):
-        raise InputError(f"workload must hold only letters, digits, _ and -, . inside it, up to {LONGEST}, and not begin "
-                         f"with _, got {name!r} ({where})")
+        raise InputError(f"workload must hold only letters, digits, _ and -, . inside it, up to {LONGEST}, and not "
+                         f"begin with _, got {name!r} ({where})")
     return str(name)
 
 
@@ -53,7 +53,7 @@ def check_label(label: object, what: str, where: str, empty: bool = False) -> st
         raise InputError(f"{what} must be a text, got {label!r} ({where})")
     if printable(label) != label:
         raise InputError(f"{what} must hold no control characters and no marks that change the direction of text, got "
-                         f"{ascii(label)} ({where})")
+                         f"{label!a} ({where})")
     return label
 
 

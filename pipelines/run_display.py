@@ -6,6 +6,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 STAGES = ("ingest", "validate", "featurize", "audit", "pretrain", "finetune", "verify", "export", "gate", "register",
           "report")
@@ -20,8 +21,9 @@ class RunDisplay:
         self._live = console.is_terminal and not quiet
         self._progress = Progress(
             # 80 columns in all
-            SpinnerColumn(), TextColumn("{task.description:<18}"), BarColumn(bar_width=14),
-            TextColumn("{task.fields[note]:<36}"), TimeElapsedColumn(), console=console, disable=not self._live)
+            SpinnerColumn(), TextColumn("{task.description:<18}", markup=False), BarColumn(bar_width=14),
+            TextColumn("{task.fields[note]:<36}", markup=False), TimeElapsedColumn(), console=console,
+            disable=not self._live)
         steps = len(STAGES) - len(FAN_OUT) + len(FAN_OUT) * len(workloads)
         self._total = self._progress.add_task("pipeline", total=steps, note="")
         self._workloads = workloads
@@ -81,7 +83,7 @@ def summary_table(summary: dict[str, Any]) -> Table:
     for entry in summary["entries"]:
         metrics, gates = entry["metrics"] or {}, entry["gates"]
         if gates is None:
-            table.add_row(entry["workload"], *[""] * 3, f"[red]{entry['status']}[/]", *[""] * 5)
+            table.add_row(entry["workload"], *[""] * 3, Text(entry["status"], "red"), *[""] * 5)
             continue
         failed = [gate["name"] for gate in gates["gates"] if not gate["passed"]]
         counts = f"{len(gates['gates']) - len(failed)} of {len(gates['gates'])}"
@@ -89,7 +91,7 @@ def summary_table(summary: dict[str, Any]) -> Table:
             entry["workload"], f"{metrics['test_mse']:.5f}", f"{metrics['test_accuracy']:.3f}",
             f"{metrics['twin_test_accuracy']:.3f}", entry["verdict"], f"{metrics['verification_iterations']:.0f}",
             f"{metrics['verification_seconds']:.1f}",
-            f"[red]{counts}: {', '.join(failed)}[/]" if failed else counts,
+            Text(f"{counts}: {', '.join(failed)}", "red") if failed else counts,
             str(entry["version"] or ""), entry["alias"] or "")
     return table
 

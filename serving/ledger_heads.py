@@ -59,7 +59,8 @@ def read_head_file(ledger: Path) -> tuple[Head, ...]:
     """
     path = head_file(ledger)
     try:
-        return (Head(path.read_text(encoding="ascii", errors="replace").strip(), f"{path.name} remembers", f"delete {path}"),)
+        head = path.read_text(encoding="ascii", errors="replace").strip()
+        return (Head(head, f"{path.name} remembers", f"delete {path}"),)
     except FileNotFoundError:
         return ()
     except OSError as error:

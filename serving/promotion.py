@@ -12,8 +12,8 @@ The head tag of a registered model is the sequence and hash of the last ledger e
     an alias that someone moved by hand   the ledger does not go on, but an alias differs: set back, reported
     a version that someone deleted        its alias cannot be set: reported, and nothing else waits for it
 
-A reader asks for the head of the model that it reads; before anything is appended the heads of all models are asked for,
-or a move of one workload would bury the gap that another one's entries left.
+A reader asks for the head of the model that it reads; before anything is appended the heads of all models are asked
+for, or a move of one workload would bury the gap that another one's entries left.
 
 This module knows no registry: it is handed one as an `AliasStore`.
 """
@@ -75,8 +75,8 @@ class Drift:
         story = {"interrupted": "a move was interrupted", "foreign": "it was moved outside of the ledger"}
         done = "set right" if self.repaired else "could not be set"
         if self.gone:
-            done += (f": version {self.expected} was deleted from the registry. The copy in the state folder's bundles/ "
-                     f"stands for it; `assay retire --version {self.expected}` takes it out for good")
+            done += (f": version {self.expected} was deleted from the registry. The copy in the state folder's "
+                     f"bundles/ stands for it; `assay retire --version {self.expected}` takes it out for good")
         return (
             f"alias {self.alias} of {self.model} must be {_named(self.expected)} as the ledger says, got "
             f"{_named(self.found)}; {story[self.cause]}; {done}"

@@ -1,9 +1,9 @@
 """Notices that a state folder was copied or moved, and makes its database its own again.
 
-MLflow's database holds absolute paths: of every run, model and version, where its artifacts lie. A copy of a state folder
-would go on reading and writing in the original. So the database also holds where its folder lay when it was made (a tag
-of the experiment), which is compared whenever it is opened; `adopt` rewrites the paths. Nothing else in a state folder
-is absolute but the step cache, which names the files of earlier runs: `adopt` drops it.
+MLflow's database holds absolute paths: of every run, model and version, where its artifacts lie. A copy of a state
+folder would go on reading and writing in the original. So the database also holds where its folder lay when it was made
+(a tag of the experiment), which is compared whenever it is opened; `adopt` rewrites the paths. Nothing else in a state
+folder is absolute but the step cache, which names the files of earlier runs: `adopt` drops it.
 
 Concerns a database in the state folder alone. What a tracking server holds does not move with a folder.
 """
@@ -95,11 +95,12 @@ def adopt(configuration: Configuration) -> Adoption:
     if path is None or before is None:
         raise InputError(f"state folder must have a database of its own to be adopted, got none in use ({home})")
     if before == home:
-        raise InputError(f"state folder must have been copied or moved to be adopted, it lies where it was made ({home})")
+        raise InputError(f"state folder must be a copied or moved one, it lies where it was made: {home}")
     with locked_database(home), _opened(path, "rw") as database:
         rewritten = sum(
             database.execute(
-                f"update {table} set {column} = ? || substr({column}, ?) where {column} = ? or substr({column}, 1, ?) = ?",
+                f"update {table} set {column} = ? || substr({column}, ?) "
+                f"where {column} = ? or substr({column}, 1, ?) = ?",
                 (new, len(old) + 1, old, len(old) + 1, f"{old}/"),
             ).rowcount
             for table, column in _COLUMNS for old, new in ((str(before), str(home)), (f"file://{before}", f"file://{home}"))
@@ -125,9 +126,10 @@ def locked_database(home: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _opened(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
+    address = f"{path.as_uri()}?mode={mode}"
     try:
-        with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode={mode}", uri=True, timeout=_WAIT_SECONDS)) as one:
-            yield one
+        with contextlib.closing(sqlite3.connect(address, uri=True, timeout=_WAIT_SECONDS)) as database:
+            yield database
     except sqlite3.Error as error:
         raise AssayError(f"database must be usable, got {error} ({path})") from error
 

@@ -79,7 +79,7 @@ def _check_proof(proof: Path, model: Path, specification: Path, json_output: boo
         raise RefusedError(checked.reason)
     out.print(f"accepted: {checked.leaves} leaf boxes in {checked.parts} parts proved again ({seconds:.2f} s)",
               highlight=False)
-    out.print(checked.statement, highlight=False, markup=False)
+    out.print(checked.statement, highlight=False)
 
 
 @reported

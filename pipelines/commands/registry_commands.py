@@ -92,8 +92,8 @@ def history(
 def adopt(config: ConfigOption = None, json_output: JsonOption = False) -> None:
     """Make a copied or moved state folder its own: its database names the old place until then, and is refused.
 
-    The state folder is the configuration's ($ASSAY_HOME, or .assay beside mlflow.yaml). No run may be at work in it. The
-    original, where it is still there, is left as it is.
+    The state folder is the configuration's ($ASSAY_HOME, or .assay beside mlflow.yaml). No run may be at work in it.
+    The original, where it is still there, is left as it is.
 
     Example: assay adopt --config /srv/copy/mlflow.yaml
     """

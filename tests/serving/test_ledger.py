@@ -129,6 +129,19 @@ def test_a_time_that_is_not_utc_is_not_written(ledger: Ledger, at: str) -> None:
         ledger.append([move("register", 1, at=at)])
 
 
+@pytest.mark.parametrize("changes", [{"workload": "../../../precious"}, {"task": "a/b"}, {"workload": "a\n"}])
+def test_a_name_that_is_a_path_is_neither_written_nor_read(
+    filled: Ledger, keys: Keys, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InputError, match=r"must hold only letters.*new entry 9\)"):
+        filled.append([move("register", 1, **changes)])
+    monkeypatch.setattr("serving.ledger.check_move", lambda move, where: None)
+    filled.append([move("register", 1, **changes)])
+    for call in (filled.verify, filled.standings):
+        with pytest.raises(RefusedError, match=r"must hold only letters.*entry 9\)"):
+            call()
+
+
 def test_without_the_private_key_it_reads_and_does_not_write(filled: Ledger, keys: Keys) -> None:
     reader = Ledger(filled.path, keys[1])
     assert reader.verify() == filled.verify()
@@ -263,7 +276,7 @@ def test_a_last_line_that_was_cut_after_its_writer_had_returned_is_refused(fille
     filled.path.write_bytes(filled.path.read_bytes()[:-cut])
     damaged = filled.path.read_bytes()
     for call in (filled.verify, filled.standings, lambda: filled.append([move("register", 9, 1)])):
-        message = r"must hold entry '8:.* that promotions\.jsonl\.head remembers.*its last line was cut off.*accept the loss"
+        message = r"hold entry '8:.* that promotions\.jsonl\.head remembers.*its last line was cut off.*accept the loss"
         with pytest.raises(RefusedError, match=message):
             call()
     assert filled.path.read_bytes() == damaged
@@ -335,7 +348,7 @@ def test_a_chain_that_was_made_anew_by_another_key_is_refused(
 ) -> None:
     """Every hash holds, and the true last entry cannot be put on top of it."""
     forger = Ledger(tmp_path / "forged.jsonl", other_keys[1], other_keys[0])
-    forger.append([move("register", 1), move("challenger", 1), move("champion", 1), move("reject", 2, 1, reason="forged")])
+    forger.append([*HISTORY[0], move("reject", 2, 1, reason="forged")])
     reader = Ledger(forger.path, keys[1])
     with pytest.raises(RefusedError, match=r"signed with the project's key.*entry 3\)"):
         reader.standings()

@@ -164,7 +164,7 @@ def test_a_ledger_whose_end_was_cut_off_is_refused(promotions: Promotions) -> No
         lambda: promotions.history(None, None),
         lambda: promotions.record([move("approve", 2, 1)]),
     ):
-        with pytest.raises(RefusedError, match="the registry saw for assay.performance.redis"):
+        with pytest.raises(RefusedError, match=r"the registry saw for assay\.performance\.redis"):
             call()
     path.write_bytes(whole)
     assert promotions.reconcile("performance", "redis") == ()

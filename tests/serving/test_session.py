@@ -298,7 +298,7 @@ def test_a_signed_bundle_of_another_task_workload_or_digest_is_refused(bundle: P
     sha256 = check_bundle(bundle, keys[1]).sha256
     assert Predictor.from_folder(bundle, keys[1], **REDIS, sha256=sha256).sha256 == sha256
     for expected in ({**REDIS, "workload": "nginx"}, {**REDIS, "task": "sizing"}):
-        with pytest.raises(RefusedError, match="bundle must be for .*, got one for performance, redis"):
+        with pytest.raises(RefusedError, match=r"bundle must be for .*, got one for performance, redis"):
             Predictor.from_folder(bundle, keys[1], **expected)
     with pytest.raises(RefusedError, match="bundle must be 0000"):
         Predictor.from_folder(bundle, keys[1], **REDIS, sha256="0" * 64)
@@ -335,6 +335,19 @@ def test_an_answer_that_is_not_finite_is_not_given(
     predictor = Predictor.from_folder(resigned(bundle, keys, model_bytes(slope=math.inf)), keys[1], **REDIS)
     with pytest.raises(RefusedError, match="must answer one finite number a row"):
         predictor.predict(ROW)
+
+
+@pytest.mark.parametrize("mask", [False, True, [[False, False, True]]])
+def test_a_masked_array_is_refused_whatever_its_mask_says(predictor: Predictor, mask: Any) -> None:
+    """Under a mask lies a number; it was 9999 for "not measured", or the value of the row before."""
+    values = np.ma.array([list(ROW.values())], mask=mask)
+    for rows in (values, values[0]):
+        with pytest.raises(InputError, match="array must hold plain numbers, got a masked array with"):
+            predictor.predict(rows)
+    for row in ({**ROW, "connections": np.ma.masked}, {**ROW, "connections": np.ma.array(8.0, mask=mask is True)}):
+        for rows in (row, [row]):
+            with pytest.raises(InputError, match="connections must hold plain numbers, got a masked array"):
+                predictor.predict(rows)
 
 
 def test_the_timing_measures_both(predictor: Predictor) -> None:
