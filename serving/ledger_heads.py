@@ -95,7 +95,7 @@ def require_heads(chain: Chain, heads: tuple[Head, ...], path: Path, is_torn: bo
     if not gone:
         return
     what = "its last line was cut off" if is_torn else "its end was cut off or it was replaced"
-    others = f" (so do {len(gone) - 1} others)" if len(gone) > 1 else ""
+    others = f" (and {len(gone) - 1} more that are remembered)" if len(gone) > 1 else ""
     raise RefusedError(
         f"ledger must hold entry {gone[0].value!r} that {gone[0].witness}{others}, got {len(chain.entries)} complete "
         f"entries without it ({path}); {what}: restore it from a backup. Where there is none, "

@@ -9,7 +9,8 @@
 The store (MLflow) holds copies and pointers; what counts is elsewhere: which version is champion says
 the signed ledger (serving/promotion.py), what a version contains says its signed bundle, whose digest
 is in the ledger. An alias, tag or artifact that someone changed in the store changes no decision; a version
-that someone deleted there is read from its copy in the state folder (serving/kept_bundles.py).
+that someone deleted there is read from a copy, found by that digest: the artifacts that a deleted version
+leaves in the store, or the state folder's (serving/kept_bundles.py).
 """
 
 import contextlib
@@ -366,7 +367,7 @@ class Lifecycle:
         """A version's bundle, checked: signature, content, and that it is the one in the ledger."""
         model = self._configuration.model_name(task, workload)
         sha256 = self._registered_sha256(task, workload, standing, version)
-        bundle = self._checked(task, workload, version)
+        bundle = self._checked(task, workload, version, sha256)
         if bundle.sha256 != sha256:
             raise RefusedError(
                 f"bundle of {model} version {version} must be {sha256} as the ledger says, got {bundle.sha256}; its "
@@ -384,8 +385,8 @@ class Lifecycle:
             raise RefusedError(f"version must have passed its gates, got {version} of {model}; {known}")
         return standing.registered[version]
 
-    def _checked(self, task: str, workload: str, version: int) -> CheckedBundle:
-        """A version's bundle from the store, or from its kept copy where the store does not have it."""
+    def _checked(self, task: str, workload: str, version: int, sha256: str) -> CheckedBundle:
+        """A version's bundle from the store, or from a copy of it where the store no longer has the version."""
         key, model = self._configuration.public_key_path, self._configuration.model_name(task, workload)
         kept = kept_bundle(self._configuration.home, task, workload, version)
         try:
@@ -394,11 +395,17 @@ class Lifecycle:
         except RefusedError:
             raise
         except AssayError as error:
-            if not kept.is_dir():
-                raise RefusedError(
-                    f"bundle of {model} version {version} must be in the registry or kept in {kept}, got neither: "
-                    f"{_way_out(task, workload, version)} ({error})"
-                ) from error
+            gone = error
+        for location in self._store.copies(sha256):
+            with contextlib.suppress(AssayError), self._store.fetched(location) as folder:
+                bundle = check_bundle(folder, key)
+                if bundle.sha256 == sha256:
+                    return bundle
+        if not kept.is_dir():
+            raise RefusedError(
+                f"bundle of {model} version {version} must be in the registry or kept in {kept}, got neither: "
+                f"{_way_out(task, workload, version)} ({gone})"
+            ) from gone
         return check_bundle(kept, key)
 
 

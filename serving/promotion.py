@@ -60,7 +60,7 @@ class Drift:
     Attributes:
         cause: "interrupted" (a process died before its aliases were set) or "foreign" (someone moved it).
         repaired: whether the alias is now as expected.
-        gone: the registry no longer has the expected version. Its kept bundle serves on.
+        gone: the registry no longer has the expected version.
     """
 
     model: str
@@ -75,8 +75,8 @@ class Drift:
         story = {"interrupted": "a move was interrupted", "foreign": "it was moved outside of the ledger"}
         done = "set right" if self.repaired else "could not be set"
         if self.gone:
-            done += (f": version {self.expected} was deleted from the registry. The copy in the state folder's "
-                     f"bundles/ stands for it; `assay retire --version {self.expected}` takes it out for good")
+            done += (f": version {self.expected} was deleted from the registry. A copy of its bundle stands for it, if "
+                     f"one is left; `assay retire --version {self.expected}` takes it out for good")
         return (
             f"alias {self.alias} of {self.model} must be {_named(self.expected)} as the ledger says, got "
             f"{_named(self.found)}; {story[self.cause]}; {done}"

@@ -46,6 +46,7 @@ from mlflow.types import Schema, TensorSpec
 
 _BUNDLE = "bundle"
 _SQLITE = "sqlite:///"
+_SHA256_TAG = "assay.bundle_sha256"
 _PAGE = 1000  # models a request, MLflow's limit
 # MLflow answers with the second code where an alias is not there.
 _ABSENT = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
@@ -125,7 +126,7 @@ class MlflowStore:
         """See `serving.store.Store`."""
         heads: dict[str, str] = {}
         with _errors("list its head tags", self._configuration.tracking_uri):
-            token = ""
+            token: str | None = ""
             while token is not None:
                 page = self._client.search_registered_models(max_results=_PAGE, page_token=token)
                 for model in page:
@@ -160,7 +161,8 @@ class MlflowStore:
             with self._alone():  # two processes that insert one dataset violate its key
                 self._client.log_inputs(run_id, datasets=[_lineage(bundle, data_path)])
             experiment_id = self._client.get_run(run_id).info.experiment_id
-            logged = self._client.create_logged_model(experiment_id, source_run_id=run_id, tags=tags)
+            named = {**tags, _SHA256_TAG: bundle.sha256}
+            logged = self._client.create_logged_model(experiment_id, source_run_id=run_id, tags=named)
             with tempfile.TemporaryDirectory(prefix="assay-register-") as temporary:
                 write_folder(bundle, Path(temporary) / _BUNDLE)
                 self._client.log_model_artifacts(logged.model_id, str(Path(temporary) / _BUNDLE), _BUNDLE)
@@ -186,6 +188,13 @@ class MlflowStore:
         with _errors(f"have version {version}", model):
             location: str = self._client.get_model_version_download_uri(model, str(version))
             return location
+
+    def copies(self, sha256: str) -> list[str]:
+        """See `serving.store.Store`."""
+        with _errors("look for a bundle", sha256):
+            experiments = [item.experiment_id for item in self._client.search_experiments()]
+            found = self._client.search_logged_models(experiments, f"tags.`{_SHA256_TAG}` = '{sha256}'")
+            return [str(logged.artifact_location) for logged in found]
 
     def create_version(
         self, model: str, upload: Upload, tags: Mapping[str, str], description: str, above: int

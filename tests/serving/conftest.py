@@ -18,7 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 from feature_store.errors import AssayError
 from models.configuration import Configuration, load_configuration
 from models.gates import evaluate_gates
-from serving.bundle import Bundle, write_folder
+from serving.bundle import Bundle, open_bundle, write_folder
 from serving.card import TICKET_TAG
 from serving.contract import specification_sha256
 from serving.keys import create_key_pair
@@ -324,6 +324,10 @@ class FakeStore:
                 raise AssayError(f"no version {version}")
             found: str = self.versions[model, version]["source"]
             return found
+
+    def copies(self, sha256: str) -> list[str]:
+        with self._call():
+            return [location for location in self.uploads.values() if open_bundle(Path(location)).sha256 == sha256]
 
     def create_version(
         self, model: str, upload: Upload, tags: dict[str, str], description: str, above: int

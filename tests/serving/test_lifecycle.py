@@ -388,6 +388,24 @@ def test_a_controller_pins_the_least_head_that_it_takes(
             fresh.open_champion(*PAIR, least_head=nonsense)
 
 
+def test_a_loss_that_is_accepted_as_the_message_says_leaves_a_ledger_that_goes_on(
+    lifecycle: Lifecycle, opened: Opener, write: Writer, fake_store: Any, configuration: Configuration
+) -> None:
+    lifecycle.register(write())
+    champion = measured(lifecycle, 2.0)
+    lifecycle.register(write(slope=9.0, champion=champion), champion=champion)
+    cut_last_line(configuration.ledger_path)
+    fresh = opened()
+    with pytest.raises(RefusedError, match=r"delete the tag assay\.ledger_head of .*redis; delete .*\.head to accept"):
+        fresh.reconcile()
+    del fake_store.heads_by_model[MODEL]
+    head_file(configuration.ledger_path).unlink()
+    (drift, other) = fresh.reconcile()
+    assert (drift.found, drift.expected, other.expected) == (2, 1, 2), "what the ledger still says"
+    assert fresh.promote(*PAIR).version == 2
+    assert fake_store.heads_by_model[MODEL] == fresh.history()[-1].head
+
+
 # Versions that are gone from the registry
 
 
@@ -395,9 +413,11 @@ def keep(lifecycle: Lifecycle, folder: Path, configuration: Configuration, versi
     keep_bundle(folder, kept_bundle(configuration.home, *PAIR, version))
 
 
-def deleted(fake_store: Any, version: int) -> None:
-    """As MLflow's page does it: the version and the aliases on it."""
-    del fake_store.versions[MODEL, version]
+def deleted(fake_store: Any, version: int, artifacts: bool = True) -> None:
+    """As MLflow's page does it: the version and the aliases on it; with the artifacts as whoever cleans up after it."""
+    location = fake_store.versions.pop((MODEL, version))["source"]
+    if artifacts:
+        fake_store.uploads = {ticket: at for ticket, at in fake_store.uploads.items() if at != location}
     for key in [key for key, at in fake_store.aliases.items() if at == version]:
         del fake_store.aliases[key]
 
@@ -426,6 +446,18 @@ def test_a_first_champion_that_was_deleted_in_the_registry_stands_on_by_its_kept
     assert lifecycle.reconcile() == ()
     assert lifecycle.rollback(*PAIR).version == 1
     assert lifecycle.open_champion(*PAIR).sha256 == sha256
+
+
+def test_a_deleted_version_is_read_from_the_artifacts_that_it_left_by_its_digest(
+    lifecycle: Lifecycle, write: Writer, fake_store: Any
+) -> None:
+    sha256 = lifecycle.register(write()).bundle_sha256
+    location = Path(stored(fake_store, 1))
+    deleted(fake_store, 1, artifacts=False)
+    assert lifecycle.open_champion(*PAIR).sha256 == sha256
+    (location / "model.onnx").write_bytes(b"")
+    with pytest.raises(RefusedError, match="got neither"):
+        lifecycle.open_champion(*PAIR)
 
 
 def test_a_kept_copy_that_is_another_bundle_is_not_served(

@@ -200,10 +200,13 @@ def test_what_is_moved_or_deleted_by_hand_in_mlflow_is_set_right_or_reported(
         ("challenger", 1, None),
     }
     assert (by_alias(client, "champion"), by_alias(client, "challenger")) == (2, None)
+    sha256, location = registry.open_champion(*PAIR).sha256, client.get_model_version_download_uri(MODEL, "2")
     client.delete_model_version(MODEL, "2")
     (drift,) = registry.reconcile()
-    assert (drift.found, drift.expected, drift.repaired) == (None, 2, False)
-    with pytest.raises(AssayError, match="registry must have version 2"):
+    assert (drift.found, drift.expected, drift.repaired, drift.gone) == (None, 2, False, True)
+    assert registry.open_champion(*PAIR).sha256 == sha256, "by what the version left, found by its digest"
+    shutil.rmtree(location)
+    with pytest.raises(RefusedError, match=r"got neither: .*assay retire .*registry must have version 2"):
         registry.open_champion(*PAIR)
     assert registry.rollback(*PAIR).version == 1
     assert by_alias(client, "champion") == 1
