@@ -71,7 +71,8 @@ def history(
 
     Example: assay history --workload redis
     """
-    entries = _registry(config).history(task, workload)
+    # a folder that is not there has no registry either: reading makes none
+    entries = _registry(config).history(task, workload) if configuration_from(config).home.exists() else ()
     rows = [entry.to_json() for entry in entries]
     if json_output:
         print_json(rows)

@@ -42,7 +42,7 @@ def create(
     from pipelines.local_schedule import create_local_schedule
 
     parsed = parse_cron(cron)
-    request = make_request(task, telemetry, mapping, (), seed, name or "train", scheduled=True)
+    request = make_request(task, telemetry, mapping, (), seed, "train", scheduled=True)
     chosen = name or f"train-{request.task.name}"
     if local:
         configuration = configuration_from(config)
