@@ -62,11 +62,11 @@ def _register_one(registry: Any, home: Path, workload: str, folder: Path, champi
              "status": "registered" if made.gates_passed else "rejected"}
     entry["drifts"] = [str(drift) for drift in made.drifts]
     if made.gates_passed:
-        kept = kept_bundle(home, contract["task"], workload, made.version)
         try:
+            kept = kept_bundle(home, contract["task"], workload, made.version)
             keep_bundle(folder, kept)
             entry["bundle"] = str(kept)
-        except OSError as error:  # the registry holds it whole: a copy that is missing loses nothing
-            entry["message"] += f"; no copy in {kept}: {error.strerror or error}"
+        except (AssayError, OSError) as error:  # the registry holds it whole: a copy that is missing loses nothing
+            entry["message"] += f"; no copy of version {made.version} in {home / 'bundles'}: {error}"
     return entry
 

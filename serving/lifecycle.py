@@ -9,8 +9,7 @@
 The store (MLflow) holds copies and pointers; what counts is elsewhere: which version is champion says
 the signed ledger (serving/promotion.py), what a version contains says its signed bundle, whose digest
 is in the ledger. An alias, tag or artifact that someone changed in the store changes no decision; a version
-that someone deleted there is read from a copy, found by that digest: the artifacts that a deleted version
-leaves in the store, or the state folder's (serving/kept_bundles.py).
+that someone deleted there is read from a copy, found by that digest (serving/version_bundles.py).
 """
 
 import contextlib
@@ -33,13 +32,13 @@ from serving.bundle import (
 )
 from serving.card import gate_table, version_tags
 from serving.contract import Contract
-from serving.kept_bundles import kept_bundle
 from serving.ledger import Ledger
 from serving.ledger_entry import Entry
 from serving.moves import Action, Move, Standing
 from serving.promotion import Aliases, Drift, Promotions, beats
 from serving.store import Store, Upload
 from serving.unfinished import settle, ticket
+from serving.version_bundles import VersionBundles
 
 
 @dataclass(frozen=True)
@@ -104,6 +103,7 @@ class Lifecycle:
             configuration.ledger_path, configuration.public_key_path, configuration.private_key_path
         )
         self._promotions = Promotions(self._ledger, store, configuration.model_name, self._aliases)
+        self._bundles = VersionBundles(configuration, store)
         self._unfinished = configuration.ledger_path.parent / "unfinished"
 
     def history(self, task: str | None = None, workload: str | None = None) -> tuple[Entry, ...]:
@@ -244,7 +244,7 @@ class Lifecycle:
             RefusedError: the version is not one that passed its gates, or was retired before.
         """
         with self._promotions.standing(task, workload) as (standing, drifts):
-            sha256 = self._registered_sha256(task, workload, standing, version)
+            sha256 = self._bundles.registered_sha256(task, workload, standing, version)
             move = self._template(task, workload, standing, version, sha256, reason)("retire")
             drifts += self._promotions.record([move])
             champion = self._ledger.champion_of(task, workload)
@@ -364,54 +364,8 @@ class Lifecycle:
         return self._open_version(task, workload, standing, chosen)
 
     def _open_version(self, task: str, workload: str, standing: Standing, version: int) -> CheckedBundle:
-        """A version's bundle, checked: signature, content, and that it is the one in the ledger."""
-        model = self._configuration.model_name(task, workload)
-        sha256 = self._registered_sha256(task, workload, standing, version)
-        bundle = self._checked(task, workload, version, sha256)
-        if bundle.sha256 != sha256:
-            raise RefusedError(
-                f"bundle of {model} version {version} must be {sha256} as the ledger says, got {bundle.sha256}; its "
-                f"artifacts were exchanged ({bundle.folder}): {_way_out(task, workload, version)}"
-            )
-        if (bundle.contract.task, bundle.contract.workload) != (task, workload):
-            raise RefusedError(f"bundle of {model} must be for {task}, {workload}, got {bundle.contract}")
-        return bundle
-
-    def _registered_sha256(self, task: str, workload: str, standing: Standing, version: int) -> str:
-        if version not in standing.registered:
-            known = "it was rejected" if version in standing.rejected else "the ledger does not know it"
-            known = "it was retired" if version in standing.retired else known
-            model = self._configuration.model_name(task, workload)
-            raise RefusedError(f"version must have passed its gates, got {version} of {model}; {known}")
-        return standing.registered[version]
-
-    def _checked(self, task: str, workload: str, version: int, sha256: str) -> CheckedBundle:
-        """A version's bundle from the store, or from a copy of it where the store no longer has the version."""
-        key, model = self._configuration.public_key_path, self._configuration.model_name(task, workload)
-        kept = kept_bundle(self._configuration.home, task, workload, version)
-        try:
-            with self._store.fetched(self._store.location(model, version)) as folder:
-                return check_bundle(folder, key)
-        except RefusedError:
-            raise
-        except AssayError as error:
-            gone = error
-        for location in self._store.copies(sha256):
-            with contextlib.suppress(AssayError), self._store.fetched(location) as folder:
-                bundle = check_bundle(folder, key)
-                if bundle.sha256 == sha256:
-                    return bundle
-        if not kept.is_dir():
-            raise RefusedError(
-                f"bundle of {model} version {version} must be in the registry or kept in {kept}, got neither: "
-                f"{_way_out(task, workload, version)} ({gone})"
-            ) from gone
-        return check_bundle(kept, key)
-
-
-def _way_out(task: str, workload: str, version: int) -> str:
-    return (f"put the bundle back from a backup, or take the version out with `assay retire --task {task} --workload "
-            f"{workload} --version {version}`")
+        """A version's bundle, checked to be the one in the ledger."""
+        return self._bundles.open(task, workload, standing, version)
 
 
 def _test_set(bundle: Bundle) -> object:

@@ -227,7 +227,7 @@ def test_a_tampered_artifact_is_neither_served_nor_promoted_nor_rolled_back_to(
     model = stored(fake_store, 1) / "model.onnx"
     model.write_bytes(model.read_bytes()[:-1] + b"\0")
     for call in (lambda: lifecycle.rollback(*PAIR), lambda: lifecycle.promote(*PAIR, version=1)):
-        with pytest.raises(RefusedError, match=r"got model\.onnx changed"):
+        with pytest.raises(RefusedError, match=r"got model\.onnx changed.*assay retire .*--version 1"):
             call()
     assert lifecycle.champion(*PAIR) == 2
     lifecycle.open_champion(*PAIR)
@@ -473,7 +473,7 @@ def test_a_kept_copy_that_is_another_bundle_is_not_served(
     with pytest.raises(RefusedError, match=r"must be .* as the ledger says, got .*assay retire"):
         lifecycle.open_champion(*PAIR)
     (kept_bundle(configuration.home, *PAIR, 1) / "model.onnx").write_bytes(b"")
-    with pytest.raises(RefusedError, match=r"got model\.onnx changed"):
+    with pytest.raises(RefusedError, match=r"got model\.onnx changed.*assay retire"):
         lifecycle.open_champion(*PAIR)
 
 
@@ -483,7 +483,7 @@ def test_a_champion_that_is_lost_is_retired_and_the_workload_goes_on(
     lifecycle.register(write())
     deleted(fake_store, 1)
     way_out = "assay retire --task performance --workload redis --version 1"
-    with pytest.raises(RefusedError, match=f"got neither: .*{way_out}"):
+    with pytest.raises(RefusedError, match=f"got neither .*{way_out}"):
         lifecycle.open_champion(*PAIR)
     done = lifecycle.retire(*PAIR, 1, reason="deleted by mistake")
     assert (done.model, done.version, done.was_champion, done.champion) == (MODEL, 1, True, None)

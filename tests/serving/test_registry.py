@@ -206,7 +206,7 @@ def test_what_is_moved_or_deleted_by_hand_in_mlflow_is_set_right_or_reported(
     assert (drift.found, drift.expected, drift.repaired, drift.gone) == (None, 2, False, True)
     assert registry.open_champion(*PAIR).sha256 == sha256, "by what the version left, found by its digest"
     shutil.rmtree(location)
-    with pytest.raises(RefusedError, match=r"got neither: .*assay retire .*registry must have version 2"):
+    with pytest.raises(RefusedError, match=r"got neither .*registry must have version 2.*assay retire"):
         registry.open_champion(*PAIR)
     assert registry.rollback(*PAIR).version == 1
     assert by_alias(client, "champion") == 1
