@@ -16,20 +16,20 @@ from pathlib import Path
 from feature_store.errors import InputError
 
 LONGEST = 128  # characters: a file's name has 255 bytes on all common file systems, MLflow's models have 256
-_TASK = re.compile(rf"[A-Za-z0-9_-]{{1,{LONGEST}}}")
-_WORKLOAD = re.compile(rf"[A-Za-z0-9-][A-Za-z0-9._-]{{0,{LONGEST - 1}}}")
+TASK = re.compile(rf"[A-Za-z0-9_-]{{1,{LONGEST}}}")
+WORKLOAD = re.compile(rf"[A-Za-z0-9-][A-Za-z0-9._-]{{0,{LONGEST - 1}}}")
 # Unicode's control characters, formats (zero width, direction), surrogates and separators of lines and paragraphs
 _UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
 def is_task_name(name: object) -> bool:
     """Whether a task can be called so."""
-    return isinstance(name, str) and _TASK.fullmatch(name) is not None
+    return isinstance(name, str) and TASK.fullmatch(name) is not None
 
 
 def is_workload_name(name: object) -> bool:
     """Whether models and folders can be called after a workload."""
-    return isinstance(name, str) and _WORKLOAD.fullmatch(name) is not None
+    return isinstance(name, str) and WORKLOAD.fullmatch(name) is not None
 
 
 def check_task_name(name: object, where: str) -> str:

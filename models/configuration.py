@@ -15,7 +15,7 @@ from typing import Any, Literal
 import yaml
 
 from feature_store.errors import InputError, nearest
-from feature_store.names import check_task_name, check_workload_name
+from feature_store.names import TASK, WORKLOAD, check_task_name, check_workload_name
 from models.gates import check_thresholds
 
 Approval = Literal["auto", "manual"]
@@ -73,8 +73,10 @@ class Configuration:
 
     def is_model_name(self, name: str) -> bool:
         """Whether a registered model can be one of this project's: others may share its registry."""
-        parts = (re.escape(part) for part in re.split(r"\{task\}|\{workload\}", self.model_name_template))
-        return re.fullmatch(".+".join(parts), name) is not None
+        pattern = re.escape(self.model_name_template)
+        for what, names in (("{task}", TASK), ("{workload}", WORKLOAD)):
+            pattern = pattern.replace(re.escape(what), names.pattern)
+        return re.fullmatch(pattern, name) is not None
 
 
 DEFAULT_GATES = "default"

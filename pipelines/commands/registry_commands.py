@@ -71,8 +71,9 @@ def history(
 
     Example: assay history --workload redis
     """
-    # a folder that is not there has no registry either: reading makes none
-    entries = _registry(config).history(task, workload) if configuration_from(config).home.exists() else ()
+    entries: tuple[Any, ...] = ()
+    if configuration_from(config).home.exists():  # else there is no registry either, and reading makes none
+        entries = _registry(config).history(task, workload)
     rows = [entry.to_json() for entry in entries]
     if json_output:
         print_json(rows)

@@ -213,6 +213,20 @@ def test_what_is_moved_or_deleted_by_hand_in_mlflow_is_set_right_or_reported(
     assert registry.reconcile() == ()
 
 
+def test_the_heads_of_all_of_the_projects_models_are_listed_page_by_page(
+    registry: Registry, client: mlflow.MlflowClient, write: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for workload in ("redis", "nginx", "mysql"):
+        registry.register(write(workload=workload, status="UNKNOWN"))
+    for name in ("other.performance.redis", "assay.performance", "zebra"):  # of someone who shares the server
+        client.create_registered_model(name, tags={"assay.ledger_head": "99:x"})
+    client.create_registered_model("assay.performance.solr")
+    monkeypatch.setattr("serving.registry._PAGE", 1)
+    assert registry._store.heads() == {
+        entry.move.model: entry.head for entry in registry.history()  # type: ignore[attr-defined]
+    }
+
+
 def test_a_scheduled_run_finds_what_is_registered_already(registry: Registry, write: Writer) -> None:
     folder = write()
     contract = json.loads((folder / "contract.json").read_text())
