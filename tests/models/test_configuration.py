@@ -145,7 +145,7 @@ def test_a_workload_that_could_collide_or_escape_has_no_model_name(workload: str
 
 @pytest.mark.parametrize("template", ["assay.{task}.{workload}", "{workload}.of-{task}", "a+b.{task}.{workload}.c"])
 def test_a_models_name_is_known_as_the_projects_own(tmp_path: Path, template: str) -> None:
-    text = SHIPPED.read_text().replace("assay.{task}.{workload}", template)
+    text = SHIPPED.read_text().replace("model_name: assay.{task}.{workload}", f'model_name: "{template}"')
     path = tmp_path / "mlflow.yaml"
     path.write_text(text)
     configuration = load_configuration(path, {})
