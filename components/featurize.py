@@ -12,6 +12,7 @@ from components.progress import step
 from components.workload_status import attempt
 from feature_store.correlation import correlation_table
 from feature_store.features import featurize as featurize_workload
+from feature_store.names import inside
 from feature_store.scaling import FeatureScaling
 from models.tasks.task import Task, read_task
 from models.training.workload import raw_specification
@@ -52,7 +53,8 @@ def run_featurize(task_yaml: str, workloads: list[str], seed: int, validated: Pa
 
 def _featurize(task: Task, name: str, seed: int, checks: Sequence[Mapping[str, Any]], frame: pd.DataFrame,
                output: Path) -> None:
-    featurize_workload(frame, task.telemetry_schema(name), task.test_share, seed, output / name, checks=checks)
+    featurize_workload(frame, task.telemetry_schema(name), task.test_share, seed, inside(output, name),
+                       checks=checks)
 
 
 def _check_specification(task: Task, name: str, output: Path) -> None:

@@ -20,6 +20,7 @@ from feature_store.errors import InputError
 from feature_store.features import combined_digest, write_whole
 from feature_store.measurement_mapping import parse_measurement_mapping
 from feature_store.measurements import Measurements
+from feature_store.names import inside
 from feature_store.scaling import FeatureScaling, MinMaxScaling
 from feature_store.strict_yaml import read_yaml
 from models.adaptation.contract import Pool
@@ -59,7 +60,7 @@ def featurize_few_shot(task: Task, settings: FewShot, verdicts: Mapping[str, Map
     failed = json.loads((validated / "measurements.json").read_text())["failed"]
     for name, adapted in made.items():
         own = samples[samples["workload"] == name].reset_index(drop=True)
-        status[name] = attempt(partial(_write, task, seed, knowledge, scaling, output / name, adapted, own,
+        status[name] = attempt(partial(_write, task, seed, knowledge, scaling, inside(output, name), adapted, own,
                                        failed.get(name, 0), verdicts[name]["checks"]))
     return status
 

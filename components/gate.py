@@ -11,6 +11,7 @@ from components.progress import step
 from components.tracking import project_configuration
 from components.workload_status import failure
 from feature_store.errors import AssayError
+from feature_store.names import inside
 from feature_store.scaling import FeatureScaling
 from models.configuration import Configuration
 from models.export.json_file import write_json
@@ -36,14 +37,15 @@ def run_gate(task_yaml: str, workloads: list[str], features: Path, bundles: list
         output.mkdir(parents=True)
         passed, champions = [], {}
         for workload, bundle in zip(workloads, bundles, strict=True):
-            shutil.copytree(bundle, output / workload)
+            folder = inside(output, workload)
+            shutil.copytree(bundle, folder)
             if failure(bundle):
                 passed.append(False)
                 continue
             evidence = json.loads((bundle / "evidence.json").read_text())
             champions[workload] = champion = _champion(configuration, task, workload, features)
             report = evaluate_gates(evidence, champion, configuration.gates[task.name])
-            write_json(output / workload / "gates.json", report.to_json())
+            write_json(folder / "gates.json", report.to_json())
             passed.append(report.passed)
         write_json(output / CHAMPIONS, champions)
         return all(passed)

@@ -1,7 +1,6 @@
 """register: every gated bundle becomes a model version; those that passed are signed and get an alias."""
 
 import json
-import shutil
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from components.tracking import project_configuration
 from components.workload_status import failure
 from feature_store.errors import AssayError
 from models.export.json_file import write_json
+from serving.kept_bundles import keep_bundle, kept_bundle
 
 REGISTERED = "registered.json"
 
@@ -41,13 +41,13 @@ def run_register(workloads: list[str], telemetry: str, scheduled: bool, features
                 entries.append({"workload": workload, "status": "failed", "message": failed["message"],
                                 "step": failed["step"]})
                 continue
-            entries.append(_register_one(registry, configuration.home / "bundles", workload, gated / workload,
+            entries.append(_register_one(registry, configuration.home, workload, gated / workload,
                                          champions[workload], lineage, scheduled))
         write_json(output / REGISTERED, {"entries": entries, "source": source})
         return entries
 
 
-def _register_one(registry: Any, bundles: Path, workload: str, folder: Path, champion: dict[str, Any] | None,
+def _register_one(registry: Any, home: Path, workload: str, folder: Path, champion: dict[str, Any] | None,
                   lineage: Path | None, scheduled: bool) -> dict[str, Any]:
     contract = json.loads((folder / "contract.json").read_text())
     if scheduled and registry.is_known(contract):
@@ -64,23 +64,14 @@ def _register_one(registry: Any, bundles: Path, workload: str, folder: Path, cha
     entry["drifts"] = [str(drift) for drift in made.drifts]
     entry["message"] += "".join(f"; note: {drift}" for drift in made.drifts if not drift.repaired)
     if made.gates_passed:
-        kept = bundles / contract["task"] / workload / str(made.version)
         try:
+            kept = kept_bundle(home, contract["task"], workload, made.version)
             if made.is_new:
-                _keep(folder, kept)
+                keep_bundle(folder, kept)
             elif not kept.is_dir():  # the run that registered it died before it made the copy
                 registry.download_bundle(contract["task"], workload, kept, made.version)
             entry["bundle"] = str(kept)
-        except (OSError, AssayError) as error:  # the registry holds it whole: a copy that is missing loses nothing
-            entry["message"] += f"; no copy in {kept}: {getattr(error, 'strerror', None) or error}"
+        except (AssayError, OSError) as error:  # the registry holds it whole: a copy that is missing loses nothing
+            entry["message"] += f"; no copy of version {made.version} in {home / 'bundles'}: {error}"
     return entry
 
-
-def _keep(folder: Path, kept: Path) -> None:
-    """Copies a signed bundle to where users find it; it appears whole."""
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    temporary = kept.with_name(f".{kept.name}.tmp")
-    for leftover in (temporary, kept):
-        shutil.rmtree(leftover, ignore_errors=True)
-    shutil.copytree(folder, temporary)
-    temporary.rename(kept)

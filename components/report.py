@@ -10,6 +10,7 @@ from typing import Any
 from components.progress import PROGRESS_VARIABLE, emit, read_events, step
 from components.register import REGISTERED
 from components.tracking import log_version, project_configuration
+from feature_store.names import inside
 from models.export.json_file import write_json
 from models.reporting.task_error import task_error
 
@@ -25,7 +26,7 @@ def run_report(workloads: list[str], run_name: str, features: Path, gated: Path,
 
     with step("report"):
         configuration = project_configuration()
-        kept = configuration.home / "reports" / run_name
+        kept = inside(configuration.home / "reports", run_name)
         kept.mkdir(parents=True, exist_ok=True)
         output.mkdir(parents=True, exist_ok=True)
         validation = json.loads((features / "validation.json").read_text())
@@ -44,7 +45,7 @@ def run_report(workloads: list[str], run_name: str, features: Path, gated: Path,
                            "data_quality": entry["evidence"]["data"]["quality"], "audit": audits.get(name)}
                 page = render_version_report(entry["contract"], entry["evidence"], entry["gates"], context)
                 for folder in (output, kept):
-                    (folder / f"{name}.html").write_text(page, encoding="utf-8")
+                    inside(folder, f"{name}.html").write_text(page, encoding="utf-8")
                 entry["report_path"] = f"{name}.html"
                 if made.get("run_id"):
                     log_version(configuration, made["run_id"], entry["evidence"], output / f"{name}.html")

@@ -10,11 +10,12 @@ Great Expectations takes about 5 CPU s to import, so it is imported here inside 
 telemetry.
 """
 
+import html
 import os
 import re
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,7 @@ def _run(context: Any, page: str, table: pd.DataFrame, rules: tuple[Rule, ...]) 
     suite = gx.ExpectationSuite(page, expectations=expectations)
     asset = context.data_sources.add_pandas(page).add_dataframe_asset(page)
     batch = asset.add_batch_definition_whole_dataframe(page)
+    table = _escaped(table)
     definition = context.validation_definitions.add(
         gx.ValidationDefinition(name=page, data=batch, suite=context.suites.add(suite)))
     result = definition.run(batch_parameters={"dataframe": table}, run_id=gx.RunIdentifier(run_name="gate"),
@@ -144,11 +146,22 @@ def _run(context: Any, page: str, table: pd.DataFrame, rules: tuple[Rule, ...]) 
     return outcome
 
 
+def _escaped(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with names and texts as HTML: Great Expectations' pages show both as they are."""
+    table = table.rename(columns=lambda name: html.escape(str(name)))
+    texts = [name for name in table if not pd.api.types.is_numeric_dtype(table[name].dtype)]
+    for name in texts:
+        if any(isinstance(value, str) and html.escape(value) != value for value in table[name]):
+            table[name] = [html.escape(value) if isinstance(value, str) else value for value in table[name]]
+    return table
+
+
 def _expectation(rule: Rule, number: int) -> Any:
     """The expectation that asks for a rule; `number` comes back in its result."""
     gxe = _great_expectations().expectations
-    common = {"meta": {"number": number, "rule": rule.kind}, "description": rule.statement,
+    common = {"meta": {"number": number, "rule": rule.kind}, "description": html.escape(rule.statement),
               "severity": "critical" if rule.fatal else "warning"}
+    rule = replace(rule, column=html.escape(rule.column))
     match rule.kind:
         case "row_count":
             return gxe.ExpectTableRowCountToBeBetween(min_value=int(rule.minimum or 1), **common)

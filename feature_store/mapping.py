@@ -23,6 +23,7 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from feature_store.errors import InputError, nearest
+from feature_store.names import check_label, check_workload_name
 from feature_store.schema import CONFIGURATION, IDENTITY, METRICS, TARGETS
 from feature_store.strict_yaml import read_yaml
 from feature_store.units import conversion_factor
@@ -112,7 +113,10 @@ def parse_mapping(content: Any, path: Path) -> TelemetryMapping:
         optional["time"] = _time(data["time"], f"{path}: time")
     columns = _columns(data["columns"], _target_units(task), f"{path}: columns")
     keep = _keep(data.get("keep", []), columns, f"{path}: keep")
-    return TelemetryMapping(workload=_label(data["workload"], f"{path}: workload"), columns=columns,
+    workload = _label(data["workload"], f"{path}: workload")
+    if workload.constant is not None:
+        check_workload_name(workload.constant, f"{path}: workload.constant")
+    return TelemetryMapping(workload=workload, columns=columns,
                             keep=keep, task=task, where=str(path), **optional)
 
 
@@ -160,7 +164,7 @@ def _columns(entries: Any, units: Mapping[str, str], where: str) -> dict[str, Co
             raise InputError(f"column must name the `column` of the file, got {entry!r} ({place})")
         scale = number(data.get("scale", 1.0), place)
         factor = scale * conversion_factor(str(data.get("unit", units[name])), units[name], place)
-        columns[str(name)] = ColumnSource(column=str(data["column"]), factor=factor)
+        columns[check_label(name, "name of a column", where)] = ColumnSource(column=str(data["column"]), factor=factor)
     return columns
 
 

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from feature_store.errors import InputError, nearest
+from feature_store.names import check_label
 from feature_store.strict_yaml import read_yaml
 from feature_store.yaml_fields import fields_of, number
 
@@ -179,6 +180,8 @@ def _rule(name: str, entry: Any, where: str, kind: str = "number") -> ColumnRule
             raise InputError(f"pattern must be a regular expression, got {error} ({where})") from error
         if groups != 1:
             raise InputError(f"pattern must have one group, got {groups} ({where}: {pattern})")
+    check_label(name, "name of a column", where)
+    check_label(str(data.get("unit", "")), "unit of a column", where, empty=True)
     columns, product = (_texts(data[key], where) if key in data else () for key in ("column", "product"))
     return ColumnRule(name, columns, kind, str(data.get("unit", "")), scale, values,
                       None if pattern is None else str(pattern),

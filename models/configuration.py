@@ -13,15 +13,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from feature_store.errors import InputError, nearest
+from feature_store.names import TASK, WORKLOAD, check_task_name, check_workload_name
 from feature_store.strict_yaml import read_yaml
 from models.gates import check_thresholds
 from models.paired_comparison import ComparisonRule
 
 Approval = Literal["auto", "manual"]
 
-# Without dots: "assay.{task}.{workload}" must never give two pairs one name.
-# A workload may have dots in it, a task may not: so two pairs of names never make one model's.
-_TASK, _WORKLOAD = re.compile(r"[A-Za-z0-9_-]+"), re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 # MLflow reserves "latest" and names such as "v3" as aliases.
 _ALIAS = re.compile(r"(?!(?:latest|[vV]\d+)$)[A-Za-z][A-Za-z0-9_-]*")
 _URI = re.compile(r"[a-z][a-z0-9+.-]*:")
@@ -83,20 +81,21 @@ class Configuration:
         """Name of the registered model of one task and workload, e.g. "assay.performance.redis".
 
         Raises:
-            InputError: a name holds anything but letters, digits, "_", "-" and, of a workload, "." inside.
+            InputError: a name is none (feature_store/names.py).
         """
-        for what, name, pattern, dot in (("task", task, _TASK, ""), ("workload", workload, _WORKLOAD, ", . inside it")):
-            if not pattern.fullmatch(name):
-                raise InputError(f"{what} must hold only letters, digits, _ and -{dot}, got {name!r} (model name)")
+        check_task_name(task, "model name")
+        check_workload_name(workload, "model name")
         return self.model_name_template.replace("{task}", task).replace("{workload}", workload)
+
+    def is_model_name(self, name: str) -> bool:
+        """Whether a registered model can be one of this project's: others may share its registry."""
+        pattern = re.escape(self.model_name_template)
+        for what, names in (("{task}", TASK), ("{workload}", WORKLOAD)):
+            pattern = pattern.replace(re.escape(what), names.pattern)
+        return re.fullmatch(pattern, name) is not None
 
 
 DEFAULT_GATES = "default"
-
-
-def is_workload_name(name: str) -> bool:
-    """Whether models and folders can be called after a workload; a leading _ is the pipeline's own."""
-    return bool(_WORKLOAD.fullmatch(name)) and not name.startswith("_")
 
 
 class _GatesByTask(dict[str, dict[str, dict[str, Any]]]):

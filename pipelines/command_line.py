@@ -36,7 +36,9 @@ app.command("recommend")(measurement_commands.recommend)
 app.command("audit")(measurement_commands.audit)
 app.command("promote")(registry_commands.promote)
 app.command("rollback")(registry_commands.rollback)
+app.command("retire")(registry_commands.retire)
 app.command("history")(registry_commands.history)
+app.command("adopt")(registry_commands.adopt)
 app.command("ui")(registry_commands.ui)
 
 

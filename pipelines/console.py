@@ -1,5 +1,8 @@
 """What all commands share: output for people or machines, and errors as exit codes.
 
+Text is printed as it is: names come from other people's files, so nothing in a text is markup or an escape sequence to
+the terminal. What shall have a style is a rich `Text`, made by `plain`.
+
 Exit codes: 0 done, 1 the job said no (a gate failed, a proof is missing, a signature is wrong),
 2 bad usage or input.
 """
@@ -17,12 +20,32 @@ import typer
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
+from rich.text import Text
 
 from feature_store.errors import AssayError, InputError
+from feature_store.names import printable
 from models.configuration import Configuration, load_configuration
 
-out = Console()
-err = Console(stderr=True)
+
+class PlainConsole(Console):
+    """Prints texts, also those in the cells of a table, without reading markup and with control characters escaped."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, emoji=False, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """See `rich.console.Console`."""
+        return super().render_str(printable(text, _KEPT), **options)
+
+
+def plain(text: str, style: str = "") -> Text:
+    """A text as it is, in a style."""
+    return Text(printable(text, _KEPT), style=style)
+
+
+_KEPT = "\n"  # what ends a line
+out = PlainConsole()
+err = PlainConsole(stderr=True)
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 ConfigOption = Annotated[
@@ -42,17 +65,13 @@ def reported(command: Function) -> Function:
             if kwargs.get("json_output"):
                 print_json({"error": str(error), "exit_code": error.exit_code})
             else:
-                err.print(f"[bold red]error:[/] {_escape(str(error))}", soft_wrap=True, highlight=False)
+                err.print(plain("error:", "bold red") + plain(f" {error}"), soft_wrap=True, highlight=False)
             raise typer.Exit(error.exit_code) from None
         except KeyboardInterrupt:
             err.print("stopped")
             raise typer.Exit(130) from None
 
     return wrapper  # type: ignore[return-value]
-
-
-def _escape(text: str) -> str:
-    return text.replace("[", r"\[")
 
 
 def print_json(value: Any) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from feature_store.errors import InputError
+from feature_store.names import is_task_name
 from feature_store.strict_yaml import parse_yaml, read_yaml
 from models.tasks.task import Task, load_task, parse_task
 
@@ -70,6 +71,8 @@ def make_request(
     from feature_store.measurement_mapping import is_measurement_mapping
     from feature_store.sources.production import is_prometheus
 
+    if not is_task_name(run_name):  # it becomes a folder of runs and reports
+        raise InputError(f"run name must be letters, digits, - and _, got {run_name!r} (--name)")
     loaded, text, mapping_yaml = load_task(task), _task_text(task), ""
     own_task, given = False, telemetry
     if mapping is not None:

@@ -9,6 +9,8 @@ from typing import Any
 
 from feature_store.errors import RefusedError
 
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+
 
 def canonical_json(value: Any) -> bytes:
     """The bytes that a digest or a signature of `value` is taken over.
@@ -16,7 +18,7 @@ def canonical_json(value: Any) -> bytes:
     Raises:
         ValueError: the value holds NaN or an infinity.
     """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+    return _ENCODER.encode(value).encode("ascii")
 
 
 def parse_json(data: bytes, where: str) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from feature_store.errors import InputError, nearest
+from feature_store.names import check_label, check_task_name, check_workload_name
 from serving.canonical import canonical_json
 
 FORMAT = "assay-bundle/1"
@@ -161,8 +162,10 @@ class Contract:
         _check(isinstance(data, Mapping), "it", "be a mapping", data, "contract.json")
         _keys({key: value for key, value in data.items() if key != "embedding"}, _KEYS, "contract.json")
         _check(data["format"] == FORMAT, "format", f"be {FORMAT!r}", data["format"], "contract.json")
-        for key in ("task", "workload", "code_version", "data_version"):
+        for key in ("code_version", "data_version"):
             _text(data, key, "contract.json")
+        check_task_name(data["task"], "contract.json")
+        check_workload_name(data["workload"], "contract.json")
         _check(_is_integer(data["seed"]), "seed", "be an integer", data["seed"], "contract.json")
         inputs = _items(data["inputs"], "inputs", _INPUT_KEYS, InputSpec)
         outputs = _items(data["outputs"], "outputs", _OUTPUT_KEYS, OutputSpec)
@@ -304,9 +307,7 @@ def _keys(data: Any, keys: tuple[str, ...], where: str) -> None:
 
 
 def _text(data: Mapping[str, Any], key: str, where: str, empty: bool = False) -> None:
-    value = data[key]
-    usable = isinstance(value, str) and (empty or bool(value))
-    _check(usable, key, "be a text", value, where)
+    check_label(data[key], key, where, empty)
 
 
 def _check(holds: bool, what: str, rule: str, value: Any, where: str) -> None:

@@ -90,6 +90,7 @@ class InputReader:
     def read_array(self, array: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """[inputs] or [rows, inputs], columns in the contract's order -> (matrix, mask)."""
         columns = len(self._names)
+        _require_unmasked(array, "array")
         if array.dtype.kind not in "fiu":
             raise InputError(f"array must hold numbers, got dtype {array.dtype}")
         if array.ndim not in (1, 2) or array.shape[-1] != columns:
@@ -161,7 +162,15 @@ class InputReader:
         raise InputError(f"{rule}, got {value!r} (row {number}){hint}")
 
 
+def _require_unmasked(array: Any, what: str) -> None:
+    """What lies under a mask is a number like any other to numpy, and was declared to be none by its owner."""
+    if isinstance(array, np.ma.MaskedArray):
+        raise InputError(f"{what} must hold plain numbers, got a masked array with {np.ma.count_masked(array)} masked; "
+                         "fill it, or leave those rows out")
+
+
 def _number(value: Any, name: str, number: int) -> float:
+    _require_unmasked(value, name)
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
         raise InputError(f"{name} must be a number, got {value!r} (row {number})")
     try:

@@ -1,85 +1,34 @@
 """The promotion ledger: every move of a model version, in order, hash-chained and signed.
 
-One JSON line an entry, appended and never rewritten. The ledger is the truth about which version is
-champion; the registry's aliases follow it (serving/promotion.py).
+One JSON line an entry (serving/ledger_entry.py), appended and never rewritten. The ledger is the truth about which
+version is champion; the registry's aliases follow it (serving/promotion.py).
 
-    hash       SHA-256 of the entry's canonical JSON without hash and signature; it covers previous_hash,
-               so that no entry can be changed, removed, inserted or reordered without breaking the chain
-    signature  the project key's, over the same bytes as a DSSE payload of a type of its own
-
-What the file alone cannot show is that its END was cut off: a shorter chain is a valid chain. So the
-head (sequence and hash) is also kept as a tag of the registered model, and compared at every move.
+Reading verifies: the chain with its last signature, or every signature (serving/ledger_chain.py). What the file alone
+cannot show is that its END was cut off: so its head is remembered elsewhere too (serving/ledger_heads.py), and whoever
+reads the ledger says which heads it must hold.
 
 Writing takes a lock file beside the ledger, one write and one fsync. A crash in the middle of a write
 leaves an incomplete last line; it was never acted upon, and the next writer moves it to `<ledger>.torn`.
 """
 
-import base64
-import binascii
 import contextlib
 import errno
 import fcntl
-import hashlib
 import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, get_args
 
-from cryptography.hazmat.primitives.asymmetric import ec
+from feature_store.errors import AssayError, InputError
+from serving.keys import load_private_key, load_public_key
+from serving.ledger_chain import Chain, Pair, verified_chain
+from serving.ledger_entry import Entry, check_move, sign_entry
+from serving.ledger_heads import Head, read_head_file, require_heads, write_head_file
+from serving.moves import Move, Standing, after
 
-from feature_store.errors import AssayError, InputError, RefusedError
-from serving.canonical import canonical_json, parse_json
-from serving.keys import is_signed, load_private_key, load_public_key, sign_payload
-from serving.moves import Action, Move, Standing, after
-
-GENESIS = "0" * 64
-PAYLOAD_TYPE = "application/vnd.assay.ledger-entry+json"
 _LOCK_SECONDS = 60.0
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A move in its place in the chain."""
-
-    sequence: int
-    move: Move
-    previous_hash: str
-    hash: str
-    signature: str
-
-    @property
-    def head(self) -> str:
-        """What the registry remembers of the ledger's end: "<sequence>:<hash>"."""
-        return f"{self.sequence}:{self.hash}"
-
-    def to_json(self) -> dict[str, Any]:
-        """One flat object: the line in the file."""
-        return {**_body(self.sequence, self.move, self.previous_hash), "hash": self.hash,
-                "signature": self.signature}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class _Verified:
-    """What `Ledger` has verified so far, and with which key."""
-
-    key: ec.EllipticCurvePublicKey
-    lines: list[bytes]
-    entries: tuple[Entry, ...]
-    standings: dict[tuple[str, str], Standing]
-
-
-_MOVE_KEYS = tuple(item.name for item in fields(Move))
-_TYPES: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys((*_MOVE_KEYS, "previous_hash", "hash", "signature"), (str,)),
-    "sequence": (int,),
-    "version": (int,),
-    "previous_version": (int, type(None)),
-    "gates_passed": (bool,),
-}
 
 
 class Ledger:
@@ -92,7 +41,6 @@ class Ledger:
         self._private_key_path = private_key_path
         self._lock = threading.RLock()
         self._lock_depth = 0
-        self._verified: _Verified | None = None
 
     @contextlib.contextmanager
     def locked(self, timeout_s: float = _LOCK_SECONDS) -> Iterator[None]:
@@ -120,39 +68,51 @@ class Ledger:
                 finally:
                     self._lock_depth = 0
 
-    def verify(self) -> tuple[Entry, ...]:
+    def verify(self, heads: tuple[Head, ...] = ()) -> tuple[Entry, ...]:
         """Reads the whole ledger and checks every hash, signature and move.
 
         An incomplete last line is left out: its writer crashed, or is writing it now.
 
+        Args:
+            heads: entries that it must hold, beside the one that the file beside it remembers.
+
         Raises:
-            RefusedError: naming the first entry that does not hold.
+            RefusedError: naming the first entry that does not hold, or a head that is gone.
             InputError: the file or the key cannot be read.
         """
-        return self._replay()[0]
+        return self._chain(heads, every_signature=True).entries
 
-    def history(self, task: str | None = None, workload: str | None = None) -> tuple[Entry, ...]:
-        """The verified entries of a task and workload (None: of all), oldest first."""
+    def history(
+        self, task: str | None = None, workload: str | None = None, heads: tuple[Head, ...] = ()
+    ) -> tuple[Entry, ...]:
+        """The verified entries of a task and workload (None: of all), oldest first. See `verify`."""
         return tuple(
             entry
-            for entry in self.verify()
+            for entry in self.verify(heads)
             if task in (None, entry.move.task) and workload in (None, entry.move.workload)
         )
 
-    def standings(self) -> dict[tuple[str, str], Standing]:
-        """The standing of every (task, workload) that has moves."""
-        return self._replay()[1]
+    def standings(self, heads: tuple[Head, ...] = ()) -> dict[Pair, Standing]:
+        """The standing of every (task, workload) that has moves, from the verified chain.
 
-    def standing(self, task: str, workload: str) -> Standing:
-        """Champion, challenger and earlier champions of a task and workload."""
-        return self.standings().get((task, workload), Standing())
+        Raises:
+            RefusedError, InputError: see `verify`; of the signatures only the last one is looked at.
+        """
+        return dict(self._chain(heads, every_signature=False).standings)
+
+    def standing(self, task: str, workload: str, heads: tuple[Head, ...] = ()) -> Standing:
+        """Champion, challenger and earlier champions of a task and workload. See `standings`."""
+        return self.standings(heads).get((task, workload), Standing())
 
     def champion_of(self, task: str, workload: str) -> int | None:
         """The champion's version, None where there is none."""
         return self.standing(task, workload).champion
 
-    def append(self, moves: Sequence[Move]) -> tuple[Entry, ...]:
+    def append(self, moves: Sequence[Move], heads: tuple[Head, ...] = ()) -> tuple[Entry, ...]:
         """Appends moves in one write; on the disk are all of them or (after an error) none.
+
+        Args:
+            heads: see `verify`; nothing is put on top of a ledger that lacks one.
 
         Raises:
             RefusedError: the ledger does not verify, or a move contradicts it.
@@ -163,38 +123,30 @@ class Ledger:
             raise InputError(f"ledger must have its private key to be written, got none ({self.path})")
         with self.locked():
             key = load_private_key(self._private_key_path)
-            entries, standings = self._replay()
-            head, added = (entries[-1].hash if entries else GENESIS), []
-            for number, move in enumerate(moves, start=len(entries)):
+            chain = self._chain(heads, every_signature=True)
+            standings, previous, added = dict(chain.standings), chain.last_hash, []
+            for number, move in enumerate(moves, start=len(chain.entries)):
                 pair, where = (move.task, move.workload), f"{self.path}, new entry {number}"
                 _check_time(move.at, where)
+                check_move(move, where)
                 standings[pair] = after(standings.get(pair, Standing()), move, where)
-                added.append(_sign(key, move, number, head))
-                head = added[-1].hash
+                added.append(sign_entry(key, move, number, previous))
+                previous = added[-1].hash
             self._set_torn_line_aside()
-            self._write(b"".join(canonical_json(entry.to_json()) + b"\n" for entry in added))
+            self._write(b"".join(entry.line for entry in added))
+            if added:
+                write_head_file(self.path, added[-1].head)
             return tuple(added)
 
-    def _replay(self) -> tuple[tuple[Entry, ...], dict[tuple[str, str], Standing]]:
-        lines = self._read()[0]
-        if not lines:
-            return (), {}
-        key = load_public_key(self._public_key_path)
-        with self._lock:
-            known = self._verified
-            # A move reads the ledger several times: lines that verified once need not do so again.
-            if known is None or known.key != key or known.lines != lines[: len(known.lines)]:
-                known = _Verified(key, [], (), {})
-            entries, standings = list(known.entries), dict(known.standings)
-            for number, line in enumerate(lines[len(entries) :], start=len(entries)):
-                where = f"{self.path}, entry {number}"
-                entry = _parse(line, where)
-                _check_link(entry, number, entries[-1].hash if entries else GENESIS, key, where)
-                pair = (entry.move.task, entry.move.workload)
-                standings[pair] = after(standings.get(pair, Standing()), entry.move, where)
-                entries.append(entry)
-            self._verified = _Verified(key, lines, tuple(entries), standings)
-            return tuple(entries), dict(standings)
+    def _chain(self, heads: tuple[Head, ...], every_signature: bool) -> Chain:
+        # First the heads, then the ledger: another process may append between the two.
+        heads = (*heads, *read_head_file(self.path))
+        lines, rest = self._read()
+        chain = Chain()
+        if lines:
+            chain = verified_chain(self.path, lines, load_public_key(self._public_key_path), every_signature)
+        require_heads(chain, heads, self.path, is_torn=bool(rest))
+        return chain
 
     def _read(self) -> tuple[list[bytes], bytes]:
         """Complete lines, and what follows the last newline."""
@@ -251,54 +203,6 @@ def _check_time(at: str, where: str) -> None:
         is_utc = False
     if not is_utc:
         raise InputError(f"at must be a UTC time such as 2026-01-31T12:00:00+00:00, got {at!r} ({where})")
-
-
-def _body(sequence: int, move: Move, previous_hash: str) -> dict[str, Any]:
-    return {"sequence": sequence, **vars(move), "previous_hash": previous_hash}
-
-
-def _sign(key: ec.EllipticCurvePrivateKey, move: Move, sequence: int, previous_hash: str) -> Entry:
-    payload = canonical_json(_body(sequence, move, previous_hash))
-    signature = base64.b64encode(sign_payload(key, PAYLOAD_TYPE, payload)).decode("ascii")
-    return Entry(sequence, move, previous_hash, hashlib.sha256(payload).hexdigest(), signature)
-
-
-def _parse(line: bytes, where: str) -> Entry:
-    data = parse_json(line, where)
-    if set(data) != set(_TYPES):
-        raise RefusedError(
-            f"ledger entry must hold {', '.join(sorted(_TYPES))}, got {sorted(data)} ({where})"
-        )
-    for key, kinds in _TYPES.items():
-        if type(data[key]) not in kinds:
-            raise RefusedError(f"{key} must be {kinds[0].__name__}, got {data[key]!r} ({where})")
-    if data["action"] not in get_args(Action):
-        raise RefusedError(
-            f"action must be one of {', '.join(get_args(Action))}, got {data['action']!r} ({where})"
-        )
-    move = Move(**{key: data[key] for key in _MOVE_KEYS})
-    entry = Entry(data["sequence"], move, data["previous_hash"], data["hash"], data["signature"])
-    if canonical_json(entry.to_json()) != line:
-        raise RefusedError(f"ledger entry must be canonical JSON, got other spacing or order ({where})")
-    return entry
-
-
-def _check_link(
-    entry: Entry, number: int, previous_hash: str, key: ec.EllipticCurvePublicKey, where: str
-) -> None:
-    payload = canonical_json(_body(entry.sequence, entry.move, entry.previous_hash))
-    try:
-        signature = base64.b64decode(entry.signature, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise RefusedError(f"signature must be base64, got {error} ({where})") from error
-    if entry.sequence != number:
-        raise RefusedError(f"sequence must be {number}, got {entry.sequence} ({where}); entries were moved")
-    if entry.previous_hash != previous_hash:
-        raise RefusedError(f"previous_hash must be {previous_hash}, got {entry.previous_hash} ({where})")
-    if entry.hash != hashlib.sha256(payload).hexdigest():
-        raise RefusedError(f"hash must be that of the entry, got another ({where}); the entry was changed")
-    if not is_signed(key, signature, PAYLOAD_TYPE, payload):
-        raise RefusedError(f"ledger entry must be signed with the project's key, it is not ({where})")
 
 
 def _lock_within(descriptor: int, timeout_s: float, path: Path) -> None:

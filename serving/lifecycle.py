@@ -3,11 +3,13 @@
     register   bundle folder -> sign (only where every gate holds) -> upload -> download and check ->
                model version -> ledger -> aliases
     promote    a challenger, by a person's word         rollback   to the champion before
+    retire     a version, for good: also where its bundle is lost
     open_champion, download_bundle                      what controllers and `assay` read
 
 The store (MLflow) holds copies and pointers; what counts is elsewhere: which version is champion says
 the signed ledger (serving/promotion.py), what a version contains says its signed bundle, whose digest
-is in the ledger. An alias, tag or artifact that someone changed in the store changes no decision.
+is in the ledger. An alias, tag or artifact that someone changed in the store changes no decision; a version
+that someone deleted there is read from a copy, found by that digest (serving/version_bundles.py).
 """
 
 import contextlib
@@ -30,13 +32,15 @@ from serving.bundle import (
 )
 from serving.card import gate_table, version_tags
 from serving.contract import Contract, specification_sha256
-from serving.ledger import Entry, Ledger
+from serving.ledger import Ledger
+from serving.ledger_entry import Entry
 from serving.moves import Action, Move, Standing
 from serving.promotion import Aliases, Drift, Promotions, RecordedError
 from serving.specification_change import GATE, weaker_in
 from serving.store import Store, Upload
 from serving.succession import decide
 from serving.unfinished import settle, ticket
+from serving.version_bundles import VersionBundles
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,17 @@ class Promotion:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Retirement:
+    """A version that was taken out; `champion` is who stands now, None: nobody."""
+
+    model: str
+    version: int
+    champion: int | None
+    was_champion: bool
+    drifts: tuple[Drift, ...] = ()
+
+
 class Lifecycle:
     """Ledger, keys and a store. Construct `serving.registry.Registry`, which brings MLflow as the store."""
 
@@ -99,34 +114,43 @@ class Lifecycle:
             configuration.ledger_path, configuration.public_key_path, configuration.private_key_path
         )
         self._promotions = Promotions(self._ledger, store, configuration.model_name, self._aliases)
+        self._bundles = VersionBundles(configuration, store)
         self._unfinished = configuration.ledger_path.parent / "unfinished"
 
     def history(self, task: str | None = None, workload: str | None = None) -> tuple[Entry, ...]:
-        """Verified ledger entries, oldest first."""
-        return self._ledger.history(task, workload)
-
-    def champion(self, task: str, workload: str) -> int | None:
-        """The champion's version as the ledger says, None where there is none."""
-        return self._ledger.champion_of(task, workload)
-
-    def open_champion(self, task: str, workload: str) -> CheckedBundle:
-        """The champion's checked bundle.
+        """Verified ledger entries, oldest first.
 
         Raises:
-            RefusedError: there is no champion, or its bundle does not check.
+            RefusedError: the ledger does not verify, or its end was cut off.
         """
-        return self._open(task, workload, None)
+        return self._promotions.history(task, workload)
+
+    def champion(self, task: str, workload: str) -> int | None:
+        """The champion's version as the ledger says, None where there is none. Raises RefusedError as `history`."""
+        return self._promotions.read(task, workload).champion
+
+    def open_champion(self, task: str, workload: str, least_head: str | None = None) -> CheckedBundle:
+        """The champion's checked bundle.
+
+        Args:
+            least_head: "<sequence>:<hash>" of an entry that the ledger must hold: an older ledger is refused.
+
+        Raises:
+            RefusedError: there is no champion, its bundle does not check, or the ledger's end was cut off.
+        """
+        return self._open(task, workload, None, least_head)
 
     def download_bundle(
-        self, task: str, workload: str, destination: Path, version: int | None = None
+        self, task: str, workload: str, destination: Path, version: int | None = None, least_head: str | None = None
     ) -> CheckedBundle:
         """Writes a version's checked bundle to a new folder. `version` None: the champion.
 
         Raises:
-            RefusedError: the version is not one that passed its gates, or its bundle does not check.
+            RefusedError: the version is not one that passed its gates, its bundle does not check, or the ledger's
+                end was cut off.
             InputError: the destination is there already.
         """
-        bundle = self._open(task, workload, version)
+        bundle = self._open(task, workload, version, least_head)
         write_folder(bundle, destination)
         return bundle
 
@@ -140,8 +164,7 @@ class Lifecycle:
             contract: the bundle's contract, or the content of its contract.json.
         """
         data = contract.to_json() if isinstance(contract, Contract) else contract
-        standing = self._ledger.standing(data["task"], data["workload"])
-        known = {*standing.registered, *standing.rejected}
+        known = self._promotions.read(data["task"], data["workload"]).known
         wanted = {key: str(data[key]) for key in ("data_version", "code_version", "seed")}
         tags = self._store.tags(self._configuration.model_name(data["task"], data["workload"]))
         return any(version in known and wanted.items() <= found.items() for version, found in tags.items())
@@ -249,6 +272,21 @@ class Lifecycle:
                 )
             return self._move("rollback", task, workload, standing, version, reason, drifts)
 
+    def retire(self, task: str, workload: str, version: int, reason: str = "") -> Retirement:
+        """Takes a version out for good, by a person's word; of the champion, the one before it becomes champion.
+
+        Opens no bundle: it is the way out where one is lost or no longer checks.
+
+        Raises:
+            RefusedError: the version is not one that passed its gates, or was retired before.
+        """
+        with self._promotions.standing(task, workload) as (standing, drifts):
+            sha256 = self._bundles.registered_sha256(task, workload, standing, version)
+            move = self._template(task, workload, standing, version, sha256, reason)("retire")
+            drifts += self._promotions.record([move])
+            champion = self._ledger.champion_of(task, workload)
+        return Retirement(move.model, version, champion, standing.champion == version, drifts)
+
     def reconcile(self) -> tuple[Drift, ...]:
         """Sets every alias to what the ledger says, cleans up after killed processes; says what was off.
 
@@ -256,17 +294,15 @@ class Lifecycle:
             RefusedError: the ledger does not verify, or its end was cut off.
         """
         self.clean_up()
-        with self._ledger.locked():
-            pairs = sorted(self._ledger.standings())
-            return tuple(drift for pair in pairs for drift in self._promotions.reconcile(*pair))
+        return self._promotions.reconcile()
 
     def clean_up(self) -> None:
         """Removes what registrations that died half-way have left in the store."""
 
         def discard(name: str, about: Mapping[str, str]) -> None:
             with self._ledger.locked():
-                standing = self._ledger.standing(about["task"], about["workload"])
-                self._store.discard(name, about["model"], {*standing.registered, *standing.rejected})
+                standing = self._promotions.read(about["task"], about["workload"])
+                self._store.discard(name, about["model"], standing.known)
 
         settle(self._unfinished, discard)
 
@@ -295,11 +331,12 @@ class Lifecycle:
                 above=standing.last_version,
             )
             move = self._template(task, workload, standing, version, bundle.sha256, reason)
+            # in this order: what was repaired before, then what cannot be
             try:
-                self._promotions.record([move(action) for action in actions])
+                drifts += self._promotions.record([move(action) for action in actions])
             except RecordedError as error:  # the version is registered; what could not follow is said
-                known = {(drift.alias, drift.expected) for drift in drifts if not drift.repaired}
-                drifts += tuple(drift for drift in error.drifts if (drift.alias, drift.expected) not in known)
+                drifts += error.drifts
+            drifts = tuple(dict.fromkeys(drifts))
         names = {"challenger": self._aliases.challenger, "champion": self._aliases.champion}
         alias = names.get(actions[-1])
         return Registration(
@@ -332,7 +369,7 @@ class Lifecycle:
             return None
         task, workload = bundle.contract.task, bundle.contract.workload
         model, digest = self._configuration.model_name(task, workload), bundle.contract.model.sha256
-        standing, promised = self._ledger.standing(task, workload), specification_sha256(bundle.contract)
+        standing, promised = self._promotions.read(task, workload), specification_sha256(bundle.contract)
         aliases = {standing.challenger: self._aliases.challenger, standing.champion: self._aliases.champion}
         # tags may be changed by anyone: they say where to look, the signed bundles decide
         tagged = (version for version, tags in self._store.tags(model).items() if tags.get("model_sha256") == digest)
@@ -374,8 +411,8 @@ class Lifecycle:
         """Moves the champion to a version whose bundle checks. The ledger is held."""
         bundle = self._open_version(task, workload, standing, version)
         move = self._template(task, workload, standing, version, bundle.sha256, reason)(action)
-        self._promotions.record([move])
-        return Promotion(move.model, version, standing.champion, drifts)
+        lost = self._promotions.record([move])
+        return Promotion(move.model, version, standing.champion, tuple(dict.fromkeys((*drifts, *lost))))
 
     def _template(
         self, task: str, workload: str, standing: Standing, version: int, sha256: str, reason: str
@@ -391,8 +428,8 @@ class Lifecycle:
 
         return move
 
-    def _open(self, task: str, workload: str, version: int | None) -> CheckedBundle:
-        standing = self._ledger.standing(task, workload)
+    def _open(self, task: str, workload: str, version: int | None, least_head: str | None) -> CheckedBundle:
+        standing = self._promotions.read(task, workload, least_head)
         chosen = standing.champion if version is None else version
         if chosen is None:
             raise RefusedError(
@@ -402,18 +439,6 @@ class Lifecycle:
         return self._open_version(task, workload, standing, chosen)
 
     def _open_version(self, task: str, workload: str, standing: Standing, version: int) -> CheckedBundle:
-        """A version's bundle, checked: signature, content, and that it is the one in the ledger."""
-        model = self._configuration.model_name(task, workload)
-        if version not in standing.registered:
-            known = "it was rejected" if version in standing.rejected else "the ledger does not know it"
-            raise RefusedError(f"version must have passed its gates, got {version} of {model}; {known}")
-        with self._store.fetched(self._store.location(model, version)) as folder:
-            bundle = check_bundle(folder, self._configuration.public_key_path)
-        if bundle.sha256 != standing.registered[version]:
-            raise RefusedError(
-                f"bundle of {model} version {version} must be {standing.registered[version]} as the ledger "
-                f"says, got {bundle.sha256}; its artifacts were exchanged"
-            )
-        if (bundle.contract.task, bundle.contract.workload) != (task, workload):
-            raise RefusedError(f"bundle of {model} must be for {task}, {workload}, got {bundle.contract}")
-        return bundle
+        """A version's bundle, checked to be the one in the ledger."""
+        return self._bundles.open(task, workload, standing, version)
+

@@ -1,6 +1,7 @@
 """What can happen to a model version, and what stands after it: the rules of promotion, as pure code.
 
     register | reject  ->  challenger  ->  champion | approve  ->  rollback
+    any version that was registered    ->  retire
 
 `Standing` is the state of one (task, workload), folded from its moves in order. The ledger refuses to
 write a move that breaks a rule, and to read one: two processes that each thought they had promoted
@@ -8,13 +9,13 @@ cannot both be in it, for each move names the champion it found.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
 from feature_store.errors import RefusedError
 
-Action = Literal["register", "reject", "challenger", "champion", "approve", "rollback"]
+Action = Literal["register", "reject", "challenger", "champion", "approve", "rollback", "retire"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,8 @@ class Move:
 
     Attributes:
         action: register (its gates held), reject (they did not), challenger, champion (by comparison),
-            approve (champion by a person's word), rollback (back to the champion before).
+            approve (champion by a person's word), rollback (back to the champion before), retire (taken out
+            for good by a person's word; of the champion, the one before it becomes champion).
         at: UTC time, ISO 8601.
         model: name in the registry.
         version: number in the registry; never used twice.
@@ -55,12 +57,14 @@ class Standing:
         challenger: the latest version that passed its gates and is not champion.
         registered: bundle digest by version, of versions whose gates held.
         rejected: versions whose gates did not hold.
+        retired: versions that were registered and taken out.
     """
 
     champions: tuple[int, ...] = ()
     challenger: int | None = None
     registered: Mapping[int, str] = field(default_factory=lambda: MappingProxyType({}))
     rejected: frozenset[int] = frozenset()
+    retired: frozenset[int] = frozenset()
 
     @property
     def champion(self) -> int | None:
@@ -75,7 +79,12 @@ class Standing:
     @property
     def last_version(self) -> int:
         """The largest version number ever used, 0 before the first."""
-        return max((*self.registered, *self.rejected), default=0)
+        return max((*self.registered, *self.rejected, *self.retired), default=0)
+
+    @property
+    def known(self) -> frozenset[int]:
+        """Every version number that was ever used."""
+        return frozenset((*self.registered, *self.rejected, *self.retired))
 
 
 def after(standing: Standing, move: Move, where: str) -> Standing:
@@ -88,37 +97,71 @@ def after(standing: Standing, move: Move, where: str) -> Standing:
     Raises:
         RefusedError: the move breaks a rule.
     """
-    _require(
-        move.previous_version == standing.champion,
-        f"previous_version must be the champion {standing.champion}",
-        move.previous_version,
-        where,
-    )
-    _require(
-        move.gates_passed is (move.action != "reject"), "gates must fit the move", move.gates_passed, where
-    )
-    if move.action in ("register", "reject"):
-        known = {*standing.registered, *standing.rejected}
-        _require(move.version > 0 and move.version not in known, "version must be new", move.version, where)
-        if move.action == "reject":
-            return replace(standing, rejected=standing.rejected | {move.version})
-        registered = {**standing.registered, move.version: move.bundle_sha256}
-        return replace(standing, registered=MappingProxyType(registered))
+    track = Track(standing)
+    track.apply(move, where)
+    return track.standing()
 
-    found = standing.registered.get(move.version)
-    _require(found is not None, "version must be registered with its gates passed", move.version, where)
-    _require(found == move.bundle_sha256, f"bundle must be the registered {found}", move.bundle_sha256, where)
-    if move.action == "rollback":
-        target = standing.previous_champion
-        _require(
-            move.version == target, f"rollback must go to the champion before, {target}", move.version, where
-        )
-        return replace(standing, champions=standing.champions[:-1])
-    _require(move.version != standing.champion, "version must not be champion already", move.version, where)
-    if move.action == "challenger":
-        return replace(standing, challenger=move.version)
-    challenger = None if standing.challenger == move.version else standing.challenger
-    return replace(standing, champions=(*standing.champions, move.version), challenger=challenger)
+
+class Track:
+    """Follows the moves of one task and workload in place: a thousand versions cost a thousand steps."""
+
+    def __init__(self, standing: Standing) -> None:
+        self._champions = list(standing.champions)
+        self._challenger = standing.challenger
+        self._registered = dict(standing.registered)
+        self._rejected = set(standing.rejected)
+        self._retired = set(standing.retired)
+
+    def standing(self) -> Standing:
+        """Where it stands now."""
+        return Standing(tuple(self._champions), self._challenger, MappingProxyType(dict(self._registered)),
+                        frozenset(self._rejected), frozenset(self._retired))
+
+    def apply(self, move: Move, where: str) -> None:
+        """One move further. Raises RefusedError where it breaks a rule; nothing has changed then."""
+        champion = self._champions[-1] if self._champions else None
+        _require(move.previous_version == champion, f"previous_version must be the champion {champion}",
+                 move.previous_version, where)
+        _require(move.gates_passed is (move.action != "reject"), "gates must fit the move", move.gates_passed, where)
+        if move.action in ("register", "reject"):
+            self._enter(move, where)
+            return
+        found = self._registered.get(move.version)
+        _require(found is not None, "version must be registered with its gates passed", move.version, where)
+        _require(found == move.bundle_sha256, f"bundle must be the registered {found}", move.bundle_sha256, where)
+        if move.action == "retire":
+            self._retire(move.version)
+        elif move.action == "rollback":
+            target = self._champions[-2] if len(self._champions) > 1 else None
+            _require(move.version == target, f"rollback must go to the champion before, {target}", move.version, where)
+            self._champions.pop()
+        else:
+            self._raise(move, champion, where)
+
+    def _enter(self, move: Move, where: str) -> None:
+        is_new = move.version not in self._registered and move.version not in self._rejected
+        is_new = is_new and move.version not in self._retired
+        _require(move.version > 0 and is_new, "version must be new", move.version, where)
+        if move.action == "reject":
+            self._rejected.add(move.version)
+        else:
+            self._registered[move.version] = move.bundle_sha256
+
+    def _raise(self, move: Move, champion: int | None, where: str) -> None:
+        _require(move.version != champion, "version must not be champion already", move.version, where)
+        if move.action == "challenger":
+            self._challenger = move.version
+            return
+        self._challenger = None if self._challenger == move.version else self._challenger
+        self._champions.append(move.version)
+
+    def _retire(self, version: int) -> None:
+        del self._registered[version]
+        self._retired.add(version)
+        self._challenger = None if self._challenger == version else self._challenger
+        left = [one for one in self._champions if one != version]
+        # 1, 2, 1 without 2 is 1: nobody could roll back from a version to itself
+        self._champions = [one for one, before in zip(left, [None, *left], strict=False) if one != before]
 
 
 def _require(holds: bool, rule: str, value: object, where: str) -> None:

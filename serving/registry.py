@@ -7,7 +7,6 @@ was deleted.
 """
 
 import contextlib
-import fcntl
 import json
 import logging
 import os
@@ -15,6 +14,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,9 @@ from feature_store.errors import AssayError
 from models.configuration import Configuration
 from serving.bundle import Bundle, CertificateChecker, write_folder
 from serving.card import TICKET_TAG
+from serving.ledger_heads import HEAD_TAG
 from serving.lifecycle import Lifecycle
+from serving.relocation import HOME_TAG, is_in_home, locked_database, require_own_home
 from serving.store import Upload
 
 # Read when mlflow is imported.
@@ -44,7 +46,8 @@ from mlflow.types import Schema, TensorSpec
 
 _BUNDLE = "bundle"
 _SQLITE = "sqlite:///"
-_HEAD_TAG = "assay.ledger_head"
+_SHA256_TAG = "assay.bundle_sha256"
+_PAGE = 1000  # models a request, MLflow's limit
 # MLflow answers with the second code where an alias is not there.
 _ABSENT = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
 
@@ -80,6 +83,7 @@ class MlflowStore:
         self._configuration = configuration
         for name in ("alembic", "mlflow.store.db.utils"):  # forty lines of migrations on the first start
             logging.getLogger(name).setLevel(logging.WARNING)
+        require_own_home(configuration)
         with self._alone(), _errors("be reachable", configuration.tracking_uri):
             if configuration.tracking_uri.startswith(_SQLITE):
                 Path(configuration.tracking_uri.removeprefix(_SQLITE)).parent.mkdir(
@@ -87,6 +91,7 @@ class MlflowStore:
                 )
             self._client = mlflow.MlflowClient(configuration.tracking_uri, configuration.tracking_uri)
             self._client.search_registered_models(max_results=1)
+            self._record_home()
 
     def alias(self, model: str, alias: str) -> int | None:
         """See `serving.store.Store`."""
@@ -111,16 +116,40 @@ class MlflowStore:
         with _errors("give its head tag", model):
             try:
                 tags: dict[str, str] = self._client.get_registered_model(model).tags
-                return tags.get(_HEAD_TAG)
+                return tags.get(HEAD_TAG)
             except MlflowException as error:
                 if error.error_code in _ABSENT:
                     return None
                 raise
 
+    def heads(self) -> dict[str, str]:
+        """See `serving.store.Store`."""
+        heads: dict[str, str] = {}
+        with _errors("list its head tags", self._configuration.tracking_uri):
+            token: str | None = ""
+            while token is not None:
+                page = self._client.search_registered_models(max_results=_PAGE, page_token=token)
+                for model in page:
+                    if HEAD_TAG in model.tags and self._configuration.is_model_name(model.name):
+                        heads[model.name] = model.tags[HEAD_TAG]
+                token = page.token or None
+        return heads
+
+    def has_version(self, model: str, version: int) -> bool:
+        """See `serving.store.Store`."""
+        with _errors(f"say whether it has version {version}", model):
+            try:
+                self._client.get_model_version(model, str(version))
+            except MlflowException as error:
+                if error.error_code in _ABSENT:
+                    return False
+                raise
+        return True
+
     def set_head(self, model: str, head: str) -> None:
         """See `serving.store.Store`."""
         with _errors("take its head tag", model):
-            self._client.set_registered_model_tag(model, _HEAD_TAG, head)
+            self._client.set_registered_model_tag(model, HEAD_TAG, head)
 
     def upload(self, bundle: Bundle, run_id: str | None, ticket: str, data_path: Path | None) -> Upload:
         """See `serving.store.Store`."""
@@ -132,7 +161,8 @@ class MlflowStore:
             with self._alone():  # two processes that insert one dataset violate its key
                 self._client.log_inputs(run_id, datasets=[_lineage(bundle, data_path)])
             experiment_id = self._client.get_run(run_id).info.experiment_id
-            logged = self._client.create_logged_model(experiment_id, source_run_id=run_id, tags=tags)
+            named = {**tags, _SHA256_TAG: bundle.sha256}
+            logged = self._client.create_logged_model(experiment_id, source_run_id=run_id, tags=named)
             with tempfile.TemporaryDirectory(prefix="assay-register-") as temporary:
                 write_folder(bundle, Path(temporary) / _BUNDLE)
                 self._client.log_model_artifacts(logged.model_id, str(Path(temporary) / _BUNDLE), _BUNDLE)
@@ -158,6 +188,13 @@ class MlflowStore:
         with _errors(f"have version {version}", model):
             location: str = self._client.get_model_version_download_uri(model, str(version))
             return location
+
+    def copies(self, sha256: str) -> list[str]:
+        """See `serving.store.Store`."""
+        with _errors("look for a bundle", sha256):
+            experiments = [item.experiment_id for item in self._client.search_experiments()]
+            found = self._client.search_logged_models(experiments, f"tags.`{_SHA256_TAG}` = '{sha256}'")
+            return [str(logged.artifact_location) for logged in found]
 
     def create_version(
         self, model: str, upload: Upload, tags: Mapping[str, str], description: str, above: int
@@ -230,18 +267,18 @@ class MlflowStore:
             found = self._client.get_experiment_by_name(name)
             if found is not None:
                 return str(found.experiment_id)
-            return str(self._client.create_experiment(name, self._configuration.artifact_root))
+            tags = {HOME_TAG: str(self._configuration.home)}
+            return str(self._client.create_experiment(name, self._configuration.artifact_root, tags))
 
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _record_home(self) -> None:
+        """In an experiment that was made before homes were recorded, or whose folder was adopted."""
+        found = self._client.get_experiment_by_name(self._configuration.experiment)
+        if found is not None and HOME_TAG not in found.tags and is_in_home(self._configuration):
+            self._client.set_experiment_tag(found.experiment_id, HOME_TAG, str(self._configuration.home))
+
+    def _alone(self) -> AbstractContextManager[None]:
         """Holds this state folder's database for what MLflow does not do safely in two processes."""
-        home = self._configuration.home
-        with _errors("be writable", str(home)):
-            home.mkdir(parents=True, exist_ok=True)
-            lock = (home / "mlflow.lock").open("ab")
-        with lock:
-            fcntl.flock(lock.fileno(), fcntl.LOCK_EX)
-            yield
+        return locked_database(self._configuration.home)
 
     @contextlib.contextmanager
     def _as_global(self) -> Iterator[None]:

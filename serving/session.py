@@ -1,6 +1,6 @@
 """Predicts from raw telemetry with a checked bundle: what a controller calls.
 
-    predictor = Predictor.from_folder(Path("bundle"), Path("assay.pub"))
+    predictor = Predictor.from_folder(Path("bundle"), Path("assay.pub"), task="performance", workload="redis")
     predictor.predict({"psi_cpu_some": 0.2, ...}).value        # latency_ms, raw units
 
 A `Predictor` is made of a bundle that `check_bundle` let through, and of nothing else: signature,
@@ -86,28 +86,49 @@ class Predictor:
         folder: Path,
         public_key_path: Path,
         *,
+        task: str,
+        workload: str,
+        sha256: str | None = None,
         deep: bool = False,
         checker: CertificateChecker | None = None,
     ) -> "Predictor":
         """Checks a bundle folder and loads it; needs neither MLflow nor this project's state.
 
+        Every bundle of the project is signed with the same key, so the signature alone does not say which one this is.
+
+        Args:
+            task, workload: what the bundle must be for.
+            sha256: digest that names the one bundle that is wanted (`assay check` prints it); None: any of the two.
+
         Raises:
-            RefusedError: the bundle is not signed by this key, not proved or not intact.
+            RefusedError: the bundle is not signed by this key, not proved, not intact, or another one.
             InputError: the folder or the key cannot be read.
         """
-        return cls(check_bundle(folder, public_key_path, deep=deep, checker=checker))
+        bundle = check_bundle(folder, public_key_path, deep=deep, checker=checker)
+        found, wanted = (bundle.contract.task, bundle.contract.workload), (task, workload)
+        if found != wanted:
+            raise RefusedError(f"bundle must be for {', '.join(wanted)}, got one for {', '.join(found)} ({folder})")
+        if sha256 is not None and bundle.sha256 != sha256:
+            raise RefusedError(f"bundle must be {sha256}, got {bundle.sha256} ({folder})")
+        return cls(bundle)
 
     @classmethod
-    def from_registry(cls, configuration: "Configuration", task: str, workload: str) -> "Predictor":
+    def from_registry(
+        cls, configuration: "Configuration", task: str, workload: str, *, least_head: str | None = None
+    ) -> "Predictor":
         """Loads the champion of a task and workload, as the promotion ledger names it.
 
+        Args:
+            least_head: "<sequence>:<hash>" of an entry that the ledger must hold, as `assay history` prints it. Whoever
+                pins the last one he knows cannot be handed an older state, whatever was put back on that machine.
+
         Raises:
-            RefusedError: there is no champion, or its bundle does not check.
+            RefusedError: there is no champion, its bundle does not check, or the ledger's end was cut off.
         """
         # Only this way in needs MLflow.
         from serving.registry import Registry
 
-        return cls(Registry(configuration).open_champion(task, workload))
+        return cls(Registry(configuration).open_champion(task, workload, least_head))
 
     @property
     def contract(self) -> Contract:

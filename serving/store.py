@@ -1,6 +1,6 @@
 """What the lifecycle of a model version needs of a model registry. MLflow's is serving/registry.py."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +36,9 @@ class Store(AliasStore, Protocol):
 
     def location(self, model: str, version: int) -> str:
         """Location of a version's bundle."""
+
+    def copies(self, sha256: str) -> Sequence[str]:
+        """Locations of uploaded bundles that claim this digest, whether a version is made of them or not."""
 
     def create_version(
         self, model: str, upload: Upload, tags: Mapping[str, str], description: str, above: int

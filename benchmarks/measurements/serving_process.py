@@ -15,7 +15,8 @@ def main() -> None:
     folders, key = [Path(folder) for folder in request["bundles"]], Path(request["public_key"])
     loads_s, predictors = [], []
     for folder in folders:
-        seconds, predictor = _timed(partial(session.Predictor.from_folder, folder, key))
+        task, workload = folder.parts[-3:-1]  # <state>/bundles/<task>/<workload>/<version>
+        seconds, predictor = _timed(partial(session.Predictor.from_folder, folder, key, task=task, workload=workload))
         loads_s.append(seconds)
         predictors.append(predictor)
     timings = {predictor.contract.workload: _time_one(predictor, request["repeats"]) for predictor in predictors}

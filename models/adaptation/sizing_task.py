@@ -21,12 +21,12 @@ import numpy as np
 
 from feature_store.errors import InputError, nearest
 from feature_store.measurements import Measurements
+from feature_store.names import check_workload_name, is_workload_name
 from feature_store.schema import IDENTITY
 from feature_store.yaml_fields import fields_of
 from models.adaptation.encoding import Table, table_of
 from models.adaptation.model_inputs import inputs_of
 from models.adaptation.recommendation import SMALLEST_POOL
-from models.configuration import is_workload_name
 from models.tasks.few_shot import parse_few_shot
 from models.training.table_audit import TableAudit, audit_table, products_of
 
@@ -119,9 +119,7 @@ def _chosen(table: Table, asked: Any, seed: int, where: str) -> list[str]:
         raise InputError(f"workloads must be a list of names, got {asked!r} ({where})")
     table.rows([str(name) for name in asked])
     for name in asked:
-        if not is_workload_name(str(name)):
-            raise InputError("workload to adapt must hold only letters, digits, _ and -, . inside it, and not begin "
-                             f"with _, got {name!r} ({where})")
+        check_workload_name(str(name), f"{where}: workloads")
     return list(dict.fromkeys(str(name) for name in asked))
 
 

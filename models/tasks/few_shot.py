@@ -18,6 +18,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from feature_store.errors import InputError, nearest
+from feature_store.names import check_label
 
 # Folder of the features that holds what all workloads share.
 POOL = "_pool"
@@ -76,4 +77,6 @@ def parse_few_shot(data: Any, where: str) -> FewShot:
     pool = data.get("pool", [])
     if not isinstance(pool, list) or not all(isinstance(name, str) for name in pool):
         raise InputError(f"a list of workloads must stand here, got {pool!r} ({where}.pool)")
+    for name in pool:
+        check_label(name, "workload of the pool", f"{where}.pool")
     return FewShot(**{**data, "pool": tuple(pool)})

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from feature_store.errors import InputError, nearest
+from feature_store.names import check_label, check_task_name, check_workload_name
 from feature_store.schema import CONFIGURATION, METRICS, TARGETS, Column, TelemetrySchema
 from feature_store.strict_yaml import parse_yaml, read_yaml
 from models.tasks.few_shot import FewShot, parse_few_shot
@@ -101,11 +102,14 @@ class Task:
     few_shot: FewShot | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
-            raise InputError(f"name of a task must be a text, got {self.name!r}")
+        check_task_name(self.name, "name")
         if not self.workloads:
             raise InputError("task must have at least one workload, got none")
         for name in self.workloads:
+            check_workload_name(name, "workloads")
+            for quantity in (*self.features(name), self.target):
+                check_label(quantity.name, "name of a column", f"workloads.{name}")
+                check_label(quantity.unit, "unit of a column", f"workloads.{name}", empty=True)
             columns = [quantity.name for quantity in (*self.features(name), self.target)]
             if len(columns) < 2 or len(set(columns)) < len(columns):
                 raise InputError(f"workload must have inputs, and all columns must be distinct, got {columns} "

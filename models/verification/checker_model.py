@@ -194,6 +194,7 @@ def read_model(file: bytes) -> ModelFile:
     wide = [len(offset)] + [len(bias) for _, bias in linear]
     shapes = [offset.shape, factor.shape, gain.shape, shift.shape] + [array.shape for pair in linear for array in pair]
     fitting = [(wide[0],), (wide[0],), (1,), (1,)] + [shape for n, w in pairwise(wide) for shape in ((w, n), (w,))]
+    require_rows(graph.input[0], wide[0])
     if flowing != graph.output[0].name or wide[-1] != 1 or min(wide) < 1 or shapes != fitting:
         raise Rejected(f"weights must fit each other and a single output, got shapes {shapes}")
     if not ((factor > 0).all() and gain > 0).all():
@@ -210,6 +211,15 @@ def _between_casts(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
         if node.op_type != "Cast" or list(node.attribute) != to or len(node.input) != 1:
             raise Rejected(f"a graph in float64 must stand between a Cast to it and one to float32 ({node.name!r})")
     return nodes
+
+
+def require_rows(value: onnx.ValueInfoProto, width: int) -> None:
+    """The input is float32 [any, width]: rows of any number, as controllers feed it. Raises Rejected otherwise."""
+    kind = value.type.tensor_type
+    found = [size.dim_value if size.HasField("dim_value") else "any" for size in kind.shape.dim]
+    if kind.elem_type != onnx.TensorProto.FLOAT or found != ["any", width]:
+        name = onnx.TensorProto.DataType.Name(kind.elem_type)
+        raise Rejected(f"input {value.name!r} must be FLOAT ['any', {width}], got {name} {found}")
 
 
 def require_plain(model: onnx.ModelProto, inputs: Iterable[onnx.ValueInfoProto]) -> None:

@@ -96,6 +96,8 @@ def predict(
     workload: Annotated[str | None, typer.Option("--workload", "-w", help="Champion of this workload.")] = None,
     bundle: Annotated[Path | None, typer.Option(help="A bundle folder instead of the registry.")] = None,
     task: Annotated[str, typer.Option(help="Task of the champion.")] = "performance",
+    least_head: Annotated[str | None, typer.Option(
+        help="Head that the ledger must hold, as `assay history` prints it; an older ledger is refused.")] = None,
     row: Annotated[str | None, typer.Option(help="JSON object of the inputs, raw units; '-': from stdin.")] = None,
     at: Annotated[str | None, typer.Option(help="'now': the metrics of this moment from --prometheus.")] = None,
     prometheus: Annotated[str | None, typer.Option(help="Address of a Prometheus server.")] = None,
@@ -113,17 +115,20 @@ def predict(
 
     Example: assay predict --workload redis --at now --prometheus http://127.0.0.1:9090 --set connections=16
     """
+    from serving.bundle import check_bundle
     from serving.session import Predictor
 
     if (workload is None) == (bundle is None):
         raise InputError("either --workload or --bundle must be given")
+    if bundle is not None and least_head is not None:
+        raise InputError("--least-head must be given with --workload: a bundle folder has no ledger")
     if (row is None) == (at is None):
         raise InputError("either --row or --at now must be given")
     if workload is not None:
-        predictor = _champion(configuration_from(config), task, workload, json_output)
-    else:
+        predictor = _champion(configuration_from(config), task, workload, json_output, least_head)
+    else:  # whatever it is for: the answer says so
         assert bundle is not None
-        predictor = Predictor.from_folder(bundle, public_key or configuration_from(config).public_key_path)
+        predictor = Predictor(check_bundle(bundle, public_key or configuration_from(config).public_key_path))
     values = _row_values(row) if row is not None else _live_values(at, prometheus, metric_map, window)
     contract = predictor.contract
     values = {name: value for name, value in values.items() if row is not None or name in contract.input_names}
@@ -148,13 +153,14 @@ def predict(
         out.print(f"  {item.name} = {values[item.name]:.4g} {item.unit}{notes}", highlight=False, soft_wrap=True)
 
 
-def _champion(configuration: "Configuration", task: str, workload: str, quiet: bool) -> "Predictor":
+def _champion(configuration: "Configuration", task: str, workload: str, quiet: bool,
+              least_head: str | None) -> "Predictor":
     from serving.ledger import Ledger
     from serving.session import Predictor
 
     with working("loading the champion", quiet):
         require_known(Ledger(configuration.ledger_path, configuration.public_key_path).standings(), task, workload)
-        return Predictor.from_registry(configuration, task, workload)
+        return Predictor.from_registry(configuration, task, workload, least_head=least_head)
 
 
 def _row_values(row: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""`assay promote`, `rollback`, `history` and `ui`: what a reviewer does with registered versions."""
+"""`assay promote`, `rollback`, `retire`, `history`, `adopt` and `ui`: what a reviewer does with registered versions."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,6 +18,9 @@ from pipelines.console import (
     working,
 )
 from pipelines.history_lines import history_lines
+
+if TYPE_CHECKING:
+    from models.configuration import Configuration
 
 SHOWN = 20  # moves
 
@@ -61,21 +64,45 @@ def rollback(
 
 
 @reported
+def retire(
+    workload: WorkloadOption, version: Annotated[int, typer.Option(help="Version to take out.")],
+    task: TaskOption = "performance", reason: ReasonOption = "", config: ConfigOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Take a version out for good, also where its bundle is lost; of the champion, the one before it stands again.
+
+    Example: assay retire --workload redis --version 1 --reason "deleted in the registry"
+    """
+    with working("retiring", json_output):
+        made = _registry(config, task, workload).retire(task, workload, version, reason)
+    drifts = [str(drift) for drift in made.drifts]
+    if json_output:
+        print_json({"model": made.model, "version": made.version, "champion": made.champion, "drifts": drifts})
+        return
+    for drift in drifts:
+        out.print(f"note: {drift}", highlight=False, soft_wrap=True)
+    now = f"version {made.champion} is champion"
+    if made.champion is None:
+        now = "there is no champion now: the next version that passes its gates becomes it, or `assay promote`"
+    out.print(f"retired: {made.model} version {made.version}; {now}", highlight=False, soft_wrap=True)
+
+
+@reported
 def history(
     workload: Annotated[str | None, typer.Option("--workload", "-w", help="Only this workload.")] = None,
     task: Annotated[str | None, typer.Option(help="Only this task.")] = None,
     rows: Annotated[int, typer.Option(help="Latest moves to show; 0: all.", min=0)] = SHOWN,
     config: ConfigOption = None, json_output: JsonOption = False,
 ) -> None:
-    """Show the moves of the promotion ledger, the latest last, after checking its chain and signatures.
+    """Show the moves of the promotion ledger, the latest last, after checking its chain, its signatures and its end.
 
     Example: assay history --workload redis
     """
-    from serving.ledger import Ledger
-
+    entries: tuple[Any, ...] = ()
     configuration = configuration_from(config)
-    with working("checking the ledger", json_output):
-        entries = Ledger(configuration.ledger_path, configuration.public_key_path).verify()
+    if configuration.home.exists():  # else there is no registry either, and reading makes none
+        with working("checking the ledger", json_output):
+            entries = _open(configuration).history()
     require_known(((entry.move.task, entry.move.workload) for entry in entries), task, workload)
     found = [entry.to_json() for entry in entries
              if task in (None, entry.move.task) and workload in (None, entry.move.workload)]
@@ -89,7 +116,26 @@ def history(
     for line in history_lines(shown, line_width()):
         print_line(line)
     earlier = f"; the {len(found) - len(shown):,} before them: --rows 0" if len(shown) < len(found) else ""
-    print_line(f"{len(shown):,} of {len(found):,} entries{earlier}; chain and signatures hold")
+    print_line(f"{len(shown):,} of {len(found):,} entries{earlier}; chain, signatures and end hold")
+    print_line(f"head of the ledger, to pin with --least-head:\n{entries[-1].head}")
+
+
+@reported
+def adopt(config: ConfigOption = None, json_output: JsonOption = False) -> None:
+    """Make a copied or moved state folder its own: its database names the old place until then, and is refused.
+
+    The state folder is the configuration's ($ASSAY_HOME, or .assay beside mlflow.yaml). No run may be at work in it.
+    The original, where it is still there, is left as it is.
+
+    Example: assay adopt --config /srv/copy/mlflow.yaml
+    """
+    from serving.relocation import adopt as adopt_home
+
+    made = adopt_home(configuration_from(config))
+    if json_output:
+        print_json({"home": str(made.home), "before": str(made.before), "paths": made.paths})
+        return
+    out.print(f"adopted: {made.home}; {made.paths} paths led to {made.before} before", highlight=False, soft_wrap=True)
 
 
 @reported
@@ -119,13 +165,18 @@ def ui(
 
 def _registry(config: Path | None, task: str, workload: str) -> Any:
     """The registry; a name that its ledger does not know is refused first."""
-    import getpass
-
     from serving.ledger import Ledger
-    from serving.registry import Registry
 
     configuration = configuration_from(config)
     require_known(Ledger(configuration.ledger_path, configuration.public_key_path).standings(), task, workload)
+    return _open(configuration)
+
+
+def _open(configuration: "Configuration") -> Any:
+    import getpass
+
+    from serving.registry import Registry
+
     return Registry(configuration, actor=getpass.getuser())
 
 

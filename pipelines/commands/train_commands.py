@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from feature_store.errors import InputError
+from feature_store.names import is_task_name
 from models.tasks.task import METHODS
 from pipelines.console import ConfigOption, JsonOption, configuration_from, out, print_json, reported, working
 from pipelines.request import DEFAULT_TELEMETRY, make_request
@@ -45,10 +46,12 @@ def run(
     from pipelines.run_display import RunDisplay
     from pipelines.run_lock import LOCK_NAME, acquire_run_lock
     from pipelines.run_summary import run_exit_code, summary_notes, summary_table
+    from serving.relocation import require_own_home
 
     configuration = configuration_from(config)
+    require_own_home(configuration)  # not after an hour of training
     run_name = name or datetime.now(UTC).strftime("%Y%m%d-%H%M%S-") + f"{os.getpid():05d}"
-    if not run_name.replace("-", "").replace("_", "").isalnum():
+    if not is_task_name(run_name):
         raise InputError(f"run name must be letters, digits, - and _, got {run_name!r}")
     if (configuration.home / "runs" / run_name).exists():
         raise InputError(f"run name must be new, got {run_name!r}; leave it out or choose another")
@@ -73,7 +76,7 @@ def run(
     else:
         out.print(summary_table(outcome.summary))
         for line in summary_notes(outcome.summary):
-            out.print(line, highlight=False, markup=False, soft_wrap=True)
+            out.print(line, highlight=False, soft_wrap=True)
         out.print(f"{outcome.seconds:.0f} s in all; the steps' own output: {outcome.folder / 'kfp.log'}",
                   highlight=False, soft_wrap=True)
     raise typer.Exit(run_exit_code(outcome.summary))

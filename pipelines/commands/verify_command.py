@@ -17,10 +17,9 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
-from rich.text import Text
 
 from feature_store.errors import AssayError, InputError
-from pipelines.console import JsonOption, err, out, reported
+from pipelines.console import JsonOption, PlainConsole, err, out, plain, reported
 
 EXIT_CODES = {"PROVED": 0, "REFUTED": 1, "UNKNOWN": 3, "TIMEOUT": 3, "ERROR": 3}
 COLOURS = {"PROVED": "bold green", "REFUTED": "bold red"}
@@ -174,21 +173,21 @@ def _progress(quiet: bool) -> Any:
 
 
 def _text(document: dict[str, Any]) -> str:
-    """The document for people. What has a name of the user's is printed as Text: rich reads markup in no other."""
+    """The document for people."""
     verdict, found, page = document["verdict"], document["witness"], io.StringIO()
-    console = Console(file=page, force_terminal=out.is_terminal, width=out.width)
-    console.print(Text.assemble((verdict, COLOURS.get(verdict, "bold yellow")), f"  {document['reason']}  "
-                                f"({document['seconds']:.2f} s, {document['boxes']} boxes)"), soft_wrap=True)
+    console = PlainConsole(file=page, force_terminal=out.is_terminal, width=out.width)
+    told = f"  {document['reason']}  ({document['seconds']:.2f} s, {document['boxes']} boxes)"
+    console.print(plain(verdict, COLOURS.get(verdict, "bold yellow")) + plain(told), soft_wrap=True)
     for part in document["parts"]:
-        console.print(Text(f"  {part['name']}: {part['verdict']}, {part['reason']}, {part['seconds']:.2f} s"),
+        console.print(plain(f"  {part['name']}: {part['verdict']}, {part['reason']}, {part['seconds']:.2f} s"),
                       soft_wrap=True)
     if found is not None:
         console.print(_fitted(_table(found), console), crop=False)
     claim, proof = document["statement"], document["certificate"]
     if proof is not None:
         leaves = f"{proof['leaves']} leaf {'box' if proof['leaves'] == 1 else 'boxes'}"
-        console.print(Text(f"  certificate of {leaves} written to {proof['file']}"), soft_wrap=True)
-    console.print(Text(f"{claim} {document['execution']}" if verdict == "PROVED" else f"Not proved: {claim}"),
+        console.print(plain(f"  certificate of {leaves} written to {proof['file']}"), soft_wrap=True)
+    console.print(plain(f"{claim} {document['execution']}" if verdict == "PROVED" else f"Not proved: {claim}"),
                   soft_wrap=True)
     return "\n".join(line.rstrip() for line in page.getvalue().split("\n"))  # tables are padded
 
@@ -207,7 +206,7 @@ def _table(found: dict[str, Any]) -> Table:
             row = ["" if number else f"  {mark}", name, "=", *map(str, values)]
             row += [units.get(name, "")] if units else []
             row += ["differs" if side == "inputs" and values[0] != values[1] else ""] if pair else []
-            table.add_row(*map(Text, row))
+            table.add_row(*map(plain, row))
     return table
 
 

@@ -1,7 +1,9 @@
 """The gate with Great Expectations itself: each broken table is one workload of a single run, made once."""
 
+import html
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -132,6 +134,26 @@ def test_the_data_docs_are_complete_and_name_no_other_host(results, docs):
     assert all((docs / link).is_file() for link in links)
     assert "it looks like percent" in index
     assert sum(path.stat().st_size for path in docs.rglob("*") if path.is_file()) < 150_000 * len(results)
+
+
+def test_names_units_and_values_are_text_in_the_data_docs(tmp_path, schema, telemetry):
+    """Great Expectations' pages show names, descriptions and values as they are: they get them as HTML."""
+    (name, column), *others = schema.features.items()
+    strange = f"{name}<img src=x onerror=alert(1)>"
+    unit = replace(column, unit="share<script>alert(2)</script>")
+    schema = replace(schema, features={strange: unit, **dict(others)})
+    frame = telemetry().rename(columns={name: strange}).assign(environment="<b>base</b> & more")
+    broken = pd.concat([frame, frame.iloc[[-1]]])  # a window twice: the pages list its values
+    broken.loc[broken.index[5], strange] = 7.0
+    result = validate_all({"redis": broken}, {"redis": schema}, tmp_path)["redis"]
+    assert {failure.rule for failure in result.failures} >= {"unique_windows", "range"}
+    assert strange in {failure.column for failure in result.failures}, "messages name the column as it is"
+    pages = list(tmp_path.rglob("*.html"))
+    assert {path.relative_to(tmp_path).parts[0] for path in pages} == {"expectations", "validations", "index.html"}
+    text = "".join(path.read_text() for path in pages)
+    for tag in ("<img src=x", "<script>alert", "<b>base"):
+        assert tag not in text
+        assert html.escape(tag) in text
 
 
 def test_row_numbers_are_those_of_the_source(schema, telemetry):

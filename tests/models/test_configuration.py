@@ -181,6 +181,17 @@ def test_a_workload_that_could_collide_or_escape_has_no_model_name(workload: str
         load_configuration(SHIPPED, {}).model_name("performance", workload)
 
 
+@pytest.mark.parametrize("template", ["assay.{task}.{workload}", "{workload}.of-{task}", "a+b.{task}.{workload}.c"])
+def test_a_models_name_is_known_as_the_projects_own(tmp_path: Path, template: str) -> None:
+    text = SHIPPED.read_text().replace("model_name: assay.{task}.{workload}", f'model_name: "{template}"')
+    path = tmp_path / "mlflow.yaml"
+    path.write_text(text)
+    configuration = load_configuration(path, {})
+    assert configuration.is_model_name(configuration.model_name("performance", "spark-3.1"))
+    for name in ("other.performance.redis", "performance", "", "x" + configuration.model_name("t", "w") + "/"):
+        assert not configuration.is_model_name(name)
+
+
 def test_dots_may_stand_in_a_workload_and_not_in_a_task_so_that_no_two_share_a_name() -> None:
     configuration = load_configuration(SHIPPED, {})
     assert configuration.model_name("sizing", "spark1.5_kmeans") == "assay.sizing.spark1.5_kmeans"

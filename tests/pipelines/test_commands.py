@@ -12,7 +12,7 @@ from tests.components.steps import IGNORED_WARNING
 from tests.e2e import tiny
 
 COMMANDS = ("run", "record", "compile", "submit", "schedule create", "schedule list", "schedule delete", "check",
-            "predict", "promote", "rollback", "history", "ui", "verify", "recommend", "audit")
+            "predict", "promote", "rollback", "retire", "history", "adopt", "ui", "verify", "recommend", "audit")
 ROW = json.dumps({"psi_cpu_some": 0.1, "psi_io_some": 0.1, "connections": 1})
 
 
@@ -54,6 +54,7 @@ def test_an_unknown_option_is_bad_usage(command: str) -> None:
 
 
 @pytest.mark.parametrize("arguments", [(), ("schedule",), ("fly",), ("run", "extra"), ("promote",), ("rollback",),
+                                       ("retire", "-w", "redis"), ("retire", "--version", "1"),
                                        ("check",), ("record",), ("schedule", "create"), ("schedule", "delete"),
                                        ("run", "--seed", "-1"), ("run", "--seed", "x")])
 def test_missing_or_superfluous_words_are_bad_usage(arguments: tuple[str, ...]) -> None:

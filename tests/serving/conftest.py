@@ -18,7 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 from feature_store.errors import AssayError
 from models.configuration import Configuration, load_configuration
 from models.gates import evaluate_gates
-from serving.bundle import Bundle, write_folder
+from serving.bundle import Bundle, open_bundle, write_folder
 from serving.card import TICKET_TAG
 from serving.contract import specification_sha256
 from serving.keys import create_key_pair
@@ -263,7 +263,7 @@ class FakeStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.aliases: dict[tuple[str, str], int] = {}
-        self.heads: dict[str, str] = {}
+        self.heads_by_model: dict[str, str] = {}
         self.versions: dict[tuple[str, int], dict[str, Any]] = {}
         self.uploads: dict[str, str] = {}
         self.calls = 0
@@ -301,11 +301,19 @@ class FakeStore:
 
     def head(self, model: str) -> str | None:
         with self._call():
-            return self.heads.get(model)
+            return self.heads_by_model.get(model)
+
+    def heads(self) -> dict[str, str]:
+        with self._call():
+            return dict(self.heads_by_model)
+
+    def has_version(self, model: str, version: int) -> bool:
+        with self._call():
+            return (model, version) in self.versions
 
     def set_head(self, model: str, head: str) -> None:
         with self._call():
-            self.heads[model] = head
+            self.heads_by_model[model] = head
 
     def upload(self, bundle: Bundle, run_id: str | None, ticket: str, data_path: Path | None) -> Upload:
         with self._call():
@@ -321,8 +329,14 @@ class FakeStore:
 
     def location(self, model: str, version: int) -> str:
         with self._call():
+            if (model, version) not in self.versions:
+                raise AssayError(f"no version {version}")
             found: str = self.versions[model, version]["source"]
             return found
+
+    def copies(self, sha256: str) -> list[str]:
+        with self._call():
+            return [location for location in self.uploads.values() if open_bundle(Path(location)).sha256 == sha256]
 
     def create_version(
         self, model: str, upload: Upload, tags: dict[str, str], description: str, above: int

@@ -16,9 +16,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from feature_store.errors import AssayError, InputError, RefusedError
+from serving import ledger_chain
 from serving.canonical import canonical_json
 from serving.keys import load_private_key
-from serving.ledger import GENESIS, Ledger
+from serving.ledger import Ledger
+from serving.ledger_entry import GENESIS, parse_entry, sign_entry
+from serving.ledger_heads import head_file, pinned_head, registry_heads
 from serving.moves import Move
 
 Keys = tuple[Path, Path]
@@ -126,6 +129,19 @@ def test_a_time_that_is_not_utc_is_not_written(ledger: Ledger, at: str) -> None:
         ledger.append([move("register", 1, at=at)])
 
 
+@pytest.mark.parametrize("changes", [{"workload": "../../../precious"}, {"task": "a/b"}, {"workload": "a\n"}])
+def test_a_name_that_is_a_path_is_neither_written_nor_read(
+    filled: Ledger, keys: Keys, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InputError, match=r"must hold only letters.*new entry 9\)"):
+        filled.append([move("register", 1, **changes)])
+    monkeypatch.setattr("serving.ledger.check_move", lambda move, where: None)
+    filled.append([move("register", 1, **changes)])
+    for call in (filled.verify, filled.standings):
+        with pytest.raises(RefusedError, match=r"must hold only letters.*entry 9\)"):
+            call()
+
+
 def test_without_the_private_key_it_reads_and_does_not_write(filled: Ledger, keys: Keys) -> None:
     reader = Ledger(filled.path, keys[1])
     assert reader.verify() == filled.verify()
@@ -151,11 +167,9 @@ def edited(line: bytes, **changes: Any) -> bytes:
 
 def rewritten(line: bytes, ledger: Ledger, keys: Keys, **changes: Any) -> bytes:
     """An entry changed by someone who can compute hashes and has another key."""
-    from serving.ledger import _parse, _sign
-
-    entry = _parse(line.rstrip(b"\n"), "test")
+    entry = parse_entry(line.rstrip(b"\n"), "test")
     changed = Move(**{**vars(entry.move), **changes})
-    forged = _sign(load_private_key(keys[0]), changed, entry.sequence, entry.previous_hash)
+    forged = sign_entry(load_private_key(keys[0]), changed, entry.sequence, entry.previous_hash)
     return canonical_json(forged.to_json()) + b"\n"
 
 
@@ -230,22 +244,180 @@ def test_no_changed_byte_goes_unnoticed(filled: Ledger, data: st.DataObject) -> 
 
 
 @pytest.mark.parametrize("cut", [1, 2, 100, 400])
-def test_a_torn_last_line_is_left_out_and_set_aside_by_the_next_writer(filled: Ledger, cut: int) -> None:
+def test_a_line_that_a_crash_tore_is_left_out_and_set_aside_by_the_next_writer(
+    filled: Ledger, cut: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Crash(BaseException):
+        pass
+
+    written: list[bytes] = []
+
+    def die(data: bytes) -> None:
+        written.append(data[:-cut])
+        with filled.path.open("ab") as file:
+            file.write(data[:-cut])
+        raise Crash
+
     whole = filled.path.read_bytes()
-    torn = lines(filled)[-1][:-cut]
-    filled.path.write_bytes(whole[:-cut])
-    assert len(filled.verify()) == 8, "the entry was never acted upon: its writer had not returned"
-    assert filled.path.read_bytes() == whole[:-cut], "reading repairs nothing: a writer may be in the middle"
-    added = filled.append([move("register", 9, 3)])
-    assert added[0].sequence == 8
-    assert len(filled.verify()) == 9
-    assert filled.path.with_name("promotions.jsonl.torn").read_bytes() == torn + b"\n"
+    monkeypatch.setattr(filled, "_write", die)
+    with pytest.raises(Crash):
+        filled.append([move("register", 9, 1)])
+    monkeypatch.undo()
+    assert len(filled.verify()) == 9, "the entry was never acted upon: its writer had not returned"
+    assert filled.path.read_bytes() == whole + written[0], "reading repairs nothing: a writer may be in the middle"
+    added = filled.append([move("register", 9, 1)])
+    assert added[0].sequence == 9
+    assert len(filled.verify()) == 10
+    assert filled.path.with_name("promotions.jsonl.torn").read_bytes() == written[0] + b"\n"
 
 
-def test_a_tail_cut_at_a_line_is_not_visible_in_the_file_alone(filled: Ledger) -> None:
-    """Why the head is also kept in the registry; see test_promotion.py."""
+@pytest.mark.parametrize("cut", [1, 2, 100, 400])
+def test_a_last_line_that_was_cut_after_its_writer_had_returned_is_refused(filled: Ledger, cut: int) -> None:
+    filled.path.write_bytes(filled.path.read_bytes()[:-cut])
+    damaged = filled.path.read_bytes()
+    for call in (filled.verify, filled.standings, lambda: filled.append([move("register", 9, 1)])):
+        message = r"hold entry '8:.* that promotions\.jsonl\.head remembers.*its last line was cut off.*accept the loss"
+        with pytest.raises(RefusedError, match=message):
+            call()
+    assert filled.path.read_bytes() == damaged
+    head_file(filled.path).unlink()  # as the message says
+    assert filled.append([move("register", 9, 3)])[0].sequence == 8
+
+
+def test_a_tail_cut_at_a_line_is_visible_by_the_heads_alone(filled: Ledger) -> None:
+    pinned = pinned_head(filled.verify()[-1].head)
     filled.path.write_bytes(b"".join(lines(filled)[:-2]))
+    with pytest.raises(RefusedError, match="its end was cut off or it was replaced"):
+        filled.verify()
+    head_file(filled.path).unlink()
     assert len(filled.verify()) == 7
+    for heads in (pinned, registry_heads({"m": pinned[0].value})):
+        with pytest.raises(RefusedError, match="its end was cut off or it was replaced"):
+            filled.standings(heads)
+
+
+@pytest.mark.parametrize("content", ["", "x", "3", "99:abc", "\x00", "8:" + "0" * 64])
+def test_a_head_file_that_fits_no_entry_is_refused_and_names_the_way_out(filled: Ledger, content: str) -> None:
+    head_file(filled.path).write_text(content)
+    with pytest.raises(RefusedError, match=r"delete .*promotions\.jsonl\.head to accept the loss"):
+        filled.verify()
+
+
+def test_a_head_that_could_not_be_written_stays_behind_and_refuses_nothing(
+    filled: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: Any, **options: Any) -> Any:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    before = head_file(filled.path).read_text()
+    monkeypatch.setattr("serving.ledger_heads.tempfile.mkstemp", full)
+    filled.append([move("register", 9, 1)])
+    assert head_file(filled.path).read_text() == before
+    assert len(filled.verify()) == 10
+
+
+# How deep a reader looks
+
+
+def test_an_earlier_signature_that_was_damaged_is_seen_by_history_and_append_alone(filled: Ledger) -> None:
+    """It is no part of what the last signature covers, and no decision reads it."""
+    before, expected = lines(filled), filled.standings()
+    damaged = edited(before[4], signature=json.loads(before[3])["signature"])
+    filled.path.write_bytes(b"".join([*before[:4], damaged, *before[5:]]))
+    assert filled.standings() == expected
+    for call in (filled.verify, filled.history, lambda: filled.append([move("register", 9, 1)])):
+        with pytest.raises(RefusedError, match=r"signed with the project's key.*entry 4\)"):
+            call()
+
+
+def test_the_last_signature_is_checked_by_every_reader(filled: Ledger, other_keys: Keys) -> None:
+    before = lines(filled)
+    for last in (
+        rewritten(before[-1], filled, other_keys, reason="forged"),
+        edited(before[-1], signature=""),
+        edited(before[-1], signature=json.loads(before[3])["signature"]),
+    ):
+        filled.path.write_bytes(b"".join([*before[:-1], last]))
+        head_file(filled.path).unlink(missing_ok=True)
+        with pytest.raises(RefusedError, match=r"signed with the project's key.*entry 8\)"):
+            filled.standings()
+
+
+def test_a_chain_that_was_made_anew_by_another_key_is_refused(
+    filled: Ledger, tmp_path: Path, other_keys: Keys, keys: Keys
+) -> None:
+    """Every hash holds, and the true last entry cannot be put on top of it."""
+    forger = Ledger(tmp_path / "forged.jsonl", other_keys[1], other_keys[0])
+    forger.append([*HISTORY[0], move("reject", 2, 1, reason="forged")])
+    reader = Ledger(forger.path, keys[1])
+    with pytest.raises(RefusedError, match=r"signed with the project's key.*entry 3\)"):
+        reader.standings()
+    forger.path.write_bytes(forger.path.read_bytes() + b"".join(lines(filled)[4:]))
+    head_file(forger.path).unlink()
+    with pytest.raises(RefusedError, match=r"previous_hash must be .*entry 4\)"):
+        reader.standings()
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_no_changed_byte_outside_of_earlier_signatures_goes_unnoticed_by_a_controller(
+    filled: Ledger, data: st.DataObject
+) -> None:
+    original, expected = filled.path.read_bytes(), filled.standings()
+    position = data.draw(st.integers(0, len(original) - 1))
+    byte = data.draw(st.integers(0, 255).filter(lambda value: value != original[position]))
+    filled.path.write_bytes(original[:position] + bytes([byte]) + original[position + 1 :])
+    reader = Ledger(filled.path, filled._public_key_path)
+    try:
+        found = reader.standings()
+        number = original[:position].count(b"\n")
+        before, after_change = json.loads(lines_of(original)[number]), json.loads(lines(filled)[number])
+        assert number < 8 and {**before, "signature": ""} == {**after_change, "signature": ""}
+        assert found == expected
+    except RefusedError:
+        pass
+    finally:
+        filled.path.write_bytes(original)
+
+
+def lines_of(data: bytes) -> list[bytes]:
+    return data.splitlines(keepends=True)
+
+
+def test_what_was_verified_once_is_not_verified_again_in_this_process(
+    filled: Ledger, keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled.verify()
+    looked: list[str] = []
+    parse = ledger_chain.parse_entry
+    monkeypatch.setattr(ledger_chain, "parse_entry", lambda line, where: (looked.append(where), parse(line, where))[1])
+    Ledger(filled.path, keys[1]).standings()
+    assert looked == [], "another ledger object of this process has verified it"
+    filled.append([move("register", 9, 1)])
+    filled.verify()
+    assert [where.rpartition(" ")[2] for where in looked] == ["9"]
+    looked.clear()
+    data = filled.path.read_bytes()
+    filled.path.write_bytes(data.replace(b'"because"', b'"BECAUSE"', 1))
+    with pytest.raises(RefusedError, match="hash must be that of the entry"):
+        Ledger(filled.path, keys[1]).standings()
+    assert looked, "the bytes are compared, not the time or the size of the file"
+
+
+def test_ten_thousand_entries_are_read_in_a_second_and_again_in_a_tenth(ledger: Ledger, keys: Keys) -> None:
+    moves: list[Move] = []
+    for version in range(1, 5001):
+        previous = version - 1 or None
+        moves += [move("register", version, previous), move("champion", version, previous)]
+    ledger.append(moves)
+    reader = Ledger(ledger.path, keys[1])
+    seconds = []
+    for _ in range(2):
+        started = time.process_time()
+        assert reader.champion_of("performance", "redis") == 5000
+        seconds.append(time.process_time() - started)
+    assert seconds[0] < 1.0
+    assert seconds[1] < 0.1
 
 
 def test_a_full_disk_records_nothing(filled: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:

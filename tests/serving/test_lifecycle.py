@@ -12,8 +12,10 @@ import pytest
 from feature_store.errors import AssayError, InputError, RefusedError
 from models.configuration import Configuration, PromotionRule
 from serving.bundle import check_bundle, open_bundle
+from serving.kept_bundles import keep_bundle, kept_bundle
 from serving.ledger import Ledger
-from serving.lifecycle import Lifecycle
+from serving.ledger_heads import head_file
+from serving.lifecycle import Lifecycle, Retirement
 from serving.signature import SIGNATURE_FILE
 from tests.serving.measured import measured_champion
 
@@ -454,7 +456,7 @@ def test_a_tampered_artifact_is_neither_served_nor_promoted_nor_rolled_back_to(
     model = stored(fake_store, 1) / "model.onnx"
     model.write_bytes(model.read_bytes()[:-1] + b"\0")
     for call in (lambda: lifecycle.rollback(*PAIR), lambda: lifecycle.promote(*PAIR, version=1)):
-        with pytest.raises(RefusedError, match=r"got model\.onnx changed"):
+        with pytest.raises(RefusedError, match=r"got model\.onnx changed.*assay retire .*--version 1"):
             call()
     assert lifecycle.champion(*PAIR) == 2
     lifecycle.open_champion(*PAIR)
@@ -514,6 +516,244 @@ def test_the_wrong_key_stops_everything(
     assert list(fake_store.versions) == [(MODEL, 1)]
 
 
+# The ledger's end
+
+
+def cut_last_byte(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def cut_last_line(path: Path) -> None:
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+
+
+def delete(path: Path) -> None:
+    path.unlink()
+
+
+@pytest.mark.parametrize("cut", [cut_last_byte, cut_last_line, delete])
+@pytest.mark.parametrize("kept_head", [True, False], ids=["head file kept", "head file deleted"])
+def test_a_ledger_that_was_cut_is_noticed_by_everybody(
+    lifecycle: Lifecycle, opened: Opener, write: Writer, fake_store: Any, configuration: Configuration,
+    tmp_path: Path, cut: Callable[[Path], None], kept_head: bool,
+) -> None:
+    lifecycle.register(write())
+    champion = measured(lifecycle, 2.0)
+    lifecycle.register(write(slope=9.0, champion=champion), champion=champion)
+    before = configuration.ledger_path.read_bytes()
+    cut(configuration.ledger_path)
+    if not kept_head:
+        head_file(configuration.ledger_path).unlink()
+    damaged = configuration.ledger_path.read_bytes() if configuration.ledger_path.exists() else None
+    fresh = opened()
+    for call in (
+        lambda: fresh.open_champion(*PAIR),
+        lambda: fresh.champion(*PAIR),
+        lambda: fresh.download_bundle(*PAIR, tmp_path / "out"),
+        lambda: fresh.download_bundle(*PAIR, tmp_path / "out", version=1),
+        fresh.history,
+        lambda: fresh.history(*PAIR),
+        fresh.reconcile,
+        lambda: fresh.promote(*PAIR, version=1),
+        lambda: fresh.rollback(*PAIR),
+        lambda: fresh.retire(*PAIR, 1),
+        lambda: fresh.register(write(slope=8.0, champion=champion), champion=champion),
+        lambda: fresh.register(write(workload="nginx")),
+        lambda: fresh.is_known(open_bundle(write()).contract),
+    ):
+        with pytest.raises(RefusedError, match=r"ledger must hold entry '5:.*cut off.*restore it from a backup"):
+            call()
+    assert (configuration.ledger_path.read_bytes() if damaged is not None else None) == damaged
+    assert [name for name, _ in fake_store.versions] == [MODEL, MODEL], "nothing of nginx is left"
+    configuration.ledger_path.write_bytes(before)
+    assert opened().register(write(workload="nginx")).alias == "champion"
+
+
+def test_a_move_of_another_workload_does_not_bury_the_gap(
+    lifecycle: Lifecycle, opened: Opener, write: Writer, configuration: Configuration
+) -> None:
+    """Cut by someone who also takes back the head beside the ledger: only redis' own tag remembers."""
+    lifecycle.register(write(workload="nginx"))
+    whole, head = configuration.ledger_path.read_bytes(), head_file(configuration.ledger_path).read_text()
+    lifecycle.register(write())
+    configuration.ledger_path.write_bytes(whole)
+    head_file(configuration.ledger_path).write_text(head)
+    fresh = opened()
+    assert fresh.champion("performance", "nginx") == 1, "what is read of nginx is whole"
+    with pytest.raises(RefusedError, match=r"must hold entry '5:.* the registry saw for assay\.performance\.redis"):
+        fresh.rollback("performance", "nginx")
+    with pytest.raises(RefusedError, match="must hold entry '5:"):
+        fresh.register(write(workload="nginx", slope=9.0))
+    assert configuration.ledger_path.read_bytes() == whole
+
+
+def test_a_controller_pins_the_least_head_that_it_takes(
+    lifecycle: Lifecycle, opened: Opener, write: Writer, fake_store: Any, configuration: Configuration, tmp_path: Path
+) -> None:
+    """Against an old state that was put back as a whole: ledger, head file and the registry's tags."""
+    lifecycle.register(write())
+    old = configuration.ledger_path.read_bytes(), head_file(configuration.ledger_path).read_text()
+    old_tags = dict(fake_store.heads_by_model)
+    first = lifecycle.history()[-1].head
+    champion = measured(lifecycle, 2.0)
+    lifecycle.register(write(slope=9.0, champion=champion), champion=champion)
+    pinned = lifecycle.history()[-1].head
+    expected = lifecycle.open_champion(*PAIR, least_head=pinned).sha256
+    assert lifecycle.open_champion(*PAIR, least_head=first).sha256 == expected, "the ledger has gone on since"
+    configuration.ledger_path.write_bytes(old[0])
+    head_file(configuration.ledger_path).write_text(old[1])
+    fake_store.heads_by_model.update(old_tags)
+    fresh = opened()
+    assert fresh.open_champion(*PAIR).sha256 != expected, "nothing else can tell"
+    for call in (
+        lambda: fresh.open_champion(*PAIR, least_head=pinned),
+        lambda: fresh.download_bundle(*PAIR, tmp_path / "out", least_head=pinned),
+    ):
+        with pytest.raises(RefusedError, match=r"must hold entry '5:.* that the caller pins as the least head"):
+            call()
+    fresh.open_champion(*PAIR, least_head=first)
+    for nonsense in ("", "5", f"2:{'0' * 64}", "9" * 5000 + ":x"):
+        with pytest.raises(RefusedError, match="as the least head"):
+            fresh.open_champion(*PAIR, least_head=nonsense)
+
+
+def test_a_loss_that_is_accepted_as_the_message_says_leaves_a_ledger_that_goes_on(
+    lifecycle: Lifecycle, opened: Opener, write: Writer, fake_store: Any, configuration: Configuration
+) -> None:
+    lifecycle.register(write())
+    champion = measured(lifecycle, 2.0)
+    lifecycle.register(write(slope=9.0, champion=champion), champion=champion)
+    cut_last_line(configuration.ledger_path)
+    fresh = opened()
+    with pytest.raises(RefusedError, match=r"delete the tag assay\.ledger_head of .*redis; delete .*\.head to accept"):
+        fresh.reconcile()
+    del fake_store.heads_by_model[MODEL]
+    head_file(configuration.ledger_path).unlink()
+    (drift, other) = fresh.reconcile()
+    assert (drift.found, drift.expected, other.expected) == (2, 1, 2), "what the ledger still says"
+    assert fresh.promote(*PAIR).version == 2
+    assert fake_store.heads_by_model[MODEL] == fresh.history()[-1].head
+
+
+# Versions that are gone from the registry
+
+
+def keep(lifecycle: Lifecycle, folder: Path, configuration: Configuration, version: int) -> None:
+    keep_bundle(folder, kept_bundle(configuration.home, *PAIR, version))
+
+
+def deleted(fake_store: Any, version: int, artifacts: bool = True) -> None:
+    """As MLflow's page does it: the version and the aliases on it; with the artifacts as whoever cleans up after it."""
+    location = fake_store.versions.pop((MODEL, version))["source"]
+    if artifacts:
+        fake_store.uploads = {ticket: at for ticket, at in fake_store.uploads.items() if at != location}
+    for key in [key for key, at in fake_store.aliases.items() if at == version]:
+        del fake_store.aliases[key]
+
+
+def test_a_first_champion_that_was_deleted_in_the_registry_stands_on_by_its_kept_copy(
+    lifecycle: Lifecycle, write: Writer, fake_store: Any, configuration: Configuration
+) -> None:
+    folder = write()
+    sha256 = lifecycle.register(folder).bundle_sha256
+    keep(lifecycle, folder, configuration, 1)
+    deleted(fake_store, 1)
+    assert lifecycle.open_champion(*PAIR).sha256 == sha256
+    (drift,) = lifecycle.reconcile()
+    assert (drift.expected, drift.repaired, drift.gone) == (1, False, True)
+    assert "assay retire --version 1" in str(drift)
+
+    champion = measured(lifecycle, 0.5)
+    worse = lifecycle.register(write(slope=9.0, champion=champion, test_mse=0.51), champion=champion)
+    assert (worse.alias, worse.gates_passed) == ("challenger", True)
+    assert [item.gone for item in worse.drifts] == [True]
+    rejected = lifecycle.register(write(slope=7.0, status="REFUTED"), champion=champion)
+    assert (rejected.alias, rejected.gates_passed) == (None, False), "not an error: it is in the ledger"
+    champion = measured(lifecycle, 2.0)
+    better = lifecycle.register(write(slope=8.0, champion=champion), champion=champion)
+    assert (better.alias, lifecycle.champion(*PAIR)) == ("champion", better.version)
+    assert lifecycle.reconcile() == ()
+    assert lifecycle.rollback(*PAIR).version == 1
+    assert lifecycle.open_champion(*PAIR).sha256 == sha256
+
+
+def test_a_deleted_version_is_read_from_the_artifacts_that_it_left_by_its_digest(
+    lifecycle: Lifecycle, write: Writer, fake_store: Any
+) -> None:
+    sha256 = lifecycle.register(write()).bundle_sha256
+    location = Path(stored(fake_store, 1))
+    deleted(fake_store, 1, artifacts=False)
+    assert lifecycle.open_champion(*PAIR).sha256 == sha256
+    (location / "model.onnx").write_bytes(b"")
+    with pytest.raises(RefusedError, match="got neither"):
+        lifecycle.open_champion(*PAIR)
+
+
+def test_a_kept_copy_that_is_another_bundle_is_not_served(
+    lifecycle: Lifecycle, write: Writer, fake_store: Any, configuration: Configuration
+) -> None:
+    lifecycle.register(write())
+    champion = measured(lifecycle, 2.0)
+    other = write(slope=9.0, champion=champion)
+    lifecycle.register(other, champion=champion)
+    keep(lifecycle, other, configuration, 1)
+    lifecycle.rollback(*PAIR)
+    deleted(fake_store, 1)
+    with pytest.raises(RefusedError, match=r"must be .* as the ledger says, got .*assay retire"):
+        lifecycle.open_champion(*PAIR)
+    (kept_bundle(configuration.home, *PAIR, 1) / "model.onnx").write_bytes(b"")
+    with pytest.raises(RefusedError, match=r"got model\.onnx changed.*assay retire"):
+        lifecycle.open_champion(*PAIR)
+
+
+def test_a_champion_that_is_lost_is_retired_and_the_workload_goes_on(
+    lifecycle: Lifecycle, write: Writer, fake_store: Any
+) -> None:
+    lifecycle.register(write())
+    deleted(fake_store, 1)
+    way_out = "assay retire --task performance --workload redis --version 1"
+    with pytest.raises(RefusedError, match=f"got neither .*{way_out}"):
+        lifecycle.open_champion(*PAIR)
+    done = lifecycle.retire(*PAIR, 1, reason="deleted by mistake")
+    assert (done.model, done.version, done.was_champion, done.champion) == (MODEL, 1, True, None)
+    last = lifecycle.history()[-1].move
+    assert (last.action, last.reason, last.actor, last.previous_version) == ("retire", "deleted by mistake", "ann", 1)
+    assert lifecycle.reconcile() == ()
+    with pytest.raises(RefusedError, match="must have a champion, got none"):
+        lifecycle.open_champion(*PAIR)
+    again = lifecycle.register(write(slope=9.0))
+    assert (again.version, again.alias, again.reason) == (2, "champion", "no champion yet")
+    for call in (lambda: lifecycle.promote(*PAIR, version=1), lambda: lifecycle.retire(*PAIR, 1)):
+        with pytest.raises(RefusedError, match="it was retired"):
+            call()
+
+
+def test_the_champion_before_stands_where_the_champion_is_retired(
+    lifecycle: Lifecycle, write: Writer, fake_store: Any
+) -> None:
+    for slope in (8.0, 9.0, 10.0):
+        champion = measured(lifecycle, 2.0)
+        lifecycle.register(write(slope=slope, champion=champion), champion=champion)
+    assert lifecycle.retire(*PAIR, 2).champion == 3, "an earlier one: nobody rolls back to it any more"
+    assert lifecycle.retire(*PAIR, 3).champion == 1
+    assert fake_store.aliases == {(MODEL, "champion"): 1}
+    with pytest.raises(RefusedError, match="got 1 as its first"):
+        lifecycle.rollback(*PAIR)
+    for version, why in ((7, "the ledger does not know it"), (3, "it was retired")):
+        with pytest.raises(RefusedError, match=why):
+            lifecycle.retire(*PAIR, version)
+
+
+def test_a_challenger_is_retired(lifecycle: Lifecycle, write: Writer, fake_store: Any) -> None:
+    lifecycle.register(write())
+    champion = measured(lifecycle, 1.0)
+    lifecycle.register(write(slope=9.0, champion=champion), champion=champion)
+    assert lifecycle.retire(*PAIR, 2) == Retirement(MODEL, 2, 1, False)
+    assert fake_store.aliases == {(MODEL, "champion"): 1}
+    with pytest.raises(RefusedError, match="must have a challenger to promote, got none"):
+        lifecycle.promote(*PAIR)
+
+
 # Faults
 
 
@@ -538,7 +778,7 @@ def restart(opened: Opener, configuration: Configuration, fake_store: Any) -> Li
     return fresh
 
 
-CALLS_OF_A_REGISTRATION = 17
+CALLS_OF_A_REGISTRATION = 13
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

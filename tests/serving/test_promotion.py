@@ -8,6 +8,7 @@ import pytest
 
 from feature_store.errors import AssayError, RefusedError
 from serving.ledger import Ledger
+from serving.ledger_heads import head_file
 from serving.moves import Move
 from serving.promotion import Aliases, Promotions
 
@@ -47,7 +48,7 @@ def test_aliases_and_head_follow_every_move(promotions: Promotions, fake_store: 
     assert fake_store.aliases == {(MODEL, "champion"): 2}
     promotions.record([move("rollback", 1, 2)])
     assert fake_store.aliases == {(MODEL, "champion"): 1}
-    assert fake_store.heads[MODEL] == promotions.ledger.verify()[-1].head
+    assert fake_store.heads_by_model[MODEL] == promotions.ledger.verify()[-1].head
     assert promotions.reconcile("performance", "redis") == ()
 
 
@@ -79,10 +80,27 @@ def test_a_champion_deleted_from_the_registry_is_reported_as_gone(
     del fake_store.versions[MODEL, 1]
     del fake_store.aliases[MODEL, "champion"]
     (drift,) = promotions.reconcile("performance", "redis")
-    assert not drift.repaired
-    assert "that version is gone from the registry" in str(drift)
-    with pytest.raises(AssayError, match="The move is in the ledger, entry 5"):
-        promotions.record([move("register", 3, 1)])
+    assert (drift.repaired, drift.gone) == (False, True)
+    assert "version 1 was deleted from the registry" in str(drift)
+    assert promotions.record([move("register", 3, 1)]) == (drift,)
+    assert fake_store.heads_by_model[MODEL] == promotions.ledger.verify()[-1].head, "a cut would be seen"
+    fake_store.versions.clear()  # the whole model
+    fake_store.heads_by_model.clear()
+    assert all(drift.gone for drift in promotions.reconcile("performance", "redis"))
+
+
+def test_an_alias_that_the_registry_does_not_take_is_an_error_after_the_move(
+    promotions: Promotions, fake_store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: Any) -> None:
+        raise AssayError("registry must take it")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fake_store, "set_alias", fail)
+        with pytest.raises(AssayError, match=r"could not be set.*The move is in the ledger, entry 5"):
+            promotions.record([move("approve", 2, 1)])
+    assert {drift.repaired for drift in promotions.reconcile("performance", "redis")} == {True}
+    assert fake_store.aliases == {(MODEL, "champion"): 2}
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -99,9 +117,11 @@ def test_a_crash_at_any_call_leaves_the_aliases_to_be_completed(
     fake_store.revive()
     drifts = promotions.reconcile("performance", "redis")
     assert all(drift.cause == "interrupted" and drift.repaired for drift in drifts)
-    assert promotions.ledger.champion_of("performance", "redis") == 2
-    assert fake_store.aliases == {(MODEL, "champion"): 2}
-    assert fake_store.heads[MODEL] == promotions.ledger.verify()[-1].head
+    made = call > 0  # the first call asks for the heads, before anything is written
+    assert promotions.ledger.champion_of("performance", "redis") == (2 if made else 1)
+    assert fake_store.aliases[MODEL, "champion"] == (2 if made else 1)
+    assert fake_store.aliases.get((MODEL, "challenger")) == (None if made else 2)
+    assert fake_store.heads_by_model[MODEL] == promotions.ledger.verify()[-1].head
     assert crashed == (call < 6), "six calls make a move"
 
 
@@ -156,6 +176,15 @@ def test_a_ledger_whose_end_was_cut_off_is_refused(promotions: Promotions) -> No
         ):
             with pytest.raises(RefusedError, match="its end was cut off or it was replaced"):
                 call()
+    head_file(path).unlink()  # the registry remembers it too
+    for call in (
+        lambda: promotions.reconcile("performance", "redis"),
+        lambda: promotions.read("performance", "redis"),
+        lambda: promotions.history(None, None),
+        lambda: promotions.record([move("approve", 2, 1)]),
+    ):
+        with pytest.raises(RefusedError, match=r"the registry saw for assay\.performance\.redis"):
+            call()
     path.write_bytes(whole)
     assert promotions.reconcile("performance", "redis") == ()
 
@@ -164,6 +193,7 @@ def test_a_ledger_whose_end_was_rewritten_is_refused(promotions: Promotions, fak
     """By someone who has the key: cut one entry, append another."""
     path = promotions.ledger.path
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    head_file(path).unlink()
     promotions.ledger.append([move("approve", 2, 1)])
     with pytest.raises(RefusedError, match="must hold entry '4:"):
         promotions.reconcile("performance", "redis")
@@ -171,12 +201,12 @@ def test_a_ledger_whose_end_was_rewritten_is_refused(promotions: Promotions, fak
 
 @pytest.mark.parametrize("head", ["", "x", "4", "4:", "-1:abc", "99:abc", "²:abc"])
 def test_a_head_tag_that_fits_no_entry_is_refused(promotions: Promotions, fake_store: Any, head: str) -> None:
-    fake_store.heads[MODEL] = head
+    fake_store.heads_by_model[MODEL] = head
     with pytest.raises(RefusedError, match="restore it from a backup"):
         promotions.reconcile("performance", "redis")
 
 
 def test_a_lost_head_tag_is_written_again(promotions: Promotions, fake_store: Any) -> None:
-    del fake_store.heads[MODEL]
+    del fake_store.heads_by_model[MODEL]
     assert promotions.reconcile("performance", "redis") == ()
-    assert fake_store.heads[MODEL] == promotions.ledger.verify()[-1].head
+    assert fake_store.heads_by_model[MODEL] == promotions.ledger.verify()[-1].head

@@ -153,7 +153,7 @@ def test_a_predictor_comes_from_the_registry_checked(
         Predictor.from_registry(state, *PAIR)
     folder = write()
     registry.register(folder)
-    expected = Predictor.from_folder(folder, state.public_key_path).predict(ROW)
+    expected = Predictor.from_folder(folder, state.public_key_path, task="performance", workload="redis").predict(ROW)
     assert Predictor.from_registry(state, *PAIR).predict(ROW) == expected
 
 
@@ -201,14 +201,31 @@ def test_what_is_moved_or_deleted_by_hand_in_mlflow_is_set_right_or_reported(
         ("challenger", 1, None),
     }
     assert (by_alias(client, "champion"), by_alias(client, "challenger")) == (2, None)
+    sha256, location = registry.open_champion(*PAIR).sha256, client.get_model_version_download_uri(MODEL, "2")
     client.delete_model_version(MODEL, "2")
     (drift,) = registry.reconcile()
-    assert (drift.found, drift.expected, drift.repaired) == (None, 2, False)
-    with pytest.raises(AssayError, match="registry must have version 2"):
+    assert (drift.found, drift.expected, drift.repaired, drift.gone) == (None, 2, False, True)
+    assert registry.open_champion(*PAIR).sha256 == sha256, "by what the version left, found by its digest"
+    shutil.rmtree(location)
+    with pytest.raises(RefusedError, match=r"got neither .*registry must have version 2.*assay retire"):
         registry.open_champion(*PAIR)
     assert registry.rollback(*PAIR).version == 1
     assert by_alias(client, "champion") == 1
     assert registry.reconcile() == ()
+
+
+def test_the_heads_of_all_of_the_projects_models_are_listed_page_by_page(
+    registry: Registry, client: mlflow.MlflowClient, write: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for workload in ("redis", "nginx", "mysql"):
+        registry.register(write(workload=workload, status="UNKNOWN"))
+    for name in ("other.performance.redis", "assay.performance", "zebra"):  # of someone who shares the server
+        client.create_registered_model(name, tags={"assay.ledger_head": "99:x"})
+    client.create_registered_model("assay.performance.solr")
+    monkeypatch.setattr("serving.registry._PAGE", 1)
+    assert registry._store.heads() == {
+        entry.move.model: entry.head for entry in registry.history()  # type: ignore[attr-defined]
+    }
 
 
 def test_a_scheduled_run_finds_what_is_registered_already(registry: Registry, write: Writer) -> None:

@@ -27,6 +27,7 @@ Keys = tuple[Path, Path]
 ROW = {"psi_cpu_some": 0.2, "psi_io_full": 0.5, "connections": 8.0}
 NAMES = list(ROW)
 
+REDIS: dict[str, Any] = {"task": "performance", "workload": "redis"}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, bundle_writer: Callable[..., Path], keys: Keys) -> Path:
@@ -37,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, bundle_writer: Callable[...
 
 @pytest.fixture(scope="module")
 def predictor(folder: Path, keys: Keys) -> Predictor:
-    return Predictor.from_folder(folder, keys[1])
+    return Predictor.from_folder(folder, keys[1], **REDIS)
 
 
 @pytest.fixture(scope="module")
@@ -296,17 +297,29 @@ def test_threads_share_a_predictor(predictor: Predictor) -> None:
 
 def test_only_a_checked_bundle_is_loaded(bundle: Path, keys: Keys, other_keys: Keys) -> None:
     with pytest.raises(RefusedError, match="must be signed"):
-        Predictor.from_folder(bundle, keys[1])
+        Predictor.from_folder(bundle, keys[1], **REDIS)
     sign_folder(bundle, keys[0])
-    predictor = Predictor.from_folder(bundle, keys[1])
+    predictor = Predictor.from_folder(bundle, keys[1], **REDIS)
     assert predictor.sha256 == check_bundle(bundle, keys[1]).sha256
     with pytest.raises(RefusedError, match="another key"):
-        Predictor.from_folder(bundle, other_keys[1])
+        Predictor.from_folder(bundle, other_keys[1], **REDIS)
     data = bytearray((bundle / "model.onnx").read_bytes())
     data[-1] ^= 1
     (bundle / "model.onnx").write_bytes(data)
     with pytest.raises(RefusedError, match=r"model\.onnx changed"):
-        Predictor.from_folder(bundle, keys[1])
+        Predictor.from_folder(bundle, keys[1], **REDIS)
+
+
+def test_a_signed_bundle_of_another_task_workload_or_digest_is_refused(bundle: Path, keys: Keys) -> None:
+    """All bundles of a project are signed with one key."""
+    sign_folder(bundle, keys[0])
+    sha256 = check_bundle(bundle, keys[1]).sha256
+    assert Predictor.from_folder(bundle, keys[1], **REDIS, sha256=sha256).sha256 == sha256
+    for expected in ({**REDIS, "workload": "nginx"}, {**REDIS, "task": "sizing"}):
+        with pytest.raises(RefusedError, match=r"bundle must be for .*, got one for performance, redis"):
+            Predictor.from_folder(bundle, keys[1], **expected)
+    with pytest.raises(RefusedError, match="bundle must be 0000"):
+        Predictor.from_folder(bundle, keys[1], **REDIS, sha256="0" * 64)
 
 
 def resigned(bundle: Path, keys: Keys, model: bytes, **changes: Any) -> Path:
@@ -327,19 +340,32 @@ def test_a_model_that_is_not_what_its_contract_says_is_refused(
     bundle: Path, keys: Keys, model_bytes: Callable[..., bytes]
 ) -> None:
     with pytest.raises(RefusedError, match="must load in onnxruntime"):
-        Predictor.from_folder(resigned(bundle, keys, b"not a model"), keys[1])
+        Predictor.from_folder(resigned(bundle, keys, b"not a model"), keys[1], **REDIS)
     with pytest.raises(RefusedError, match=r"must take telemetry float32 \[rows, 3\]"):
-        Predictor.from_folder(resigned(bundle, keys, model_bytes(inputs=2)), keys[1])
+        Predictor.from_folder(resigned(bundle, keys, model_bytes(inputs=2)), keys[1], **REDIS)
     with pytest.raises(RefusedError, match="must take rows float32"):
-        Predictor.from_folder(resigned(bundle, keys, model_bytes(), input="rows"), keys[1])
+        Predictor.from_folder(resigned(bundle, keys, model_bytes(), input="rows"), keys[1], **REDIS)
 
 
 def test_an_answer_that_is_not_finite_is_not_given(
     bundle: Path, keys: Keys, model_bytes: Callable[..., bytes]
 ) -> None:
-    predictor = Predictor.from_folder(resigned(bundle, keys, model_bytes(slope=math.inf)), keys[1])
+    predictor = Predictor.from_folder(resigned(bundle, keys, model_bytes(slope=math.inf)), keys[1], **REDIS)
     with pytest.raises(RefusedError, match="must answer one finite number a row"):
         predictor.predict(ROW)
+
+
+@pytest.mark.parametrize("mask", [False, True, [[False, False, True]]])
+def test_a_masked_array_is_refused_whatever_its_mask_says(predictor: Predictor, mask: Any) -> None:
+    """Under a mask lies a number; it was 9999 for "not measured", or the value of the row before."""
+    values = np.ma.array([list(ROW.values())], mask=mask)
+    for rows in (values, values[0]):
+        with pytest.raises(InputError, match="array must hold plain numbers, got a masked array with"):
+            predictor.predict(rows)
+    for row in ({**ROW, "connections": np.ma.masked}, {**ROW, "connections": np.ma.array(8.0, mask=mask is True)}):
+        for rows in (row, [row]):
+            with pytest.raises(InputError, match="connections must hold plain numbers, got a masked array"):
+                predictor.predict(rows)
 
 
 def test_the_timing_measures_both(predictor: Predictor) -> None:

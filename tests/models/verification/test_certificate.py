@@ -452,6 +452,21 @@ def other_output(model: onnx.ModelProto) -> None:
     model.graph.output[0].name = "unscaled"
 
 
+def input_declared(kind: int, shape: list[int | str | None] | None) -> Callable[[onnx.ModelProto], None]:
+    def change(model: onnx.ModelProto) -> None:
+        value = model.graph.input[0]
+        value.CopyFrom(helper.make_tensor_value_info(value.name, kind, shape))
+    return change
+
+
+def input_of(*sizes: int | str | None, kind: int = TensorProto.FLOAT) -> Callable[[onnx.ModelProto], None]:
+    """Input sizes; "n" stands for the right width."""
+    def change(model: onnx.ModelProto) -> None:
+        width = numpy_helper.to_array(tensor(model, "weight_0")).shape[1]
+        input_declared(kind, [width if size == "n" else size for size in sizes])(model)
+    return change
+
+
 GRAPHS: dict[str, Callable[[onnx.ModelProto], None]] = {
     "two nodes swapped": nodes_swapped, "a node more": relu_twice, "negated at the end": negated,
     "Gemm with alpha": gemm_attribute("alpha", -1.0), "Gemm with alpha 1": gemm_attribute("alpha", 1.0),
@@ -468,6 +483,11 @@ GRAPHS: dict[str, Callable[[onnx.ModelProto], None]] = {
     "weights given twice": second_weights, "weights in two encodings": weights_in_two_encodings,
     "weights that a caller may replace": weights_as_an_input, "input named as a weight": input_named_as_a_weight,
     "node output named as a weight": node_output_named_as_a_weight, "bias without a name": bias_without_a_name,
+    "float64 input": input_of("batch", "n", kind=TensorProto.DOUBLE),
+    "integer input": input_of("batch", "n", kind=TensorProto.INT64), "one row only": input_of(1, "n"),
+    "four rows only": input_of(4, "n"), "no rows": input_of(0, "n"), "columns of any number": input_of("batch", "m"),
+    "columns not said": input_of("batch", None), "a column too few": input_of("batch", 1), "no batch": input_of("n"),
+    "three sizes": input_of("batch", "n", 1), "sizes not said": input_declared(TensorProto.FLOAT, None),
     "a function of its own called Relu": own_relu, "another domain": another_domain,
 }
 

@@ -1,0 +1,77 @@
+"""The rules for names, held wherever one comes in: from task files, mappings, requests, options, contracts, the ledger.
+
+    task        letters, digits, _ and -
+    workload    the same, and . inside it; it begins with a letter or digit, for a leading _ is the pipeline's own
+    label       name or unit of a column: any text on one line that shows what it is
+
+Tasks and workloads name folders and models, so `inside` also holds every folder that is made of a name to where it
+belongs. A task has no dot: "assay.{task}.{workload}" must never give two pairs one name. A label is only printed; what
+could change how a line looks on a terminal (control characters, marks that reverse the direction of text) is refused.
+"""
+
+import re
+import unicodedata
+from pathlib import Path
+
+from feature_store.errors import InputError
+
+LONGEST = 128  # characters: a file's name has 255 bytes on all common file systems, MLflow's models have 256
+TASK = re.compile(rf"[A-Za-z0-9_-]{{1,{LONGEST}}}")
+WORKLOAD = re.compile(rf"[A-Za-z0-9-][A-Za-z0-9._-]{{0,{LONGEST - 1}}}")
+# Unicode's control characters, formats (zero width, direction), surrogates and separators of lines and paragraphs
+_UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
+
+
+def is_task_name(name: object) -> bool:
+    """Whether a task can be called so."""
+    return isinstance(name, str) and TASK.fullmatch(name) is not None
+
+
+def is_workload_name(name: object) -> bool:
+    """Whether models and folders can be called after a workload."""
+    return isinstance(name, str) and WORKLOAD.fullmatch(name) is not None
+
+
+def check_task_name(name: object, where: str) -> str:
+    """Returns the name of a task. Raises InputError where it is none."""
+    if not is_task_name(name):
+        raise InputError(f"task must hold only letters, digits, _ and -, up to {LONGEST}, got {name!r} ({where})")
+    return str(name)
+
+
+def check_workload_name(name: object, where: str) -> str:
+    """Returns the name of a workload. Raises InputError where it is none."""
+    if not is_workload_name(name):
+        raise InputError(f"workload must hold only letters, digits, _ and -, . inside it, up to {LONGEST}, and not "
+                         f"begin with _, got {name!r} ({where})")
+    return str(name)
+
+
+def check_label(label: object, what: str, where: str, empty: bool = False) -> str:
+    """Returns the name or unit of a column. Raises InputError: no text, empty, or with characters that are not seen."""
+    if not isinstance(label, str) or not (label or empty):
+        raise InputError(f"{what} must be a text, got {label!r} ({where})")
+    if printable(label) != label:
+        raise InputError(f"{what} must hold no control characters and no marks that change the direction of text, got "
+                         f"{label!a} ({where})")
+    return label
+
+
+def printable(text: str, kept: str = "") -> str:
+    """The text with every character that is not seen written as its escape, but for those in `kept`."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(one.encode("unicode_escape").decode("ascii")
+                   if unicodedata.category(one) in _UNSEEN and one not in kept else one for one in text)
+
+
+def inside(folder: Path, *names: str) -> Path:
+    """The path of a file or folder below `folder`, which all links on the way lead to as well.
+
+    Raises:
+        InputError: it would lie elsewhere.
+    """
+    path = folder.joinpath(*names)
+    if not path.resolve().is_relative_to(folder.resolve()) or path.resolve() == folder.resolve():
+        raise InputError(f"folder must lie below {folder}, got {path}")
+    return path

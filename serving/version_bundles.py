@@ -1,0 +1,82 @@
+"""Finds the bundle of a registered version and checks that it is the one in the ledger.
+
+    the registry's version  ->  artifacts that a deleted version left in the store  ->  the copy in the state folder
+
+The next place is asked where the one before has nothing to give; where it gives something else than was registered,
+that is refused and not passed over. Whatever is refused here has a way out, which the message names.
+"""
+
+import contextlib
+
+from feature_store.errors import AssayError, RefusedError
+from models.configuration import Configuration
+from serving.bundle import CheckedBundle, check_bundle
+from serving.kept_bundles import kept_bundle
+from serving.moves import Standing
+from serving.store import Store
+
+
+class VersionBundles:
+    """The bundles of all versions of all workloads."""
+
+    def __init__(self, configuration: Configuration, store: Store) -> None:
+        self._configuration = configuration
+        self._store = store
+
+    def open(self, task: str, workload: str, standing: Standing, version: int) -> CheckedBundle:
+        """A version's bundle, checked: signature, content, and that it is the one in the ledger.
+
+        Raises:
+            RefusedError: the version did not pass its gates or was retired, or its bundle is lost or another one.
+        """
+        sha256 = self.registered_sha256(task, workload, standing, version)
+        try:
+            return self._checked(task, workload, version, sha256)
+        except RefusedError as error:
+            raise RefusedError(
+                f"{error}; put the bundle back from a backup, or take the version out with `assay retire --task {task} "
+                f"--workload {workload} --version {version}`"
+            ) from error
+
+    def registered_sha256(self, task: str, workload: str, standing: Standing, version: int) -> str:
+        """The digest under which a version was registered. Raises RefusedError: it is none that may be served."""
+        if version not in standing.registered:
+            known = "it was rejected" if version in standing.rejected else "the ledger does not know it"
+            known = "it was retired" if version in standing.retired else known
+            model = self._configuration.model_name(task, workload)
+            raise RefusedError(f"version must have passed its gates, got {version} of {model}; {known}")
+        return standing.registered[version]
+
+    def _checked(self, task: str, workload: str, version: int, sha256: str) -> CheckedBundle:
+        bundle = self._found(task, workload, version, sha256)
+        model = self._configuration.model_name(task, workload)
+        if bundle.sha256 != sha256:
+            raise RefusedError(
+                f"bundle of {model} version {version} must be {sha256} as the ledger says, got {bundle.sha256}; its "
+                f"artifacts were exchanged ({bundle.folder})"
+            )
+        if (bundle.contract.task, bundle.contract.workload) != (task, workload):
+            found = f"{bundle.contract.task}, {bundle.contract.workload}"
+            raise RefusedError(f"bundle of {model} must be for {task}, {workload}, got one for {found}")
+        return bundle
+
+    def _found(self, task: str, workload: str, version: int, sha256: str) -> CheckedBundle:
+        key, model = self._configuration.public_key_path, self._configuration.model_name(task, workload)
+        try:
+            with self._store.fetched(self._store.location(model, version)) as folder:
+                return check_bundle(folder, key)
+        except RefusedError:
+            raise
+        except AssayError as error:
+            gone = error
+        for location in self._store.copies(sha256):
+            with contextlib.suppress(AssayError), self._store.fetched(location) as folder:
+                bundle = check_bundle(folder, key)
+                if bundle.sha256 == sha256:
+                    return bundle
+        kept = kept_bundle(self._configuration.home, task, workload, version)
+        if kept.is_dir():
+            return check_bundle(kept, key)
+        raise RefusedError(
+            f"bundle of {model} version {version} must be in the registry or kept in {kept}, got neither ({gone})"
+        ) from gone
