@@ -156,6 +156,15 @@ def test_what_a_type_loses_by_cancellation_is_rounding(name: str, dtype: type) -
     compare(build(nodes, constants, (1, 1), dtype=dtype))
 
 
+def test_a_constant_that_onnxruntime_rounds_elsewhere_in_a_whole_file_is_refused() -> None:
+    # alone the difference is a float16; followed by a Cast, onnxruntime leaves it in float32
+    sides = {name: numpy_helper.from_array(np.array([value], np.float16)) for name, value in (("a", 1.8), ("b", 1e-3))}
+    nodes = [*(op("Constant", "", name, value=value) for name, value in sides.items()), op("Sub", "a b", "c"),
+             op("Cast", "c", "d", to=onnx.TensorProto.FLOAT), op("Mul", "x d")]
+    with pytest.raises(InputError, match="network as read must compute what onnxruntime"):
+        compare(build(nodes, {}, (1, 1)))
+
+
 def test_a_file_that_changes_meanwhile_is_refused() -> None:
     content = random_file(0, np.float32)
     with pytest.raises(InputError, match="model must stay the same while it is read"):
