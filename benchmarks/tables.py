@@ -17,6 +17,7 @@ from benchmarks import (
     adaptation_cost_tables,
     adaptation_pool_tables,
     adaptation_tables,
+    execution_rounding,
     mutant_tables,
     performance_tables,
     pipeline_tables,
@@ -83,10 +84,10 @@ TABLES: dict[str, Source] = {
     "verification-instances": Source("verification_campaign", verification_campaign_tables.instances_table),
     "verification-conditions": Source("verification_campaign", verification_campaign_tables.conditions_line),
     "verification-mutants": Source("mutants", mutant_tables.mutants_table),
+    "execution-rounding": Source("execution_rounding", execution_rounding.rounding_table),
     "verification-growth": Source("verification_campaign", verification_campaign_tables.growth_table),
 }
-RESULT_FILES = ("adaptation", "adaptation_search", "adaptation_cost", "adaptation_metrics", "adaptation_scale",
-                "sizing", "performance", "pipeline", "verification", "verification_campaign", "mutants")
+RESULT_FILES = tuple(dict.fromkeys(source.results for source in TABLES.values()))
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
