@@ -13,7 +13,6 @@ import numpy as np
 
 from feature_store.errors import InputError
 from models.verification.checker import CheckResult, check_certificate
-from models.verification.checker_chain import Chain
 from models.verification.checker_model import Array, read_model
 from models.verification.runtime_agreement import chain_stages, require_agreement
 
@@ -34,10 +33,9 @@ def check_exported(
     try:
         model = model_path.read_bytes()
         walls = np.array([[entry["minimum"], entry["maximum"]] for entry in contract["inputs"]], dtype=np.float64)
-        weights, biases, relus = read_model(model).chain
-        chain = Chain(tuple(weights), tuple(biases), tuple(relus))
-        require_agreement(model, certificate["model_sha256"], chain_stages(chain),
-                          [_Box(walls[None, :, 0], walls[None, :, 1])], model_path.name)
+        network = read_model(model)
+        require_agreement(model, certificate["model_sha256"], chain_stages(*network.chain),
+                          [_Box(walls[None, :, 0], walls[None, :, 1])], model_path.name, np.dtype(network.dtype))
     except InputError as error:
         return CheckResult(False, str(error))
     except Exception as error:  # a malformed file of any kind is a refusal, not a crash

@@ -5,9 +5,10 @@ is a constant array, or an `Expression`, affine in the network's input and in th
 it. Each activation makes a layer.
 
 What is read is real arithmetic on the stored weights, for one example: a symbolic batch is 1. Nodes without a
-variable operand are weights too: they are folded in the file's own types, as a runtime folds them on loading.
+variable operand are weights too: they are folded by onnxruntime (constant_folding.py), in the file's own types.
 
-The arithmetic and its rounding: affine_expression.py; operators that only move values: index_moves.py.
+The arithmetic and its rounding: affine_expression.py; operators that only move values: index_moves.py. That the runtime
+computes what was read is checked by runtime_agreement.py, where there is a box.
 
 Symbols: n inputs, o outputs, both flattened in C order.
 """

@@ -136,8 +136,8 @@ def check_proof(proof: Path, model: Path, specification: Path) -> ProofCheck:
     network = read_onnx(model)
     claim = read_claim(specification, network.graph, network.number)
     chain = checkable(model)
-    file = model.read_bytes()
-    require_agreement(file, network.sha256, chain_stages(chain), claim.parts, str(model))
+    file, stages = model.read_bytes(), chain_stages(chain.weights, chain.biases, chain.relus)
+    require_agreement(file, network.sha256, stages, claim.parts, str(model))
     try:
         document, trees = _read(proof)
         for name, path in (("model", model), ("specification", specification)):

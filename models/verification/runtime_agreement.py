@@ -26,7 +26,6 @@ import onnx
 from numpy.typing import NDArray
 
 from feature_store.errors import InputError
-from models.verification.checker_chain import Chain
 from models.verification.fed_numbers import inward
 
 Array = NDArray[np.float64]
@@ -68,17 +67,21 @@ class Stage:
     offset_error: Array | None = None
 
 
-def chain_stages(chain: Chain) -> list[Stage]:
-    """The chain that the checker proves again."""
-    kinds = [*("relu" if relu else "identity" for relu in chain.relus), "identity"]
-    return [Stage({k: w}, b, kind) for k, (w, b, kind) in enumerate(zip(chain.weights, chain.biases, kinds,
-                                                                        strict=True))]
+def chain_stages(weights: Sequence[Array], biases: Sequence[Array], relus: Sequence[bool]) -> list[Stage]:
+    """A chain as the checker reads it; relus: after which maps but the last a ReLU stands."""
+    kinds = [*("relu" if relu else "identity" for relu in relus), "identity"]
+    return [Stage({k: w}, b, kind) for k, (w, b, kind) in enumerate(zip(weights, biases, kinds, strict=True))]
 
 
-def require_agreement(file: bytes, sha256: str, stages: Sequence[Stage], boxes: Sequence[Boxes], where: str) -> None:
+def require_agreement(file: bytes, sha256: str, stages: Sequence[Stage], boxes: Sequence[Boxes], where: str,
+                      executed: np.dtype[Any] | None = None) -> None:
     """Raises InputError, naming the point and both values, where onnxruntime and the network as read differ.
 
-    Also where onnxruntime does not take the file. sha256: of the file that was read as these stages.
+    Also where onnxruntime does not take the file.
+
+    Args:
+        sha256: of the file that was read as these stages.
+        executed: the type that the file computes in; None: that of its input. Outputs are rounded to the input's.
     """
     if hashlib.sha256(file).hexdigest() != sha256:
         raise InputError(f"model must stay the same while it is read, got another content ({where})")
@@ -86,7 +89,11 @@ def require_agreement(file: bytes, sha256: str, stages: Sequence[Stage], boxes: 
     x = points([chosen for chosen in boxes if len(chosen.lower)], sessions[0].dtype)
     if not len(x):
         return
-    expected, allowed = evaluate(stages, x, sessions[0].dtype, len(onnx.load_model_from_string(file).graph.node))
+    nodes = len(onnx.load_model_from_string(file).graph.node)
+    taken: np.dtype[Any] = sessions[0].dtype
+    expected, allowed = evaluate(stages, x, taken if executed is None else executed, nodes)
+    last = np.finfo(taken)
+    allowed = allowed + float(last.eps) * np.abs(expected) + float(last.smallest_normal)
     for session in sessions:
         found = np.array([session(row) for row in x]).reshape(expected.shape)
         with np.errstate(invalid="ignore"):  # of infinities
@@ -97,7 +104,7 @@ def require_agreement(file: bytes, sha256: str, stages: Sequence[Stage], boxes: 
             more = ", ..." if x.shape[1] > SHOWN else ""
             raise InputError(
                 f"network as read must compute what onnxruntime {session.version} computes{session.how}: output "
-                f"{output} must be {expected[point, output]:.9g} within {allowed[output]:.2g}, got "
+                f"{output} must be {expected[point, output]:.9g} within {allowed[point, output]:.2g}, got "
                 f"{found[point, output]:.9g} at [{values}{more}] ({where})")
 
 

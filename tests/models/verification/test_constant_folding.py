@@ -94,11 +94,8 @@ def random_case(rng: np.random.Generator, opset: int) -> Case:
             return op(kind, "x", k=int(rng.integers(-1, 2))), {"x": values(rng, 3, 4, kind=number)}
         case "Flatten":
             return op(kind, "x", axis=abs(axis)), {"x": x}
-        case "Gather" | "GatherElements":
-            places = rng.integers(-shape[axis], shape[axis], size=shape if kind == "GatherElements" else (2,))
-            return op(kind, "x i", axis=axis), {"x": x, "i": places}
-        case "GatherND":
-            return op(kind, "x i"), {"x": x, "i": integers(0, -1).reshape(2, 1)}
+        case "Gather":
+            return op(kind, "x i", axis=axis), {"x": x, "i": rng.integers(-shape[axis], shape[axis], size=2)}
         case "Gemm":
             a, b = values(rng, 3, 2), values(rng, 4, 3)
             return op(kind, "a b c", transA=1, transB=1, alpha=0.5, beta=-2.0), {"a": a, "b": b, "c": values(rng, 1, 4)}
@@ -112,11 +109,6 @@ def random_case(rng: np.random.Generator, opset: int) -> Case:
             return op(kind, "a b d"), {"a": np.array(3, number), "b": np.array(-4, number), "d": np.array(-2, number)}
         case "Reshape":
             return op(kind, "x s"), {"x": x, "s": integers(0, -1)}
-        case "ScatterElements":
-            return op(kind, "x i u", axis=axis), {"x": x, "i": np.zeros((1,) * len(shape), np.int64),
-                                                  "u": values(rng, *(1,) * len(shape), kind=number)}
-        case "ScatterND":
-            return op(kind, "x i u"), {"x": x, "i": integers(-1).reshape(1, 1), "u": like[None]}
         case "Slice":
             if opset < 10:
                 return op(kind, "x", starts=[-1], ends=[2**31 - 1], axes=[axis % len(shape)]), {"x": x}
@@ -224,6 +216,7 @@ REFUSED: dict[str, tuple[NodeProto, Arrays, str]] = {
              {"l": np.ones((1, 1, 1)), "k": np.ones((1, 16, 1)), "r": np.zeros((1, 16, 4))}, "got LSTM"),
     "convolution": (op("Conv", "l k", "w"), {"l": np.zeros((1, 1, 300, 300)), "k": np.zeros((1, 1, 99, 99))}, "Conv"),
     "unique": (op("Unique", "l", "w", sorted=0), {"l": np.array([9.0, 3, 4, 1])}, "got Unique"),
+    "gather-nd": (op("GatherND", "half i", "w"), {"i": integers(0).reshape(1, 1)}, "got GatherND"),
     "expansion": (op("Expand", "half s", "w"), {"s": integers(2**20, 2**20)}, "arrays must have at most"),
     "tiles": (op("Tile", "half s", "w"), {"s": integers(2**40)}, "arrays must have at most"),
     "padding": (op("Pad", "half s", "w"), {"s": integers(2**40, 0)}, "arrays must have at most"),

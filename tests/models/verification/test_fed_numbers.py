@@ -85,8 +85,12 @@ def test_what_onnxruntime_does_at_the_float32_of_a_wall_is_never_proved_away(tmp
     assert run_file(model, np.array([fed_for_the_wall]))[0] > limit
     found = verify(tmp_path, model, claim, 1.0)
     assert found.verdict in ("UNKNOWN", "TIMEOUT") and found.witness is None  # nor is it one in the box
+    proof, proved = tmp_path / "proof.npz", Part.proved
     monkeypatch.setattr(Part, "proved", property(lambda part: (part.lower, part.upper)))
-    assert verify(tmp_path, model, claim, 1.0).verdict == "PROVED"  # of the box as it is written it is true
+    found = verify(tmp_path, model, claim, 1.0, certificate=proof)
+    assert found.verdict == "PROVED"  # of the box as it is written it is true
+    monkeypatch.setattr(Part, "proved", proved)
+    assert not check_proof(proof, model, tmp_path / "claim.yaml").accepted  # but no proof of what is fed
 
 
 def test_a_proof_of_a_held_input_holds_at_the_number_that_is_fed(tmp_path) -> None:

@@ -1,5 +1,6 @@
 """A network that was read as something else than onnxruntime computes is refused; one that was read right never is."""
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -17,9 +18,12 @@ from onnx import numpy_helper
 from benchmarks.tampered_proof import Proof
 from feature_store.errors import InputError
 from models.export import bundle as exported
+from models.export.onnx_model import build_onnx
 from models.verification import bundle_check, onnx_reader, proof_file
 from models.verification.checker_chain import read_chain
+from models.verification.checker_model import read_model
 from models.verification.graph import Affine, FloatArray, Graph
+from models.verification.network import ReluNetwork
 from models.verification.onnx_reader import read_onnx
 from models.verification.replay import graph_stages
 from models.verification.runtime_agreement import (
@@ -29,7 +33,7 @@ from models.verification.runtime_agreement import (
     points,
     require_agreement,
 )
-from tests.models.verification.certified import monotone, prove, task_with
+from tests.models.verification.certified import SCALING, monotone, prove, task_with
 from tests.models.verification.networks import monotone_network
 from tests.models.verification.onnx_files import dense_model
 from tests.models.verification.test_onnx_reader import PUBLIC, build, chains, op
@@ -84,8 +88,8 @@ def test_random_graphs_that_are_read_right_are_never_refused(content: bytes) -> 
 def test_public_networks_are_never_refused(path: Path) -> None:
     compare(path.read_bytes())
     chain = read_chain(path.read_bytes())
-    require_agreement(path.read_bytes(), read_onnx(path).sha256, chain_stages(chain),
-                      cube(chain.weights[0].shape[1]), "model.onnx")
+    require_agreement(path.read_bytes(), read_onnx(path).sha256,
+                      chain_stages(chain.weights, chain.biases, chain.relus), cube(chain.weights[0].shape[1]), "model")
 
 
 def changed(graph: Graph, share: float) -> Graph:
@@ -156,6 +160,15 @@ def test_what_a_type_loses_by_cancellation_is_rounding(name: str, dtype: type) -
     compare(build(nodes, constants, (1, 1), dtype=dtype))
 
 
+def test_a_constant_that_onnxruntime_rounds_elsewhere_in_a_whole_file_is_refused() -> None:
+    # alone the difference is a float16; followed by a Cast, onnxruntime leaves it in float32
+    sides = {name: numpy_helper.from_array(np.array([value], np.float16)) for name, value in (("a", 1.8), ("b", 1e-3))}
+    nodes = [*(op("Constant", "", name, value=value) for name, value in sides.items()), op("Sub", "a b", "c"),
+             op("Cast", "c", "d", to=onnx.TensorProto.FLOAT), op("Mul", "x d")]
+    with pytest.raises(InputError, match="network as read must compute what onnxruntime"):
+        compare(build(nodes, {}, (1, 1)))
+
+
 def test_a_file_that_changes_meanwhile_is_refused() -> None:
     content = random_file(0, np.float32)
     with pytest.raises(InputError, match="model must stay the same while it is read"):
@@ -199,21 +212,40 @@ def written(proof: Proof, folder: Path) -> tuple[Path, dict[str, Any], dict[str,
 
 
 def off_by_a_hundredth(file: bytes) -> Any:
-    chain = read_chain(file)
-    return replace(chain, biases=(*chain.biases[:-1], chain.biases[-1] * 1.01))
+    network = read_model(file)
+    return replace(network, biases=[*network.biases[:-1], network.biases[-1] * 1.01 + 0.01])
 
 
 def test_a_bundle_is_checked_against_onnxruntime(tmp_path, monkeypatch, bundle) -> None:
     files = written(bundle, tmp_path)
     accepted = bundle_check.check_exported(*files)
     assert accepted.accepted and accepted.leaves == bundle.certificate["leaves"]
-    monkeypatch.setattr(bundle_check, "read_chain", off_by_a_hundredth)
+    monkeypatch.setattr(bundle_check, "read_model", off_by_a_hundredth)
     refused = bundle_check.check_exported(*files)
     assert not refused.accepted and refused.reason.startswith("network as read must compute what onnxruntime")
 
 
+@pytest.mark.parametrize("dtype", TYPES[1:], ids=lambda dtype: dtype.__name__)
+def test_a_bundle_s_file_is_compared_in_the_type_that_it_computes_in(dtype: type) -> None:
+    # weights that cancel to 1 / 1000: float32 loses what float64 between two Casts keeps
+    weights = np.array([[1e3, 0, 0]] * 2, np.float32), np.array([[1e3, -999.0]], np.float32)
+    network = ReluNetwork(weights, (np.zeros(2, np.float32), np.zeros(1, np.float32)))
+    content = build_onnx(network, SCALING, "latency_ms", {}, dtype)
+    file, box = read_model(content), [Box(*(np.array([side]) for side in (SCALING.features.minimum,
+                                                                           SCALING.features.maximum)))]
+
+    def ask(chain: Any) -> None:
+        require_agreement(content, hashlib.sha256(content).hexdigest(), chain_stages(*chain), box, "model.onnx",
+                          np.dtype(file.dtype))
+
+    ask(file.chain)
+    by = 1e-6 if dtype is np.float64 else 1e-1  # far below and above what float32 loses
+    with pytest.raises(InputError, match="network as read must"):
+        ask(replace(file, weights=[file.weights[0], file.weights[1] * (1 + by)]).chain)
+
+
 def test_a_bundle_is_not_written_as_proved_where_onnxruntime_disagrees(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(bundle_check, "read_chain", off_by_a_hundredth)
+    monkeypatch.setattr(bundle_check, "read_model", off_by_a_hundredth)
     with pytest.raises(AssertionError, match=r"UNKNOWN.*checker refused the file: network as read must"):
         prove(tmp_path / "b", monotone_network(3, (6, 5), [(0, 1)], seed=3), task_with([monotone("pressure")]))
     assert exported.check_exported is bundle_check.check_exported
