@@ -18,7 +18,7 @@ from models.export.bundle import write_bundle, write_json
 from models.export.few_shot_encoder import few_shot_encoder
 from models.export.onnx_model import INPUT
 from models.export.parity import largest_difference, one_row_latency_us, replays
-from models.export.test_errors import ordered_test_set, recorded, residuals
+from models.export.row_errors import ordered_test_set, recorded, residuals
 from models.tasks.task import Task, parse_task
 from models.training.baseline import BASELINE, monotone_gradient_boosting
 from models.training.counterexample_loop import counterexample_accuracy
