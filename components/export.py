@@ -16,7 +16,7 @@ from models.export.few_shot_encoder import few_shot_encoder
 from models.export.json_file import write_json
 from models.export.onnx_model import INPUT
 from models.export.parity import largest_difference, one_row_latency_us, replays
-from models.export.test_errors import ordered_test_set, recorded, residuals
+from models.export.row_errors import ordered_test_set, recorded, residuals
 from models.tasks.few_shot import POOL
 from models.tasks.task import Task, read_task
 from models.training.baseline import BASELINE, monotone_gradient_boosting

@@ -15,7 +15,7 @@ from feature_store.names import inside
 from feature_store.scaling import FeatureScaling
 from models.configuration import Configuration
 from models.export.json_file import write_json
-from models.export.test_errors import ordered_test_set, recorded, residuals
+from models.export.row_errors import ordered_test_set, recorded, residuals
 from models.gates import evaluate_gates
 from models.tasks.task import Task, read_task
 from models.training.evaluation import mean_squared_error

@@ -94,8 +94,11 @@ def _with_champion(bundle: Bundle, champion: Mapping[str, Any] | None) -> Bundle
     known = None if champion is None else dict(champion)
     path = bundle.folder / "evidence.json"
     temporary = bundle.folder.with_name(f".{bundle.folder.name}.evidence.tmp")
-    temporary.write_text(json.dumps({**bundle.evidence, CHAMPION: known}, indent=1) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    try:
+        temporary.write_text(json.dumps({**bundle.evidence, CHAMPION: known}, indent=1) + "\n", encoding="utf-8")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)  # a full disk: nothing half-written stays
     return open_bundle(bundle.folder)
 
 
