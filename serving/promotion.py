@@ -201,6 +201,9 @@ class Promotions:
                 self._store.set_alias(model, alias, expected)
             except AssayError:
                 repaired, gone = False, expected is not None and not self._store.has_version(model, expected)
+                if gone and found is not None:  # better no alias than one on a version that the ledger does not mean
+                    with contextlib.suppress(AssayError):
+                        self._store.set_alias(model, alias, None)
             drifts.append(Drift(model, alias, found, expected, "foreign" if gone else cause, repaired, gone))
         if last is not None and head != last.head and all(drift.repaired or drift.gone for drift in drifts):
             try:

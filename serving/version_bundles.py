@@ -8,7 +8,7 @@ that is refused and not passed over. Whatever is refused here has a way out, whi
 
 import contextlib
 
-from feature_store.errors import AssayError, RefusedError
+from feature_store.errors import AssayError, InputError, RefusedError
 from models.configuration import Configuration
 from serving.bundle import CheckedBundle, check_bundle
 from serving.kept_bundles import kept_bundle
@@ -32,7 +32,7 @@ class VersionBundles:
         sha256 = self.registered_sha256(task, workload, standing, version)
         try:
             return self._checked(task, workload, version, sha256)
-        except RefusedError as error:
+        except (RefusedError, InputError) as error:
             raise RefusedError(
                 f"{error}; put the bundle back from a backup, or take the version out with `assay retire --task {task} "
                 f"--workload {workload} --version {version}`"

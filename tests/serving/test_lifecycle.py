@@ -675,6 +675,7 @@ def test_a_first_champion_that_was_deleted_in_the_registry_stands_on_by_its_kept
     assert lifecycle.reconcile() == ()
     assert lifecycle.rollback(*PAIR).version == 1
     assert lifecycle.open_champion(*PAIR).sha256 == sha256
+    assert (MODEL, "champion") not in fake_store.aliases, "none is better than one on another version"
 
 
 def test_a_deleted_version_is_read_from_the_artifacts_that_it_left_by_its_digest(
@@ -701,6 +702,12 @@ def test_a_kept_copy_that_is_another_bundle_is_not_served(
     deleted(fake_store, 1)
     with pytest.raises(RefusedError, match=r"must be .* as the ledger says, got .*assay retire"):
         lifecycle.open_champion(*PAIR)
+    kept_bundle(configuration.home, *PAIR, 1).parent.rename(configuration.home / "away")
+    kept_bundle(configuration.home, *PAIR, 1).parent.symlink_to(configuration.home / "away")
+    with pytest.raises(RefusedError, match=r"folder must lie below .*assay retire"):
+        lifecycle.open_champion(*PAIR)
+    (configuration.home / "bundles" / "performance" / "redis").unlink()
+    (configuration.home / "away").rename(configuration.home / "bundles" / "performance" / "redis")
     (kept_bundle(configuration.home, *PAIR, 1) / "model.onnx").write_bytes(b"")
     with pytest.raises(RefusedError, match=r"got model\.onnx changed.*assay retire"):
         lifecycle.open_champion(*PAIR)
