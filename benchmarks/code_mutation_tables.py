@@ -21,8 +21,9 @@ def planted_table(results: Mapping[str, Any]) -> str:
     """Markdown: one row a mutant that was planted by hand."""
     if not results.get("mutants"):
         return "*Not measured yet.*"
-    rows = [[f"`{entry['file']}`:{entry['line']}", entry["what"], FOUND[entry["found"]]]
-            for entry in results["mutants"]]
-    found = sum(entry["found"] is True for entry in results["mutants"])
-    return (f"{table(['place', 'what was wrong', 'found'], rows)}\n\n"
-            f"{found} of {len(rows)} found, {results['machine']['date'][:10]}.")
+    mutants = results["mutants"]
+    rows = [[f"`{entry['file']}`:{entry['line']}", entry["what"], FOUND[entry["found_at_first"]], FOUND[entry["found"]]]
+            for entry in mutants]
+    at_first, now = (sum(entry[key] is True for entry in mutants) for key in ("found_at_first", "found"))
+    return (f"{table(['place', 'what was wrong', 'found at first', 'found'], rows)}\n\n"
+            f"{now} of {len(rows)} found, {at_first} at first; {results['machine']['date'][:10]}.")

@@ -73,7 +73,8 @@ def test_tables_say_what_was_found() -> None:
     row: dict[str, Any] = {"subject": "gates", "possible": 1234, "tried": 20, "found": 19, "seed": 3, **MACHINE}
     text = sampled_table({"rows": [row]})
     assert "| gates | 1,234 | 20 | 19 | 1 | 3 | 2026-11-22 |" in text
-    entries = [{"file": "a.py", "line": 7, "what": "off by one", "found": found} for found in (True, False, None)]
+    entries = [{"file": "a.py", "line": 7, "what": "off by one", "found": found, "found_at_first": found is None}
+               for found in (True, False, None)]
     text = planted_table({"mutants": entries, "machine": MACHINE})
-    assert "| `a.py`:7 | off by one | no |" in text and "1 of 3 found, 2026-11-22." in text
+    assert "| `a.py`:7 | off by one | no | no |" in text and "1 of 3 found, 1 at first; 2026-11-22." in text
     assert sampled_table({}) == planted_table({}) == "*Not measured yet.*"

@@ -1,9 +1,11 @@
 """The audit step: data that contradict a specification stop their workload, unless it is wished for by policy."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from components.audit import sentence
@@ -23,9 +25,10 @@ def turned(by_policy: bool) -> dict[str, Any]:
     return task
 
 
-def audited(folder: Path, task: dict[str, Any]) -> tuple[Steps, dict[str, Any]]:
+def audited(folder: Path, task: dict[str, Any],
+            telemetry: pd.DataFrame | None = None) -> tuple[Steps, dict[str, Any]]:
     with project(folder):
-        steps = prepare(folder, tiny.telemetry(), task)
+        steps = prepare(folder, tiny.telemetry() if telemetry is None else telemetry, task)
         steps.ingest()
         steps.validate()
         steps.featurize()
@@ -41,6 +44,18 @@ def test_what_the_data_obey_goes_on_and_is_written_down(tmp_path: Path) -> None:
     assert set(json.loads((features / "status.json").read_text()).values()) == {""}
     before = {path.relative_to(steps.folder / "featurized") for path in (steps.folder / "featurized").rglob("*")}
     assert before < {path.relative_to(features) for path in features.rglob("*")}
+
+
+def test_a_target_of_zero_is_compared_as_it_is(tmp_path: Path) -> None:
+    """Targets above 0 are compared by their logarithms, and 0 has none."""
+    telemetry = tiny.telemetry()
+    least = telemetry["latency_ms"].idxmin()
+    telemetry.loc[least, "latency_ms"] = 0.0
+    _, found = audited(tmp_path, tiny.task(), telemetry)
+    workload = str(telemetry.loc[least, "workload"])
+    for one in found[workload]:
+        assert one["verdict"] != "contradicted"
+        assert all(math.isfinite(pair[side]) for pair in one["worst"] for side in ("low_target", "high_target"))
 
 
 def test_a_specification_that_the_data_contradict_stops_its_workload_alone(tmp_path: Path) -> None:

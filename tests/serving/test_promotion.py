@@ -103,6 +103,20 @@ def test_an_alias_that_the_registry_does_not_take_is_an_error_after_the_move(
     assert fake_store.aliases == {(MODEL, "champion"): 2}
 
 
+def test_a_move_whose_alias_could_not_be_set_is_still_told_as_interrupted_later(
+    promotions: Promotions, fake_store: Any
+) -> None:
+    """The registry has not seen the move before its aliases follow it."""
+    version = fake_store.versions.pop((MODEL, 2))
+    with pytest.raises(AssayError, match="could not be set"):
+        promotions.record([move("approve", 2, 1)])
+    assert fake_store.heads[MODEL] == promotions.ledger.verify()[-2].head
+    fake_store.versions[MODEL, 2] = version
+    drifts = promotions.reconcile("performance", "redis")
+    assert [(drift.alias, drift.cause, drift.repaired) for drift in drifts] == [("champion", "interrupted", True)]
+    assert fake_store.heads[MODEL] == promotions.ledger.verify()[-1].head
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("call", range(8))
 def test_a_crash_at_any_call_leaves_the_aliases_to_be_completed(

@@ -206,6 +206,15 @@ def test_what_physics_forbids_is_refused_without_a_wrong_hint(
         assert "percent" not in str(caught.value)
 
 
+def test_what_is_no_share_is_not_taken_for_percent(contract_data: Callable[..., dict[str, Any]]) -> None:
+    """A value of 9 where 8 is the most that there can be."""
+    data = contract_data()
+    data["inputs"][0] |= {"unit": "cores", "maximum": 4.0, "physical_maximum": 8.0}
+    with pytest.raises(InputError, match=r"physical range 0\.\.8 cores, got 9") as caught:
+        InputReader(Contract.from_json(data)).read_row({**ROW, "psi_cpu_some": 9.0})
+    assert "percent" not in str(caught.value)
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_what_is_not_finite_is_refused_also_where_physics_has_no_bound(
     predictor: Predictor, value: float
