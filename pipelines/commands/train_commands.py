@@ -74,7 +74,8 @@ def run(
         out.print(summary_table(outcome.summary))
         for line in summary_notes(outcome.summary):
             out.print(line, highlight=False, markup=False, soft_wrap=True)
-        out.print(f"{outcome.seconds:.0f} s in all; the steps' own output: {outcome.folder / 'kfp.log'}",
+        took = f"{outcome.seconds:.0f} s" if outcome.seconds < 120 else f"{outcome.seconds / 60:.0f} min"
+        out.print(f"{took} in all; the steps' own output: {outcome.folder / 'kfp.log'}",
                   highlight=False, soft_wrap=True)
     raise typer.Exit(run_exit_code(outcome.summary))
 
