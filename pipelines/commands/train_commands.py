@@ -8,8 +8,18 @@ from typing import Annotated
 import typer
 
 from feature_store.errors import InputError
+from models.reporting.formatting import count
 from models.tasks.task import METHODS
-from pipelines.console import ConfigOption, JsonOption, configuration_from, out, print_json, reported, working
+from pipelines.console import (
+    ConfigOption,
+    JsonOption,
+    configuration_from,
+    out,
+    print_json,
+    print_line,
+    reported,
+    working,
+)
 from pipelines.request import DEFAULT_TELEMETRY, make_request
 
 TaskOption = Annotated[str, typer.Option(help="Name of a task, or the path of its YAML.")]
@@ -61,8 +71,8 @@ def run(
             print_json({"status": "no new data", "message": message}) if json_output else out.print(message)
             return
         if not json_output:
-            counts = f"{len(request.workloads)} workloads, {len(gates)} gates"
-            out.print(f"task {request.task.name}: {counts}, run {run_name}", highlight=False)
+            counts = f"{count(len(request.workloads), 'workload')}, {count(len(gates), 'gate')}"
+            print_line(f"task {request.task.name}: {counts}, run {run_name}")
         with RunDisplay(out, request.workloads, quiet=json_output) as display:
             outcome = run_local(request, configuration.home, display.show, resume=not fresh)
         # what could not be registered (a full disk) is tried again; what the gates refused would be refused again
