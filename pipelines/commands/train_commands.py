@@ -62,7 +62,8 @@ def run(
         raise InputError(f"run name must be letters, digits, - and _, got {run_name!r}")
     if (configuration.home / "runs" / run_name).exists():
         raise InputError(f"run name must be new, got {run_name!r}; leave it out or choose another")
-    request = make_request(task, telemetry, mapping, workload or (), seed, run_name, method, scheduled, config)
+    with working("reading task and telemetry", json_output):
+        request = make_request(task, telemetry, mapping, workload or (), seed, run_name, method, scheduled, config)
     gates = configuration.gates[request.task.name]  # a task without gates is refused before hours of training
     with acquire_run_lock(configuration.home / LOCK_NAME) if scheduled else nullcontext():
         state = configuration.home / STATE_NAME
@@ -128,7 +129,8 @@ def submit(
     from pipelines.kfp_connection import resolve_endpoint
 
     run_name = name or datetime.now(UTC).strftime("train-%Y%m%d-%H%M%S")
-    request = make_request(task, telemetry, mapping, workload or (), seed, run_name, method)
+    with working("reading task and telemetry", json_output):
+        request = make_request(task, telemetry, mapping, workload or (), seed, run_name, method)
     with working("submitting the run", json_output), tempfile.TemporaryDirectory() as folder:
         package = compile_train(Path(folder) / "train.yaml")
         submitted = submit_run(package, request.arguments(), resolve_endpoint(endpoint, os.environ), run_name=run_name)
