@@ -10,6 +10,7 @@ from pipelines.console import shortened
 Row = dict[str, Any]  # an entry of the ledger, as `Entry.to_json` gives it
 GAP = "  "
 LEAST_NAME = 16
+REPLACES = ("champion", "approve", "rollback")  # other moves name the champion that stands, and leave it
 
 
 def history_lines(rows: Sequence[Row], width: int | None) -> list[str]:
@@ -40,7 +41,8 @@ def history_lines(rows: Sequence[Row], width: int | None) -> list[str]:
 
 def _cells(row: Row, several: bool) -> list[str]:
     before = row["previous_version"]
-    version = str(row["version"]) + (f", was {before}" if before not in (None, row["version"]) else "")
+    replaced = row["action"] in REPLACES and before not in (None, row["version"])
+    version = str(row["version"]) + (f", was {before}" if replaced else "")
     name = f"{row['task']} / {row['workload']}" if several else row["workload"]
     return [str(row["sequence"]), row["at"][:16].replace("T", " "), row["action"], name, version]
 

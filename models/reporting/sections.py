@@ -216,6 +216,7 @@ def accuracy(contract: Json | None, evidence: Json | None, scaling: Json | None,
             for label, key in sets]
     rows += [_compared(f"MSE, {label} (scaled)", metrics, f"{key}_mse", "baseline_mse" if key == "test" else "")
              for label, key in sets[:2]]
+    rows += _error_row(evidence)
     table = Table(("", "Verified", "Unverified", "Difference", "Baseline"), tuple(rows),
                   note=f"Baseline: {at(evidence, 'baseline') or 'not recorded'}.")
     return (Plot(chart, plots.FULL_WIDTH), Note(_what_is_right(evidence, metrics)), table,
@@ -236,6 +237,17 @@ def _compared(label: str, metrics: Json, key: str, baseline: str) -> tuple[Cell,
         difference = f"{100 * (known[0] / known[1] - 1):+.1f} %"
     reference = shown(metrics.get(baseline)) if baseline else ""
     return text(label), *figures([shown(mine), shown(twin), difference, reference])
+
+
+def _error_row(evidence: Json | None) -> list[tuple[Cell, ...]]:
+    """The error that matters for the task, in its unit."""
+    found = task_error(evidence)
+    if found is None:
+        return []
+    shown = ["" if found[key] is None else number(found[key], found["unit"]) for key in ("value", "twin", "baseline")]
+    difference = f"{100 * (found['value'] / found['twin'] - 1):+.1f} %" if found["twin"] else ""
+    name = found["name"][0].upper() + found["name"][1:]
+    return [(text(f"{name}, test rows"), *figures([*shown[:2], difference, shown[2]]))]
 
 
 def _what_is_right(evidence: Json | None, metrics: Json) -> str:

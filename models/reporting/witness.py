@@ -13,6 +13,7 @@ from models.reporting.reading import at, floats, items, mapping, mappings
 
 Json = Mapping[str, Any]
 Range = tuple[float, float]
+ROUNDING = 1e-5  # of a range: by far more than float32 needs, by far less than a reader sees
 
 
 def witness_parts(contract: Json | None, evidence: Json | None, scaling: Json | None, key: str,
@@ -45,7 +46,7 @@ def witness_parts(contract: Json | None, evidence: Json | None, scaling: Json | 
     header = [f"{item.get('name')} ({item.get('unit')})" if known else f"{item.get('name')} (scaled)"
               for item, known in zip(inputs, ranges, strict=True)]
     rows = tuple(
-        (Cell(label), *(Cell(number(_raw(float(value), known)), numeric=True, strong=name == varied)
+        (Cell(label), *(Cell(number(_raw(_in_range(float(value)), known)), numeric=True, strong=name == varied)
                         for name, value, known in zip(names, point, ranges, strict=True)),
          Cell(number(output), numeric=True, strong=True))
         for label, point, output in zip(("lower input", "higher input"), (low, high), outputs, strict=True))
@@ -65,6 +66,11 @@ def _range(pair: Any) -> Range | None:
     if len(ends) != 2 or ends[0] is None or ends[1] is None:
         return None
     return ends[0], ends[1]
+
+
+def _in_range(value: float) -> float:
+    """A coordinate of the training range; rounding outward put the search's box a little around it."""
+    return min(max(value, 0.0), 1.0) if -ROUNDING <= value <= 1 + ROUNDING else value
 
 
 def _raw(value: float | None, known: Range | None) -> float | None:

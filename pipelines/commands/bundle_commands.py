@@ -10,6 +10,7 @@ import typer
 
 from feature_store.errors import InputError, RefusedError
 from feature_store.schema import METRICS
+from models.reporting.formatting import count
 from pipelines.commands.known_names import require_known
 from pipelines.console import ConfigOption, JsonOption, configuration_from, out, print_json, reported, working
 
@@ -64,7 +65,7 @@ def check(
                     "seconds": seconds})
         return
     out.print(f"accepted: {contract.task}, {contract.workload}; signature, digests and gates hold, "
-              f"{checked.certificate['leaves']} leaf boxes proved again ({seconds:.2f} s)",
+              f"{count(checked.certificate['leaves'], 'leaf box', 'leaf boxes')} proved again ({seconds:.2f} s)",
               highlight=False, soft_wrap=True)
     out.print(contract.specification["statement"], highlight=False)
 
@@ -86,8 +87,8 @@ def _check_proof(proof: Path, model: Path, specification: Path, json_output: boo
         raise typer.Exit(0 if checked.accepted else 1)
     if not checked.accepted:
         raise RefusedError(checked.reason)
-    out.print(f"accepted: {checked.leaves} leaf boxes in {checked.parts} parts proved again ({seconds:.2f} s)",
-              highlight=False)
+    leaves, parts = count(checked.leaves, "leaf box", "leaf boxes"), count(checked.parts, "part")
+    out.print(f"accepted: {leaves} in {parts} proved again ({seconds:.2f} s)", highlight=False)
     out.print(f"{checked.statement} {checked.execution}", highlight=False, markup=False)
 
 

@@ -9,8 +9,18 @@ import typer
 
 from feature_store.errors import InputError
 from feature_store.names import is_task_name
+from models.reporting.formatting import count
 from models.tasks.task import METHODS
-from pipelines.console import ConfigOption, JsonOption, configuration_from, out, print_json, reported, working
+from pipelines.console import (
+    ConfigOption,
+    JsonOption,
+    configuration_from,
+    out,
+    print_json,
+    print_line,
+    reported,
+    working,
+)
 from pipelines.request import DEFAULT_TELEMETRY, make_request
 
 TaskOption = Annotated[str, typer.Option(help="Name of a task, or the path of its YAML.")]
@@ -55,7 +65,8 @@ def run(
         raise InputError(f"run name must be letters, digits, - and _, got {run_name!r}")
     if (configuration.home / "runs" / run_name).exists():
         raise InputError(f"run name must be new, got {run_name!r}; leave it out or choose another")
-    request = make_request(task, telemetry, mapping, workload or (), seed, run_name, method, scheduled, config)
+    with working("reading task and telemetry", json_output):
+        request = make_request(task, telemetry, mapping, workload or (), seed, run_name, method, scheduled, config)
     gates = configuration.gates[request.task.name]  # a task without gates is refused before hours of training
     with acquire_run_lock(configuration.home / LOCK_NAME) if scheduled else nullcontext():
         state = configuration.home / STATE_NAME
@@ -64,8 +75,8 @@ def run(
             print_json({"status": "no new data", "message": message}) if json_output else out.print(message)
             return
         if not json_output:
-            counts = f"{len(request.workloads)} workloads, {len(gates)} gates"
-            out.print(f"task {request.task.name}: {counts}, run {run_name}", highlight=False)
+            counts = f"{count(len(request.workloads), 'workload')}, {count(len(gates), 'gate')}"
+            print_line(f"task {request.task.name}: {counts}, run {run_name}")
         with RunDisplay(out, request.workloads, quiet=json_output) as display:
             outcome = run_local(request, configuration.home, display.show, resume=not fresh)
         # what could not be registered (a full disk) is tried again; what the gates refused would be refused again
@@ -76,8 +87,9 @@ def run(
     else:
         out.print(summary_table(outcome.summary))
         for line in summary_notes(outcome.summary):
-            out.print(line, highlight=False, soft_wrap=True)
-        out.print(f"{outcome.seconds:.0f} s in all; the steps' own output: {outcome.folder / 'kfp.log'}",
+            out.print(line, highlight=False, markup=False, soft_wrap=True)
+        took = f"{outcome.seconds:.0f} s" if outcome.seconds < 120 else f"{outcome.seconds / 60:.0f} min"
+        out.print(f"{took} in all; the steps' own output: {outcome.folder / 'kfp.log'}",
                   highlight=False, soft_wrap=True)
     raise typer.Exit(run_exit_code(outcome.summary))
 
@@ -120,7 +132,8 @@ def submit(
     from pipelines.kfp_connection import resolve_endpoint
 
     run_name = name or datetime.now(UTC).strftime("train-%Y%m%d-%H%M%S")
-    request = make_request(task, telemetry, mapping, workload or (), seed, run_name, method)
+    with working("reading task and telemetry", json_output):
+        request = make_request(task, telemetry, mapping, workload or (), seed, run_name, method)
     with working("submitting the run", json_output), tempfile.TemporaryDirectory() as folder:
         package = compile_train(Path(folder) / "train.yaml")
         submitted = submit_run(package, request.arguments(), resolve_endpoint(endpoint, os.environ), run_name=run_name)

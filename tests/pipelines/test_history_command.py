@@ -9,6 +9,7 @@ from typer.testing import CliRunner, Result
 
 from models.configuration import load_configuration
 from pipelines.command_line import app
+from pipelines.history_lines import history_lines
 from serving.keys import create_key_pair
 from serving.ledger import Ledger
 from serving.moves import Move
@@ -103,3 +104,13 @@ def test_where_no_name_is_near_not_all_of_them_are_listed() -> None:
 
 def test_a_workload_of_another_task_is_unknown_to_this_one() -> None:
     assert call("promote", "--workload", f"{LONG}-0042", "--task", "sizing").exit_code == 2
+
+
+def test_only_what_replaces_a_champion_names_the_one_before() -> None:
+    common = {"task": "performance", "workload": "redis", "reason": "", "actor": "ann", "version": 2,
+              "at": "2026-01-31T12:00:59+00:00", "previous_version": 1}
+    rows = [{**common, "sequence": number, "action": action}
+            for number, action in enumerate(("register", "challenger", "approve"))]
+    lines = history_lines(rows, 80)
+    assert [line.split()[-1] for line in lines[1:3]] == ["2", "2"] and lines[3].endswith("2, was 1")
+    assert lines[4].strip() == "no reason given (ann)"

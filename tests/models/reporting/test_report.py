@@ -144,6 +144,7 @@ def test_gates_show_value_threshold_and_verdict(version_html):
 def test_accuracy_is_compared_with_the_twin_and_the_baseline(version_html):
     page = Page(version_html)
     assert page.row("Accuracy, test rows") == ["Accuracy, test rows", "86.4 %", "85.7 %", "+0.7 points", "84.9 %"]
+    assert page.row("Mean absolute error, test rows")[1:] == ["0.7638 ms", "1.146 ms", "-33.3 %", "1.528 ms"]
     assert page.row("Accuracy, counterexamples")[1:4] == ["100 %", "12.5 %", "+87.5 points"]
     assert "within 0.05 of the scaled target (equation 2 of vPALs), which is 1.909 ms" in page.text
     assert "Test: mean absolute error" in page.text and "0.7638 ms" in page.text
@@ -160,6 +161,15 @@ def test_a_refuted_version_shows_its_worst_witness_in_raw_units(undrawn):
     lower, higher = page.row("lower input"), page.row("higher input")
     assert (lower[2], higher[2]) == ("0.082", "0.287")
     assert lower[1] == higher[1] and (lower[-1], higher[-1]) == ("19.3", "9.758")
+
+
+def test_a_witness_that_lies_beside_the_range_by_rounding_is_shown_on_its_edge(undrawn):
+    verdict = sample.verdict("REFUTED")
+    for witness in verdict["witnesses"]:
+        witness["low"] = [*witness["low"][:1], -1e-6, *witness["low"][2:]]
+    page = Page(render_version_report(sample.contract(), {**sample.evidence(), "verdict": verdict}, None,
+                                      sample.context()))
+    assert page.row("lower input")[2] == "0"
 
 
 def test_without_the_scaling_a_witness_is_said_to_be_scaled(undrawn):
