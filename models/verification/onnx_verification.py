@@ -97,7 +97,8 @@ def verify_onnx(model: Path, specification: Path, seconds: float = 120.0, points
     """Decides the property of the network.
 
     Args:
-        seconds: limit in all, > 0; points: (m, n) inputs at which the search for counterexamples starts.
+        seconds: limit in all, reading included, > 0; points: (m, n) inputs at which the search for counterexamples
+            starts.
         on_progress: called with the part's name after every round.
         certificate: where a proof is written that can be checked again (proof_file.py). Boxes then count as proved
             only if the independent checker proves them too.
@@ -109,13 +110,14 @@ def verify_onnx(model: Path, specification: Path, seconds: float = 120.0, points
     """
     if not seconds > 0:
         raise InputError(f"timeout must be positive, got {seconds}")
+    started = time.monotonic()
     network = read_onnx(model)
     if points is not None and (points.ndim != 2 or points.shape[1] != network.graph.inputs):
         raise InputError(f"points must have {network.graph.inputs} columns, got shape {points.shape}")
     digest = _digest(specification)
-    claim = read_claim(specification, network.graph)
+    claim = read_claim(specification, network.graph, seconds - (time.monotonic() - started))
     chain = None if certificate is None else checkable(model)
-    run = _Run(network, claim, Replay(model, network), seconds, points, seed, on_progress, chain)
+    run = _Run(network, claim, Replay(model, network), seconds, points, seed, on_progress, chain, started)
     run.work()
     proof, status = None, run.status
     if certificate is not None and status is Status.PROVED:
@@ -144,11 +146,11 @@ class _Run:
     """The parts of a claim, which `work` decides within one time limit."""
 
     def __init__(self, network: OnnxNetwork, claim: Claim, replay: Replay, seconds: float, points: FloatArray | None,
-                 seed: int, on_progress: OnPart, chain: Chain | None) -> None:
+                 seed: int, on_progress: OnPart, chain: Chain | None, started: float) -> None:
         self.network, self.claim, self.replay, self.points, self.seed = network, claim, replay, points, seed
         self.on_progress, self.seconds = on_progress, seconds
         self.checks = [None if chain is None else part_check(chain, part) for part in claim.parts]
-        self.started = time.monotonic()
+        self.started = started
         self.parts: list[PartVerdict] = []
         self.trees: list[tuple[str, BoxTree]] = []
         self.witness: list[FloatArray] = []

@@ -30,7 +30,8 @@ def contract(workload: str = "redis") -> dict[str, Any]:
                 "properties": [{"monotone": {"features": list(MONOTONE), "direction": "increasing"}}],
                 "statement": "The output is increasing in psi_cpu_some, psi_io_full, psi_io_some, for every input in "
                              "the box, with the other inputs equal: a pair may violate the order by at most 0.0115 ms "
-                             "over the box (for each feature 0.00382 ms, 0.0001 of the training data's range). It is proved for the network in real arithmetic "
+                             "over the box (for each feature 0.00382 ms, 0.0001 of the training data's range). It is "
+                             "proved for the network in real arithmetic "
                              "with the weights stored in the model file; float32 execution adds rounding of the order "
                              "of 1e-6 of the output range."},
             "model": {"file": "model.onnx", "sha256": "9f86d081884c7d659a2feaa0c55ad015" * 2, "opset": 18,
