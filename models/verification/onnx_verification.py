@@ -15,20 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from feature_store.errors import InputError
-from models.verification.branch_and_bound import Budget, Progress, Query, SearchResult
-from models.verification.checked_query import Check, CheckedQuery
 from models.verification.checker_chain import Chain
 from models.verification.claim import Claim, Part, exact, read_claim
 from models.verification.compile import PairObligation
-from models.verification.derivative_query import DerivativeQuery
+from models.verification.first_look import FirstLook, agrees, prove_roots, queries_of
 from models.verification.graph import FloatArray
 from models.verification.onnx_reader import OnnxNetwork, read_onnx
-from models.verification.output_query import OutputQuery
 from models.verification.proof_file import checkable, part_check, write_proof
 from models.verification.properties import Share
-from models.verification.prove import prove_outputs, prove_slopes
 from models.verification.replay import Replay
-from models.verification.share import check_share
+from models.verification.search_result import Budget, Check, Progress, SearchResult
 from models.verification.slopes import Slopes
 from models.verification.unsafe_set import UnsafeSet
 from models.verification.verdict import BoxTree, Status
@@ -138,6 +134,14 @@ def _digest(path: Path) -> str:
         raise InputError(f"specification must be a readable file, got {error} ({path})") from error
 
 
+def _chain(model: Path) -> Chain | None:
+    """The network as the checker reads it, where it does."""
+    try:
+        return checkable(model)
+    except InputError:
+        return None
+
+
 def _undecided(status: Status, reason: str) -> SearchResult:
     return SearchResult(status, reason, lower_bound=math.nan, proved_share=0.0, boxes=0)
 
@@ -150,6 +154,7 @@ class _Run:
         self.network, self.claim, self.replay, self.points, self.seed = network, claim, replay, points, seed
         self.on_progress, self.seconds = on_progress, seconds
         self.checks = [None if chain is None else part_check(chain, part) for part in claim.parts]
+        self.look, self.chain = FirstLook(network.graph, replay, points, seed), chain or _chain(replay.model)
         self.started = started
         self.parts: list[PartVerdict] = []
         self.trees: list[tuple[str, BoxTree]] = []
@@ -186,6 +191,10 @@ class _Run:
         if left <= 0:
             return _undecided(Status.TIMEOUT, f"not begun: time budget of {exact(self.seconds)} s is spent"), []
         try:
+            found = self._look(part)
+            if found is not None:
+                return found
+            left = self.seconds - (time.monotonic() - self.started)
             result, points = self._prove(part, check, Budget(seconds=left), None if report is None else
                                          lambda state: report(part.name, state))
         except KeyboardInterrupt:
@@ -194,8 +203,41 @@ class _Run:
         self.interrupted = result.interrupted
         return result, points
 
+    def _look(self, part: Part) -> tuple[SearchResult, list[FloatArray]] | None:
+        """The part decided without the search; None where it takes one."""
+        look, replay, graph = self.look, self.replay, self.network.graph
+        points: list[FloatArray] = []
+        match part.obligation:
+            case Slopes() as slopes:
+                pair = look.slopes(slopes, part.lower, part.upper, self.claim.given)
+                points = [] if pair is None else [pair.low, pair.high]
+            case UnsafeSet() as unsafe:
+                found = look.outputs(graph, unsafe, lambda witness: replay.inside(witness, unsafe))
+                points = [] if found is None else [found.x]
+            case PairObligation() as step:
+                found = look.outputs(step.graph, step.unsafe, lambda witness: replay.step(witness, step))
+                points = [] if found is None else list(replay.ends(found, step))
+            case Share():
+                return None
+        if points:
+            return SearchResult(Status.REFUTED, "a counterexample was found", math.nan, 0.0, 0), points
+        if self.chain is None or not agrees(self.chain, graph, part.lower, part.upper):
+            return None
+        proved = prove_roots(self.chain, part_check(self.chain, part), part.lower, part.upper,
+                             queries_of(part.obligation))
+        return None if proved is None else (proved, [])
+
     def _prove(self, part: Part, check: Check | None, budget: Budget,
                report: OnProgress) -> tuple[SearchResult, list[FloatArray]]:
+        if isinstance(part.obligation, Share):
+            return self._count(part.obligation), []
+        # torch, which the first look does without, takes a second to import
+        from models.verification.branch_and_bound import Query
+        from models.verification.checked_query import CheckedQuery
+        from models.verification.derivative_query import DerivativeQuery
+        from models.verification.output_query import OutputQuery
+        from models.verification.prove import prove_outputs, prove_slopes
+
         graph, points, seed, replay = self.network.graph, self.points, self.seed, self.replay
 
         def checked(query: Callable[[], Query]) -> Query | None:
@@ -218,10 +260,10 @@ class _Run:
                     pair.graph, pair.unsafe, budget, None, seed, report, lambda witness: replay.step(witness, pair),
                     checked(lambda: OutputQuery(pair.graph, pair.unsafe)))
                 return result, list(replay.ends(found, pair)) if found else []
-            case Share() as share:
-                return self._count(share), []
 
     def _count(self, share: Share) -> SearchResult:
+        from models.verification.share import check_share  # imports SciPy
+
         counted = check_share(self.network.graph, share, self.claim.given, None, self.seed)
         status = Status.PROVED if counted.holds else \
             Status.REFUTED if counted.upper < share.at_least else Status.UNKNOWN

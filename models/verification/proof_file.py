@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feature_store.errors import InputError
-from models.verification.checked_query import Check
 from models.verification.checker import leaf_bounds, leaf_boxes, leaf_margins
 from models.verification.checker_chain import Chain, read_chain
 from models.verification.checker_model import Rejected
@@ -33,6 +32,7 @@ from models.verification.claim import Part, read_claim
 from models.verification.compile import PairObligation
 from models.verification.graph import FloatArray
 from models.verification.onnx_reader import read_onnx
+from models.verification.search_result import Check
 from models.verification.slopes import Slopes
 from models.verification.unsafe_set import UnsafeSet
 from models.verification.verdict import BoxTree

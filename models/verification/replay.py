@@ -14,7 +14,7 @@ from feature_store.errors import InputError
 from models.verification.compile import PairObligation
 from models.verification.graph import FloatArray
 from models.verification.onnx_reader import OnnxNetwork
-from models.verification.output_falsification import OutputWitness
+from models.verification.output_witness import OutputWitness
 from models.verification.specification import Specification
 from models.verification.unsafe_set import UnsafeSet
 from models.verification.verdict import Witness
