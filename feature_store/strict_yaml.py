@@ -9,6 +9,7 @@ It takes less than YAML allows, because each of these files decides what is prov
 - every error is one line, an `InputError` with the file and the line.
 """
 
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -23,12 +24,12 @@ MAX_DEPTH = 64
 MAX_NUMBER = 4_300  # characters: Python's own limit for an integer's digits, here for 1:59:59 too
 
 
-def read_yaml(path: Path, what: str, seconds: float | None = None) -> Any:
+def read_yaml(path: Path, what: str, seconds: float = math.inf) -> Any:
     """The plain values in a YAML file.
 
     Args:
         what: what the file is, as errors name it: "mapping file".
-        seconds: refuse the file if reading takes longer; None: no limit.
+        seconds: refuse the file if reading takes longer.
 
     Raises:
         InputError: the file cannot be read, is not UTF-8 or not YAML, or breaks a rule of the module docstring.
@@ -49,10 +50,10 @@ def read_yaml(path: Path, what: str, seconds: float | None = None) -> Any:
     return parse_yaml(text, what, str(path), seconds)
 
 
-def parse_yaml(text: str, what: str, where: str, seconds: float | None = None) -> Any:
+def parse_yaml(text: str, what: str, where: str, seconds: float = math.inf) -> Any:
     """The plain values in a text of YAML; `where` names its source in errors. The rest as in `read_yaml`."""
     try:
-        loader = _Loader(text, what, where, None if seconds is None else time.monotonic() + seconds)
+        loader = _Loader(text, what, where, time.monotonic() + seconds)
         return loader.get_single_data()
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
@@ -65,7 +66,7 @@ def parse_yaml(text: str, what: str, where: str, seconds: float | None = None) -
 class _Loader(yaml.SafeLoader):
     """SafeLoader that judges a document before it makes values of it."""
 
-    def __init__(self, text: str, what: str, where: str, deadline: float | None) -> None:
+    def __init__(self, text: str, what: str, where: str, deadline: float) -> None:
         super().__init__(text)
         self.what, self.where, self.deadline = what, where, deadline
         self.depth = 0
@@ -73,7 +74,7 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         """As in PyYAML; stops at a document that is too deep, or takes too long."""
-        if self.deadline is not None and time.monotonic() > self.deadline:
+        if time.monotonic() > self.deadline:
             raise InputError(f"{self.what} must be read within the time limit, got no further than "
                              f"{self._line(self.peek_event())}")
         if self.depth > MAX_DEPTH:

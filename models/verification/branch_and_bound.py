@@ -11,7 +11,6 @@ happened to many, float64 is used at once.
 Symbols: R roots, N open boxes, B boxes of a round, n inputs; lower, upper (N, n), float64.
 """
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from models.verification.open_boxes import Boxes, OpenBoxes, joined
+from models.verification.search_result import Budget, Progress, SearchResult
 from models.verification.verdict import BoxTree, Status
 
 # Narrower sides are not split further, relative to the size of their walls where that is above 1: a bound that fails in
@@ -37,29 +37,6 @@ DOUBLE_SHARE = 0.25
 # and in float64, where they are so many times fewer than fill a round.
 LEAST_ROUND, FEW = 8, 8
 NO_MEMORY = ("out of memory", "not enough memory", "can't allocate memory", "cannot allocate memory")
-
-
-@dataclass(frozen=True)
-class Budget:
-    """Limits of a verification: wall seconds, boxes bounded, boxes of one tensor operation (None: by network size).
-
-    hope: a margin below which a search is given up as one that will not end.
-    """
-
-    seconds: float = 60.0
-    boxes: int = 10_000_000
-    batch: int | None = None
-    hope: float = -math.inf
-
-
-@dataclass(frozen=True)
-class Progress:
-    """State after a round: share of the box proved (0..1), open boxes, worst bound so far, seconds."""
-
-    proved_share: float
-    open_boxes: int
-    worst_bound: float
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -99,25 +76,6 @@ class Query(Protocol):
     def bound(self, lower: Tensor, upper: Tensor, root: Tensor, dtype: torch.dtype) -> Margins:
         """Margins over boxes with walls (B, n), each part of the root numbered (B,)."""
         ...
-
-
-@dataclass(frozen=True)
-class SearchResult:
-    """How a search ended.
-
-    lower_bound: the worst margin met; NaN where there is none, or nothing is known of a box. tree: the splits of all
-    roots in preorder, one root after the other (PROVED only). interrupted: by KeyboardInterrupt, which the caller has
-    to act upon: it is not raised again. hopeless: given up for the budget's hope.
-    """
-
-    status: Status
-    reason: str
-    lower_bound: float
-    proved_share: float
-    boxes: int
-    tree: BoxTree | None = None
-    interrupted: bool = False
-    hopeless: bool = False
 
 
 def branch_and_bound(

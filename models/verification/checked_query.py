@@ -1,18 +1,13 @@
 """A query whose boxes count as proved only if the independent checker proves them too."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from models.verification.branch_and_bound import Margins, Query
-from models.verification.graph import FloatArray
-
-# lower, upper (m, n) and root (m,) -> whether each box is proved (m,), and by how much, or by how much it is not (m,)
-Check = Callable[[FloatArray, FloatArray, NDArray[np.int64]], tuple[NDArray[np.bool_], FloatArray]]
+from models.verification.search_result import Check
 
 
 @dataclass

@@ -3,6 +3,7 @@
 Symbols: n inputs, R boxes.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -58,17 +59,19 @@ class Claim:
         return self.specification
 
 
-def read_claim(path: Path, graph: Graph, number: Number = FLOAT64) -> Claim:
-    """Reads SPEC.yaml, or a VNN-LIB property by its ending. Raises InputError where it does not fit the network.
+def read_claim(path: Path, graph: Graph, number: Number = FLOAT64, seconds: float = math.inf) -> Claim:
+    """Reads SPEC.yaml, or a VNN-LIB property by its ending.
 
     number: the type that the network takes its inputs in.
+
+    Raises InputError where it does not fit the network, or reading takes longer than `seconds`.
     """
     if path.name.endswith(VNNLIB):
-        unsafe = read_vnnlib(path, graph.inputs, graph.outputs)
+        unsafe = read_vnnlib(path, graph.inputs, graph.outputs, seconds)
         return Claim((Part("outputs", unsafe.lower, unsafe.upper, unsafe, number),),
                      f"No input in the boxes of {path.name} reaches its unsafe outputs. {REAL}",
                      tuple(f"X_{i}" for i in range(graph.inputs)), tuple(f"Y_{i}" for i in range(graph.outputs)))
-    specification = as_fed(read_specification(path, graph), number)
+    specification = as_fed(read_specification(path, graph, seconds), number)
     parts = tuple(replace(part, number=number) for part in _parts(graph, specification))
     return Claim(parts, specification.statement, specification.feature_names, specification.output_names,
                  specification.units, specification)

@@ -15,22 +15,18 @@ from pathlib import Path
 from typing import Any
 
 from feature_store.errors import InputError
-from models.verification.branch_and_bound import Budget, Progress, Query, SearchResult
-from models.verification.checked_query import Check, CheckedQuery
 from models.verification.checker_chain import Chain
 from models.verification.claim import Claim, Part, exact, read_claim
 from models.verification.compile import PairObligation
-from models.verification.derivative_query import DerivativeQuery
 from models.verification.execution import execution_of
+from models.verification.first_look import FirstLook, agrees, prove_roots, queries_of
 from models.verification.graph import FloatArray
 from models.verification.onnx_reader import OnnxNetwork, read_onnx
-from models.verification.output_query import OutputQuery
 from models.verification.proof_file import checkable, part_check, write_proof
 from models.verification.properties import Share
-from models.verification.prove import prove_outputs, prove_slopes
 from models.verification.replay import Replay, graph_stages
 from models.verification.runtime_agreement import require_agreement
-from models.verification.share import check_share
+from models.verification.search_result import Budget, Check, Progress, SearchResult
 from models.verification.slopes import Slopes
 from models.verification.unsafe_set import UnsafeSet
 from models.verification.verdict import BoxTree, Status
@@ -101,7 +97,8 @@ def verify_onnx(model: Path, specification: Path, seconds: float = 120.0, points
     """Decides the property of the network.
 
     Args:
-        seconds: limit in all, > 0; points: (m, n) inputs at which the search for counterexamples starts.
+        seconds: limit in all, reading included, > 0; points: (m, n) inputs at which the search for counterexamples
+            starts.
         on_progress: called with the part's name after every round.
         certificate: where a proof is written that can be checked again (proof_file.py). Boxes then count as proved
             only if the independent checker proves them too.
@@ -113,13 +110,14 @@ def verify_onnx(model: Path, specification: Path, seconds: float = 120.0, points
     """
     if not seconds > 0:
         raise InputError(f"timeout must be positive, got {seconds}")
+    started = time.monotonic()
     network = read_onnx(model)
     if points is not None and (points.ndim != 2 or points.shape[1] != network.graph.inputs):
         raise InputError(f"points must have {network.graph.inputs} columns, got shape {points.shape}")
     digest = _digest(specification)
-    claim = read_claim(specification, network.graph, network.number)
+    claim = read_claim(specification, network.graph, network.number, seconds - (time.monotonic() - started))
     chain = None if certificate is None else checkable(model)
-    run = _Run(network, claim, Replay(model, network), seconds, points, seed, on_progress, chain)
+    run = _Run(network, claim, Replay(model, network), seconds, points, seed, on_progress, chain, started)
     file = model.read_bytes()
     require_agreement(file, network.sha256, graph_stages(network.graph), claim.parts, str(model))
     run.work()
@@ -145,6 +143,14 @@ def _digest(path: Path) -> str:
         raise InputError(f"specification must be a readable file, got {error} ({path})") from error
 
 
+def _chain(model: Path) -> Chain | None:
+    """The network as the checker reads it, where it does."""
+    try:
+        return checkable(model)
+    except InputError:
+        return None
+
+
 def _undecided(status: Status, reason: str) -> SearchResult:
     return SearchResult(status, reason, lower_bound=math.nan, proved_share=0.0, boxes=0)
 
@@ -153,11 +159,12 @@ class _Run:
     """The parts of a claim, which `work` decides within one time limit."""
 
     def __init__(self, network: OnnxNetwork, claim: Claim, replay: Replay, seconds: float, points: FloatArray | None,
-                 seed: int, on_progress: OnPart, chain: Chain | None) -> None:
+                 seed: int, on_progress: OnPart, chain: Chain | None, started: float) -> None:
         self.network, self.claim, self.replay, self.points, self.seed = network, claim, replay, points, seed
         self.on_progress, self.seconds = on_progress, seconds
         self.checks = [None if chain is None else part_check(chain, part) for part in claim.parts]
-        self.started = time.monotonic()
+        self.look, self.chain = FirstLook(network.graph, replay, points, seed), chain or _chain(replay.model)
+        self.started = started
         self.parts: list[PartVerdict] = []
         self.trees: list[tuple[str, BoxTree]] = []
         self.witness: list[FloatArray] = []
@@ -193,6 +200,10 @@ class _Run:
         if left <= 0:
             return _undecided(Status.TIMEOUT, f"not begun: time budget of {exact(self.seconds)} s is spent"), []
         try:
+            found = self._look(part)
+            if found is not None:
+                return found
+            left = self.seconds - (time.monotonic() - self.started)
             result, points = self._prove(part, check, Budget(seconds=left), None if report is None else
                                          lambda state: report(part.name, state))
         except KeyboardInterrupt:
@@ -201,8 +212,40 @@ class _Run:
         self.interrupted = result.interrupted
         return result, points
 
+    def _look(self, part: Part) -> tuple[SearchResult, list[FloatArray]] | None:
+        """The part decided without the search; None where it takes one."""
+        look, replay, graph = self.look, self.replay, self.network.graph
+        points: list[FloatArray] = []
+        match part.obligation:
+            case Slopes() as slopes:
+                pair = look.slopes(slopes, part.lower, part.upper, self.claim.given)
+                points = [] if pair is None else [pair.low, pair.high]
+            case UnsafeSet() as unsafe:
+                found = look.outputs(graph, unsafe, lambda witness: replay.inside(witness, unsafe))
+                points = [] if found is None else [found.x]
+            case PairObligation() as step:
+                found = look.outputs(step.graph, step.unsafe, lambda witness: replay.step(witness, step))
+                points = [] if found is None else list(replay.ends(found, step))
+            case Share():
+                return None
+        if points:
+            return SearchResult(Status.REFUTED, "a counterexample was found", math.nan, 0.0, 0), points
+        if self.chain is None or not agrees(self.chain, graph, part.lower, part.upper):
+            return None
+        proved = prove_roots(self.chain, part_check(self.chain, part), *part.proved, queries_of(part.obligation))
+        return None if proved is None else (proved, [])
+
     def _prove(self, part: Part, check: Check | None, budget: Budget,
                report: OnProgress) -> tuple[SearchResult, list[FloatArray]]:
+        if isinstance(part.obligation, Share):
+            return self._count(part.obligation), []
+        # torch, which the first look does without, takes a second to import
+        from models.verification.branch_and_bound import Query
+        from models.verification.checked_query import CheckedQuery
+        from models.verification.derivative_query import DerivativeQuery
+        from models.verification.output_query import OutputQuery
+        from models.verification.prove import prove_outputs, prove_slopes
+
         graph, points, seed, replay = self.network.graph, self.points, self.seed, self.replay
 
         def checked(query: Callable[[], Query]) -> Query | None:
@@ -225,10 +268,10 @@ class _Run:
                     pair.graph, pair.unsafe, budget, None, seed, report, lambda witness: replay.step(witness, pair),
                     checked(lambda: OutputQuery(pair.graph, pair.unsafe)), part.proved)
                 return result, list(replay.ends(found, pair)) if found else []
-            case Share() as share:
-                return self._count(share), []
 
     def _count(self, share: Share) -> SearchResult:
+        from models.verification.share import check_share  # imports SciPy
+
         counted = check_share(self.network.graph, share, self.claim.given, None, self.seed)
         status = Status.PROVED if counted.holds else \
             Status.REFUTED if counted.upper < share.at_least else Status.UNKNOWN

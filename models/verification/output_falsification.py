@@ -5,24 +5,20 @@ PGD) on the violation from the best of them; random moves of shrinking size arou
 a gradient stops. Points are representable in float32 wherever the box holds such a point, so that what is found can be
 replayed on the exported file.
 
-What counts. An unsafe set is closed: outputs on its edge are in it. But float64 does not see the edge sharply, so a
-point is a witness only if it is unsafe in real arithmetic for certain: every constraint of an alternative holds by at
-least what rounding may have added to it (`Graph.rounding` of the outputs, and of the constraint itself). A tie, or a
-violation that rounding may have made up, is none; the property is then left open, whatever the type that ships makes of
-it. Whether a witness replays in that type the caller says (`accept`).
+What counts as a witness: output_witness.py. Whether it replays in the type that ships the caller says (`accept`).
 
 Symbols: R boxes, n inputs, o outputs, m points, P pairs of a point and a box, K alternatives of M constraints.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from models.verification.graph import TINY, UNIT, FloatArray, Graph
+from models.verification.graph import FloatArray, Graph
 from models.verification.graph_tensors import GraphTensors
+from models.verification.output_witness import OutputWitness, output_witnesses
 from models.verification.unsafe_set import UnsafeSet
 
 CLIMBERS = 32
@@ -33,16 +29,6 @@ OFFERS = 16
 # Pairs evaluated at a time; walls that given points are held against, in all and at a time.
 PAIRS, MOST_WALLS, WALLS = 2**16, 2**28, 2**22
 LEAST_POINTS = 512
-
-
-@dataclass(frozen=True)
-class OutputWitness:
-    """An input x (n,) of box number `box` whose outputs (o,) are unsafe by `violation`, more than rounding, float64."""
-
-    box: int
-    x: FloatArray
-    outputs: FloatArray
-    violation: float
 
 
 Accept = Callable[[OutputWitness], bool]
@@ -188,19 +174,8 @@ class OutputFalsifier:
         order = order[values >= 0]
         if not len(order):
             return []
-        points, boxes = x[order].cpu().numpy(), box[order].cpu().numpy()
-        coefficients, constants = self.unsafe.coefficients[boxes], self.unsafe.constants[boxes]
-        with np.errstate(over="ignore", invalid="ignore"):  # what is infinite or NaN is not certain
-            outputs, off = self.graph.value(points), self.graph.rounding(points)
-            terms = np.abs(coefficients) @ np.abs(outputs)[:, None, :, None]
-            doubt = (np.abs(coefficients) @ off[:, None, :, None] + 2 * (self.graph.outputs + 2) * UNIT * terms)[..., 0]
-            doubt += 4 * UNIT * np.abs(constants) + TINY * (4 * self.graph.outputs + np.abs(coefficients).sum(axis=3)
-                                                            + np.abs(outputs).sum(axis=1)[:, None, None])
-            doubt[~coefficients.any(axis=3)] = 0  # the constant alone
-            rows = (coefficients @ outputs[:, None, :, None])[..., 0] + constants
-            holds = (rows >= doubt).all(axis=2).any(axis=1)
-        return [OutputWitness(int(boxes[i]), points[i], outputs[i], float(violation[order[i]]))
-                for i in np.flatnonzero(holds)]
+        return output_witnesses(self.graph, self.unsafe, x[order].cpu().numpy(), box[order].cpu().numpy(),
+                                violation[order].cpu().numpy())
 
 
 def _inward(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,6 +12,9 @@ Symbols: n inputs, o outputs, R roots of a part, m leaves.
 import hashlib
 import io
 import json
+import math
+import time
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feature_store.errors import InputError
-from models.verification.checked_query import Check
 from models.verification.checker import leaf_bounds, leaf_boxes, leaf_margins
 from models.verification.checker_chain import Chain, read_chain
 from models.verification.checker_model import Rejected
@@ -32,11 +34,15 @@ from models.verification.execution import execution_of
 from models.verification.graph import FloatArray
 from models.verification.onnx_reader import read_onnx
 from models.verification.runtime_agreement import chain_stages, require_agreement
+from models.verification.search_result import Check
 from models.verification.slopes import Slopes
 from models.verification.unsafe_set import UnsafeSet
 from models.verification.verdict import BoxTree
 
 FORMAT = "assay-proof/1"
+# What a file may unfold to: 0.8 MB of zeros are 4 GB. Proofs of two minutes' search have some 100,000 boxes.
+MOST_BYTES, MOST_SPLITS = 128_000_000, 4_000_000
+LEAVES = 4096  # checked between two looks at the clock
 Mask = NDArray[np.bool_]
 Numbers = NDArray[np.int64]
 
@@ -128,13 +134,15 @@ def write_proof(path: Path, model: Path, specification: Path, statement: str, ex
         temporary.unlink(missing_ok=True)
 
 
-def check_proof(proof: Path, model: Path, specification: Path) -> ProofCheck:
+def check_proof(proof: Path, model: Path, specification: Path, seconds: float = math.inf) -> ProofCheck:
     """Proves every leaf again, in time linear in their number. Never raises on a bad proof: refuses.
 
-    Raises InputError where the model or the specification cannot be read.
+    A proof that is not checked within `seconds` is refused, too. Raises InputError where the model or the specification
+    cannot be read.
     """
+    deadline = time.monotonic() + seconds
     network = read_onnx(model)
-    claim = read_claim(specification, network.graph, network.number)
+    claim = read_claim(specification, network.graph, network.number, deadline - time.monotonic())
     chain = checkable(model)
     file, stages = model.read_bytes(), chain_stages(chain.weights, chain.biases, chain.relus)
     require_agreement(file, network.sha256, stages, claim.parts, str(model))
@@ -152,7 +160,8 @@ def check_proof(proof: Path, model: Path, specification: Path) -> ProofCheck:
                 raise Rejected(f"{key} must be {fact!r}, got {document[key]!r}")
         if [part["name"] for part in document["parts"]] != [part.name for part in claim.parts]:
             raise Rejected(f"parts must be {', '.join(part.name for part in claim.parts)}")
-        leaves = [_prove(part, part_check(chain, part), tree) for part, tree in zip(claim.parts, trees, strict=True)]
+        leaves = [_prove(part, part_check(chain, part), tree, deadline)
+                  for part, tree in zip(claim.parts, trees, strict=True)]
         if leaves != [part["leaves"] for part in document["parts"]]:
             raise Rejected(f"leaves must be counted right, got {document['parts']}")
     except Rejected as error:
@@ -164,23 +173,37 @@ def check_proof(proof: Path, model: Path, specification: Path) -> ProofCheck:
     return ProofCheck(True, "", claim.statement, len(leaves), sum(leaves), added.sentence)
 
 
-def _prove(part: Part, check: Check, tree: BoxTree) -> int:
-    lower, upper, root = leaf_boxes(tree.split_dimension, tree.split_value, *part.proved)
-    holds, margin = check(lower, upper, root)
+def _prove(part: Part, check: Check, tree: BoxTree, deadline: float) -> int:
+    boxes: tuple[NDArray[Any], ...] = leaf_boxes(tree.split_dimension, tree.split_value, *part.proved)
+    checked = []
+    for first in range(0, len(boxes[0]), LEAVES):
+        if time.monotonic() > deadline:
+            raise Rejected(f"proof must be checked within the time limit, got to {first} of {len(boxes[0])} leaves "
+                           f"({part.name})")
+        lower, upper, root = (array[first : first + LEAVES] for array in boxes)
+        checked.append(check(lower, upper, root))
+    holds, margin = (np.concatenate(results) for results in zip(*checked, strict=True))
     if not holds.all():
         raise Rejected(f"every leaf must be proved, {np.count_nonzero(~holds)} of {len(holds)} are not, the worst is "
                        f"{-float(margin.min()):g} short ({part.name})")
-    return len(lower)
+    return len(holds)
 
 
 def _read(proof: Path) -> tuple[dict[str, Any], Sequence[BoxTree]]:
-    with np.load(io.BytesIO(proof.read_bytes()), allow_pickle=False) as arrays:
+    content = io.BytesIO(proof.read_bytes())
+    with zipfile.ZipFile(content) as archive:  # sizes are known before anything is unfolded
+        if (size := sum(entry.file_size for entry in archive.infolist())) > MOST_BYTES:
+            raise Rejected(f"proof must unfold to at most {MOST_BYTES:,} bytes, got {size:,}")
+    content.seek(0)
+    with np.load(content, allow_pickle=False) as arrays:
         document = json.loads(arrays["document"].tobytes().decode())
         names = {f"{name}_{k}" for k in range(len(document["parts"])) for name in ("dimension", "value")}
         if set(arrays.files) != names | {"document"}:
             raise Rejected(f"proof must hold a tree for each part and nothing else, got {', '.join(arrays.files)}")
-        return document, [BoxTree(arrays[f"dimension_{k}"], arrays[f"value_{k}"])
-                          for k in range(len(document["parts"]))]
+        trees = [BoxTree(arrays[f"dimension_{k}"], arrays[f"value_{k}"]) for k in range(len(document["parts"]))]
+    if (splits := sum(tree.split_dimension.size for tree in trees)) > MOST_SPLITS:
+        raise Rejected(f"proof must have at most {MOST_SPLITS:,} boxes, got {splits:,}")
+    return document, trees
 
 
 def _digest(path: Path) -> str:

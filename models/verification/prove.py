@@ -24,8 +24,9 @@ from models.verification.derivative_query import DerivativeQuery
 from models.verification.falsification import REPLAY_MARGIN, SUSPECTS, Effort, SlopeFalsifier, SlopeQuery
 from models.verification.graph import FloatArray, Graph
 from models.verification.graph_tensors import GraphTensors
-from models.verification.output_falsification import OutputFalsifier, OutputWitness
+from models.verification.output_falsification import OutputFalsifier
 from models.verification.output_query import OutputQuery
+from models.verification.output_witness import OutputWitness
 from models.verification.slopes import Slopes
 from models.verification.unsafe_set import UnsafeSet
 from models.verification.verdict import Status, Witness

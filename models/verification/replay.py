@@ -15,7 +15,7 @@ from models.verification.compile import PairObligation
 from models.verification.fed_numbers import held
 from models.verification.graph import FloatArray, Graph
 from models.verification.onnx_reader import OnnxNetwork
-from models.verification.output_falsification import OutputWitness
+from models.verification.output_witness import OutputWitness
 from models.verification.runtime_agreement import Stage, said_by_runtime
 from models.verification.specification import Specification
 from models.verification.unsafe_set import UnsafeSet

@@ -16,6 +16,7 @@ also names the network's inputs and outputs: `features: [...]`, `outputs: [...]`
 and may say their units, which a counterexample is printed with: `units: {cores: vCPU, p50: ms}`.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,7 @@ def parse_specification(
                                           one_hot, units or {}), where)
 
 
-def read_specification(path: Path, graph: Graph, seconds: float | None = None) -> Specification:
+def read_specification(path: Path, graph: Graph, seconds: float = math.inf) -> Specification:
     """Reads SPEC.yaml for a network.
 
     Where the file gives no tolerance, the default is a share of what the output does over the box (tolerance.py).

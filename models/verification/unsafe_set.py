@@ -10,8 +10,10 @@ Rows of all zeros always hold; they pad alternatives with fewer constraints.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from feature_store.errors import InputError
 from models.verification.graph import FloatArray
@@ -45,7 +47,7 @@ class UnsafeSet:
         if not (np.isfinite(self.coefficients).all() and np.isfinite(self.constants).all()):
             raise InputError("constraints must be finite, got NaN or infinity")
 
-    def violation(self, box: FloatArray, outputs: FloatArray) -> FloatArray:
+    def violation(self, box: NDArray[Any], outputs: FloatArray) -> FloatArray:
         """How far inside the unsafe set the outputs (m, o) are, of inputs in the boxes numbered `box` (m,): (m,).
 
         The largest over the alternatives of the smallest row; >= 0 is unsafe.

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feature_store.errors import InputError
-from models.verification.branch_and_bound import Budget, Progress
-from models.verification.checked_query import Check, CheckedQuery
+from models.verification.checked_query import CheckedQuery
 from models.verification.checker import leaf_bounds
 from models.verification.derivative_query import DerivativeQuery
 from models.verification.graph import FloatArray
 from models.verification.network import ReluNetwork
 from models.verification.prove import WITNESSES, prove_slopes
+from models.verification.search_result import Budget, Check, Progress
 from models.verification.slopes import Slopes
 from models.verification.specification import Specification
 from models.verification.verdict import Status, Verdict

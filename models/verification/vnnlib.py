@@ -17,8 +17,9 @@ Source: Demarchi et al., "Supporting Standardization of Neural Networks Verifica
 import gzip
 import math
 import re
+import time
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from itertools import chain, islice, product
@@ -31,7 +32,9 @@ from feature_store.errors import InputError
 from models.verification.graph import FloatArray
 from models.verification.unsafe_set import Alternative, UnsafeSet, unsafe_set
 
-MOST_CASES = 10_000_000
+MOST_CASES = 1_000_000
+MOST_BYTES = 100_000_000  # unpacked
+CHECKED = 1024  # cases and tokens between two looks at the clock
 COMMENT, TOKEN = re.compile(r";[^\n]*"), re.compile(r"[()]|[^\s()]+")
 # an exponent of three digits covers float64; as a fraction, 1e-999999999 would fill the memory
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
@@ -54,17 +57,21 @@ Term = dict[str, Fraction]  # variable -> coefficient; "" -> the constant
 Value = str | Term | list[Case] | None  # atom, linear term, formula, ()
 
 
-def read_vnnlib(path: Path, inputs: int, outputs: int) -> UnsafeSet:
+def read_vnnlib(path: Path, inputs: int, outputs: int, seconds: float = math.inf) -> UnsafeSet:
     """Reads a `.vnnlib` or `.vnnlib.gz` file: see `parse_vnnlib`. Raises InputError also where it cannot be read."""
     try:
-        content = path.read_bytes()
-        text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise InputError(f"property must have at most {MOST_BYTES:,} bytes, unpacked, got more ({path})")
+        text = content.decode()
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise InputError(f"property must be a readable VNN-LIB file, got {error} ({path})") from error
-    return parse_vnnlib(text, inputs, outputs, str(path))
+    return parse_vnnlib(text, inputs, outputs, str(path), seconds)
 
 
-def parse_vnnlib(text: str, inputs: int, outputs: int, where: str = "VNN-LIB text") -> UnsafeSet:
+def parse_vnnlib(text: str, inputs: int, outputs: int, where: str = "VNN-LIB text",
+                 seconds: float = math.inf) -> UnsafeSet:
     """The unsafe set that the asserts describe, for a network of so many inputs (n) and outputs (o).
 
     Returns boxes (R, n) in the order of the text and alternatives (R, K, M, o), see `UnsafeSet`. A case that says
@@ -72,17 +79,26 @@ def parse_vnnlib(text: str, inputs: int, outputs: int, where: str = "VNN-LIB tex
 
     Raises:
         InputError: not VNN-LIB (with line and expression); a constraint on several inputs, or on inputs and outputs;
-            variables other than the network's; an input without a wall; no case that can happen; more than 10
-            million cases; a number that float64 cannot hold.
+            variables other than the network's; an input without a wall; no case that can happen; more than a million
+            cases; a number that float64 cannot hold; reading that takes longer than `seconds`.
     """
     text = COMMENT.sub("", text)
+    deadline = time.monotonic() + seconds
+
+    def in_time() -> None:
+        if time.monotonic() > deadline:
+            raise InputError(f"property must be read within the time limit, got no further in {seconds:.3g} s")
+
     position: int | None = None  # of the token that an error is about
     names = {f"{kind}_{i}": (kind, i) for kind, size in (("X", inputs), ("Y", outputs)) for i in range(size)}
     variables: dict[str, tuple[str, int]] = {}
     asserts: list[list[Case]] = []
     frames: list[tuple[int, list[Value]]] = []  # of each open parenthesis the position and what stands in it
     try:
-        for position, token in enumerate(TOKEN.findall(text)):
+        for position, match in enumerate(TOKEN.finditer(text)):
+            token = match.group()
+            if not position % CHECKED:
+                in_time()
             if token == "(":
                 frames.append((position, []))
             elif not frames:
@@ -92,7 +108,7 @@ def parse_vnnlib(text: str, inputs: int, outputs: int, where: str = "VNN-LIB tex
             else:
                 position, items = frames.pop()
                 if frames:
-                    frames[-1][1].append(_expression(items, variables))
+                    frames[-1][1].append(_expression(items, variables, in_time))
                 else:
                     _command(items, names, variables, asserts)
         if frames:
@@ -101,7 +117,7 @@ def parse_vnnlib(text: str, inputs: int, outputs: int, where: str = "VNN-LIB tex
         position = None
         if missing := next((name for name in names if name not in variables), None):
             raise InputError(f"variables must be the network's {inputs} inputs and {outputs} outputs, got no {missing}")
-        if not (cases := _conjunction(asserts)):
+        if not (cases := _conjunction(asserts, in_time)):
             raise InputError("box must have lower <= upper in at least one case, got none that can happen")
         return unsafe_set([_arrays(case, inputs, outputs) for case in cases])
     except InputError as error:
@@ -127,7 +143,7 @@ def _command(items: Sequence[Value], names: Variables, variables: dict[str, tupl
                              f", got {list(items)!r:.60}")
 
 
-def _expression(items: Sequence[Value], variables: Variables) -> Value:
+def _expression(items: Sequence[Value], variables: Variables, in_time: Callable[[], None]) -> Value:
     """The value of (operator arguments...), the arguments evaluated."""
     if not items:
         return None  # the () of declare-fun; refused wherever else it stands
@@ -143,7 +159,7 @@ def _expression(items: Sequence[Value], variables: Variables) -> Value:
     formulas = [value for value in values if isinstance(value, list)]
     if len(formulas) < len(values):
         raise InputError(f"{operator} must join formulas, got {values!r:.60}")
-    return _conjunction(formulas) if operator == "and" else list(chain.from_iterable(formulas))
+    return _conjunction(formulas, in_time) if operator == "and" else list(chain.from_iterable(formulas))
 
 
 def _comparison(operator: str, left: Value, right: Value, variables: Variables) -> list[Case]:
@@ -202,7 +218,7 @@ def _at_least_zero(term: Term, variables: Variables) -> list[Case]:
     return [Case({i if slope < 0 else ~i: bound for i, slope in row.items()})]
 
 
-def _conjunction(formulas: Sequence[list[Case]]) -> list[Case]:
+def _conjunction(formulas: Sequence[list[Case]], in_time: Callable[[], None] = lambda: None) -> list[Case]:
     if len(formulas) == 1:
         return formulas[0]
     if (count := math.prod(map(len, formulas))) > MOST_CASES:
@@ -211,7 +227,13 @@ def _conjunction(formulas: Sequence[list[Case]]) -> list[Case]:
     cases = [single] if single and all(formulas) else []
     for formula in formulas:
         if len(formula) > 1:
-            cases = [joined for pair in product(cases, formula) if (joined := _join(pair))]
+            joined = []
+            for number, pair in enumerate(product(cases, formula)):
+                if not number % CHECKED:
+                    in_time()
+                if case := _join(pair):
+                    joined.append(case)
+            cases = joined
     return cases
 
 

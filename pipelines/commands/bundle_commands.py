@@ -28,6 +28,8 @@ def check(
     public_key: KeyOption = None,
     model: Annotated[Path | None, typer.Option(help="ONNX file that the proof is about.")] = None,
     specification: Annotated[Path | None, typer.Option("--specification", "-s", help="What the proof says.")] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds in all for a proof; it is refused where they do not do.")
+                       ] = 600.0,
     config: ConfigOption = None, json_output: JsonOption = False,
 ) -> None:
     """Check a bundle: signature, digests, gates, and every leaf of its proof again, by an independent program.
@@ -42,7 +44,7 @@ def check(
     if (model is None) != (specification is None):
         raise InputError("--model and --specification must be given together")
     if model is not None and specification is not None:
-        _check_proof(bundle, model, specification, json_output)
+        _check_proof(bundle, model, specification, timeout, json_output)
         return
     from serving.bundle import check_bundle
 
@@ -70,15 +72,17 @@ def check(
     out.print(contract.specification["statement"], highlight=False)
 
 
-def _check_proof(proof: Path, model: Path, specification: Path, json_output: bool) -> None:
+def _check_proof(proof: Path, model: Path, specification: Path, timeout: float, json_output: bool) -> None:
     from models.verification.proof_file import check_proof
 
     for path in (proof, model, specification):
         if not path.is_file():
             raise InputError(f"file must exist, got {path}")
+    if not timeout > 0:
+        raise InputError(f"timeout must be positive, got {timeout}")
     started = time.perf_counter()
     with working("proving every leaf again", json_output):
-        checked = check_proof(proof, model, specification)
+        checked = check_proof(proof, model, specification, timeout)
     seconds = time.perf_counter() - started
     if json_output:
         print_json({"accepted": checked.accepted, "reason": checked.reason, "parts": checked.parts,

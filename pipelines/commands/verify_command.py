@@ -28,10 +28,11 @@ NARROWEST = 12  # characters of a folded name
 
 @reported
 def verify(
-    model: Annotated[Path, typer.Argument(help="ONNX file of the network.")],
-    specification: Annotated[Path, typer.Option("--specification", "-s", help="SPEC.yaml, or a VNN-LIB property "
-                                                "(.vnnlib, .vnnlib.gz).")],
-    timeout: Annotated[float, typer.Option(help="Seconds in all.")] = 120.0,
+    model: Annotated[Path | None, typer.Argument(help="ONNX file of the network.")] = None,
+    specification: Annotated[Path | None, typer.Option("--specification", "-s", help="SPEC.yaml, or a VNN-LIB property "
+                                                       "(.vnnlib, .vnnlib.gz).")] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds in all, reading included; with --instances, of each that "
+                                           "gives none.")] = 120.0,
     points: Annotated[Path | None, typer.Option(help="CSV or Parquet of inputs, one column each: where the search for "
                                                 "counterexamples starts.")] = None,
     witness: Annotated[Path | None, typer.Option(help="JSON file that a counterexample is written to, besides being "
@@ -39,16 +40,32 @@ def verify(
     certificate: Annotated[Path | None, typer.Option(
         help="File that a proof is written to, for `assay check`. Boxes then count as proved only if the independent "
              "checker proves them too, which takes longer; only chains of affine maps and ReLUs have one.")] = None,
+    instances: Annotated[Path | None, typer.Option(
+        help="CSV with a question a line, as in VNN-COMP: model, property, seconds; paths are relative to it. Decides "
+             "them all in one process, instead of MODEL and --specification.")] = None,
+    csv_file: Annotated[Path | None, typer.Option("--csv", help="CSV that the verdicts of --instances are written to."
+                                                  )] = None,
     seed: Annotated[int, typer.Option(help="Of the search for counterexamples.")] = 0,
     json_output: JsonOption = False,
 ) -> None:
     """Prove or refute a property of an ONNX network for every input in a box.
 
     Exit code 0: PROVED; 1: REFUTED, with a counterexample that onnxruntime reproduces; 3: UNKNOWN or TIMEOUT;
-    2: bad input. Ctrl-C ends the run with what is known so far.
+    2: bad input. Ctrl-C ends the run with what is known so far. With --instances 0: all are PROVED; 1: one is
+    REFUTED; 3: none is, and one is undecided or an error.
 
     Example: assay verify model.onnx --specification spec.yaml --timeout 60 --certificate proof.npz
+
+    Example: assay verify --instances instances.csv --csv verdicts.csv
     """
+    if instances is not None:
+        _only_instances(instances, csv_file, {"MODEL": model, "--specification": specification, "--points": points,
+                                              "--witness": witness, "--certificate": certificate})
+        from pipelines.commands.verify_instances import verify_instances
+
+        raise typer.Exit(verify_instances(instances, timeout, seed, csv_file, json_output))
+    if model is None or specification is None or csv_file is not None:
+        raise InputError("either MODEL and --specification must be given, or --instances; --csv belongs to --instances")
     for path in (model, specification):
         if not path.is_file():
             raise InputError(f"file must exist, got {path}")
@@ -74,6 +91,16 @@ def verify(
     if json_output:
         _say(_json(document))
     raise typer.Exit(code)
+
+
+def _only_instances(instances: Path, csv_file: Path | None, others: dict[str, Path | None]) -> None:
+    """Refuses what belongs to a single question, and a CSV that could not be written."""
+    if given := [name for name, value in others.items() if value is not None]:
+        raise InputError(f"--instances must be given without {', '.join(given)}: each line has its own")
+    if not instances.is_file():
+        raise InputError(f"file must exist, got {instances}")
+    if csv_file is not None:
+        _require_writable("CSV", csv_file, [instances])
 
 
 def _decide(model: Path, specification: Path, timeout: float, inputs: Any, seed: int, quiet: bool,

@@ -3,12 +3,31 @@ import pytest
 from feature_store.errors import InputError
 from feature_store.units import DIMENSIONS, conversion_factor
 
+# One fact for each unit, written out: what one of it is in the first unit of its dimension.
+FACTS = {
+    "share": 1, "ratio": 1, "percent": 0.01, "permille": 0.001,
+    "ms": 1, "ns": 0.000001, "us": 0.001, "s": 1000, "min": 60_000, "h": 3_600_000,
+    "bytes": 1, "B": 1, "kB": 1000, "KB": 1000, "KiB": 1024, "MB": 1_000_000, "MiB": 1_048_576, "GB": 1_000_000_000,
+    "GiB": 1_073_741_824,
+    "cores": 1, "millicores": 0.001,
+    "1/s": 1, "1/min": 1 / 60, "1/h": 1 / 3600,
+    "count": 1, "rows": 1}
+
+
+def test_every_unit_has_its_fact():
+    assert {unit for scales in DIMENSIONS.values() for unit in scales} == set(FACTS)
+
+
+@pytest.mark.parametrize("unit", FACTS)
+def test_a_unit_is_what_everybody_knows_it_to_be(unit):
+    first = next(next(iter(scales)) for scales in DIMENSIONS.values() if unit in scales)
+    assert first in ("share", "ms", "bytes", "cores", "1/s", "count")
+    assert conversion_factor(unit, first, "here") == pytest.approx(FACTS[unit], rel=1e-15)
+
 
 @pytest.mark.parametrize(("unit", "target", "factor"), [
-    ("percent", "share", 0.01), ("s", "ms", 1000.0), ("us", "ms", 0.001), ("KB", "bytes", 1000.0),
-    ("KiB", "bytes", 1024.0), ("GB", "MB", 1000.0), ("millicores", "cores", 0.001), ("1/min", "1/s", 1 / 60),
-    ("requests", "requests", 1.0),
-])
+    ("MiB", "MB", 1.048576), ("GiB", "MiB", 1024.0), ("min", "s", 60.0), ("h", "min", 60.0), ("ns", "us", 0.001),
+    ("permille", "percent", 0.1), ("GB", "MB", 1000.0), ("requests", "requests", 1.0)])
 def test_a_unit_converts_to_the_schemas_unit(unit, target, factor):
     assert conversion_factor(unit, target, "here") == pytest.approx(factor, rel=1e-15)
 

@@ -2,6 +2,8 @@
 
 import io
 import json
+import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,9 +16,20 @@ from onnx import numpy_helper
 
 from feature_store.errors import InputError
 from models.verification import onnx_verification
+from models.verification.checker_model import Rejected
+from models.verification.claim import read_claim
+from models.verification.onnx_reader import read_onnx
 from models.verification.onnx_verification import OnnxVerdict, verify_onnx
-from models.verification.proof_file import ProofCheck, check_proof
-from models.verification.verdict import Status
+from models.verification.proof_file import (
+    MOST_BYTES,
+    MOST_SPLITS,
+    ProofCheck,
+    _prove,
+    check_proof,
+    checkable,
+    part_check,
+)
+from models.verification.verdict import BoxTree, Status
 from tests.models.verification.onnx_files import dense_file
 
 BOX = {"features": ["a", "b"], "outputs": ["p50", "p99"], "box": {"a": [0, 1]}, "inputs": {"b": {"values": [0, 1, 3]}}}
@@ -127,7 +140,7 @@ def rewritten(proof: Path, change: Callable[[dict[str, Any], dict[str, Any]], No
     document = json.loads(arrays.pop("document").tobytes())
     change(document, arrays)
     file = io.BytesIO()
-    np.savez(file, document=np.frombuffer(json.dumps(document).encode(), dtype=np.uint8), **arrays)
+    np.savez_compressed(file, document=np.frombuffer(json.dumps(document).encode(), dtype=np.uint8), **arrays)
     proof.write_bytes(file.getvalue())
 
 
@@ -194,8 +207,6 @@ def rehashed(model: Path, specification: Path, proof: Path) -> None:
     """What an attacker does who can compute SHA-256."""
     from hashlib import sha256
 
-    from models.verification.claim import read_claim
-    from models.verification.onnx_reader import read_onnx
 
     def change(document: dict[str, Any], arrays: dict[str, Any]) -> None:
         document["model_sha256"] = sha256(model.read_bytes()).hexdigest()
@@ -243,3 +254,38 @@ def test_nothing_half_written_stays_where_the_folder_is_gone(model: Path) -> Non
     (model.parent / "claim.yaml").write_text(yaml.safe_dump({**BOX, "properties": [RULES["slope"]]}))
     with pytest.raises(InputError, match="certificate must be writable"):
         verify_onnx(model, model.parent / "claim.yaml", certificate=model.parent / "gone" / "proof.npz")
+
+
+def test_a_proof_that_unfolds_too_far_is_refused_before_it_does(proved: tuple[Path, Path, Path]) -> None:
+    """0.8 MB of zeros are 400 million leaves and, unfolded, 4 GB."""
+    model, specification, proof = proved
+    most = MOST_BYTES // 2
+
+    def fill(document: dict[str, Any], arrays: dict[str, Any]) -> None:
+        arrays |= {"dimension_0": np.full(most, -1, np.int8), "value_0": np.zeros(most + 1, np.int8)}
+
+    rewritten(proof, fill)
+    assert proof.stat().st_size < 1_000_000
+    began = time.process_time()
+    assert re.match(r"proof must unfold to at most 128,000,000 bytes, got 128,\d{3},\d{3}$",
+                    check_proof(proof, model, specification).reason)
+    assert time.process_time() - began < 1.0
+
+    def many(document: dict[str, Any], arrays: dict[str, Any]) -> None:
+        arrays |= {"dimension_0": np.full(MOST_SPLITS + 1, -1, np.int8), "value_0": np.zeros(MOST_SPLITS + 1, np.int8)}
+
+    rewritten(proof, many)
+    assert check_proof(proof, model, specification).reason.startswith("proof must have at most 4,000,000 boxes, got 4,")
+
+
+def test_a_proof_that_takes_too_long_to_check_is_refused(tmp_path: Path) -> None:
+    model = dense_file(tmp_path / "model.onnx", [[[1.0], [-1.0]], [[1.0, -1.0]]], [[0.0, 0.0], [0.25]])
+    found, specification, proof = prove(model, {"box": {"x0": [-1, 1]}, "properties": [{"monotone": {
+        "features": ["x0"]}}]})
+    assert found.status is Status.PROVED
+    assert check_proof(proof, model, specification, seconds=60.0).accepted
+    with pytest.raises(InputError, match="must be read within the time limit"):
+        check_proof(proof, model, specification, seconds=0.0)
+    (part,), late = read_claim(specification, read_onnx(model).graph).parts, time.monotonic() - 1
+    with pytest.raises(Rejected, match=r"checked within the time limit, got to 0 of 1 leaves \(monotone\)"):
+        _prove(part, part_check(checkable(model), part), BoxTree(np.array([-1]), np.array([0.0])), late)

@@ -4,6 +4,7 @@ import gzip
 import math
 import os
 import re
+import time
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import product
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from feature_store.errors import InputError
 from models.verification.unsafe_set import UnsafeSet
-from models.verification.vnnlib import parse_vnnlib, read_vnnlib
+from models.verification.vnnlib import MOST_BYTES, parse_vnnlib, read_vnnlib
 
 DATA = Path(os.environ.get("ASSAY_DATA", Path(__file__).parents[3].parent / "shared" / "data"), "vnnlib")
 SIZES = {"acasxu": (5, 5), "lindex": (1, 1)}
@@ -290,8 +291,8 @@ REFUSED = {
     "closed twice": ("(assert (<= Y_0 1)))\n", r"command must be in parentheses, got '\)' \(here, line 6: \)\)"),
     "outside": ("Y_0", "command must be in parentheses, got 'Y_0' .*line 6: Y_0"),
     "quoted": ("(assert (<= |Y_0| 1))", r"got '\|Y_0\|'.*line 6"),
-    "blow-up in an assert": (f"(assert (and {TALL * 24}))", "at most 10,000,000 cases, got 16,777,216 .*line 6: .and"),
-    "blow-up over asserts": (f"(assert {TALL})" * 24, r"at most 10,000,000 cases, got 16,777,216 \(here\)"),
+    "blow-up in an assert": (f"(assert (and {TALL * 24}))", "at most 1,000,000 cases, got 16,777,216 .*line 6: .and"),
+    "blow-up over asserts": (f"(assert {TALL})" * 24, r"at most 1,000,000 cases, got 16,777,216 \(here\)"),
 }
 
 
@@ -355,3 +356,29 @@ def test_an_error_in_a_file_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "a.vnnlib").write_text("\n(assert)")
     with pytest.raises(InputError, match=r"a\.vnnlib, line 2: \(assert\)\)$"):
         read_vnnlib(tmp_path / "a.vnnlib", 1, 1)
+
+
+UNIT_INTERVAL = "(declare-const X_0 Real)(declare-const Y_0 Real)(assert (<= X_0 1))(assert (>= X_0 0))"
+
+
+def test_cases_are_counted_before_they_are_made() -> None:
+    began = time.process_time()
+    with pytest.raises(InputError, match="at most 1,000,000 cases, got 4,782,969"):
+        parse_vnnlib(UNIT_INTERVAL + "(assert (or (<= Y_0 1) (>= Y_0 2) (<= X_0 0.5)))" * 14, 1, 1)
+    assert time.process_time() - began < 1.0
+
+
+@pytest.mark.parametrize("asserts", [
+    "(assert (or (<= Y_0 1) (>= Y_0 2) (<= X_0 0.5)))" * 12, "(assert (<= Y_0 1))" * 200_000], ids=["cases", "text"])
+def test_reading_ends_with_the_time_limit(asserts: str) -> None:
+    began = time.process_time()
+    with pytest.raises(InputError, match=r"property must be read within the time limit, got no further in 0.2 s"):
+        parse_vnnlib(UNIT_INTERVAL + asserts, 1, 1, seconds=0.2)
+    assert time.process_time() - began < 1.5
+
+
+def test_a_file_that_unfolds_too_far_is_refused_before_it_does(tmp_path: Path) -> None:
+    path = tmp_path / "p.vnnlib.gz"
+    path.write_bytes(gzip.compress(b";" + b"x" * MOST_BYTES, 1))
+    with pytest.raises(InputError, match=r"at most 100,000,000 bytes, unpacked, got more \(.*p.vnnlib.gz\)"):
+        read_vnnlib(path, 1, 1)

@@ -1,0 +1,177 @@
+"""The first look at a part of a claim: decides what a few points or one box each decide, without the search.
+
+Most questions end here: a wrong property shows at a few points in the box, and of a network that is monotone by
+construction, or small, the checker proves the whole box at once. It needs NumPy and onnxruntime; the search needs
+torch, whose import alone takes longer than this. What it leaves open, the search decides from the start.
+
+    glance       points in every root, random ones first (and given ones), then corners; a witness must replay
+    prove_roots  the checker's bounds (checker.py) on the roots, where they are cheap
+
+Symbols: R roots, n inputs, o outputs, P points; x (P, n).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.verification.checker_chain import Chain
+from models.verification.compile import PairObligation
+from models.verification.graph import FloatArray, Graph
+from models.verification.output_witness import OutputWitness, output_witnesses
+from models.verification.replay import Replay
+from models.verification.search_result import Check, SearchResult
+from models.verification.slopes import Slopes
+from models.verification.specification import Specification
+from models.verification.unsafe_set import UnsafeSet
+from models.verification.verdict import BoxTree, Status, Witness
+
+Numbers = NDArray[np.int64]
+# Random points in all, in every root at least; corners of all roots at most; roots that are looked at.
+POINTS, LEAST_POINTS, CORNERS, ROOTS = 1024, 2, 2048, 4096
+# Places along a feature's side at which the outputs of a point are compared, and points of slopes.
+PLACES, SLOPE_POINTS = 5, 64
+# Witnesses offered for replay.
+OFFERS = 8
+# Products of one first look, above which it would take longer than the import that it saves.
+PRODUCTS = 300_000_000
+
+
+@dataclass(frozen=True)
+class FirstLook:
+    """Looks at parts of one claim on one network. seed: of the random points; points: (P, n) given ones, or None."""
+
+    graph: Graph
+    replay: Replay
+    points: FloatArray | None
+    seed: int
+
+    def slopes(self, slopes: Slopes, lower: FloatArray, upper: FloatArray, given: Specification) -> Witness | None:
+        """A pair in the wrong order that replays, or None. lower, upper (R, n)."""
+        count = min(SLOPE_POINTS, PRODUCTS // (_products(self.graph) * PLACES * len(slopes.features)))
+        for x, box in self._batches(lower, upper, count):
+            low, high = _representable(lower[box], upper[box])
+            for witness in _pairs(self.graph, slopes, x, low, high):
+                if self.replay.pair(witness, given):
+                    return witness
+        return None
+
+    def outputs(self, graph: Graph, unsafe: UnsafeSet,
+                accept: Callable[[OutputWitness], bool]) -> OutputWitness | None:
+        """An input with unsafe outputs that replays, or None. graph: of the outputs that the set is about."""
+        for x, box in self._batches(unsafe.lower, unsafe.upper, min(POINTS, PRODUCTS // _products(graph))):
+            violation = unsafe.violation(box, graph.value(x))
+            worst = np.argsort(-np.nan_to_num(violation, nan=-np.inf), kind="stable")[:OFFERS]
+            worst = worst[violation[worst] >= 0]
+            for witness in output_witnesses(graph, unsafe, x[worst], box[worst], violation[worst]):
+                if accept(witness):
+                    return witness
+        return None
+
+    def _batches(self, lower: FloatArray, upper: FloatArray, count: int) -> list[tuple[FloatArray, Numbers]]:
+        """Points and their roots: given and random ones, then corners; numbers of float32 where the box has them."""
+        random, roots = np.random.default_rng(self.seed), np.arange(len(lower))
+        if count <= 0:
+            return []
+        if len(roots) > ROOTS:
+            roots = random.permutation(roots)[:ROOTS]
+        box = np.repeat(roots, max(count // len(roots), LEAST_POINTS))
+        low, high = _representable(lower, upper)
+        share = random.random((len(box), lower.shape[1]))
+        batches = [(_inside(low[box] * (1 - share) + high[box] * share, low[box], high[box]), box)]
+        if self.points is not None:
+            for root in roots[:max(POINTS // max(len(self.points), 1), 1)]:
+                held = ((self.points >= lower[root]) & (self.points <= upper[root])).all(axis=1)
+                batches.append((self.points[held], np.full(np.count_nonzero(held), root)))
+        if len(roots) * 2 ** lower.shape[1] <= CORNERS:
+            bits = np.array(list(product([False, True], repeat=lower.shape[1])))
+            box = np.repeat(roots, len(bits))
+            batches.append((np.where(np.tile(bits, (len(roots), 1)), high[box], low[box]), box))
+        return [(x, box) for x, box in batches if len(x)]
+
+
+def prove_roots(chain: Chain, check: Check, lower: FloatArray, upper: FloatArray, queries: int) -> SearchResult | None:
+    """PROVED where the checker proves all roots (R, n) as they are, each a leaf; None where not, or it would take long.
+
+    queries: rows that are bounded over each root.
+    """
+    sizes = [weight.size for weight in chain.weights]
+    layers = sum(len(weight) * sum(sizes[: k + 1]) for k, weight in enumerate(chain.weights[:-1]))
+    if len(lower) * (layers + queries * sum(sizes)) > PRODUCTS:
+        return None
+    holds, margin = check(lower, upper, np.arange(len(lower)))
+    if not holds.all():
+        return None
+    leaves = len(lower)
+    tree = BoxTree(np.full(leaves, -1, dtype=np.int16), np.zeros(leaves))
+    return SearchResult(Status.PROVED, f"{leaves} {'box covers' if leaves == 1 else 'boxes cover'} all inputs",
+                        float(margin.min()), 1.0, leaves, tree)
+
+
+def agrees(chain: Chain, graph: Graph, lower: FloatArray, upper: FloatArray) -> bool:
+    """Whether chain and normal form, which are read from the file by different code, compute the same in the boxes."""
+    share = np.random.default_rng(0).random((16, 1))
+    x = (lower[:1] * (1 - share) + upper[:1] * share).astype(np.float64)
+    values = x
+    with np.errstate(over="ignore", invalid="ignore"):
+        for k, (weight, bias) in enumerate(zip(chain.weights, chain.biases, strict=True)):
+            values = values @ weight.T + bias
+            values = np.maximum(values, 0.0) if k < len(chain.relus) and chain.relus[k] else values
+        off = np.abs(values - graph.value(x))
+        return values.shape[1] == graph.outputs and bool((off <= 4 * graph.rounding(x) * len(chain.weights)).all())
+
+
+def _pairs(graph: Graph, slopes: Slopes, x: FloatArray, low: FloatArray, high: FloatArray) -> list[Witness]:
+    """The worst pair of each point x (P, n) along each feature that is wrong beyond rounding; the worst first."""
+    found = []
+    share = np.linspace(0.0, 1.0, PLACES)
+    for f, feature in enumerate(slopes.features):
+        (output,) = np.flatnonzero(slopes.rows[f])
+        sign, allowed = int(np.sign(slopes.rows[f, output])), slopes.allowed[f]
+        line = np.repeat(x[:, None], PLACES, axis=1)
+        places = low[:, feature, None] * (1 - share) + high[:, feature, None] * share
+        line[:, :, feature] = _inside(places, low[:, feature, None], high[:, feature, None])
+        flat = line.reshape(-1, x.shape[1])
+        with np.errstate(over="ignore", invalid="ignore"):  # what is infinite or NaN is no pair
+            y, off = (values(flat)[:, output].reshape(len(x), PLACES) for values in (graph.value, graph.rounding))
+        for a in range(PLACES):
+            for b in range(a + 1, PLACES):
+                with np.errstate(invalid="ignore", over="ignore"):
+                    distance = line[:, b, feature] - line[:, a, feature]
+                    excess = sign * (y[:, a] - y[:, b]) - allowed * distance - off[:, a] - off[:, b]
+                for i in np.flatnonzero((excess > 0) & (distance > 0) & np.isfinite(excess)):
+                    found.append(Witness(feature, sign, line[i, a], line[i, b], float(y[i, a]), float(y[i, b]),
+                                         float(excess[i]), int(output)))
+    return sorted(found, key=lambda witness: -witness.excess)[:OFFERS]
+
+
+def _representable(lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Walls of the largest box of float32 numbers inside the box; the box's own in inputs where there is none."""
+    with np.errstate(over="ignore"):
+        low, high = lower.astype(np.float32), upper.astype(np.float32)
+        low = np.where(low < lower, np.nextafter(low, np.float32(np.inf)), low).astype(np.float64)
+        high = np.where(high > upper, np.nextafter(high, np.float32(-np.inf)), high).astype(np.float64)
+    none = ~(low <= high) | ~np.isfinite(low) | ~np.isfinite(high)
+    return np.where(none, lower, low), np.where(none, upper, high)
+
+
+def _inside(x: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
+    with np.errstate(over="ignore"):
+        return np.asarray(np.clip(x.astype(np.float32).astype(np.float64), low, high))
+
+
+def _products(graph: Graph) -> int:
+    return sum(matrix.size for affine in graph.affines for matrix in affine.matrices.values())
+
+
+def queries_of(obligation: Slopes | UnsafeSet | PairObligation) -> int:
+    """Rows that the checker bounds over each root."""
+    match obligation:
+        case Slopes():
+            return 2 * len(obligation.features)
+        case UnsafeSet():
+            return int(obligation.constants[0].size)
+        case PairObligation():
+            return 4 * int(obligation.unsafe.constants[0].size)
