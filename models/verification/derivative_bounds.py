@@ -15,7 +15,7 @@ Symbols: B boxes, F queries (feature, row of outputs), R distinct seeds, w neuro
 (B, R, w).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -55,11 +55,34 @@ class _Chords:
 
 @dataclass(frozen=True)
 class DerivativeBounds:
-    """bounds (B, F); charge (B, F): what of them rounding took; each layer's stakes. (1, F) without layers."""
+    """bounds (B, F), (1, F) without layers; charge, of that shape: what of them rounding took.
+
+    coefficients: layer -> those on p that the bounds' passes met (B, F, w); chords: of each layer; seed_of (F,).
+    """
 
     bounds: Tensor
     charge: Tensor
-    stakes: list[Stakes]
+    coefficients: Mapping[int, Tensor]
+    chords: Mapping[int, _Chords]
+    seed_of: Tensor
+
+    def stakes(self, boxes: Tensor) -> list[Stakes]:
+        """Of each layer, for the boxes numbered (b,)."""
+        return [self._stakes(self.coefficients.get(k), self.chords[k], boxes) for k in range(len(self.chords))]
+
+    def _stakes(self, on_p: Tensor | None, chords: _Chords, boxes: Tensor) -> Stakes:
+        def take(values: Tensor) -> Tensor:
+            return (values[boxes] if len(values) > 1 else values)[:, self.seed_of]
+
+        if on_p is None:
+            none = torch.zeros_like(take(chords.cost_low))
+            return Stakes(none, none, none)
+        on_p = on_p[boxes]
+        up, down = on_p.clamp_min(0), (-on_p).clamp_min(0)
+        cost_low, cost_high, gain_low, gain_high = map(
+            take, (chords.cost_low, chords.cost_high, chords.gain_low, chords.gain_high))
+        return Stakes(up * cost_low + down * cost_high, up * gain_low + down * gain_high,
+                      up * gain_high + down * gain_low)
 
 
 class DerivativeBounder:
@@ -130,19 +153,7 @@ class DerivativeBounder:
             charge = charge + (most * (error + LOST * bounder.floor)).sum(-1)
         coefficients = {k: start.expand(count, -1, -1) for k, (start, _) in graph.starts.items()}
         bounds, charge, met = self._linear(coefficients, constant, charge, chords, None)
-        return DerivativeBounds(bounds, charge, [self._stakes(met.get(k), chords[k], span[0])
-                                                 for k, span in enumerate(spans)])
-
-    def _stakes(self, on_p: Tensor | None, chords: _Chords, of_boxes: Tensor) -> Stakes:
-        """Of a layer, from the coefficients on its p; of_boxes: any tensor (B, w)."""
-        if on_p is None:
-            none = torch.zeros_like(of_boxes)[:, None]
-            return Stakes(none, none, none)
-        up, down = on_p.clamp_min(0), (-on_p).clamp_min(0)
-        cost_low, cost_high, gain_low, gain_high = (values[:, self.seed_of] for values in (
-            chords.cost_low, chords.cost_high, chords.gain_low, chords.gain_high))
-        return Stakes(up * cost_low + down * cost_high, up * gain_low + down * gain_high,
-                      up * gain_high + down * gain_low)
+        return DerivativeBounds(bounds, charge, met, chords, self.seed_of)
 
     def _interval(self, k: int, low: dict[int, Tensor],
                   high: dict[int, Tensor]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
