@@ -42,6 +42,7 @@ TOLERANCE = 1e-4
 SIZES = {"2x64": (64, 64), "2x128": (128, 128), "2x300": (300, 300), "3x300": (300, 300, 300),
          "3x512": (512, 512, 512), "3x1024": (1024, 1024, 1024)}
 FEATURES = (1, 3)
+TANGENT_SIZES, TWICE = tuple(SIZES)[:5], ("2x64", "2x128")
 DEFAULT_FOLDER = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "assay" / "verification-networks"
 
 ROWS, NOISE, BATCH = 3000, 0.02, 128
@@ -55,12 +56,18 @@ POINTS, WORST_POINTS = 512, 32
 
 @dataclass(frozen=True)
 class Recipe:
-    """steps of training; weight of the second loss and the slope that it asks for; bound: of it, or else samples."""
+    """How a kind is trained, and in which sizes.
+
+    steps of training; weight of the second loss and the slope that it asks for; bound: of it, or else samples; twice:
+    sizes of which there are networks from two seeds.
+    """
 
     steps: int
     weight: float = 0.0
     margin: float = 0.0
     bound: DerivativeBound | None = None
+    sizes: tuple[str, ...] = tuple(SIZES)
+    twice: tuple[str, ...] = ()
 
 
 KINDS = {
@@ -68,8 +75,8 @@ KINDS = {
     "counterexample": Recipe(1000, weight=1.0, margin=0.1),
     "certified": Recipe(3000, weight=3.0, margin=0.05, bound=derivative_bounds),
     "certified_thin": Recipe(1000, weight=0.3, margin=0.02, bound=derivative_bounds),
-    "tangent": Recipe(3000, weight=3.0, margin=0.05, bound=tangent_bounds),
-    "tangent_thin": Recipe(1000, weight=0.3, margin=0.02, bound=tangent_bounds),
+    "tangent": Recipe(3000, weight=3.0, margin=0.05, bound=tangent_bounds, sizes=TANGENT_SIZES, twice=TWICE),
+    "tangent_thin": Recipe(1000, weight=0.3, margin=0.02, bound=tangent_bounds, sizes=TANGENT_SIZES, twice=TWICE),
 }
 
 
@@ -80,10 +87,11 @@ class Instance:
     size: str
     features: int
     kind: str
+    seed: int = 0
 
     @property
     def name(self) -> str:
-        return f"{self.size}_F{self.features}_{self.kind}"
+        return f"{self.size}_F{self.features}_{self.kind}" + (f"_seed{self.seed}" if self.seed else "")
 
     @property
     def hidden(self) -> tuple[int, ...]:
@@ -100,6 +108,12 @@ class Instance:
         return sum((a + 1) * b for a, b in pairwise(widths))
 
 
+def campaign_instances() -> list[Instance]:
+    """All of the campaign, each kind in its own sizes and seeds."""
+    return [Instance(size, features, kind, seed) for kind, recipe in KINDS.items() for size in recipe.sizes
+            for features in FEATURES for seed in ((0, 1) if size in recipe.twice else (0,))]
+
+
 def load_or_train(instance: Instance, folder: Path, say: Callable[[str], None] = lambda text: None) -> ReluNetwork:
     """The network from `folder`; trained and written there if it is missing.
 
@@ -109,7 +123,8 @@ def load_or_train(instance: Instance, folder: Path, say: Callable[[str], None] =
     path = folder / f"{instance.name}.npz"
     if not path.is_file():
         say(f"training {instance.name}")
-        network = network_from_torch(train(instance.hidden, instance.queries, KINDS[instance.kind]))
+        network = network_from_torch(train(instance.hidden, instance.queries, KINDS[instance.kind],
+                                           instance.seed))
         _write(path, network)
     network = _read(path)
     widths = (*(len(bias) for bias in network.biases[:-1]),)
