@@ -1,7 +1,7 @@
 """Differentiable bounds of partial derivatives from the input on, for training: along the input's tangent.
 
-models/training/derivative_penalty.py bounds the same derivatives from the output back. Where the other direction's bound
-is trained, the network becomes one that the other direction proves; the campaign has networks of both.
+models/training/derivative_penalty.py bounds the same derivatives from the output back. A network that is trained on the
+bounds from one end is one that bounds from that end prove; the campaign has networks of both.
 
 Symbols: B boxes, F queries (feature, sign), w width of a layer; z_lower, z_upper (B, w) pre-activation bounds.
 """

@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-
 # Lower bounds (B, F) from all weights, z_lower and z_upper of every hidden layer, and the queries.
 DerivativeBound = Callable[[Sequence[Tensor], Sequence[tuple[Tensor, Tensor]], Sequence[tuple[int, int]]], Tensor]
 
