@@ -78,7 +78,8 @@ def derivative_graph(bounder: Bounder, slopes: Slopes, end: End) -> DerivativeGr
     directions, direction_of = _distinct(bounder, np.eye(bounder.graph.inputs)[list(slopes.features)])
     direct = None
     if 0 in layers[count]:
-        direct = tuple(part[row_of, list(slopes.features)] for part in _product(bounder, rows, layers[count][0]))
+        values, errors = _product(bounder, rows, layers[count][0])
+        direct = values[row_of, list(slopes.features)], errors[row_of, list(slopes.features)]
     if end == "output":
         edges = [{j: layers[j][k + 1] for j in range(count) if k + 1 in layers[j]} for k in range(count)]
         starts = {k: _product(bounder, directions, edge) for k, edge in inputs.items()}

@@ -63,7 +63,8 @@ class DerivativeQuery:
         if trial:
             tried = again[:TRIALS]
             boxes = walls.pick(tried)
-            halves = [typed.margins(half, ends, refine=False).margin for half in boxes.parts(margins.split_score[tried])]
+            halves = [typed.margins(half, ends, refine=False).margin
+                      for half in boxes.parts(margins.split_score[tried])]
             self._refinement.learn(margins.margin[tried], better.margin[:TRIALS], (halves[0] + halves[1]) / 2,
                                    reach[near[:TRIALS]], typed.refinement_cost(boxes, ends))
         replace_rows(margins, again, better)

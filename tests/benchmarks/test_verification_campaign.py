@@ -18,6 +18,7 @@ from benchmarks.verification_campaign import main
 from benchmarks.verification_growth import Series
 from benchmarks.verification_networks import KINDS, SIZES, Recipe
 from benchmarks.verification_peers import PEERS, Installation, missing
+from models.training.derivative_penalty import derivative_bounds
 from models.verification.verdict import Status
 
 Run = Callable[..., int]

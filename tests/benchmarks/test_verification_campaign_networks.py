@@ -57,7 +57,8 @@ def test_training_is_the_same_from_the_same_seed() -> None:
 
 def test_every_recipe_does_what_it_is_for() -> None:
     plain, sampled, certified = (network_from_torch(train((16, 16), QUERIES, recipe)) for recipe in (
-        Recipe(400), Recipe(400, weight=1.0, margin=0.1), Recipe(400, weight=3.0, margin=0.05, bound=derivative_bounds)))
+        Recipe(400), Recipe(400, weight=1.0, margin=0.1),
+        Recipe(400, weight=3.0, margin=0.05, bound=derivative_bounds)))
     lowest = [lowest_slope(network) for network in (plain, sampled, certified)]
     assert lowest[0] < 2 * lowest[1] < 0 < lowest[2]
     assert bound_of_the_box(certified) > 0.1 * bound_of_the_box(sampled)

@@ -52,7 +52,8 @@ def interval(graph: Graph, feature: int, lower, upper, dtype: torch.dtype,
              way: Way = PLAIN) -> tuple[FloatArray, FloatArray]:
     """Bounds of dy[0]/dx[feature] over boxes: (R,) each."""
     row = np.eye(graph.outputs)[[0]]
-    low, high = (margins(graph, [feature], sign * row, lower, upper, dtype, way=way).margin.double().numpy() for sign in (1, -1))
+    low, high = (margins(graph, [feature], sign * row, lower, upper, dtype, way=way).margin.double().numpy()
+                 for sign in (1, -1))
     return low, -high
 
 

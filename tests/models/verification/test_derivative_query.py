@@ -1,4 +1,6 @@
-"""What the search learns about derivatives: from which end of the network they are bounded, and that both ends count."""
+"""What the search learns of derivatives: from which end to bound them, where either end may prove what one does not."""
+
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -156,5 +158,5 @@ def test_trials_are_a_small_part_of_a_search() -> None:
         if choice.trial(64, 10):
             trials.append(met)
             choice.learn({ends: Trial(-1.0, -0.5, 1.0) for ends in CHOICES})
-    assert trials[0] == FIRST and all(b >= GROWTH * a for a, b in zip(trials, trials[1:], strict=False))
+    assert trials[0] == FIRST and all(b >= GROWTH * a for a, b in pairwise(trials))
     assert not EndChoice(bounded=10 * FIRST).trial(64, 0)
