@@ -11,7 +11,7 @@ Results = Mapping[str, Any]
 Entry = Mapping[str, Any]
 TOOL_NAMES = {"assay": "Assay", "assay_search": "Assay, search alone", "auto_lirpa": "auto_LiRPA",
               "alpha_beta_crown": "alpha-beta-CROWN", "marabou": "Marabou", "highs": "HiGHS", "scip": "SCIP"}
-KINDS = ("plain", "counterexample", "certified", "certified_thin", "tangent", "tangent_thin")
+KINDS = ("plain", "counterexample", "certified", "certified_thin", "tangent", "tangent_middle", "tangent_thin")
 OURS, SEARCH = "assay", "assay_search"
 DECIDED = ("PROVED", "REFUTED")
 # The bars.

@@ -9,6 +9,7 @@ All fit one function of 8 inputs in [0, 1] with noise that rises with inputs 0 a
 | certified | and bounds of the slopes over boxes up to the whole (models/training/derivative_penalty.py), long |
 | certified_thin | the same with a tenth of the weight for a third of the steps: a proof needs many boxes |
 | tangent, tangent_thin | as certified, certified_thin, with bounds from the input on (tangent_bounds.py) |
+| tangent_middle | the same with a third of the weight for half of the steps |
 
 Weights depend on the machine's arithmetic: their digest is part of every measurement, and networks that are there
 already are not trained again.
@@ -76,6 +77,7 @@ KINDS = {
     "certified": Recipe(3000, weight=3.0, margin=0.05, bound=derivative_bounds),
     "certified_thin": Recipe(1000, weight=0.3, margin=0.02, bound=derivative_bounds),
     "tangent": Recipe(3000, weight=3.0, margin=0.05, bound=tangent_bounds, sizes=TANGENT_SIZES, twice=TWICE),
+    "tangent_middle": Recipe(1500, weight=1.0, margin=0.02, bound=tangent_bounds, sizes=TANGENT_SIZES),
     "tangent_thin": Recipe(1000, weight=0.3, margin=0.02, bound=tangent_bounds, sizes=TANGENT_SIZES, twice=TWICE),
 }
 
