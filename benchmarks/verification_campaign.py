@@ -47,6 +47,7 @@ from benchmarks.verification_networks import (
     SIZES,
     TOLERANCE,
     Instance,
+    campaign_instances,
     load_or_train,
 )
 from benchmarks.verification_peers import PEERS, Installation, missing
@@ -105,8 +106,8 @@ def _run(options: argparse.Namespace, settings: Settings) -> None:
     tools = [tool for tool in options.tools if _installed(tool, installation)]
     versions = {tool: peer_version(tool, installation) for tool in tools if tool in PEERS}
     keep_part(options.output, "peers", {**(read_results(options.output) or {}).get("peers", {}), **versions})
-    instances = [Instance(size, features, kind) for size in options.sizes for features in options.features
-                 for kind in options.kinds]
+    instances = [one for one in campaign_instances() if one.size in options.sizes and one.kind in options.kinds
+                 and one.features in options.features]
     jobs = sorted(((instance, tool) for instance in instances for tool in tools), key=lambda job: _cost(*job))
     networks: dict[str, ReluNetwork] = {}
     codes, began = {tool: tool_code(tool) for tool in tools}, time.monotonic()

@@ -11,6 +11,7 @@ Results = Mapping[str, Any]
 Entry = Mapping[str, Any]
 TOOL_NAMES = {"assay": "Assay", "assay_search": "Assay, search alone", "auto_lirpa": "auto_LiRPA",
               "alpha_beta_crown": "alpha-beta-CROWN", "marabou": "Marabou", "highs": "HiGHS", "scip": "SCIP"}
+KINDS = ("plain", "counterexample", "certified", "certified_thin", "tangent", "tangent_middle", "tangent_thin")
 OURS, SEARCH = "assay", "assay_search"
 DECIDED = ("PROVED", "REFUTED")
 # The bars.
@@ -182,16 +183,16 @@ def growth_table(results: Results) -> str:
     return table(["networks", "against", "cost of", "measured", "exponent"], rows, (4,)) if rows else ""
 
 
-def _order(entry: Entry) -> tuple[int, int, int, int]:
+def _order(entry: Entry) -> tuple[int, int, int, int, str]:
     depth, width = map(int, entry["size"].split("x"))
-    kinds = ("plain", "counterexample", "certified", "certified_thin")
-    return depth * width, depth, entry["features"], kinds.index(entry["kind"])
+    return depth * width, depth, entry["features"], KINDS.index(entry["kind"]), entry["network"]
 
 
 def _label(name: str) -> str:
     size, features, kind = name.split("_", 2)
     count = int(features[1:])
-    return f"{size}, {count} feature{'s' if count > 1 else ''}, {kind.replace('_', ', ')}"
+    kind = kind.replace("_seed", "_seed ").replace("_", ", ")
+    return f"{size}, {count} feature{'s' if count > 1 else ''}, {kind}"
 
 
 def _cell(entry: Entry | None) -> str:

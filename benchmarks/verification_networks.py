@@ -8,6 +8,8 @@ All fit one function of 8 inputs in [0, 1] with noise that rises with inputs 0 a
 | counterexample | and the slopes at the worst of many sampled points: few violations are left, in small regions |
 | certified | and bounds of the slopes over boxes up to the whole (models/training/derivative_penalty.py), long |
 | certified_thin | the same with a tenth of the weight for a third of the steps: a proof needs many boxes |
+| tangent, tangent_thin | as certified, certified_thin, with bounds from the input on (tangent_bounds.py) |
+| tangent_middle | the same with a third of the weight for half of the steps |
 
 Weights depend on the machine's arithmetic: their digest is part of every measurement, and networks that are there
 already are not trained again.
@@ -28,9 +30,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from benchmarks.tangent_bounds import tangent_bounds
 from feature_store.errors import InputError
 from models.learners.mlp import build_mlp, linear_layers
-from models.training.derivative_penalty import DerivativePenalty
+from models.training.derivative_penalty import DerivativeBound, DerivativePenalty, derivative_bounds
 from models.verification.network import ReluNetwork, network_from_torch
 
 INPUTS = 8
@@ -40,6 +43,7 @@ TOLERANCE = 1e-4
 SIZES = {"2x64": (64, 64), "2x128": (128, 128), "2x300": (300, 300), "3x300": (300, 300, 300),
          "3x512": (512, 512, 512), "3x1024": (1024, 1024, 1024)}
 FEATURES = (1, 3)
+TANGENT_SIZES, TWICE = tuple(SIZES)[:5], ("2x64", "2x128")
 DEFAULT_FOLDER = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "assay" / "verification-networks"
 
 ROWS, NOISE, BATCH = 3000, 0.02, 128
@@ -53,19 +57,28 @@ POINTS, WORST_POINTS = 512, 32
 
 @dataclass(frozen=True)
 class Recipe:
-    """steps of training; weight of the second loss and the slope that it asks for; certified: bounds, not samples."""
+    """How a kind is trained, and in which sizes.
+
+    steps of training; weight of the second loss and the slope that it asks for; bound: of it, or else samples; twice:
+    sizes of which there are networks from two seeds.
+    """
 
     steps: int
     weight: float = 0.0
     margin: float = 0.0
-    certified: bool = False
+    bound: DerivativeBound | None = None
+    sizes: tuple[str, ...] = tuple(SIZES)
+    twice: tuple[str, ...] = ()
 
 
 KINDS = {
     "plain": Recipe(1000),
     "counterexample": Recipe(1000, weight=1.0, margin=0.1),
-    "certified": Recipe(3000, weight=3.0, margin=0.05, certified=True),
-    "certified_thin": Recipe(1000, weight=0.3, margin=0.02, certified=True),
+    "certified": Recipe(3000, weight=3.0, margin=0.05, bound=derivative_bounds),
+    "certified_thin": Recipe(1000, weight=0.3, margin=0.02, bound=derivative_bounds),
+    "tangent": Recipe(3000, weight=3.0, margin=0.05, bound=tangent_bounds, sizes=TANGENT_SIZES, twice=TWICE),
+    "tangent_middle": Recipe(1500, weight=1.0, margin=0.02, bound=tangent_bounds, sizes=TANGENT_SIZES),
+    "tangent_thin": Recipe(1000, weight=0.3, margin=0.02, bound=tangent_bounds, sizes=TANGENT_SIZES, twice=TWICE),
 }
 
 
@@ -76,10 +89,11 @@ class Instance:
     size: str
     features: int
     kind: str
+    seed: int = 0
 
     @property
     def name(self) -> str:
-        return f"{self.size}_F{self.features}_{self.kind}"
+        return f"{self.size}_F{self.features}_{self.kind}" + (f"_seed{self.seed}" if self.seed else "")
 
     @property
     def hidden(self) -> tuple[int, ...]:
@@ -96,6 +110,12 @@ class Instance:
         return sum((a + 1) * b for a, b in pairwise(widths))
 
 
+def campaign_instances() -> list[Instance]:
+    """All of the campaign, each kind in its own sizes and seeds."""
+    return [Instance(size, features, kind, seed) for kind, recipe in KINDS.items() for size in recipe.sizes
+            for features in FEATURES for seed in ((0, 1) if size in recipe.twice else (0,))]
+
+
 def load_or_train(instance: Instance, folder: Path, say: Callable[[str], None] = lambda text: None) -> ReluNetwork:
     """The network from `folder`; trained and written there if it is missing.
 
@@ -105,7 +125,8 @@ def load_or_train(instance: Instance, folder: Path, say: Callable[[str], None] =
     path = folder / f"{instance.name}.npz"
     if not path.is_file():
         say(f"training {instance.name}")
-        network = network_from_torch(train(instance.hidden, instance.queries, KINDS[instance.kind]))
+        network = network_from_torch(train(instance.hidden, instance.queries, KINDS[instance.kind],
+                                           instance.seed))
         _write(path, network)
     network = _read(path)
     widths = (*(len(bias) for bias in network.biases[:-1]),)
@@ -138,7 +159,7 @@ def train(hidden: Sequence[int], queries: Sequence[tuple[int, int]], recipe: Rec
     network = build_mlp(INPUTS, hidden, random)
     optimiser = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE, fused=True)
     bounds = DerivativePenalty(queries, torch.zeros(INPUTS), torch.ones(INPUTS), recipe.margin, BOXES,
-                               torch.Generator().manual_seed(seed + 1))
+                               torch.Generator().manual_seed(seed + 1), recipe.bound)
     for step in range(recipe.steps):
         # down to zero: what is left of wrong weights on the way to a proof is of the size of the last steps
         optimiser.param_groups[0]["lr"] = LEARNING_RATE * 0.5 * (1 + math.cos(math.pi * step / recipe.steps))
@@ -146,7 +167,7 @@ def train(hidden: Sequence[int], queries: Sequence[tuple[int, int]], recipe: Rec
         loss = ((network(x[rows])[:, 0] - y[rows]) ** 2).mean()
         ramp = min(step / (RAMP_SHARE * recipe.steps), 1.0)
         if recipe.weight and ramp > 0:
-            second = (bounds(linear_layers(network), ramp) if recipe.certified
+            second = (bounds(linear_layers(network), ramp) if recipe.bound
                       else _sampled_shortfall(network, queries, recipe.margin, random))
             loss = loss + recipe.weight * ramp * second
         optimiser.zero_grad()

@@ -11,19 +11,25 @@ Symbols: B boxes, n inputs, F queries (feature, sign), w width of a layer.
     lower, upper (B, n)   walls;  z_lower, z_upper (B, w)  pre-activation bounds of one hidden layer
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 
+# Lower bounds (B, F) from all weights, z_lower and z_upper of every hidden layer, and the queries.
+DerivativeBound = Callable[[Sequence[Tensor], Sequence[tuple[Tensor, Tensor]], Sequence[tuple[int, int]]], Tensor]
+
 
 class DerivativePenalty:
-    """Mean shortfall of the derivatives' lower bounds from `margin` over `boxes` sampled boxes."""
+    """Mean shortfall of the derivatives' lower bounds from `margin` over `boxes` sampled boxes.
+
+    bound: how derivatives are bounded; default: from the output back, `derivative_bounds`.
+    """
 
     def __init__(self, queries: Sequence[tuple[int, int]], lower: Tensor, upper: Tensor, margin: float, boxes: int,
-                 random: torch.Generator) -> None:
+                 random: torch.Generator, bound: DerivativeBound | None = None) -> None:
         self.queries, self.lower, self.upper = tuple(queries), lower, upper
-        self.margin, self.boxes, self.random = margin, boxes, random
+        self.margin, self.boxes, self.random, self.bound = margin, boxes, random, bound or derivative_bounds
 
     def __call__(self, layers: Sequence[nn.Linear], size: float) -> Tensor:
         """The penalty, boxes having sides of up to `size` (0..1) of the specification's."""
@@ -34,7 +40,7 @@ class DerivativePenalty:
         low = torch.maximum(centre - reach * width, self.lower)
         high = torch.minimum(centre + reach * width, self.upper)
         weights, biases = [layer.weight for layer in layers], [layer.bias for layer in layers]
-        bounds = derivative_bounds(weights, preactivation_bounds(weights, biases, low, high), self.queries)
+        bounds = self.bound(weights, preactivation_bounds(weights, biases, low, high), self.queries)
         return torch.relu(self.margin - bounds).mean()
 
 

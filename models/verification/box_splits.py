@@ -40,11 +40,11 @@ class Stakes:
                         for values in (self.cost, self.on, self.off)))
 
 
-def choose_splits(layers: Sequence[Layer], found: Sequence[LayerBounds], stakes: Sequence[Stakes], worst: Tensor,
+def choose_splits(layers: Sequence[Layer], found: Sequence[LayerBounds], stakes: Sequence[Stakes], boxes: Tensor,
                   margins: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
     """Which input to split, scores (B, n), and where, shares (B, n) of the sides.
 
-    worst (B,): the query with the least margin; margins (B, F); radius (B, n) of the boxes.
+    boxes (B,): their numbers among those that `found` is of; margins (B, F); radius (B, n) of the boxes.
 
     A score is what is at stake for the worst query in every open neuron, for inputs that may close it. A ReLU costs
     the same until its sign is fixed. Halving an input moves a wall of z by |slope|, so what counts is that beside
@@ -56,22 +56,25 @@ def choose_splits(layers: Sequence[Layer], found: Sequence[LayerBounds], stakes:
     2 |slope|, which tells where that part begins. Where it is large the box is cut there. (Measured on certified
     networks: at three layers half of the boxes, at two three quarters.)
     """
+    worst = margins.argmin(dim=1)
     here = torch.arange(len(worst), device=worst.device)
     total = torch.zeros_like(radius)
-    best, at = torch.zeros_like(margins[:, 0]), torch.zeros_like(here)
+    best, at = torch.zeros_like(radius[:, 0]), torch.zeros_like(here)
     above = torch.zeros_like(here, dtype=torch.bool)
-    need = (-margins).clamp_min(0)[..., None]
+    need = (-margins).clamp_min(0).to(radius.dtype)[..., None]
     for layer, bound, at_stake in zip(layers, found, stakes, strict=True):
         of_worst, width = at_stake.of(worst), bound.z_low.shape[1]
+        z_low, z_high, slope_low, slope_high = (
+            values[boxes] for values in (bound.z_low, bound.z_high, bound.slope_low, bound.slope_high))
         if layer.kind not in ("relu", "leaky_relu"):
-            slope = ((bound.slope_low + bound.slope_high) / 2).abs_()
-            share = slope.div_(((bound.z_high - bound.z_low) / 2).clamp_min(NEAREST)[:, None]).clamp_max_(1)
+            slope = ((slope_low + slope_high) / 2).abs_()
+            share = slope.div_(((z_high - z_low) / 2).clamp_min(NEAREST)[:, None]).clamp_max_(1)
             total = total + (share.square_() @ of_worst.cost[..., None])[..., 0]
             continue
-        open_ = (bound.z_low < 0) & (bound.z_high > 0)
+        open_ = (z_low < 0) & (z_high > 0)
         for gain, value, reach, slope, sign in (
-                (at_stake.on, of_worst.on, -bound.z_low, bound.slope_low, 1),
-                (at_stake.off, of_worst.cost, bound.z_high, bound.slope_high, -1)):
+                (at_stake.on, of_worst.on, -z_low, slope_low, 1),
+                (at_stake.off, of_worst.cost, z_high, slope_high, -1)):
             share = slope.abs().mul_((open_ / reach.clamp_min(NEAREST))[:, None])
             enough = open_ & (gain >= need).all(dim=1)
             if enough.any():

@@ -18,6 +18,7 @@ from benchmarks.verification_campaign import main
 from benchmarks.verification_growth import Series
 from benchmarks.verification_networks import KINDS, SIZES, Recipe
 from benchmarks.verification_peers import PEERS, Installation, missing
+from models.training.derivative_penalty import derivative_bounds
 from models.verification.verdict import Status
 
 Run = Callable[..., int]
@@ -43,7 +44,7 @@ def run(networks: Path, output: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         monkeypatch.setattr(module, "tool_code", lambda tool: "code")  # others may be writing some
     monkeypatch.setitem(SIZES, "2x16", (16, 16))
     monkeypatch.setitem(KINDS, "plain", Recipe(20))
-    monkeypatch.setitem(KINDS, "certified", Recipe(800, weight=3.0, margin=0.05, certified=True))
+    monkeypatch.setitem(KINDS, "certified", Recipe(800, weight=3.0, margin=0.05, bound=derivative_bounds))
 
     def command(*options: str, limit: float = 20.0) -> int:
         return main(["--sizes", "2x16", "--features", "1", "--kinds", "plain", "certified", "--limit", str(limit),

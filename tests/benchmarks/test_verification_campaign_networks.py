@@ -13,6 +13,7 @@ from benchmarks.verification_networks import (
     SIZES,
     Instance,
     Recipe,
+    campaign_instances,
     load_or_train,
     target,
     train,
@@ -58,10 +59,25 @@ def test_training_is_the_same_from_the_same_seed() -> None:
 @pytest.mark.slow
 def test_every_recipe_does_what_it_is_for() -> None:
     plain, sampled, certified = (network_from_torch(train((16, 16), QUERIES, recipe)) for recipe in (
-        Recipe(400), Recipe(400, weight=1.0, margin=0.1), Recipe(400, weight=3.0, margin=0.05, certified=True)))
+        Recipe(400), Recipe(400, weight=1.0, margin=0.1),
+        Recipe(400, weight=3.0, margin=0.05, bound=derivative_bounds)))
     lowest = [lowest_slope(network) for network in (plain, sampled, certified)]
     assert lowest[0] < 2 * lowest[1] < 0 < lowest[2]
     assert bound_of_the_box(certified) > 0.1 * bound_of_the_box(sampled)
+
+
+def test_a_second_seed_is_another_network_of_another_name(tmp_path: Path) -> None:
+    other = Instance(TINY.size, TINY.features, TINY.kind, seed=1)
+    first, second = (load_or_train(instance, tmp_path) for instance in (TINY, other))
+    assert weights_digest(first) != weights_digest(second)
+    assert {path.name for path in tmp_path.iterdir()} == {"2x8_F1_plain.npz", "2x8_F1_plain_seed1.npz"}
+
+
+def test_the_campaign_has_every_kind_in_one_and_three_features() -> None:
+    names = [instance.name for instance in campaign_instances()]
+    assert len(set(names)) == len(names)
+    assert {"3x1024_F3_certified", "3x512_F1_tangent", "2x64_F3_tangent_thin_seed1"} <= set(names)
+    assert "3x1024_F1_tangent" not in names and "2x64_F1_certified_seed1" not in names
 
 
 def test_a_network_is_trained_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
