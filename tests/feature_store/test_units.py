@@ -3,7 +3,6 @@ import pytest
 from feature_store.errors import InputError
 from feature_store.units import DIMENSIONS, conversion_factor
 
-
 # One fact for each unit, written out: what one of it is in the first unit of its dimension.
 FACTS = {
     "share": 1, "ratio": 1, "percent": 0.01, "permille": 0.001,
