@@ -28,7 +28,7 @@ from serving.bundle import Bundle, CertificateChecker, write_folder
 from serving.card import TICKET_TAG
 from serving.ledger_heads import HEAD_TAG
 from serving.lifecycle import Lifecycle
-from serving.relocation import HOME_TAG, is_in_home, locked_database, require_own_home
+from serving.relocation import HOME_TAG, is_unrecorded, locked_database, require_own_home
 from serving.store import Upload
 
 # Read when mlflow is imported.
@@ -91,7 +91,8 @@ class MlflowStore:
                 )
             self._client = mlflow.MlflowClient(configuration.tracking_uri, configuration.tracking_uri)
             self._client.search_registered_models(max_results=1)
-            self._record_home()
+            if is_unrecorded(configuration):
+                self._record_home()
 
     def alias(self, model: str, alias: str) -> int | None:
         """See `serving.store.Store`."""
@@ -271,9 +272,9 @@ class MlflowStore:
             return str(self._client.create_experiment(name, self._configuration.artifact_root, tags))
 
     def _record_home(self) -> None:
-        """In an experiment that was made before homes were recorded, or whose folder was adopted."""
+        """In an experiment that was made before homes were recorded."""
         found = self._client.get_experiment_by_name(self._configuration.experiment)
-        if found is not None and HOME_TAG not in found.tags and is_in_home(self._configuration):
+        if found is not None:
             self._client.set_experiment_tag(found.experiment_id, HOME_TAG, str(self._configuration.home))
 
     def _alone(self) -> AbstractContextManager[None]:

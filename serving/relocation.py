@@ -79,9 +79,18 @@ def recorded_home(configuration: Configuration) -> Path | None:
     return location.parents[len(below) - 1] if location.parts[-len(below) :] == below else None
 
 
-def is_in_home(configuration: Configuration) -> bool:
-    """Whether MLflow's database lies in the state folder, and so moves with it."""
-    return _database(configuration) is not None
+def is_unrecorded(configuration: Configuration) -> bool:
+    """Whether the database lies in the state folder, has the experiment, and does not say where the folder is."""
+    path = _database(configuration)
+    if path is None or not path.is_file():
+        return False
+    with _opened(path, "ro") as database:
+        if not database.execute("select 1 from sqlite_master where name = 'experiment_tags'").fetchone():
+            return False
+        return database.execute(
+            "select 1 from experiments where name = ? and experiment_id not in "
+            "(select experiment_id from experiment_tags where key = ?)", (configuration.experiment, HOME_TAG),
+        ).fetchone() is not None
 
 
 def adopt(configuration: Configuration) -> Adoption:
