@@ -62,8 +62,10 @@ class Oracle:
             return f"what it claims cannot be read: {type(error).__name__}: {error}"
 
     def _refutation(self, proof: Proof) -> str:
-        weights, biases, offset, factor, gain = read_model(proof.model)
-        network = ReluNetwork(tuple(w.astype(np.float32) for w in weights), tuple(b.astype(np.float32) for b in biases))
+        file = read_model(proof.model)
+        offset, factor, gain = file.offset, file.factor, file.gain
+        network = ReluNetwork(tuple(w.astype(np.float32) for w in file.weights),
+                              tuple(b.astype(np.float32) for b in file.biases))
         inputs, (output,) = proof.contract["inputs"], proof.contract["outputs"]
         walls = np.array([[entry["minimum"], entry["maximum"]] for entry in inputs])
         lower, upper = ((side - offset) * factor for side in walls.T)

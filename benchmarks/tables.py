@@ -18,6 +18,7 @@ from benchmarks import (
     adaptation_pool_tables,
     adaptation_tables,
     code_mutation_tables,
+    execution_rounding,
     mutant_tables,
     performance_tables,
     pipeline_tables,
@@ -86,11 +87,10 @@ TABLES: dict[str, Source] = {
     "verification-mutants": Source("mutants", mutant_tables.mutants_table),
     "code-mutation": Source("code_mutation", code_mutation_tables.sampled_table),
     "planted-mutants": Source("planted_mutants", code_mutation_tables.planted_table),
+    "execution-rounding": Source("execution_rounding", execution_rounding.rounding_table),
     "verification-growth": Source("verification_campaign", verification_campaign_tables.growth_table),
 }
-RESULT_FILES = ("adaptation", "adaptation_search", "adaptation_cost", "adaptation_metrics", "adaptation_scale",
-                "sizing", "performance", "pipeline", "verification", "verification_campaign", "mutants",
-                "code_mutation", "planted_mutants")
+RESULT_FILES = tuple(dict.fromkeys(source.results for source in TABLES.values()))
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:

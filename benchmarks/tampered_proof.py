@@ -52,7 +52,7 @@ class Proof:
         certificate["leaves_sha256"] = hashlib.sha256(self.leaves).hexdigest()
         certificate["specification_sha256"] = specification_digest(contract)
         certificate |= {key: contract["specification"][key] for key in ("tolerance", "statement")}
-        certificate["lower_bound"] = -1e300  # claims nothing beyond the tolerance
+        certificate |= {"lower_bound": -1e300, "rounding": 1e300}  # claims nothing beyond the tolerance
         with contextlib.suppress(Exception):  # the leaves are no archive: nothing to count
             certificate["leaves"] = int((self.tree[0] == -1).sum())
         return replace(self, contract=contract, certificate=certificate)

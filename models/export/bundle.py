@@ -17,7 +17,7 @@ import numpy as np
 
 from feature_store.scaling import FeatureScaling
 from models.export.json_file import write_json
-from models.export.onnx_model import INPUT, OPSET, build_onnx, require_same_weights
+from models.export.onnx_model import INPUT, OPSET, executable_onnx, require_same_weights
 from models.tasks.task import Quantity, Task
 from models.verification.checker import check_certificate
 from models.verification.network import ReluNetwork
@@ -85,7 +85,7 @@ def write_bundle(
     """
     metadata = {"task": task.name, "workload": workload, "code_version": str(versions["code_version"]),
                 "data_version": str(versions["data_version"]), "units": "inputs and output are in raw units"}
-    model = build_onnx(network, scaling, task.target.name, metadata)
+    model = executable_onnx(network, scaling, task.target.name, metadata, specification)
     embedding = None if encoder is None else {
         "file": ENCODER_FILE, "sha256": hashlib.sha256(encoder[0]).hexdigest(), **encoder[1]}
     contract = make_contract(task, workload, scaling, specification, model, versions, embedding)
@@ -115,13 +115,13 @@ def _write_certificate(folder: Path, contract: Mapping[str, Any], verdict: Verdi
     certificate = {
         "format": CERTIFICATE_FORMAT, "verdict": str(Status.PROVED), "model_sha256": contract["model"]["sha256"],
         "specification_sha256": specification_digest(contract), "leaves_file": path.name, "leaves": tree.leaves,
-        "leaves_sha256": hashlib.sha256(leaves.getvalue()).hexdigest(), "lower_bound": -math.inf,
+        "leaves_sha256": hashlib.sha256(leaves.getvalue()).hexdigest(), "lower_bound": -math.inf, "rounding": math.inf,
         "tolerance": contract["specification"]["tolerance"], "statement": contract["specification"]["statement"]}
     result = check_certificate(folder / "model.onnx", contract, certificate, path)
     if not result.accepted:
         path.unlink()
         return verdict.because(Status.UNKNOWN, f"the independent checker refused the file: {result.reason}")
     # the bound of the file, whose stored scaling is rounded: the verdict's is that of the network alone
-    certificate["lower_bound"] = result.lower_bound
+    certificate |= {"lower_bound": result.lower_bound, "rounding": result.rounding}
     write_json(folder / "certificate.json", certificate)
     return verdict

@@ -1,7 +1,10 @@
 """A verified network as an ONNX file that takes raw units: Sub, Mul (scaling), Gemm, Relu, ..., Gemm, Mul, Add.
 
 The graph is written node by node, so that the independent checker can read it back without
-interpretation: the weights in the file are bit for bit the verified ones.
+interpretation: the weights in the file are the verified ones, to the last bit.
+
+The file computes in float32 where the checker shows that this cannot break what is proved, and in float64, between two
+Casts, where it can: then sums are off by 1e-12 instead of 1e-3 of the output's range at worst (docs/decisions/0010).
 
 Symbols: n inputs; `telemetry` float32 (batch, n) raw units -> target float32 (batch, 1) raw units.
 """
@@ -16,8 +19,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 from feature_store.errors import RefusedError
 from feature_store.scaling import FeatureScaling
-from models.verification.checker_model import read_model
+from models.verification.checker_model import Rejected, read_model
+from models.verification.checker_rounding import MOST_ROUNDING, order_rounding
 from models.verification.network import ReluNetwork
+from models.verification.specification import Specification
 
 # The oldest opset in which all operators have today's meaning: readable by onnxruntime 1.12 and later.
 OPSET = 17
@@ -25,20 +30,42 @@ IR_VERSION = 8
 INPUT = "telemetry"
 
 
-def build_onnx(network: ReluNetwork, scaling: FeatureScaling, output: str, metadata: Mapping[str, str]) -> bytes:
+def executable_onnx(network: ReluNetwork, scaling: FeatureScaling, output: str, metadata: Mapping[str, str],
+                    specification: Specification) -> bytes:
+    """The file in float32 if execution then adds at most MOST_ROUNDING of the output's range, else in float64.
+
+    Args as of `build_onnx`; specification: the orders to keep, its box in raw units.
+    """
+    content = build_onnx(network, scaling, output, metadata)
+    span = scaling.target.maximum[0] - scaling.target.minimum[0]
+    try:
+        rounding = order_rounding(read_model(content), specification.lower, specification.upper, specification.queries)
+    except Rejected:  # float32 may overflow
+        rounding = np.inf
+    if rounding <= MOST_ROUNDING / 2 * span:  # clear of what the stored scaling rounds
+        return content
+    return build_onnx(network, scaling, output, metadata, np.float64)
+
+
+def build_onnx(network: ReluNetwork, scaling: FeatureScaling, output: str, metadata: Mapping[str, str],
+               dtype: type[np.floating] = np.float32) -> bytes:
     """Serialises the network with its scaling.
 
     Args:
         scaling: ranges of the n features and of the target, raw units.
         output: name of the output, the target's.
         metadata: stored in the file's metadata_props.
+        dtype: float32 or float64, in which it computes; input and output are float32 either way.
     """
+    wide = dtype is np.float64
+    flowing, result = ("wide_input", "wide_output") if wide else (INPUT, output)
     low, high = (np.array(side, dtype=np.float64) for side in (scaling.features.minimum, scaling.features.maximum))
     base, top = scaling.target.minimum[0], scaling.target.maximum[0]
     tensors = {"feature_offset": low, "feature_factor": 1.0 / (high - low),
                "target_gain": np.array([top - base]), "target_offset": np.array([base])}
-    nodes = [helper.make_node("Sub", [INPUT, "feature_offset"], ["centred"], "centre"),
-             helper.make_node("Mul", ["centred", "feature_factor"], ["layer_0_in"], "scale")]
+    nodes = [helper.make_node("Cast", [INPUT], [flowing], "widen", to=TensorProto.DOUBLE)] if wide else []
+    nodes += [helper.make_node("Sub", [flowing, "feature_offset"], ["centred"], "centre"),
+              helper.make_node("Mul", ["centred", "feature_factor"], ["layer_0_in"], "scale")]
     last = len(network.weights) - 1
     for k, (weight, bias) in enumerate(zip(network.weights, network.biases, strict=True)):
         tensors |= {f"weight_{k}": weight, f"bias_{k}": bias}
@@ -47,12 +74,14 @@ def build_onnx(network: ReluNetwork, scaling: FeatureScaling, output: str, metad
         if k < last:
             nodes.append(helper.make_node("Relu", [f"layer_{k}"], [f"layer_{k + 1}_in"], f"relu_{k}"))
     nodes += [helper.make_node("Mul", [f"layer_{last}", "target_gain"], ["unscaled"], "unscale"),
-              helper.make_node("Add", ["unscaled", "target_offset"], [output], "uncentre")]
+              helper.make_node("Add", ["unscaled", "target_offset"], [result], "uncentre")]
+    if wide:
+        nodes.append(helper.make_node("Cast", [result], [output], "narrow", to=TensorProto.FLOAT))
     graph = helper.make_graph(
         nodes, "assay",
         [helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, ["batch", network.inputs])],
         [helper.make_tensor_value_info(output, TensorProto.FLOAT, ["batch", 1])],
-        [numpy_helper.from_array(np.ascontiguousarray(array, dtype=np.float32), name)
+        [numpy_helper.from_array(np.ascontiguousarray(array, dtype=dtype), name)
          for name, array in tensors.items()])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION,
                               producer_name="assay")
@@ -63,10 +92,10 @@ def build_onnx(network: ReluNetwork, scaling: FeatureScaling, output: str, metad
 
 def require_same_weights(path: Path, network: ReluNetwork) -> None:
     """Reads the file back through the checker's reader. Raises RefusedError unless all weights are bit-identical."""
-    weights, biases, *_ = read_model(path.read_bytes())
-    stored: list[NDArray[np.float64]] = [*weights, *biases]
+    file = read_model(path.read_bytes())
+    stored: list[NDArray[np.float64]] = [*file.weights, *file.biases]
     verified = [*network.weights, *network.biases]
     same = len(stored) == len(verified) and all(
-        np.array_equal(a.astype(np.float32), b) for a, b in zip(stored, verified, strict=True))
+        np.array_equal(a, b.astype(np.float64)) for a, b in zip(stored, verified, strict=True))
     if not same:
         raise RefusedError(f"weights in the file must be the verified ones, they differ ({path})")

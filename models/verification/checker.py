@@ -2,8 +2,8 @@
 
 Takes the network and the claim from the files themselves (checker_model.py), rebuilds the leaf boxes from the split
 tree (a tree of splits covers its root by construction), bounds the signed partial derivatives over every leaf
-(checker_bounds.py, which derives what rounding costs), and accepts only if each is >= -tolerance. Linear in the number
-of leaves.
+(checker_bounds.py, which derives what rounding costs), and accepts only if each is >= -tolerance and execution adds
+next to nothing (checker_rounding.py). Linear in the number of leaves.
 
 A partial derivative is the value of a network without biases, with the ReLUs' derivatives in their place: started
 from the feature's direction towards the output, or transposed, from the output towards the feature. Relaxed, the two
@@ -31,7 +31,8 @@ from models.verification.checker_bounds import (
     relu,
     switched,
 )
-from models.verification.checker_model import Array, Rejected, check_binding, read_claim, read_model
+from models.verification.checker_model import Array, ModelFile, Rejected, check_binding, read_claim, read_model
+from models.verification.checker_rounding import MOST_ROUNDING, order_rounding
 
 ROUNDING = 1e-9
 # Elements of one temporary array, 2 MB.
@@ -40,12 +41,16 @@ BATCH = 2**18
 
 @dataclass(frozen=True)
 class CheckResult:
-    """accepted, the reason if not, number of leaves, and the smallest bound found (scaled units)."""
+    """accepted, the reason if not, number of leaves, and the smallest bound found (scaled units).
+
+    rounding: what execution in floating point adds to a violation of the order at most, in units of the output.
+    """
 
     accepted: bool
     reason: str
     leaves: int = 0
     lower_bound: float = float("nan")
+    rounding: float = float("nan")
 
 
 def check_certificate(
@@ -55,24 +60,41 @@ def check_certificate(
     try:
         model, leaves = model_path.read_bytes(), leaves_path.read_bytes()  # once: what is hashed is what is proved
         check_binding(model, contract, certificate, leaves, leaves_path.name)
-        weights, biases, offset, factor, gain = read_model(model)
-        lower, upper, queries, allowed = read_claim(contract, offset, factor, gain)
+        network = read_model(model)
+        lower, upper, queries, allowed = read_claim(contract, network.offset, network.factor, network.gain)
+        rounding = _require_little_rounding(network, contract, queries)
         with np.load(io.BytesIO(leaves), allow_pickle=False) as arrays:
             low, high, _ = leaf_boxes(arrays["split_dimension"], arrays["split_value"], lower[None], upper[None])
         if len(low) != certificate["leaves"]:
             raise Rejected(f"certificate must list its {len(low)} leaves, got {certificate['leaves']}")
-        bounds = leaf_bounds(weights, biases, low, high, queries, enough=-allowed)
+        bounds = leaf_bounds(network.weights, network.biases, low, high, queries, enough=-allowed)
         worst = float(bounds.min())
         if not (bounds >= -allowed).all():
             raise Rejected(f"every leaf must be proved, got a bound of {worst:g} below -{allowed.min():g}")
         # another machine's matrix products round differently: ROUNDING apart is the same bound
         if not certificate["lower_bound"] <= worst + ROUNDING * (1 + abs(worst)):
             raise Rejected(f"lower_bound must be at most the {worst:g} found, got {certificate['lower_bound']}")
+        if not rounding <= certificate["rounding"] * (1 + ROUNDING):
+            raise Rejected(f"rounding must be at least the {rounding:g} found, got {certificate['rounding']}")
     except Rejected as error:
         return CheckResult(False, str(error))
     except Exception as error:  # a malformed file of any kind is a refusal, not a crash
         return CheckResult(False, f"certificate must be readable, got {type(error).__name__}: {error}")
-    return CheckResult(True, "", len(low), worst)
+    return CheckResult(True, "", len(low), worst, rounding)
+
+
+def _require_little_rounding(
+    network: ModelFile, contract: Mapping[str, Any], queries: Sequence[tuple[int, int]],
+) -> float:
+    """What execution adds to a violation at most, units of the output. Rejects more than MOST_ROUNDING of its range."""
+    lower, upper = (np.array([entry[side] for entry in contract["inputs"]], dtype=np.float64)
+                    for side in ("minimum", "maximum"))
+    rounding, (output,) = order_rounding(network, lower, upper, queries), contract["outputs"]
+    span = min(float(output["maximum"]) - float(output["minimum"]), network.gain)
+    if not rounding <= MOST_ROUNDING * span:
+        raise Rejected(f"execution in {np.dtype(network.dtype).name} may add at most {MOST_ROUNDING:g} of the output's "
+                       f"range to a violation of the order, got {rounding / span:.2g}: store the weights in float64")
+    return rounding
 
 
 def leaf_boxes(dimension: Any, value: Any, lower: Array, upper: Array) -> tuple[Array, Array, Numbers]:

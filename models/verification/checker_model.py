@@ -1,9 +1,10 @@
 """What a certificate is about: the network in an ONNX file, read strictly, and the claim that a contract makes of it.
 
-Accepts one shape of graph, Sub, Mul (scaling), Gemm, Relu, ..., Gemm, Mul, Add (unscaling), with every weight in
-the file itself: what the file's digest does not cover, or what a runtime might read in another way, is refused. The
-tolerance is held to the file's own scaled units and to the contract's (share of the output's range by width of the
-box), whichever allows less: a network whose derivatives are small only because its scaling is large has no proof.
+Accepts one shape of graph, Sub, Mul (scaling), Gemm, Relu, ..., Gemm, Mul, Add (unscaling), in float32 or, between two
+Casts, in float64, with every weight in the file itself: what the file's digest does not cover, or what a runtime might
+read in another way, is refused. The tolerance is held to the file's own scaled units and to the contract's (share of
+the output's range by width of the box), whichever allows less: a network whose derivatives are small only because its
+scaling is large has no proof.
 
 Flow: checker.py proves what is read here. Symbols: n inputs; raw units are the contract's, scaled ones the network's.
 """
@@ -11,19 +12,20 @@ Flow: checker.py proves what is read here. Symbols: n inputs; raw units are the 
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 # Unit roundoff of float64, and more than any sum of underflows here comes to.
 UNIT, TINY = 2.0**-53, 1e-290
-TRANSPOSED = onnx.helper.make_attribute("transB", 1)
+TRANSPOSED = helper.make_attribute("transB", 1)
 
 
 class Rejected(Exception):
@@ -60,7 +62,7 @@ def _statement(specification: Mapping[str, Any]) -> str:
     return (f"The output is {rules}, for every input in the box, with the other inputs equal: a pair may "
             f"violate the order by at most {specification['tolerance']:g} of the output range per range of a feature. "
             "It is proved for the network in real arithmetic with the weights stored in the model file; "
-            "float32 execution adds rounding of the order of 1e-6 of the output range.")
+            "execution adds at most 1e-05 of the output range and one step of float32, as the checker bounds it.")
 
 
 def read_claim(
@@ -97,17 +99,48 @@ def read_claim(
     return scaled[:, 0] - slack[:, 0], scaled[:, 1] + slack[:, 1], sorted(queries), allowed
 
 
-def read_model(file: bytes) -> tuple[list[Array], list[Array], Array, Array, float]:
-    """Weights, biases (float64 copies of the stored float32), scaling offset and factor of the inputs, output gain."""
+@dataclass(frozen=True)
+class ModelFile:
+    """The network in a bundle's ONNX file: x -> gain * network((x - offset) * factor) + shift, raw units.
+
+    weights[k] (w[k], w[k - 1]), biases[k] (w[k],): float64 copies of what is stored; offset, factor (n,);
+    dtype: the type that all of it is stored and executed in, float32 or float64.
+    """
+
+    weights: list[Array]
+    biases: list[Array]
+    offset: Array
+    factor: Array
+    gain: float
+    shift: float
+    dtype: type[np.floating]
+
+    @property
+    def chain(self) -> tuple[list[Array], list[Array], list[bool]]:
+        """Weights and biases of every operation that is executed, scaling included, and after which a ReLU stands."""
+        n = len(self.offset)
+        weights = [np.eye(n), np.diag(self.factor), *self.weights, np.array([[self.gain]]), np.eye(1)]
+        biases = [-self.offset, np.zeros(n), *self.biases, np.zeros(1), np.array([self.shift])]
+        return weights, biases, [False, False] + [True] * (len(self.weights) - 1) + [False, False]
+
+
+def read_model(file: bytes) -> ModelFile:
+    """The network in the file. Raises Rejected for any other graph than the one that bundles have.
+
+    In float32: Sub, Mul, Gemm, Relu, ..., Gemm, Mul, Add. In float64 the same between two conversions, Cast and Cast.
+    """
     model = onnx.load_model_from_string(file)
     require_plain(model, model.graph.input)
     graph = model.graph
+    wide = bool(graph.node) and graph.node[0].op_type == "Cast"
+    dtype: type[np.floating] = np.float64 if wide else np.float32
     stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
-    if any(a.dtype != np.float32 or not np.isfinite(a).all() for a in stored.values()):
-        raise Rejected("weights must be finite float32")
-    layers, odd = divmod(len(graph.node) - 3, 2)
+    if any(a.dtype != dtype or not np.isfinite(a).all() for a in stored.values()):
+        raise Rejected(f"weights must be finite {np.dtype(dtype).name}")
+    nodes = _between_casts(graph) if wide else list(graph.node)
+    layers, odd = divmod(len(nodes) - 3, 2)
     kinds = ["Sub", "Mul"] + ["Gemm", "Relu"] * (layers - 1) + ["Gemm", "Mul", "Add"]
-    if odd or layers < 2 or [node.op_type for node in graph.node] != kinds:
+    if odd or layers < 2 or [node.op_type for node in nodes] != kinds:
         raise Rejected("graph must be Sub, Mul, Gemm, Relu, ..., Gemm, Mul, Add")
     if len(graph.input) != 1 or len(graph.output) != 1:
         raise Rejected("graph must have one input and one output")
@@ -116,13 +149,15 @@ def read_model(file: bytes) -> tuple[list[Array], list[Array], Array, Array, flo
         names = [node.input[0]] + [name for name in node.input[1:] if name not in stored]
         if names != [flowing] or len(node.output) != 1 or node.domain not in ("", "ai.onnx"):
             raise Rejected(f"nodes must form a chain (node {node.name!r})")
+        flowing = node.output[0]
+        if node.op_type == "Cast":
+            continue
         if node.op_type == "Gemm":
             if list(node.attribute) != [TRANSPOSED] or len(node.input) != 3:
                 raise Rejected(f"Gemm must have transB=1, a bias and nothing else (node {node.name!r})")
         elif node.attribute or len(node.input) != (1 if node.op_type == "Relu" else 2):
             raise Rejected(f"node must have no attributes and a constant (node {node.name!r})")
         constants.append([stored[name].astype(np.float64) for name in node.input[1:]])
-        flowing = node.output[0]
     (offset,), (factor,), (gain,), (shift,) = constants[0], constants[1], constants[-2], constants[-1]
     linear = constants[2:-2:2]
     # shapes to the letter: a column where a row is meant is broadcast into another function
@@ -133,7 +168,18 @@ def read_model(file: bytes) -> tuple[list[Array], list[Array], Array, Array, flo
         raise Rejected(f"weights must fit each other and a single output, got shapes {shapes}")
     if not ((factor > 0).all() and gain > 0).all():
         raise Rejected("scaling must be positive, or the order would turn")
-    return [w for w, _ in linear], [b for _, b in linear], offset, factor, float(gain[0])
+    return ModelFile([w for w, _ in linear], [b for _, b in linear], offset, factor, float(gain[0]), float(shift[0]),
+                     dtype)
+
+
+def _between_casts(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
+    """The nodes between the conversions to float64 and back to float32."""
+    first, *nodes, last = graph.node
+    for node, kind in ((first, TensorProto.DOUBLE), (last, TensorProto.FLOAT)):
+        to = [helper.make_attribute("to", kind)]
+        if node.op_type != "Cast" or list(node.attribute) != to or len(node.input) != 1:
+            raise Rejected(f"a graph in float64 must stand between a Cast to it and one to float32 ({node.name!r})")
+    return nodes
 
 
 def require_plain(model: onnx.ModelProto, inputs: Iterable[onnx.ValueInfoProto]) -> None:

@@ -135,7 +135,7 @@ class Specification:
     def statement(self) -> str:
         """What a proof of this specification says, as a sentence for reports and certificates."""
         real = ("It is proved for the network in real arithmetic with the weights stored in the model file; "
-                "float32 execution adds rounding of the order of 1e-6 of the output range.")
+                "execution adds at most 1e-05 of the output range and one step of float32, as the checker bounds it.")
         orders = [rule for rule in self.properties if isinstance(rule, Monotonicity)]
         if len(orders) == len(self.properties) and len(self.output_names) == 1 and not (self.choices or self.one_hot):
             rules = "; ".join(f"{rule.direction} in {', '.join(self.feature_names[f] for f in rule.features)}"

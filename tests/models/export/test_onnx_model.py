@@ -71,8 +71,9 @@ def test_the_weights_read_back_are_the_verified_ones_bit_for_bit(seed, hidden, i
     scaling = FeatureScaling(
         MinMaxScaling(tuple(f"x{i}" for i in range(inputs)), tuple(low), tuple(low + rng.uniform(0.1, 9, inputs))),
         MinMaxScaling(("y",), (1.5,), (2.25,)))
-    weights, biases, offset, factor, gain = read_model(exported(network, scaling))
-    for found, verified in zip((*weights, *biases), (*network.weights, *network.biases), strict=True):
+    file = read_model(exported(network, scaling))
+    offset, factor, gain = file.offset, file.factor, file.gain
+    for found, verified in zip((*file.weights, *file.biases), (*network.weights, *network.biases), strict=True):
         assert found.astype(np.float32).tobytes() == verified.tobytes()
     assert offset.tolist() == low.astype(np.float32).tolist()
     assert (factor > 0).all() and gain == 0.75

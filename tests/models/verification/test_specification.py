@@ -372,8 +372,8 @@ def test_queries_are_refused_where_they_would_not_be_all_that_must_be_proved() -
         _ = parse_specification({"properties": rules}, NAMES, BOX, "here", OUTPUTS).queries
 
 
-REAL = ("It is proved for the network in real arithmetic with the weights stored in the model file; float32 execution "
-        "adds rounding of the order of 1e-6 of the output range.")
+REAL = ("It is proved for the network in real arithmetic with the weights stored in the model file; execution adds "
+        "at most 1e-05 of the output range and one step of float32, as the checker bounds it.")
 COUNTED = "Shares are counted on random inputs, evaluated in float64 (Clopper-Pearson interval)."
 
 
