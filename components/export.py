@@ -21,7 +21,14 @@ from models.tasks.few_shot import POOL
 from models.tasks.task import Task, read_task
 from models.training.baseline import BASELINE, monotone_gradient_boosting
 from models.training.counterexample_loop import counterexample_accuracy
-from models.training.evaluation import accuracy, mean_squared_error, partial_dependence, predictions, scores
+from models.training.evaluation import (
+    accuracy,
+    mean_absolute_error,
+    mean_squared_error,
+    partial_dependence,
+    predictions,
+    scores,
+)
 from models.training.workload import Workload, load_network, load_workload
 from models.verification.network import ReluNetwork
 from models.verification.verdict import Status, Verdict, restore_verdict
@@ -124,12 +131,12 @@ def _evidence(task: Task, data: Workload, network: ReluNetwork, twin: ReluNetwor
 
 
 def _test_errors(task: Task, data: Workload, model: bytes, folder: Path, metrics: dict[str, Any]) -> dict[str, Any]:
-    """Puts test_mse and test_accuracy of the exported file into `metrics`; returns its error in every test row."""
+    """Puts test_mse, test_mae and test_accuracy of the exported file into `metrics`; returns its error in every test row."""
     found = residuals(model, INPUT, data.scaling.features.names, ordered_test_set(folder, task.split_by),
                       task.target.name)
     scaled = found / (data.scaling.target.maximum[0] - data.scaling.target.minimum[0])
     nothing = np.zeros_like(scaled)
-    metrics |= {"test_mse": mean_squared_error(scaled, nothing),
+    metrics |= {"test_mse": mean_squared_error(scaled, nothing), "test_mae": mean_absolute_error(scaled, nothing),
                 "test_accuracy": accuracy(scaled, nothing, task.accuracy_tolerance)}
     return {"test": {"unit": task.target.unit, "residuals": recorded(found)}}
 

@@ -79,26 +79,22 @@ def summary_notes(summary: dict[str, Any]) -> list[str]:
              "of rows predicted within the task's accuracy_tolerance"] if found else []
     if len(shown) < len(entries):
         lines += _counts(entries)
-    explained = [entry for entry in shown if _needs_a_reason(entry)]
-    for entry in explained:
-        lines += _reasons(entry)
-    unsaid = sum(map(_needs_a_reason, entries)) - len(explained)
+    said = [entry for entry in shown if _needs_a_reason(entry)]
+    lines += [line for entry in said for line in _reason(entry)]
+    unsaid = sum(map(_needs_a_reason, entries)) - len(said)
     lines += [f"{unsaid:,} more reasons: in the report"] if unsaid else []
     return [*lines, *_bundles(entries), f"report: {summary['report']}"]
-
-
-def _reasons(entry: dict[str, Any]) -> list[str]:
-    """Why; of a challenger a line for each thing that keeps it from being champion."""
-    name = shortened(entry["workload"], NAME_WIDTH)
-    if entry["alias"] != "challenger":
-        return [f"{name}: {entry['message']}"]
-    first, *others = entry["message"].split("; ")
-    return [f"{name}: {first}", *(f"  {other}" for other in others)]
 
 
 def _needs_a_reason(entry: dict[str, Any]) -> bool:
     """A champion speaks for itself."""
     return bool(entry["status"] != "registered" or entry["alias"] == "challenger")
+
+
+def _reason(entry: dict[str, Any]) -> list[str]:
+    """Of a challenger, a line for each thing that keeps it from being champion."""
+    first, *others = entry["message"].split("; ") if entry["alias"] == "challenger" else [entry["message"]]
+    return [f"{shortened(entry['workload'], NAME_WIDTH)}: {first}", *(f"  {other}" for other in others)]
 
 
 def _counts(entries: list[dict[str, Any]]) -> list[str]:

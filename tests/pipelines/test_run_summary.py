@@ -93,6 +93,11 @@ def test_of_a_thousand_workloads_the_worst_are_shown_and_the_rest_is_counted() -
     assert "bundles: 997 in /b/performance, each as WORKLOAD/VERSION" in notes and len(notes) < 12
 
 
+def test_each_thing_that_keeps_a_challenger_back_is_a_line() -> None:
+    notes = summary_notes({"report": "", "entries": [entry("redis", message="not better; a smaller box")]})
+    assert notes[1:3] == ["redis: not better", "  a smaller box"]
+
+
 def test_many_reasons_are_counted() -> None:
     entries = [entry(f"w{number}", "rejected", bundle=None, alias=None) for number in range(50)]
     notes = summary_notes({"report": "", "entries": entries})
