@@ -136,7 +136,8 @@ def _test_errors(task: Task, data: Workload, model: bytes, folder: Path, metrics
                       task.target.name)
     scaled = found / (data.scaling.target.maximum[0] - data.scaling.target.minimum[0])
     nothing = np.zeros_like(scaled)
-    metrics |= {"test_mse": mean_squared_error(scaled, nothing), "test_mae": mean_absolute_error(scaled, nothing),
+    metrics |= {"test_mse": mean_squared_error(scaled, nothing),
+                "test_mae": mean_absolute_error(scaled, nothing),
                 "test_accuracy": accuracy(scaled, nothing, task.accuracy_tolerance)}
     return {"test": {"unit": task.target.unit, "residuals": recorded(found)}}
 
