@@ -131,7 +131,7 @@ def _evidence(task: Task, data: Workload, network: ReluNetwork, twin: ReluNetwor
 
 
 def _test_errors(task: Task, data: Workload, model: bytes, folder: Path, metrics: dict[str, Any]) -> dict[str, Any]:
-    """Puts test_mse, test_mae and test_accuracy of the exported file into `metrics`; returns its error in every test row."""
+    """Puts test_mse, test_mae and test_accuracy of the exported file into `metrics`; returns its errors row by row."""
     found = residuals(model, INPUT, data.scaling.features.names, ordered_test_set(folder, task.split_by),
                       task.target.name)
     scaled = found / (data.scaling.target.maximum[0] - data.scaling.target.minimum[0])

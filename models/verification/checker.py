@@ -39,6 +39,7 @@ from models.verification.checker_model import (
     check_binding,
     read_claim,
     read_model,
+    require_limited,
 )
 from models.verification.checker_rounding import order_rounding
 
@@ -71,6 +72,7 @@ def check_certificate(
         network = read_model(model)
         lower, upper, queries, allowed = read_claim(contract, network.offset, network.factor, network.gain)
         rounding = _require_little_rounding(network, contract, queries)
+        require_limited(leaves, "leaves")
         with np.load(io.BytesIO(leaves), allow_pickle=False) as arrays:
             low, high, _ = leaf_boxes(arrays["split_dimension"], arrays["split_value"], lower[None], upper[None])
         if len(low) != certificate["leaves"]:

@@ -10,7 +10,9 @@ Flow: checker.py proves what is read here. Symbols: n inputs; raw units are the 
 """
 
 import hashlib
+import io
 import json
+import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -30,6 +32,8 @@ Mask = NDArray[np.bool_]
 UNIT, TINY = 2.0**-53, 1e-290
 # Largest share of the output's range that execution may add to a violation of an order (checker_rounding.py).
 MOST_ROUNDING = 1e-5
+# What an archive of leaves may unfold to: 0.8 MB of zeros are 4 GB.
+MOST_BYTES = 128_000_000
 TRANSPOSED = helper.make_attribute("transB", 1)
 
 
@@ -58,6 +62,13 @@ def check_binding(
             raise Rejected(f"certificate's {key} must be {fact!r}, got {certificate[key]!r}")
     if stated["statement"] != facts["statement"]:
         raise Rejected(f"contract's statement must be {facts['statement']!r}, got {stated['statement']!r}")
+
+
+def require_limited(archive: bytes, what: str) -> None:
+    """Raises Rejected where a NumPy archive would unfold to more than MOST_BYTES; looks at its directory alone."""
+    with zipfile.ZipFile(io.BytesIO(archive)) as content:
+        if (size := sum(entry.file_size for entry in content.infolist())) > MOST_BYTES:
+            raise Rejected(f"{what} must unfold to at most {MOST_BYTES:,} bytes, got {size:,}")
 
 
 def statement(contract: Mapping[str, Any]) -> str:

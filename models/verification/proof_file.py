@@ -14,7 +14,6 @@ import io
 import json
 import math
 import time
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -27,7 +26,7 @@ from numpy.typing import NDArray
 from feature_store.errors import InputError
 from models.verification.checker import leaf_bounds, leaf_boxes, leaf_margins
 from models.verification.checker_chain import Chain, read_chain
-from models.verification.checker_model import Rejected
+from models.verification.checker_model import Rejected, require_limited
 from models.verification.claim import Part, read_claim
 from models.verification.compile import PairObligation
 from models.verification.execution import execution_of
@@ -40,8 +39,7 @@ from models.verification.unsafe_set import UnsafeSet
 from models.verification.verdict import BoxTree
 
 FORMAT = "assay-proof/1"
-# What a file may unfold to: 0.8 MB of zeros are 4 GB. Proofs of two minutes' search have some 100,000 boxes.
-MOST_BYTES, MOST_SPLITS = 128_000_000, 4_000_000
+MOST_SPLITS = 4_000_000  # proofs of two minutes' search have some 100,000 boxes
 LEAVES = 4096  # checked between two looks at the clock
 Mask = NDArray[np.bool_]
 Numbers = NDArray[np.int64]
@@ -190,12 +188,9 @@ def _prove(part: Part, check: Check, tree: BoxTree, deadline: float) -> int:
 
 
 def _read(proof: Path) -> tuple[dict[str, Any], Sequence[BoxTree]]:
-    content = io.BytesIO(proof.read_bytes())
-    with zipfile.ZipFile(content) as archive:  # sizes are known before anything is unfolded
-        if (size := sum(entry.file_size for entry in archive.infolist())) > MOST_BYTES:
-            raise Rejected(f"proof must unfold to at most {MOST_BYTES:,} bytes, got {size:,}")
-    content.seek(0)
-    with np.load(content, allow_pickle=False) as arrays:
+    content = proof.read_bytes()
+    require_limited(content, "proof")
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         document = json.loads(arrays["document"].tobytes().decode())
         names = {f"{name}_{k}" for k in range(len(document["parts"])) for name in ("dimension", "value")}
         if set(arrays.files) != names | {"document"}:

@@ -590,6 +590,13 @@ def test_a_second_output_is_refused_also_where_two_leaves_hide_it(valid: dict[st
     assert not proof.with_graph(model).rehashed().check(tmp_path).accepted
 
 
+def test_leaves_that_unfold_to_gigabytes_are_refused_unread(valid: dict[str, Proof], tmp_path: Path) -> None:
+    file = io.BytesIO()
+    np.savez_compressed(file, split_dimension=np.full(130_000_000, -1, dtype=np.int8), split_value=np.zeros(1))
+    result = replace(valid["single"], leaves=file.getvalue()).rehashed().check(tmp_path)
+    assert not result.accepted and "leaves must unfold to at most 128,000,000 bytes" in result.reason
+
+
 def test_a_coarser_tree_than_the_proof_needs_is_refused(valid: dict[str, Proof], tmp_path: Path) -> None:
     result = valid["many"].with_tree(np.array([-1], dtype=np.int16), np.zeros(1)).rehashed().check(tmp_path)
     assert not result.accepted and "every leaf must be proved" in result.reason
