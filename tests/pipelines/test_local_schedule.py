@@ -261,6 +261,20 @@ def test_without_crontab_a_systemd_timer_is_made_and_deleted(tmp_path: Path, use
     assert "--user disable --now assay-nightly.timer\n--user daemon-reload\n" in user_systemd.read_text()
 
 
+def test_a_timer_of_a_time_without_cron_is_removed_when_the_job_moves_to_it(tmp_path: Path, user_systemd: Path) -> None:
+    """Or the job would run twice a night."""
+    create_local_schedule(make_job(tmp_path), NIGHTLY)
+    table, units = tmp_path / "table", tmp_path / "config" / "systemd" / "user"
+    assert len(list(units.iterdir())) == 2
+    write_program(tmp_path / "bin" / "crontab", f"""case "$1" in
+-l) if [ -f {table} ]; then exec /bin/cat {table}; else echo "no crontab for me" >&2; exit 1; fi;;
+*) exec /bin/cat > {table};;
+esac""")
+    assert create_local_schedule(make_job(tmp_path), NIGHTLY).target == crontab.TARGET
+    assert list(units.iterdir()) == []
+    assert [(entry.name, entry.target) for entry in list_local_schedules()] == [("nightly", crontab.TARGET)]
+
+
 @pytest.mark.parametrize("systemctl", [None, "exit 1"])
 def test_without_cron_and_systemd_the_debian_package_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, systemctl: str | None
