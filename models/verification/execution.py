@@ -5,7 +5,8 @@ sums in any order, is bounded over the hull of the claim's boxes by the checker'
 network is a chain that the checker reads. Orders that every operation keeps are kept in execution, exactly.
 
 Such bounds grow with the width and are far above what is seen (docs/decisions/0010). So they are said, and a proof is
-refused only where execution may be off by the whole range of an output: then nothing is known about what runs.
+refused only where execution may be off by the whole range of an output, or its size: then nothing is known about what
+runs.
 
 Symbols: n inputs, o outputs.
 """
@@ -22,10 +23,10 @@ from models.verification.checker_model import Rejected
 from models.verification.checker_rounding import Arithmetic, execution_error, kept_order
 from models.verification.claim import Claim
 from models.verification.graph import FloatArray, Graph
-from models.verification.properties import Monotonicity
-from models.verification.tolerance import output_range
+from models.verification.properties import Monotonicity, Share
+from models.verification.tolerance import points_of
 
-# Share of an output's range that execution may be off by before a proof is refused; points that show the range.
+# Share of an output's range or size that execution may be off by before a proof is refused; points that show it.
 MOST_SHARE, RANGE_POINTS = 1.0, 64
 SHOWN = 3  # outputs in the sentence
 
@@ -62,17 +63,24 @@ def execution_of(content: bytes, graph: Graph, claim: Claim) -> Execution:
 
 
 def _objection(error: FloatArray, graph: Graph, claim: Claim, dtype: np.dtype[np.floating]) -> str:
-    """Of a property of VNN-LIB there is none: it is about real arithmetic by its definition."""
+    """Of a property of VNN-LIB there is none: it is about real arithmetic by its definition.
+
+    An order is about differences of an output, which are as large as its range over the box; a limit about its values.
+    """
     if claim.specification is None:
         return ""
-    reach = output_range(graph, claim.specification, RANGE_POINTS)
-    meant = sorted({output for rule in claim.specification.properties for output in rule.outputs})
-    worst = max(meant, key=lambda output: error[output] / reach[output])
-    if error[worst] <= MOST_SHARE * reach[worst]:
-        return ""
-    return (f"execution in {dtype.name} must be bounded below the range of {claim.output_names[worst]} over the box, "
-            f"about {reach[worst]:.3g}, got {error[worst]:.3g}: the proof says nothing about what runs; store the "
-            "weights in float64")
+    x = points_of(claim.specification, RANGE_POINTS)
+    y = graph.value(x)
+    for rule in claim.specification.properties:
+        ordered = isinstance(rule.of if isinstance(rule, Share) else rule, Monotonicity)
+        for output in rule.outputs:
+            values = y[:, output]
+            size = float(np.ptp(values) if ordered else np.abs(values).max())
+            if error[output] > max(MOST_SHARE * size, float(np.spacing(dtype.type(np.abs(values).max())))):
+                return (f"execution in {dtype.name} must keep {claim.output_names[output]} within its "
+                        f"{'range over the box' if ordered else 'size'}, about {size:.3g}, got {error[output]:.3g}: "
+                        "the proof says nothing about what runs; store the weights in float64")
+    return ""
 
 
 def _keeps_orders(chain: Chain, claim: Claim) -> bool:

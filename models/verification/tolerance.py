@@ -40,10 +40,10 @@ def with_relative_tolerance(graph: Graph, specification: Specification) -> Speci
     return replace(specification, allowed=allowed)
 
 
-def output_range(graph: Graph, specification: Specification, inside: int = INSIDE) -> FloatArray:
+def output_range(graph: Graph, specification: Specification) -> FloatArray:
     """Largest minus smallest value of each output at `points_of` the box, (o,); at least what float32 tells apart."""
     products = sum(matrix.size for affine in graph.affines for matrix in affine.matrices.values())
-    x = points_of(specification, int(np.clip(PRODUCTS // products, 64, inside)))
+    x = points_of(specification, int(np.clip(PRODUCTS // products, 64, INSIDE)))
     batch = max(BATCH_ELEMENTS // max((graph.inputs, *graph.widths)), 1)
     y = np.concatenate([graph.value(x[first : first + batch]) for first in range(0, len(x), batch)])
     y = y[np.isfinite(y).all(axis=1)]
