@@ -69,14 +69,14 @@ def _objection(error: FloatArray, graph: Graph, claim: Claim, dtype: np.dtype[np
     """
     if claim.specification is None:
         return ""
-    x = points_of(claim.specification, RANGE_POINTS)
-    y = graph.value(x)
-    for rule in claim.specification.properties:
+    arithmetic, y = Arithmetic.of(dtype), graph.value(points_of(claim.specification, RANGE_POINTS))
+    y = y[np.isfinite(y).all(axis=1)]
+    for rule in claim.specification.properties if len(y) else ():
         ordered = isinstance(rule.of if isinstance(rule, Share) else rule, Monotonicity)
         for output in rule.outputs:
-            values = y[:, output]
-            size = float(np.ptp(values) if ordered else np.abs(values).max())
-            if error[output] > max(MOST_SHARE * size, float(np.spacing(dtype.type(np.abs(values).max())))):
+            largest = float(np.abs(y[:, output]).max())
+            size = float(y[:, output].max() - y[:, output].min()) if ordered else largest
+            if not error[output] <= max(MOST_SHARE * size, 2 * arithmetic.unit * largest + arithmetic.tiny):
                 return (f"execution in {dtype.name} must keep {claim.output_names[output]} within its "
                         f"{'range over the box' if ordered else 'size'}, about {size:.3g}, got {error[output]:.3g}: "
                         "the proof says nothing about what runs; store the weights in float64")

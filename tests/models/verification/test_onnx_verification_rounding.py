@@ -8,6 +8,7 @@ import pytest
 
 from models.verification.branch_and_bound import Progress
 from models.verification.onnx_verification import verify_onnx
+from models.verification.verdict import Status
 from tests.models.verification.onnx_files import dense_file, replayed, spike_file, undecided_file
 from tests.models.verification.test_onnx_verification import chain, one_input, verify
 
@@ -21,9 +22,12 @@ def test_a_violation_that_float32_swallows_is_neither_proved_nor_refuted(tmp_pat
 
 
 def test_a_violation_that_float32_makes_up_is_no_counterexample(tmp_path) -> None:
-    # at x = 7.9 the runtime says 8, real arithmetic 7.9
+    # at x = 7.9 the runtime says 8, real arithmetic 7.9: true of the network, and yet no promise about what runs
     model = chain(tmp_path, (1.0, 1e8), (1.0, -1e8))
-    assert verify(tmp_path, model, one_input(5, 7.9, {"range": {"maximum": 7.95}})).verdict == "PROVED"
+    found = verify(tmp_path, model, one_input(5, 7.9, {"range": {"maximum": 7.95}}))
+    assert found.verdict == "UNKNOWN" and found.witness is None
+    assert [part.name for part in found.parts if part.status is Status.PROVED] == ["outputs"]
+    assert "the proof says nothing about what runs" in found.parts[-1].reason
 
 
 def test_a_violation_that_float64_makes_up_is_no_counterexample(tmp_path) -> None:
