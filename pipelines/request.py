@@ -51,6 +51,13 @@ class TrainRequest:
                 "command": self.command, "scheduled": self.scheduled}
 
 
+def check_run_name(name: str) -> str:
+    """The name, which becomes a folder of runs and reports. Raises InputError where it cannot be one."""
+    if not is_task_name(name):
+        raise InputError(f"run name must be letters, digits, - and _, got {name!r} (--name)")
+    return name
+
+
 def make_request(
     task: str, telemetry: str, mapping: Path | None, workloads: Sequence[str], seed: int, run_name: str,
     method: str | None = None, scheduled: bool = False, config: Path | None = None,
@@ -71,8 +78,6 @@ def make_request(
     from feature_store.measurement_mapping import is_measurement_mapping
     from feature_store.sources.production import is_prometheus
 
-    if not is_task_name(run_name):  # it becomes a folder of runs and reports
-        raise InputError(f"run name must be letters, digits, - and _, got {run_name!r} (--name)")
     loaded, text, mapping_yaml = load_task(task), _task_text(task), ""
     own_task, given = False, telemetry
     if mapping is not None:

@@ -116,8 +116,8 @@ def history(
     for line in history_lines(shown, line_width()):
         print_line(line)
     earlier = f"; the {len(found) - len(shown):,} before them: --rows 0" if len(shown) < len(found) else ""
-    print_line(f"{len(shown):,} of {len(found):,} entries{earlier}; chain, signatures and end hold")
-    print_line(f"head of the ledger, to pin with --least-head:\n{entries[-1].head}")
+    print_line(f"{len(shown):,} of {len(found):,} entries{earlier}")
+    print_line(f"chain, signatures and end hold; head of the ledger, to pin with --least-head:\n{entries[-1].head}")
 
 
 @reported

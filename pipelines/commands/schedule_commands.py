@@ -11,7 +11,7 @@ from rich.table import Table
 
 from pipelines.commands.train_commands import MappingOption, SeedOption, TaskOption, TelemetryOption
 from pipelines.console import ConfigOption, JsonOption, configuration_from, out, print_json, reported, working
-from pipelines.request import DEFAULT_TELEMETRY, make_request
+from pipelines.request import DEFAULT_TELEMETRY, check_run_name, make_request
 from pipelines.schedule import ScheduleInfo
 
 app = typer.Typer(no_args_is_help=True, help="Run the train pipeline at set times.")
@@ -55,7 +55,7 @@ def create(
                            environment=os.environ, arguments=options)
         made = create_local_schedule(job, parsed)
     else:
-        arguments = {**request.arguments(), "run_name": chosen}
+        arguments = {**request.arguments(), "run_name": check_run_name(chosen)}
         del arguments["data_version"]  # create_schedule makes one
         with working("compiling the pipeline", json_output), tempfile.TemporaryDirectory() as folder:
             package = compile_train(Path(folder) / "train.yaml")

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from feature_store.errors import InputError
-from feature_store.names import is_task_name
 from models.reporting.formatting import count
 from models.tasks.task import METHODS
 from pipelines.console import (
@@ -21,7 +20,7 @@ from pipelines.console import (
     reported,
     working,
 )
-from pipelines.request import DEFAULT_TELEMETRY, make_request
+from pipelines.request import DEFAULT_TELEMETRY, check_run_name, make_request
 
 TaskOption = Annotated[str, typer.Option(help="Name of a task, or the path of its YAML.")]
 TelemetryOption = Annotated[
@@ -60,9 +59,7 @@ def run(
 
     configuration = configuration_from(config)
     require_own_home(configuration)  # not after an hour of training
-    run_name = name or datetime.now(UTC).strftime("%Y%m%d-%H%M%S-") + f"{os.getpid():05d}"
-    if not is_task_name(run_name):
-        raise InputError(f"run name must be letters, digits, - and _, got {run_name!r}")
+    run_name = check_run_name(name or datetime.now(UTC).strftime("%Y%m%d-%H%M%S-") + f"{os.getpid():05d}")
     if (configuration.home / "runs" / run_name).exists():
         raise InputError(f"run name must be new, got {run_name!r}; leave it out or choose another")
     with working("reading task and telemetry", json_output):
@@ -131,7 +128,7 @@ def submit(
     from pipelines.compiled import compile_train
     from pipelines.kfp_connection import resolve_endpoint
 
-    run_name = name or datetime.now(UTC).strftime("train-%Y%m%d-%H%M%S")
+    run_name = check_run_name(name or datetime.now(UTC).strftime("train-%Y%m%d-%H%M%S"))
     with working("reading task and telemetry", json_output):
         request = make_request(task, telemetry, mapping, workload or (), seed, run_name, method)
     with working("submitting the run", json_output), tempfile.TemporaryDirectory() as folder:

@@ -13,7 +13,10 @@ from pipelines.history_lines import history_lines
 from serving.keys import create_key_pair
 from serving.ledger import Ledger
 from serving.moves import Move
+from tests.components.steps import IGNORED_WARNING
 from tests.e2e import tiny
+
+pytestmark = pytest.mark.filterwarnings(IGNORED_WARNING)
 
 LONG = "a-workload-with-a-rather-long-name-of-the-spark-cluster-in-frankfurt"
 WORKLOADS = 400  # with three moves each: 1,200 signatures
@@ -24,12 +27,12 @@ def call(*arguments: str) -> Result:
     return CliRunner().invoke(app, arguments)
 
 
-def moves(workload: str, task: str = "performance") -> list[Move]:
+def moves(workload: str, task: str = "performance", **changes: Any) -> list[Move]:
     common: dict[str, Any] = {
         "at": "2026-01-31T12:00:59+00:00", "task": task, "workload": workload, "model": f"assay.{task}.{workload}",
         "version": 1, "previous_version": None, "bundle_sha256": "a" * 64, "gates_passed": True,
         "reason": "no champion yet, so that the first version that passes its gates becomes champion at once",
-        "actor": "somebody-with-a-long-name"}
+        "actor": "somebody-with-a-long-name", **changes}
     return [Move(action=action, **common) for action in ("register", "challenger", "champion")]
 
 
@@ -44,7 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     create_key_pair(private, public)
     ledger = Ledger(configuration.ledger_path, public, private)
     ledger.append([move for number in range(WORKLOADS) for move in moves(f"{LONG}-{number:04d}")])
-    ledger.append(moves("[red]hadoop[/]", "sizing"))
+    ledger.append(moves("hadoop", "sizing", actor="[red]root[/]"))
     return folder
 
 
@@ -60,14 +63,15 @@ def test_the_latest_moves_fit_80_columns_and_the_others_are_counted() -> None:
     lines = done.stdout.splitlines()
     assert done.exit_code == 0 and max(map(len, lines[:-1])) <= 80 and len(lines) < 50
     assert sum(line.split()[3:4] == ["champion"] for line in lines) == 7
-    assert lines[-1] == "20 of 1,203 entries; the 1,183 before them: --rows 0; chain and signatures hold"
+    assert lines[-3] == "20 of 1,203 entries; the 1,183 before them: --rows 0"
+    assert lines[-2].startswith("chain, signatures and end hold") and lines[-1].startswith("1202:")
     assert any(line.split()[0] == "1202" for line in lines if line.strip())
     text = done.stdout
-    assert "2026-01-31 12:00" in text and "sizing / " in text and text.count("(somebody-with-a-long-name)") == 7
+    assert "2026-01-31 12:00" in text and "sizing / " in text and text.count("(somebody-with-a-long-name)") == 6
 
 
 def test_markup_in_a_name_is_printed_as_it_is() -> None:
-    assert call("history", "--task", "sizing").stdout.count("[red]hadoop[/]") == 3
+    assert "[red]root[/]" in call("history", "--task", "sizing").stdout
 
 
 def test_without_a_terminal_nothing_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +83,7 @@ def test_without_a_terminal_nothing_is_cut(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_all_of_them_are_shown_when_asked_for() -> None:
     done = call("history", "--task", "performance", "--rows", "0")
-    assert done.stdout.splitlines()[-1] == "1,200 of 1,200 entries; chain and signatures hold"
+    assert done.stdout.splitlines()[-3] == "1,200 of 1,200 entries"
     assert len(json.loads(call("history", "--json").stdout)) == 1203
 
 

@@ -85,7 +85,7 @@ def test_with_json_the_document_is_all_there_is_on_stdout(folder) -> None:
     document = json.loads(done.stdout)
     assert done.exit_code == REFUTED and document["verdict"] == "REFUTED"
     assert {"verdict", "reason", "statement", "seconds", "boxes", "proved_share", "parts", "witness", "model_sha256",
-            "specification_sha256", "certificate"} == set(document)
+            "specification_sha256", "certificate", "execution"} == set(document)
     assert document["parts"][0]["name"] == "outputs" and document["parts"][0]["verdict"] == "REFUTED"
     replayed(folder / "model.onnx", document["witness"])
     done = verify("model.onnx", "-s", "spec.yaml", "--json")

@@ -785,7 +785,7 @@ def restart(opened: Opener, configuration: Configuration, fake_store: Any) -> Li
     return fresh
 
 
-CALLS_OF_A_REGISTRATION = 13
+CALLS_OF_A_REGISTRATION = 14
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

@@ -104,17 +104,20 @@ def test_an_alias_that_the_registry_does_not_take_is_an_error_after_the_move(
 
 
 def test_a_move_whose_alias_could_not_be_set_is_still_told_as_interrupted_later(
-    promotions: Promotions, fake_store: Any
+    promotions: Promotions, fake_store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The registry has not seen the move before its aliases follow it."""
-    version = fake_store.versions.pop((MODEL, 2))
-    with pytest.raises(AssayError, match="could not be set"):
-        promotions.record([move("approve", 2, 1)])
-    assert fake_store.heads[MODEL] == promotions.ledger.verify()[-2].head
-    fake_store.versions[MODEL, 2] = version
+    def refuse(*_: Any) -> None:
+        raise AssayError("registry must take an alias, got no answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fake_store, "set_alias", refuse)
+        with pytest.raises(AssayError, match="could not be set"):
+            promotions.record([move("approve", 2, 1)])
+    assert fake_store.heads_by_model[MODEL] == promotions.ledger.verify()[-2].head
     drifts = promotions.reconcile("performance", "redis")
     assert [(drift.alias, drift.cause, drift.repaired) for drift in drifts] == [("champion", "interrupted", True)]
-    assert fake_store.heads[MODEL] == promotions.ledger.verify()[-1].head
+    assert fake_store.heads_by_model[MODEL] == promotions.ledger.verify()[-1].head
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -149,8 +152,9 @@ def test_a_crash_at_the_first_registration_is_told_as_one(
         no_promotions.record([move("register", 1), move("challenger", 1), move("champion", 1)])
     fake_store.revive()
     drifts = no_promotions.reconcile("performance", "redis")
-    assert [(drift.alias, drift.cause) for drift in drifts] == [("champion", "interrupted")][: call < 2]
-    assert fake_store.aliases == {(MODEL, "champion"): 1}
+    made = call > 0  # the first call asks for the heads, before anything is written
+    assert [(drift.alias, drift.cause) for drift in drifts] == [("champion", "interrupted")][: made and call < 3]
+    assert fake_store.aliases == ({(MODEL, "champion"): 1} if made else {})
 
 
 @pytest.mark.parametrize("part", [0.0, 0.5, 1.0])

@@ -13,6 +13,7 @@ from feature_store.errors import AssayError, InputError, RefusedError
 from models.configuration import Configuration, load_configuration
 from serving.registry import Registry
 from serving.relocation import HOME_TAG, adopt, recorded_home, require_own_home
+from tests.serving.measured import measured_champion
 
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated")
 
@@ -80,7 +81,7 @@ def test_an_adopted_copy_lives_without_the_original(
     assert f"{original.home}/" not in text
     assert f"{copy.home}/artifacts" in text
     registry = Registry(copy, checker=checker)
-    champion = {"version": 1, "test_mse": 2.0}
+    champion = measured_champion(1, 2.0)
     registry.register(bundle_writer(tmp_path / "bundle", slope=9.0, champion=champion), champion=champion)
     assert files(original.home) == before
     shutil.rmtree(original.home)

@@ -16,12 +16,11 @@ from onnx import numpy_helper
 
 from feature_store.errors import InputError
 from models.verification import onnx_verification
-from models.verification.checker_model import Rejected
+from models.verification.checker_model import MOST_BYTES, Rejected
 from models.verification.claim import read_claim
 from models.verification.onnx_reader import read_onnx
 from models.verification.onnx_verification import OnnxVerdict, verify_onnx
 from models.verification.proof_file import (
-    MOST_BYTES,
     MOST_SPLITS,
     ProofCheck,
     _prove,
