@@ -86,8 +86,7 @@ def statement(contract: Mapping[str, Any]) -> str:
             f"violate the order by at most {amount(len(features) * each, unit)} over the box (for each feature "
             f"{amount(each, unit)}, {plain(specification['tolerance'])} of the training data's range). "
             "It is proved for the network in real arithmetic with the weights stored in the model file; "
-            f"execution adds at most {amount(Fraction(str(MOST_ROUNDING)) * span, unit)} and one step of float32, as "
-            "the checker bounds it.")
+            f"execution adds at most {amount(Fraction(str(MOST_ROUNDING)) * span, unit)}, as the checker bounds it.")
 
 
 def read_claim(

@@ -88,17 +88,25 @@ def execution_error(weights: Sequence[Array], biases: Sequence[Array], lower: Ar
 def order_rounding(model: ModelFile, lower: Array, upper: Array, queries: Sequence[tuple[int, int]]) -> float:
     """What execution adds at most to a violation of the orders (feature, sign) over a raw box (n,): output's units.
 
-    0 where each order is kept in execution. Where a file in float64 does not keep it, the conversion to float32 at its
-    end may turn what there is into one step of that type. Raises Rejected where a number may overflow.
+    0 where each order is kept in execution. A file in float64 ends with a conversion to float32, which may turn any
+    violation into one step of that type: it counts. Raises Rejected where a number may overflow.
     """
     weights, biases, relus = model.chain
     # what the runtime is fed: the float32 around the walls
     low, high = (np.nextafter(wall.astype(np.float32), np.float32(side)).astype(np.float64)
                  for wall, side in ((lower, -np.inf), (upper, np.inf)))
     error = float(execution_error(weights, biases, low, high, relus, Arithmetic.of(np.dtype(model.dtype)))[0])
-    if not np.isfinite(error):
+    kinds = [relu if follows else linear for follows in (*relus, False)]
+    kept = all(kept_order(weights, feature, sign)[0] for feature, sign in queries)
+    with np.errstate(over="ignore", invalid="ignore"):
+        last = bound_layers(weights, biases, Box(low[None], high[None]), kinds, tight=not kept)[-1]
+        largest = float(np.maximum(np.abs(last.low), np.abs(last.high)).max()) + error
+    if not largest < np.finfo(np.float32).max:
         raise Rejected(f"execution in {np.dtype(model.dtype).name} must not overflow over the box")
-    return 0.0 if all(kept_order(weights, feature, sign)[0] for feature, sign in queries) else 2 * error
+    if kept:
+        return 0.0
+    step = float(np.spacing(np.float32(largest))) if model.dtype is np.float64 else 0.0
+    return 2 * error + step
 
 
 def _reached(matrix: Mask, sources: Mask) -> Mask:

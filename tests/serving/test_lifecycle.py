@@ -785,7 +785,7 @@ def restart(opened: Opener, configuration: Configuration, fake_store: Any) -> Li
     return fresh
 
 
-CALLS_OF_A_REGISTRATION = 14
+CALLS_OF_A_REGISTRATION = 17
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

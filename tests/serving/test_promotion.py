@@ -116,7 +116,8 @@ def test_a_move_whose_alias_could_not_be_set_is_still_told_as_interrupted_later(
             promotions.record([move("approve", 2, 1)])
     assert fake_store.heads_by_model[MODEL] == promotions.ledger.verify()[-2].head
     drifts = promotions.reconcile("performance", "redis")
-    assert [(drift.alias, drift.cause, drift.repaired) for drift in drifts] == [("champion", "interrupted", True)]
+    assert [(drift.alias, drift.cause, drift.repaired) for drift in drifts] == [
+        ("champion", "interrupted", True), ("challenger", "interrupted", True)]
     assert fake_store.heads_by_model[MODEL] == promotions.ledger.verify()[-1].head
 
 

@@ -18,6 +18,7 @@ from feature_store.errors import InputError
 from models.verification import onnx_verification
 from models.verification.checker_model import MOST_BYTES, Rejected
 from models.verification.claim import read_claim
+from models.verification.execution import execution_of
 from models.verification.onnx_reader import read_onnx
 from models.verification.onnx_verification import OnnxVerdict, verify_onnx
 from models.verification.proof_file import (
@@ -83,7 +84,7 @@ def test_a_proof_of_thousands_of_vnnlib_boxes_is_accepted(tmp_path: Path) -> Non
     found, specification, proof = prove(
         model, f"(declare-const X_0 Real)\n(declare-const Y_0 Real)\n(assert (or {boxes}))")
     assert found.status is Status.PROVED
-    assert check_proof(proof, model, specification) == ProofCheck(True, "", found.statement, 1, 2000)
+    assert check_proof(proof, model, specification) == ProofCheck(True, "", found.statement, 1, 2000, found.execution)
 
 
 def test_what_is_refuted_leaves_no_proof(model: Path) -> None:
@@ -206,11 +207,12 @@ def rehashed(model: Path, specification: Path, proof: Path) -> None:
     """What an attacker does who can compute SHA-256."""
     from hashlib import sha256
 
-
     def change(document: dict[str, Any], arrays: dict[str, Any]) -> None:
         document["model_sha256"] = sha256(model.read_bytes()).hexdigest()
         document["specification_sha256"] = sha256(specification.read_bytes()).hexdigest()
-        document["statement"] = read_claim(specification, read_onnx(model).graph).statement
+        graph = read_onnx(model).graph
+        claim = read_claim(specification, graph)
+        document |= {"statement": claim.statement, "execution": execution_of(model.read_bytes(), graph, claim).sentence}
 
     rewritten(proof, change)
 
