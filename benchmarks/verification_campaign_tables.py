@@ -166,7 +166,8 @@ def conditions_line(results: Results) -> str:
         f"{machine['cpu_model']}, {'one thread' if one else str(settings['threads']) + ' threads'} a tool,",
         f"{settings['limit_s']:g} s of solve time and {settings['memory_gib']:g} GiB of memory a network,",
         f"{' to '.join(dates[:1] + dates[1:][-1:]) or 'not measured'}. Seconds are",
-        "processor seconds: the machine's other work costs a tool none" if one else "wall seconds",
+        "processor seconds: the machine's other work counts as far as it takes caches and memory from a tool" if one
+        else "wall seconds",
         f"(load average before a measurement: {min(loads):g} to {max(loads):g}, median {statistics.median(loads):g}).",
         f"{'Peers: ' + versions + '.' if versions else ''}")
 

@@ -59,15 +59,15 @@ POINTS, WORST_POINTS = 512, 32
 class Recipe:
     """How a kind is trained, and in which sizes.
 
-    steps of training; weight of the second loss and the slope that it asks for; bound: of it, or else samples; twice:
-    sizes of which there are networks from two seeds.
+    steps of training; weight of the second loss and the slope that it asks for; bound: of it, or else samples; sizes:
+    None for all; twice: sizes of which there are networks from two seeds.
     """
 
     steps: int
     weight: float = 0.0
     margin: float = 0.0
     bound: DerivativeBound | None = None
-    sizes: tuple[str, ...] = tuple(SIZES)
+    sizes: tuple[str, ...] | None = None
     twice: tuple[str, ...] = ()
 
 
@@ -112,7 +112,7 @@ class Instance:
 
 def campaign_instances() -> list[Instance]:
     """All of the campaign, each kind in its own sizes and seeds."""
-    return [Instance(size, features, kind, seed) for kind, recipe in KINDS.items() for size in recipe.sizes
+    return [Instance(size, features, kind, seed) for kind, recipe in KINDS.items() for size in recipe.sizes or SIZES
             for features in FEATURES for seed in ((0, 1) if size in recipe.twice else (0,))]
 
 

@@ -35,10 +35,9 @@ Span = tuple[Tensor, Tensor]
 class _Chords:
     """Lines below and above p = d g over g's interval: each (B, R, w).
 
-    size: error per unit of coefficient on g; floor (B, R, 1): what a pass from here to the output loses to underflow
-    whatever its coefficients; cost_low, cost_high: what an open d may take away from a positive and a negative
-    coefficient; gain_low, gain_high: what it takes away at least, from a positive coefficient where g is positive and
-    from a negative one where g is negative. What does not depend on the box has 1 in the place of B.
+    size: error per unit of coefficient on g; floor (B, R, 1): what a pass from here to the seeds loses to underflow
+    whatever its coefficients; spread (B, 1, w): by how much d is open; g_low, g_high; p_low, p_high: bounds of p. What
+    does not depend on the box has 1 in the place of B.
     """
 
     lower_slope: Tensor
@@ -47,10 +46,11 @@ class _Chords:
     upper_offset: Tensor
     size: Tensor
     floor: Tensor
-    cost_low: Tensor
-    cost_high: Tensor
-    gain_low: Tensor
-    gain_high: Tensor
+    spread: Tensor
+    g_low: Tensor
+    g_high: Tensor
+    p_low: Tensor
+    p_high: Tensor
 
 
 @dataclass(frozen=True)
@@ -72,17 +72,18 @@ class DerivativeBounds:
 
     def _stakes(self, on_p: Tensor | None, chords: _Chords, boxes: Tensor) -> Stakes:
         def take(values: Tensor) -> Tensor:
-            return (values[boxes] if len(values) > 1 else values)[:, self.seed_of]
+            return values[boxes] if len(values) > 1 else values
 
+        spread, g_low, g_high = (take(values) for values in (chords.spread, chords.g_low, chords.g_high))
         if on_p is None:
-            none = torch.zeros_like(take(chords.cost_low))
+            none = torch.zeros_like(spread)
             return Stakes(none, none, none)
-        on_p = on_p[boxes]
-        up, down = on_p.clamp_min(0), (-on_p).clamp_min(0)
-        cost_low, cost_high, gain_low, gain_high = map(
-            take, (chords.cost_low, chords.cost_high, chords.gain_low, chords.gain_high))
-        return Stakes(up * cost_low + down * cost_high, up * gain_low + down * gain_high,
-                      up * gain_high + down * gain_low)
+        on_p, g_low, g_high = on_p[boxes], g_low[:, self.seed_of], g_high[:, self.seed_of]
+        up, down = on_p.clamp_min(0) * spread, (-on_p).clamp_min(0) * spread
+        # what an open d may take away, and what it takes away at least where g has one sign
+        cost = up * (-g_low).clamp_min(0) + down * g_high.clamp_min(0)
+        positive, negative = g_low.clamp_min(0), (-g_high).clamp_min(0)
+        return Stakes(cost, up * positive + down * negative, up * negative + down * positive)
 
 
 class DerivativeBounder:
@@ -129,42 +130,37 @@ class DerivativeBounder:
         """Bounds over boxes in which the layers' derivatives have these intervals d_low, d_high (B, w) each."""
         bounder, graph = self.bounder, self.graph
         chords: dict[int, _Chords] = {}
-        low: dict[int, Tensor] = {}
-        high: dict[int, Tensor] = {}
         floor = torch.zeros((), dtype=bounder.dtype, device=bounder.device)
         for k in graph.order:
-            g_low, g_high, size, lost = self._interval(k, low, high)
+            g_low, g_high, size, lost = self._interval(k, chords)
             floor = floor + lost
             d_low, d_high = (d[:, None] for d in spans[k])
             # the intervals of the first two layers are exact: their terms are independent
             if refine and any(graph.edges[j] for j in graph.edges[k]):
                 g_low, g_high = self._refine(k, chords, g_low, g_high, d_high > d_low, size)
             chords[k] = _chords(d_low, d_high, g_low, g_high, size, floor, bounder)
-            ends = torch.stack([d_low * g_low, d_high * g_low, d_low * g_high, d_high * g_high])
-            grown = 2 * bounder.unit * ends.abs().amax(0) + LOST * bounder.floor
-            low[k], high[k] = ends.amin(0) - grown, ends.amax(0) + grown
         count = len(spans[0][0]) if spans else 1
         constant = torch.zeros(count, len(self.seed_of), dtype=bounder.dtype, device=bounder.device)
         charge = torch.zeros_like(constant)
         if graph.direct is not None:
             constant, charge = constant + graph.direct[0], charge + graph.direct[1]
         for k, (_, error) in graph.starts.items():
-            most = torch.maximum(low[k].abs(), high[k].abs())[:, self.seed_of]
+            most = torch.maximum(chords[k].p_low.abs(), chords[k].p_high.abs())[:, self.seed_of]
             charge = charge + (most * (error + LOST * bounder.floor)).sum(-1)
         coefficients = {k: start.expand(count, -1, -1) for k, (start, _) in graph.starts.items()}
         bounds, charge, met = self._linear(coefficients, constant, charge, chords, None)
         return DerivativeBounds(bounds, charge, met, chords, self.seed_of)
 
-    def _interval(self, k: int, low: dict[int, Tensor],
-                  high: dict[int, Tensor]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _interval(self, k: int, chords: Mapping[int, _Chords]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """g_low, g_high (B, R, w) by interval arithmetic, outward; size, and what this layer adds to the floor."""
         end, cost = self.ends.get(k), self.base[k][None]
         half = torch.zeros_like(cost[..., :-1])
         middle = half if end is None else end[None]
         for j, edge in self.graph.edges[k].items():
-            middle = middle + ((low[j] + high[j]) / 2) @ edge.matrix
-            half = half + ((high[j] - low[j]) / 2) @ edge.absolute
-            cost = cost + torch.maximum(low[j].abs(), high[j].abs()) @ self.costs[k][j]
+            low, high = chords[j].p_low, chords[j].p_high
+            middle = middle + ((low + high) / 2) @ edge.matrix
+            half = half + ((high - low) / 2) @ edge.absolute
+            cost = cost + torch.maximum(low.abs(), high.abs()) @ self.costs[k][j]
         size, floor = cost[..., :-1], cost[..., -1:]
         return middle - half - 2 * size, middle + half + 2 * size, size.expand_as(middle), floor
 
@@ -257,11 +253,13 @@ class DerivativeBounder:
 
 def _chords(d_low: Tensor, d_high: Tensor, g_low: Tensor, g_high: Tensor, size: Tensor, floor: Tensor,
             bounder: Bounder) -> _Chords:
+    """Of d (B, 1, w) and g (B, R, w)."""
+    ends = d_low * g_low, d_high * g_low, d_low * g_high, d_high * g_high
+    least_low, least_high = torch.minimum(ends[0], ends[1]), torch.minimum(ends[2], ends[3])
+    most_low, most_high = torch.maximum(ends[0], ends[1]), torch.maximum(ends[2], ends[3])
     open_ = d_high > d_low
-    least_low, least_high = torch.minimum(d_low * g_low, d_high * g_low), torch.minimum(d_low * g_high, d_high * g_high)
-    most_low, most_high = torch.maximum(d_low * g_low, d_high * g_low), torch.maximum(d_low * g_high, d_high * g_high)
-    width = torch.where(open_ & (g_high > g_low), g_high - g_low, torch.ones_like(g_low))
     usable = open_ & (g_high > g_low)
+    width = torch.where(usable, g_high - g_low, torch.ones_like(g_low))
     lower = torch.where(usable, (least_high - least_low) / width, d_high)
     upper = torch.where(usable, (most_high - most_low) / width, d_high)
     # least(g) - slope g is concave: smallest at an end; most(g) - slope g is convex: largest at an end
@@ -269,8 +267,7 @@ def _chords(d_low: Tensor, d_high: Tensor, g_low: Tensor, g_high: Tensor, size: 
     below = torch.minimum(least_low - lower * g_low, least_high - lower * g_high) - slack
     above = torch.maximum(most_low - upper * g_low, most_high - upper * g_high) + slack
     zero = torch.zeros_like(below)
-    lower_offset, upper_offset = torch.where(open_, below, zero), torch.where(open_, above, zero)
-    spread = d_high - d_low
-    return _Chords(lower, lower_offset, upper, upper_offset, size, floor,
-                   spread * (-g_low).clamp_min(0), spread * g_high.clamp_min(0),
-                   spread * g_low.clamp_min(0), spread * (-g_high).clamp_min(0))
+    p_low, p_high = torch.minimum(least_low, least_high), torch.maximum(most_low, most_high)
+    grown = 2 * bounder.unit * torch.maximum(p_low.abs(), p_high.abs()) + LOST * bounder.floor
+    return _Chords(lower, torch.where(open_, below, zero), upper, torch.where(open_, above, zero), size, floor,
+                   d_high - d_low, g_low, g_high, p_low - grown, p_high + grown)

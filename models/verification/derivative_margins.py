@@ -54,10 +54,10 @@ class DerivativeMargins:
     """Margins of one graph's slopes in one floating-point type on one device."""
 
     def __init__(self, graph: Graph, slopes: Slopes, dtype: torch.dtype, device: str) -> None:
-        self.graph, self.bounder = graph, Bounder(graph, dtype, device)
+        self.graph, self.bounder = graph, (bounder := Bounder(graph, dtype, device))
         self.allowed = torch.as_tensor(slopes.allowed, dtype=torch.float64, device=device)
-        # most searches need one end only
-        self._from = cache(lambda end: DerivativeBounder(self.bounder, slopes, end))
+        # most searches need one end only; no reference to self, which would keep all tensors until they are collected
+        self._from = cache(lambda end: DerivativeBounder(bounder, slopes, end))
 
     def margins(self, walls: Walls, ends: Ends, refine: bool) -> Margins:
         """Margins over boxes from one or two ends; suspects are the boxes' centres."""

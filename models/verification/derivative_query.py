@@ -75,10 +75,11 @@ class DerivativeQuery:
         found = {}
         for ends in CHOICES:
             margins = typed.margins(walls, ends, refine=False)
-            parts = [typed.margins(part, ends, refine=False).margin
-                     for part in walls.parts(margins.split_score, margins.split_share)]
+            left, right = walls.parts(margins.split_score, margins.split_share)
+            parts = typed.margins(Walls(torch.cat([left.lower, right.lower]), torch.cat([left.upper, right.upper])),
+                                  ends, refine=False)
             # a proof is a proof, whatever its margin
-            lacking, later = (float(lack.clamp_max(0).mean()) for lack in (margins.margin, torch.cat(parts)))
+            lacking, later = (float(of.margin.clamp_max(0).mean()) for of in (margins, parts))
             found[ends] = Trial(lacking, later, typed.cost(ends))
         if self._choice.learn(found):
             self._refinement = Refinement()  # what was learned is of other bounds

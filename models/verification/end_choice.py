@@ -14,8 +14,8 @@ from models.verification.derivative_margins import Ends
 BOTH: Ends = ("output", "input")
 CHOICES: tuple[Ends, ...] = (BOTH, ("output",), ("input",))
 # Boxes of a trial; boxes bounded before the first one, and how many times as many before the next: a trial bounds
-# nine times its boxes, which stays below a tenth of a search's cost.
-END_TRIALS, FIRST, GROWTH = 8, 640, 1.5
+# nine times its boxes, a seventh of a search's at most.
+END_TRIALS, FIRST, GROWTH = 8, 512, 2.0
 # Weight of a trial in the running means.
 LEARNING = 0.5
 
