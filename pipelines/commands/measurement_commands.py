@@ -173,6 +173,7 @@ def _print_audit(found: "dict[str, TableAudit]", directions: dict[str, Any], ver
                    "workloads against")
     for column in (*table.columns[2:6], table.columns[7]):
         column.justify = "right"
+    table.columns[6].no_wrap = True
     for name, one in found.items():
         own = one.overall
         held = own.within_noise_interval

@@ -65,7 +65,8 @@ def test_entries_are_what_the_pipeline_s_steps_found(prepared: Prepared) -> None
     assert metrics["test_mse"] < metrics["constant_mse"]
     # the unverified learner is the twin of the others, and nothing looks for its counterexamples in training
     plain = found["plain"]["metrics"]
-    assert plain["test_mse"] == plain["twin_test_mse"] == metrics["twin_test_mse"]
+    assert plain["twin_test_mse"] == metrics["twin_test_mse"]
+    assert plain["test_mse"] == pytest.approx(plain["twin_test_mse"], rel=1e-4), "measured by onnxruntime and by torch"
     assert plain["own_counterexamples"] == 0.0 and "proved_seconds" not in plain
     assert len({entry["metrics"]["constant_mse"] for entry in found.values()}) == 1
     assert json.loads(json.dumps(found, allow_nan=False)) == found

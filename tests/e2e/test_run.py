@@ -186,7 +186,7 @@ def test_the_ledger_verifies_and_tells_the_story(scene: Scene) -> None:
         ("register", 1), ("challenger", 1), ("champion", 1)]
     assert {row["task"] for row in rows} == {"tiny"} and {row["gates_passed"] for row in rows} == {True}
     shown = scene.project.call("history")
-    assert shown.returncode == 0 and "chain and signatures hold" in shown.stdout
+    assert shown.returncode == 0 and "chain, signatures and end hold" in shown.stdout
 
 
 @pytest.mark.parametrize("workload", tiny.WORKLOADS)

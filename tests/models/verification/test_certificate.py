@@ -180,14 +180,14 @@ def perturbed_contract(proof: Proof, rng: np.random.Generator) -> dict[str, Any]
 
 
 def perturbed_certificate(proof: Proof, rng: np.random.Generator) -> dict[str, Any]:
-    """One field of the certificate left out or changed (a bound only upwards: a lower one claims less and is true)."""
+    """One field of the certificate left out or changed, the bound upwards, rounding downwards: else it claims less."""
     certificate = proof.certificate
     key = str(rng.choice(sorted(certificate)))
     if rng.random() < 0.3:
         return {name: value for name, value in certificate.items() if name != key}
     value = certificate[key]
     if isinstance(value, (int, float)):
-        return changed(certificate, key, to=value + 10.0 ** rng.uniform(-4, 3))
+        return changed(certificate, key, to=value + (-1 if key == "rounding" else 1) * 10.0 ** rng.uniform(-4, 3))
     return changed(certificate, key, to=rng.choice([value + "0", value[::-1], "", None, 5]))  # type: ignore[list-item]
 
 
