@@ -13,9 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from feature_store.errors import RefusedError
+from feature_store.errors import InputError, RefusedError
 from models.configuration import Configuration
 from models.gates import evaluate_gates
+from models.recorded_errors import checked_residuals
 from serving.bundle import (
     Bundle,
     CertificateChecker,
@@ -63,6 +64,7 @@ def let_through(
     if failed := [f"{gate.name}: {gate.reason}" for gate in report.gates if not gate.passed]:
         rule = "gates.json must say what the evidence bears"
         raise RefusedError(f"{rule}, got passed although {'; '.join(failed)} ({folder})")
+    _refuse_contradictions(bundle, champion)
     check_content(bundle)
     _refuse_external_data(bundle)
     check_leaves(bundle, checker)
@@ -85,6 +87,19 @@ def present_failures(bundle: Bundle, configuration: Configuration) -> tuple[str,
     champion = bundle.evidence.get(CHAMPION, {})  # not recorded: its gate fails
     report = evaluate_gates(bundle.evidence, champion, configuration.gates[bundle.contract.task])
     return tuple(f"{gate.name}: {gate.reason}" for gate in report.gates if not gate.passed)
+
+
+def _refuse_contradictions(bundle: Bundle, champion: Mapping[str, Any] | None) -> None:
+    """Errors of single rows decide about the champion: where there are any, they must bear the metric that gates saw."""
+    sides = ((bundle.evidence.get("test"), bundle.evidence["metrics"], "errors of the bundle"),
+             (champion, champion, "errors of the champion"))
+    for found, metrics, whose in sides:
+        if not isinstance(found, Mapping) or not isinstance(metrics, Mapping) or "residuals" not in found:
+            continue  # nothing is compared then, and nothing replaces a champion
+        try:
+            checked_residuals(found["residuals"], metrics.get("test_mse"), bundle.evidence)
+        except InputError as error:
+            raise RefusedError(f"evidence must not contradict itself, got {whose}: {error} ({bundle.folder})") from error
 
 
 def _with_champion(bundle: Bundle, champion: Mapping[str, Any] | None) -> Bundle:
