@@ -94,8 +94,8 @@ def compare(challenger: ArrayLike, champion: ArrayLike, better: Better, rule: Co
         better: which scores are better.
 
     Raises:
-        InputError: there are fewer than MINIMUM_CASES cases, scores or what follows from them (means, lower end) are not
-            finite, or they are not of the same cases.
+        InputError: there are fewer than MINIMUM_CASES cases, they are not the same ones, or scores, their means or the
+            lower end are not finite.
     """
     new, old = (np.asarray(scores, dtype=np.float64) for scores in (challenger, champion))
     if new.ndim != 1 or new.shape != old.shape:

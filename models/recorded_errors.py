@@ -1,7 +1,7 @@
 """Whether the errors of single test rows that stand in a bundle's evidence bear the metric beside them.
 
-Flow: `export` and `gate` record residuals (models/export/row_errors.py) and their mean square, test_mse; gates decide by
-the metric, succession by the rows. Whoever lets evidence decide asks here first: both must tell one story. Pure, and
+Flow: `export` and `gate` record residuals (models/export/row_errors.py) and their mean square, test_mse; gates decide
+by the metric, succession by the rows. Whoever lets evidence decide asks here first: both must tell one story. Pure, and
 without pandas and onnxruntime, which `register` does without.
 
     residuals (k,)  prediction - measured, unit of the target; k = min(test rows, MOST_RECORDED)
