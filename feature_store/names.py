@@ -1,12 +1,13 @@
 """The rules for names, held wherever one comes in: from task files, mappings, requests, options, contracts, the ledger.
 
-    task        letters, digits, _ and -
-    workload    the same, and . inside it; it begins with a letter or digit, for a leading _ is the pipeline's own
+    task        letters, digits, _ and -; a leading - would be an option on a command line
+    workload    the same, and single dots inside it; a leading _ is the pipeline's own
     label       name or unit of a column: any text on one line that shows what it is
 
 Tasks and workloads name folders and models, so `inside` also holds every folder that is made of a name to where it
 belongs. A task has no dot: "assay.{task}.{workload}" must never give two pairs one name. A label is only printed; what
-could change how a line looks on a terminal (control characters, marks that reverse the direction of text) is refused.
+could change how a line looks on a terminal (control characters, marks that reverse the direction of text) is refused,
+and so is what no reader can tell from a space or from another character (fillers, characters without a meaning).
 """
 
 import re
@@ -16,10 +17,13 @@ from pathlib import Path
 from feature_store.errors import InputError
 
 LONGEST = 128  # characters: a file's name has 255 bytes on all common file systems, MLflow's models have 256
-TASK = re.compile(rf"[A-Za-z0-9_-]{{1,{LONGEST}}}")
-WORKLOAD = re.compile(rf"[A-Za-z0-9-][A-Za-z0-9._-]{{0,{LONGEST - 1}}}")
-# Unicode's control characters, formats (zero width, direction), surrogates and separators of lines and paragraphs
-_UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
+TASK = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_-]{{0,{LONGEST - 1}}}")
+WORKLOAD = re.compile(rf"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?=[A-Za-z0-9_-])){{0,{LONGEST - 1}}}")
+# Unicode's control characters, formats (zero width, direction), surrogates, separators of lines and paragraphs, private
+# use and unassigned
+_UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp", "Co", "Cn")
+# Letters and marks that are drawn as nothing: joiner, Hangul fillers, Khmer inherent vowels, the empty Braille pattern
+_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 
 
 def is_task_name(name: object) -> bool:
@@ -35,25 +39,26 @@ def is_workload_name(name: object) -> bool:
 def check_task_name(name: object, where: str) -> str:
     """Returns the name of a task. Raises InputError where it is none."""
     if not is_task_name(name):
-        raise InputError(f"task must hold only letters, digits, _ and -, up to {LONGEST}, got {name!r} ({where})")
+        raise InputError(f"task must hold only letters, digits, _ and -, up to {LONGEST}, and not begin with -, got "
+                         f"{name!r} ({where})")
     return str(name)
 
 
 def check_workload_name(name: object, where: str) -> str:
     """Returns the name of a workload. Raises InputError where it is none."""
     if not is_workload_name(name):
-        raise InputError(f"workload must hold only letters, digits, _ and -, . inside it, up to {LONGEST}, and not "
-                         f"begin with _, got {name!r} ({where})")
+        raise InputError(f"workload must hold only letters, digits, _ and -, single dots inside it, up to {LONGEST}, "
+                         f"and not begin with _ or -, got {name!r} ({where})")
     return str(name)
 
 
 def check_label(label: object, what: str, where: str, empty: bool = False) -> str:
-    """Returns the name or unit of a column. Raises InputError: no text, empty, or with characters that are not seen."""
-    if not isinstance(label, str) or not (label or empty):
-        raise InputError(f"{what} must be a text, got {label!r} ({where})")
+    """Returns the name or unit of a column. Raises InputError: no text, blank, or with characters that are not seen."""
+    if not isinstance(label, str) or not (label.strip() or (empty and not label)):
+        raise InputError(f"{what} must be a text that is not blank, got {label!r} ({where})")
     if printable(label) != label:
-        raise InputError(f"{what} must hold no control characters and no marks that change the direction of text, got "
-                         f"{label!a} ({where})")
+        raise InputError(f"{what} must hold no control characters, no marks that change the direction of text and no "
+                         f"blank or private-use characters, got {label!a} ({where})")
     return label
 
 
@@ -62,7 +67,8 @@ def printable(text: str, kept: str = "") -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(one.encode("unicode_escape").decode("ascii")
-                   if unicodedata.category(one) in _UNSEEN and one not in kept else one for one in text)
+                   if one not in kept and (one in _BLANK or unicodedata.category(one) in _UNSEEN) else one
+                   for one in text)
 
 
 def inside(folder: Path, *names: str) -> Path:

@@ -197,6 +197,9 @@ def _text(section: Mapping[str, Any], key: str, path: Path) -> str:
 
 def _tracking_uri(uri: str, home: Path, path: Path) -> str:
     if uri.startswith("sqlite:///"):
+        if found := set("?#%") & set(str(home)):
+            # A URI ends its path there: the database would be written beside the state folder.
+            raise InputError(f"state folder must have no ?, # or % in its path, got {' '.join(sorted(found))} ({home})")
         return f"sqlite:///{home / uri.removeprefix('sqlite:///')}"
     if uri.startswith("file:") or not _URI.match(uri):
         raise InputError(

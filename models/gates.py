@@ -137,7 +137,7 @@ def check_thresholds(thresholds: Mapping[str, Mapping[str, Any]], where: str) ->
                     f"verdict must be {PROVED!r}, got {value!r} ({where}.{name}); "
                     "no other verdict may be promoted, leave the gate out of an experiment instead"
                 )
-        elif (number := _finite(value)) is None or number < 0 or number > (gate.maximum or math.inf):
+        elif (number := finite_number(value)) is None or number < 0 or number > (gate.maximum or math.inf):
             hint = "; YAML reads 1e-4 as text, write 0.0001" if isinstance(value, str) else ""
             limit = "" if gate.maximum is None else f" up to {gate.maximum:g}"
             rule = f"{gate.parameter} must be a finite number from 0{limit}"
@@ -161,6 +161,17 @@ def evaluate_gates(
     """
     check_thresholds(thresholds, "gates")
     return GateReport(tuple(_evaluate(name, evidence, champion, thresholds[name]) for name in thresholds))
+
+
+def finite_number(value: Any) -> float | None:
+    """A value of a JSON file as a finite float; None: it is no number, a truth value, or none that a float can hold."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:  # an integer that no float can hold
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _evaluate(
@@ -216,21 +227,11 @@ def _metric(evidence: Mapping[str, Any], name: str) -> Any:
     return metrics.get(name, _Missing) if isinstance(metrics, Mapping) else _Missing
 
 
-def _finite(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:  # an integer that no float can hold
-        return None
-    return number if math.isfinite(number) else None
-
-
 def _usable(value: Any, name: str, maximum: float | None) -> tuple[float | None, str]:
     """The value and no problem, or None and the reason why the gate fails closed."""
     if value is _Missing:
         return None, f"{name} must be in the evidence, it is missing"
-    number = _finite(value)
+    number = finite_number(value)
     if number is None:
         return None, f"{name} must be a finite number, got {value!r}"
     if number < 0 or (maximum is not None and number > maximum):
@@ -259,6 +260,6 @@ def _result_from_json(item: Any, number: int) -> GateResult:
     if not isinstance(item["passed"], bool):
         raise InputError(f"passed must be true or false, got {item['passed']!r} ({where})")
     for key in ("value", "threshold"):
-        if not (item[key] is None or isinstance(item[key], str) or _finite(item[key]) is not None):
+        if not (item[key] is None or isinstance(item[key], str) or finite_number(item[key]) is not None):
             raise InputError(f"{key} must be a finite number, text or null, got {item[key]!r} ({where})")
     return GateResult(**item)

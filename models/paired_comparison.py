@@ -94,7 +94,8 @@ def compare(challenger: ArrayLike, champion: ArrayLike, better: Better, rule: Co
         better: which scores are better.
 
     Raises:
-        InputError: there are fewer than MINIMUM_CASES cases, scores are not finite, or they are not of the same cases.
+        InputError: there are fewer than MINIMUM_CASES cases, they are not the same ones, or scores, their means or the
+            lower end are not finite.
     """
     new, old = (np.asarray(scores, dtype=np.float64) for scores in (challenger, champion))
     if new.ndim != 1 or new.shape != old.shape:
@@ -103,11 +104,17 @@ def compare(challenger: ArrayLike, champion: ArrayLike, better: Better, rule: Co
         raise InputError(f"cases must be at least {MINIMUM_CASES} to be compared, got {len(new)}")
     if not (np.isfinite(new).all() and np.isfinite(old).all()):
         raise InputError("scores must be finite numbers, got one that is not")
-    gains = old - new if better == "smaller" else new - old
-    block = block_length(gains)
-    mean = float(old.mean())
-    return Comparison(float(gains.mean()), lower_end(gains, block, rule.confidence),
-                      rule.minimum_improvement * abs(mean), mean, len(gains), block)
+    with np.errstate(over="ignore", invalid="ignore"):  # scores near the largest float: refused below
+        gains = old - new if better == "smaller" else new - old
+        block = block_length(gains)
+        mean = float(old.mean())
+        found = Comparison(float(gains.mean()), lower_end(gains, block, rule.confidence),
+                           rule.minimum_improvement * abs(mean), mean, len(gains), block)
+        means = (float(new.mean()), mean, found.gain, found.lower_end, found.required)
+    if not all(map(math.isfinite, means)):
+        raise InputError("scores must be small enough for a finite mean and a finite lower end of the improvement, got "
+                         f"means {means[0]:g} and {mean:g}, lower end {found.lower_end:g}")
+    return found
 
 
 def lower_end(gains: FloatArray, block: int, confidence: float) -> float:

@@ -54,7 +54,7 @@ class TrainRequest:
 def check_run_name(name: str) -> str:
     """The name, which becomes a folder of runs and reports. Raises InputError where it cannot be one."""
     if not is_task_name(name):
-        raise InputError(f"run name must be letters, digits, - and _, got {name!r} (--name)")
+        raise InputError(f"run name must be letters, digits, - and _, and not begin with -, got {name!r} (--name)")
     return name
 
 

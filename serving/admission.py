@@ -13,9 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from feature_store.errors import RefusedError
+from feature_store.errors import InputError, RefusedError
 from models.configuration import Configuration
 from models.gates import evaluate_gates
+from models.recorded_errors import checked_residuals
 from serving.bundle import (
     Bundle,
     CertificateChecker,
@@ -59,15 +60,25 @@ def let_through(
             raise RefusedError(f"bundle must not be signed where a gate fails, got a signature ({folder})")
         return bundle
     bundle = _with_champion(bundle, champion)
-    report = evaluate_gates(bundle.evidence, champion, configuration.gates[bundle.contract.task])
-    if failed := [f"{gate.name}: {gate.reason}" for gate in report.gates if not gate.passed]:
-        rule = "gates.json must say what the evidence bears"
-        raise RefusedError(f"{rule}, got passed although {'; '.join(failed)} ({folder})")
+    require_evidence(bundle, configuration, champion)
     check_content(bundle)
     _refuse_external_data(bundle)
     check_leaves(bundle, checker)
     _sign(bundle, configuration.private_key_path)
     return check_bundle(folder, configuration.public_key_path, library=True)
+
+
+def require_evidence(bundle: Bundle, configuration: Configuration, champion: Mapping[str, Any] | None) -> None:
+    """Refuses a bundle whose gates.json says that its gates hold where its evidence does not bear it. Reads alone.
+
+    Raises:
+        RefusedError: a gate does not hold, or the errors of single rows contradict the metrics.
+    """
+    report = evaluate_gates(bundle.evidence, champion, configuration.gates[bundle.contract.task])
+    if failed := [f"{gate.name}: {gate.reason}" for gate in report.gates if not gate.passed]:
+        rule = "gates.json must say what the evidence bears"
+        raise RefusedError(f"{rule}, got passed although {'; '.join(failed)} ({bundle.folder})")
+    _refuse_contradictions(bundle, champion)
 
 
 def _require_keys(configuration: Configuration) -> None:
@@ -85,6 +96,20 @@ def present_failures(bundle: Bundle, configuration: Configuration) -> tuple[str,
     champion = bundle.evidence.get(CHAMPION, {})  # not recorded: its gate fails
     report = evaluate_gates(bundle.evidence, champion, configuration.gates[bundle.contract.task])
     return tuple(f"{gate.name}: {gate.reason}" for gate in report.gates if not gate.passed)
+
+
+def _refuse_contradictions(bundle: Bundle, champion: Mapping[str, Any] | None) -> None:
+    """Errors of single rows decide about the champion: where there are any, they must bear the gates' metric."""
+    sides = ((bundle.evidence.get("test"), bundle.evidence["metrics"], "errors of the bundle"),
+             (champion, champion, "errors of the champion"))
+    for found, metrics, whose in sides:
+        if not isinstance(found, Mapping) or not isinstance(metrics, Mapping) or "residuals" not in found:
+            continue  # nothing is compared then, and nothing replaces a champion
+        try:
+            checked_residuals(found["residuals"], metrics.get("test_mse"), bundle.evidence)
+        except InputError as error:
+            rule = "evidence must not contradict itself"
+            raise RefusedError(f"{rule}, got {whose}: {error} ({bundle.folder})") from error
 
 
 def _with_champion(bundle: Bundle, champion: Mapping[str, Any] | None) -> Bundle:

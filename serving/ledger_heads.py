@@ -22,6 +22,7 @@ from feature_store.errors import InputError, RefusedError
 from serving.ledger_chain import Chain
 
 HEAD_TAG = "assay.ledger_head"
+LONGEST = 200  # characters of a head file that are read: a head has 64 digits of a hash, a colon and a number
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,8 @@ def read_head_file(ledger: Path) -> tuple[Head, ...]:
     """
     path = head_file(ledger)
     try:
-        head = path.read_text(encoding="ascii", errors="replace").strip()
+        with path.open(encoding="ascii", errors="replace") as file:
+            head = file.read(LONGEST).strip()
         return (Head(head, f"{path.name} remembers", f"delete {path}"),)
     except FileNotFoundError:
         return ()

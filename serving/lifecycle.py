@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from feature_store.errors import AssayError, RefusedError
 from models.configuration import Configuration
-from serving.admission import let_through, present_failures
+from serving.admission import let_through, present_failures, require_evidence
 from serving.bundle import (
     Bundle,
     CertificateChecker,
@@ -31,11 +31,12 @@ from serving.bundle import (
     write_folder,
 )
 from serving.card import gate_table, version_tags
-from serving.contract import Contract, specification_sha256
+from serving.contract import Contract
 from serving.ledger import Ledger
 from serving.ledger_entry import Entry
 from serving.moves import Action, Move, Standing
 from serving.promotion import Aliases, Drift, Promotions, RecordedError
+from serving.repeated_model import RepeatedModels
 from serving.specification_change import GATE, weaker_in
 from serving.store import Store, Upload
 from serving.succession import decide
@@ -115,6 +116,7 @@ class Lifecycle:
         )
         self._promotions = Promotions(self._ledger, store, configuration.model_name, self._aliases)
         self._bundles = VersionBundles(configuration, store)
+        self._repeated = RepeatedModels(store, self._bundles)
         self._unfinished = configuration.ledger_path.parent / "unfinished"
 
     def history(self, task: str | None = None, workload: str | None = None) -> tuple[Entry, ...]:
@@ -180,8 +182,8 @@ class Lifecycle:
     ) -> Registration:
         """Registers a bundle as a new model version; signs it where, and only where, every gate holds.
 
-        A bundle that passed and whose model and specification are those of a registered version, byte for byte, is not
-        registered again.
+        A bundle that passed and whose model, encoder and specification are those of a registered version, byte for
+        byte, is not registered again. The model of a retired version stays challenger until a person promotes it.
 
         Args:
             folder: the bundle as the gate step left it. Gets its model.sig, and `champion` in its evidence.
@@ -199,7 +201,7 @@ class Lifecycle:
         """
         try:
             self.clean_up()
-            if (unchanged := self._unchanged(Path(folder))) is not None:
+            if (unchanged := self._unchanged(Path(folder), champion)) is not None:
                 return unchanged
             bundle = let_through(Path(folder), self._configuration, champion, self._checker)
             task, workload = bundle.contract.task, bundle.contract.workload
@@ -354,37 +356,40 @@ class Lifecycle:
             return self._open_version(bundle.contract.task, bundle.contract.workload, standing, version)
 
         found = decide(bundle, standing.champion, champion, opened, self._configuration.promotion)
+        if found.wins and (retired := self._retired_again(bundle)) is not None:
+            what = f"model.onnx is that of version {retired}, which was retired"
+            return ["register", "challenger"], f"{found.reason}; {what}; waits for assay promote"
         if found.wins and self._configuration.approval == "auto":
             return ["register", "challenger", "champion"], found.reason
         waits = "; waits for assay promote" if found.wins else ""
         return ["register", "challenger"], found.reason + waits
 
-    def _unchanged(self, folder: Path) -> Registration | None:
-        """The registered version that a bundle which passed is again, model and specification byte for byte.
-
-        Not the standing ones alone: the model of a version that was rolled back must not come back as a new one.
-        """
+    def _unchanged(self, folder: Path, champion: Mapping[str, Any] | None) -> Registration | None:
+        """The registered version that a bundle which passed is again. Raises RefusedError: its gates do not hold."""
         bundle = open_bundle(folder)
         if not bundle.gates.passed:
             return None
+        require_evidence(bundle, self._configuration, champion)
         task, workload = bundle.contract.task, bundle.contract.workload
-        model, digest = self._configuration.model_name(task, workload), bundle.contract.model.sha256
-        standing, promised = self._promotions.read(task, workload), specification_sha256(bundle.contract)
+        model, standing = self._configuration.model_name(task, workload), self._promotions.read(task, workload)
+        found = self._repeated.registered(bundle, model, standing)
+        if found is None:
+            return None
+        version, other = found
         aliases = {standing.challenger: self._aliases.challenger, standing.champion: self._aliases.champion}
-        # tags may be changed by anyone: they say where to look, the signed bundles decide
-        tagged = (version for version, tags in self._store.tags(model).items() if tags.get("model_sha256") == digest)
-        for version in sorted({*tagged, *filter(None, aliases)} & standing.registered.keys(), reverse=True):
-            try:
-                other = self._open_version(task, workload, standing, version)
-            except AssayError:  # tampered or gone: the bundle gets a version of its own
-                continue
-            if other.model == bundle.model and specification_sha256(other.contract) == promised:
-                alias = aliases.get(version)
-                known = f"version {version}, the {alias}" if alias else f"version {version}"
-                what = f"unchanged: model.onnx ({digest[:12]}) is that of {known}, byte for byte"
-                reason = f"{what}; nothing is registered"
-                return Registration(model, version, "", True, alias, reason, other.sha256, is_new=False)
-        return None
+        alias = aliases.get(version)
+        known = f"version {version}, the {alias}" if alias else f"version {version}"
+        what = f"unchanged: model.onnx ({other.contract.model.sha256[:12]}) is that of {known}, byte for byte"
+        reason = f"{what}; nothing is registered"
+        return Registration(model, version, "", True, alias, reason, other.sha256, is_new=False)
+
+    def _retired_again(self, bundle: Bundle) -> int | None:
+        """The retired version whose model the bundle brings back, None: it brings none back."""
+        task, workload = bundle.contract.task, bundle.contract.workload
+        moves = (entry.move for entry in self._ledger.history(task, workload))
+        digests = {move.version: move.bundle_sha256 for move in moves if move.action == "retire"}
+        model = self._configuration.model_name(task, workload)
+        return self._repeated.retired(bundle, model, digests) if digests else None
 
     def _weaker(self, bundle: Bundle, standing: Standing) -> tuple[str, ...]:
         """A line for everything in which a version promises less than the champion."""

@@ -112,12 +112,20 @@ def _outputs(new: Contract, champion: Contract) -> Iterator[str]:
 
 
 def _embedding(new: Contract, champion: Contract) -> Iterator[str]:
-    """How a few-shot model is fed: another encoder is another model, other columns are another interface."""
+    """How a few-shot model is fed: other columns are another interface; no less may be out of distribution."""
     sides = [None if contract.embedding is None else
              (contract.embedding.inputs, contract.embedding.configuration, contract.embedding.target)
              for contract in (new, champion)]
     if sides[0] != sides[1]:
         yield "what the encoder of runs takes and gives is another than the champion's"
+    after, before = new.embedding, champion.embedding
+    if after is None or before is None:
+        return
+    if after.runs < before.runs:
+        yield f"encoder takes up to {after.runs} runs, the champion's up to {before.runs}"
+    if after.threshold < before.threshold:
+        yield (f"a workload is out of distribution where its similarity is below {after.threshold:.6g}, by the "
+               f"champion's encoder below {before.threshold:.6g}: less is flagged")
 
 
 def _range(low: float | None, high: float | None) -> str:

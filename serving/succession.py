@@ -8,17 +8,18 @@ both of them of mlflow.yaml's `promotion`; else the version stays challenger unt
 
 Residuals (prediction - measured, in the target's own unit) of both models were made alike: by onnxruntime on the files
 that ship, on the rows of the challenger's test set in order of time. They are the same rows where the digests of the
-test sets are equal; others are never compared.
+test sets are equal; others are never compared. Nor are residuals whose mean square is not the test_mse that the gates
+saw: evidence that contradicts itself makes no champion.
 """
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from feature_store.errors import AssayError, InputError
 from models.configuration import PromotionRule
 from models.paired_comparison import compare
+from models.recorded_errors import checked_residuals
 from serving.bundle import Bundle
 from serving.specification_change import GATE, weaker_in
 
@@ -41,9 +42,15 @@ class RowErrors:
     residuals: tuple[float, ...]
 
 
-def own_errors(bundle: Bundle) -> RowErrors | None:
-    """A bundle's own, from its evidence; None where it does not say."""
-    return _errors(_digest_of_test_set(bundle), bundle.evidence.get("test"))
+def own_errors(bundle: Bundle) -> RowErrors:
+    """A bundle's own, from its evidence. Raises InputError where it does not say, or contradicts itself."""
+    metric = bundle.evidence["metrics"].get("test_mse")
+    return _errors(_digest_of_test_set(bundle), bundle.evidence.get("test"), metric, bundle)
+
+
+def measured_errors(measured: Mapping[str, Any], bundle: Bundle) -> RowErrors:
+    """A champion's on the test set of `bundle`, as the gates measured them. Raises InputError as `own_errors`."""
+    return _errors(measured.get("test_sha256"), measured, measured.get("test_mse"), bundle)
 
 
 def decide(
@@ -78,17 +85,15 @@ def decide(
 def _better(
     bundle: Bundle, champion: Bundle, version: int, measured: Mapping[str, Any] | None, rule: PromotionRule
 ) -> tuple[bool, str]:
-    own = own_errors(bundle)
-    if own is None:
-        return False, f"{BETTER} does not hold: the evidence has no errors of single test rows"
-    if measured is not None and str(measured.get("version")) == str(version):  # MLflow writes text
-        other = _errors(measured.get("test_sha256"), measured)
-    else:  # another process has moved the champion since the gates ran
-        other = own_errors(champion)
-    if other is None or other.test_set != own.test_set:
-        return False, f"{BETTER} does not hold: champion version {version} was not measured on this test set"
-    squared, other_squared = ([value * value for value in one.residuals] for one in (own, other))
     try:
+        own = own_errors(bundle)
+        if measured is not None and str(measured.get("version")) == str(version):  # MLflow writes text
+            digest, other_errors = measured.get("test_sha256"), lambda: measured_errors(measured, bundle)
+        else:  # another process has moved the champion since the gates ran
+            digest, other_errors = _digest_of_test_set(champion), lambda: own_errors(champion)
+        if digest != own.test_set:
+            return False, f"{BETTER} does not hold: champion version {version} was not measured on this test set"
+        squared, other_squared = ([value * value for value in one.residuals] for one in (own, other_errors()))
         found = compare(squared, other_squared, "smaller", rule.comparison)
     except InputError as error:
         return False, f"{BETTER} does not hold: {error}"
@@ -96,13 +101,12 @@ def _better(
     return found.wins, f"{BETTER} {verb} against version {version}: mean squared error, {found}"
 
 
-def _errors(digest: Any, found: Any) -> RowErrors | None:
+def _errors(digest: Any, found: Any, test_mse: Any, bundle: Bundle) -> RowErrors:
+    """Raises InputError: there are none, or they are not of the bundle's test set or do not bear `test_mse`."""
+    if not isinstance(digest, str) or not digest:
+        raise InputError("errors of single test rows must name their test set, got none")
     residuals = found.get("residuals") if isinstance(found, Mapping) else None
-    if not isinstance(digest, str) or not digest or not isinstance(residuals, Sequence) or isinstance(residuals, str):
-        return None
-    usable = all(isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-                 for value in residuals)
-    return RowErrors(digest, tuple(float(value) for value in residuals)) if usable and residuals else None
+    return RowErrors(digest, checked_residuals(residuals, test_mse, bundle.evidence))
 
 
 def _digest_of_test_set(bundle: Bundle) -> Any:

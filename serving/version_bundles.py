@@ -31,7 +31,7 @@ class VersionBundles:
         """
         sha256 = self.registered_sha256(task, workload, standing, version)
         try:
-            return self._checked(task, workload, version, sha256)
+            return self.open_digest(task, workload, version, sha256)
         except (RefusedError, InputError) as error:
             raise RefusedError(
                 f"{error}; put the bundle back from a backup, or take the version out with `assay retire --task {task} "
@@ -47,7 +47,8 @@ class VersionBundles:
             raise RefusedError(f"version must have passed its gates, got {version} of {model}; {known}")
         return standing.registered[version]
 
-    def _checked(self, task: str, workload: str, version: int, sha256: str) -> CheckedBundle:
+    def open_digest(self, task: str, workload: str, version: int, sha256: str) -> CheckedBundle:
+        """The checked bundle that a version, retired or not, was registered with. Raises AssayError: there is none."""
         bundle = self._found(task, workload, version, sha256)
         model = self._configuration.model_name(task, workload)
         if bundle.sha256 != sha256:

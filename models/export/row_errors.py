@@ -15,9 +15,8 @@ import numpy as np
 import pandas as pd
 
 from models.export.parity import open_session
+from models.recorded_errors import MOST_RECORDED
 from models.verification.specification import FloatArray
-
-MOST_RECORDED = 20_000  # residuals in a bundle's evidence, spread evenly over the rows
 
 
 def ordered_test_set(folder: Path, split_by: Sequence[str]) -> pd.DataFrame:

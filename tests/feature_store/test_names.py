@@ -19,10 +19,11 @@ from feature_store.names import (
 )
 
 BAD = ["", ".", "..", "../x", "a/b", "a\\b", "a b", "a\n", "\na", "a\x00", "ä", "a:b", "~", "a*", "_pool", "٣",
+       "-", "-x", "--help", "a.", "a..b", "a...", ".a", "-a.b",
        "a" * (LONGEST + 1), 5, None, True, ["a"]]
 
 
-@pytest.mark.parametrize("name", ["redis", "spark-3.1", "A_1", "-x", "0", "a" * LONGEST])
+@pytest.mark.parametrize("name", ["redis", "spark-3.1", "A_1", "a-", "a.b.c", "a._", "0", "a" * LONGEST])
 def test_a_workload_may_be_called_so(name: str) -> None:
     assert check_workload_name(name, "here") == name
 
@@ -54,7 +55,7 @@ def test_whatever_is_a_label_is_one_line_that_prints_as_it_is(label: str) -> Non
         check_label(label, "unit", "here")
     except InputError as error:
         assert printable(str(error)) == str(error), "the message itself shows an escape"
-        assert printable(label) != label
+        assert printable(label) != label or not label.strip()
     else:
         assert len(label.splitlines()) == 1
         assert "\x1b" not in label
@@ -67,7 +68,8 @@ def test_a_column_may_be_called_so(label: str) -> None:
 
 
 @pytest.mark.parametrize("label", ["psi\x1b[2J", "a\nb", "a\tb", "psi\u202ex", "a\u2066b", "a\u200bb", "a\x85b",
-                                   "a\u2028b", "a\ud800b", "a\x7f"])
+                                   "a\u2028b", "a\ud800b", "a\x7f", "\u3164", "a\u115fb", "a\u1160", "\uffa0b",
+                                   "\u2800", "a\u034fb", "a\ue000", "\U0010fffd", "a\u0378", "\ufdd0"])
 def test_what_is_not_seen_is_no_part_of_a_label(label: str) -> None:
     with pytest.raises(InputError, match="no control characters"):
         check_label(label, "name", "here")
@@ -76,7 +78,10 @@ def test_what_is_not_seen_is_no_part_of_a_label(label: str) -> None:
 
 def test_a_unit_may_be_empty_and_a_name_may_not() -> None:
     assert check_label("", "unit", "here", empty=True) == ""
-    for label in ("", None, 5):
+    for label in (" ", "\u3000\xa0", None, 5):
+        with pytest.raises(InputError, match="unit must be a text"):
+            check_label(label, "unit", "here", empty=True)
+    for label in ("", " ", None, 5):
         with pytest.raises(InputError, match="name must be a text"):
             check_label(label, "name", "here")
 

@@ -109,6 +109,14 @@ def test_assay_home_moves_the_state_folder(tmp_path: Path) -> None:
         load_configuration(SHIPPED, {"ASSAY_HOME": "state"})
 
 
+@pytest.mark.parametrize("name", ["state?x", "a#b", "100%41"])
+def test_a_state_folder_whose_path_would_end_its_uri_is_refused(edited, tmp_path: Path, name: str) -> None:  # type: ignore[no-untyped-def]
+    environment = {"ASSAY_HOME": str(tmp_path / name)}
+    with pytest.raises(InputError, match=r"state folder must have no \?, # or % in its path, got [?#%] \("):
+        edited("sqlite:///mlflow.db", "sqlite:///mlflow.db", environment)
+    assert edited("sqlite:///mlflow.db", "http://mlflow:5000", environment).home == tmp_path / name
+
+
 @pytest.mark.parametrize("uri", ["http://mlflow:5000", "postgresql://u@db/assay", "sqlite:////var/lib/m.db"])
 def test_any_tracking_uri_is_accepted_as_it_stands(edited, uri: str) -> None:  # type: ignore[no-untyped-def]
     assert edited("sqlite:///mlflow.db", uri).tracking_uri == uri

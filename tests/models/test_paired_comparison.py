@@ -148,6 +148,9 @@ def test_single_rows_instead_of_blocks_would_let_an_equal_model_win(monkeypatch:
     ([[1.0] * 9], [[1.0] * 9], "of the same cases"),
     ([1.0] * 8 + [math.nan], [1.0] * 9, "finite numbers"),
     ([1.0] * 9, [1.0] * 8 + [math.inf], "finite numbers"),
+    ([1.0] * 9, [1e308] * 9, "finite mean and a finite lower end"),
+    ([1e308] * 9, [1e308] * 9, "finite mean and a finite lower end"),
+    ([-1e308] * 9, [1e308] * 9, "finite mean and a finite lower end"),
 ])
 def test_scores_that_cannot_be_compared_are_refused(challenger: Any, champion: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):

@@ -127,6 +127,7 @@ def evidence(test_mse: float = 1.0, status: str = "PROVED", test_set: str = TEST
         "history": [],
         "data": {"files": {"test.parquet": test_set}},
         "test": {"unit": "ms", "residuals": residuals(test_mse)},
+        "target": {"name": "latency_ms", "unit": "ms", "minimum": 10.0, "maximum": 12.0},
         "environment": {},
     }
 

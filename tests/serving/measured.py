@@ -5,13 +5,17 @@ from typing import Any
 import numpy as np
 
 TEST_ROWS = 60
+SPAN = 2.0  # maximum - minimum of the target's scaling, in whose units a mean squared error is
 TEST_SET = "7e57" * 16  # digest of the test rows
 
 
 def residuals(mse: float) -> list[float]:
-    """(TEST_ROWS,) with the mean square `mse`. Those of two mses stand in one ratio in every row: no luck is in it."""
+    """(TEST_ROWS,) with the mean square `mse` in units of SPAN.
+
+    Those of two mses stand in one ratio in every row: no luck is in it.
+    """
     shape = np.sin(np.arange(TEST_ROWS)) + 1.5
-    return [float(value) for value in shape * np.sqrt(mse / np.mean(shape**2))]
+    return [float(value) for value in SPAN * shape * np.sqrt(mse / np.mean(shape**2))]
 
 
 def measured_champion(version: int, mse: float, test_set: str = TEST_SET) -> dict[str, Any]:

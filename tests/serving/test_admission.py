@@ -16,6 +16,7 @@ from serving.admission import let_through
 from serving.bundle import check_bundle
 from serving.contract import specification_sha256
 from serving.signature import SIGNATURE_FILE, sign_folder
+from tests.serving.measured import TEST_ROWS, measured_champion, residuals
 
 Writer = Callable[..., Path]
 Admit = Callable[..., Any]
@@ -78,6 +79,16 @@ def test_fewer_gates_than_the_project_has_are_not_enough(admit: Admit, bundle: P
     evidence = json.loads((bundle / "evidence.json").read_text())
     edit(bundle / "evidence.json", metrics={**evidence["metrics"], "latency_us": 1e6})
     refused(admit, bundle, "although latency")
+
+
+@pytest.mark.parametrize("broken", [[1e-6] * TEST_ROWS, residuals(1.0)[:10], [10**400] * TEST_ROWS, None])
+def test_errors_of_single_rows_that_contradict_the_metrics_are_not_signed(
+    admit: Admit, bundle: Path, broken: Any
+) -> None:
+    refused(admit, bundle, "got errors of the champion: errors of single test rows must",
+            {**measured_champion(1, 1.0), "residuals": broken})
+    edit(bundle / "evidence.json", test={"unit": "ms", "residuals": broken})
+    refused(admit, bundle, "got errors of the bundle: errors of single test rows must")
 
 
 def test_a_rejected_bundle_with_a_signature_is_refused(

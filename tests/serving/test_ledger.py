@@ -303,6 +303,13 @@ def test_a_head_file_that_fits_no_entry_is_refused_and_names_the_way_out(filled:
         filled.verify()
 
 
+def test_of_a_head_file_of_any_size_a_line_is_read(filled: Ledger) -> None:
+    head_file(filled.path).write_text("9" * 1_000_000)
+    with pytest.raises(RefusedError, match="to accept the loss") as caught:
+        filled.verify()
+    assert len(str(caught.value)) < 1000
+
+
 def test_a_head_that_could_not_be_written_stays_behind_and_refuses_nothing(
     filled: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,9 @@
 """Register, promote, roll back on a registry in memory: every rule, and a crash at every call."""
 
 import errno
+import hashlib
+import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -285,6 +288,58 @@ def test_the_same_model_whose_gates_fail_now_is_recorded_as_rejected(lifecycle: 
     champion = measured(lifecycle, 0.1)
     done = lifecycle.register(write(champion=champion), champion=champion)
     assert (done.is_new, done.gates_passed, done.reason) == (True, False, "gates failed: champion_mse")
+
+
+def write_few_shot(write: Writer, encoder: bytes, champion: dict[str, Any] | None, **changes: Any) -> Path:
+    """A bundle with an encoder, that takes one input of the model from runs."""
+    embedding = {"file": "encoder.onnx", "sha256": hashlib.sha256(encoder).hexdigest(), "inputs": ["psi_cpu_some"],
+                 "configuration": ["psi_io_full", "connections"], "target": "latency_ms", "runs": 4, "own": [0.1],
+                 "similarity": 0.9, "threshold": 0.5, **changes}
+    folder = write(change=lambda contract: contract.update(embedding=embedding), champion=champion)
+    (folder / "encoder.onnx").write_bytes(encoder)
+    return folder
+
+
+def test_the_same_model_with_another_encoder_is_a_version(
+    lifecycle: Lifecycle, write: Writer, model_bytes: Callable[..., bytes]
+) -> None:
+    lifecycle.register(write_few_shot(write, model_bytes(1.0), None))
+    champion = measured(lifecycle, 1.0)
+    assert not lifecycle.register(write_few_shot(write, model_bytes(1.0), champion), champion=champion).is_new
+    for version, (encoder, own) in enumerate(((2.0, 0.1), (2.0, 0.3)), start=2):
+        folder = write_few_shot(write, model_bytes(encoder), champion, own=[own])
+        done = lifecycle.register(folder, champion=champion)
+        assert (done.is_new, done.version) == (True, version)
+
+
+def test_the_same_model_with_evidence_that_fails_is_refused_though_gates_json_says_passed(
+    lifecycle: Lifecycle, write: Writer
+) -> None:
+    lifecycle.register(write())
+    champion = measured(lifecycle, 1.0)
+    folder = write(champion=champion)
+    evidence = json.loads((folder / "evidence.json").read_text())
+    evidence["metrics"]["test_accuracy"] = 0.0
+    (folder / "evidence.json").write_text(json.dumps(evidence))
+    with pytest.raises(RefusedError, match="got passed although test_accuracy"):
+        lifecycle.register(folder, champion=champion)
+
+
+@pytest.mark.parametrize("lost", ["nothing", "tag", "artifacts"])
+def test_the_model_of_a_retired_version_is_no_champion_without_a_person(
+    lifecycle: Lifecycle, write: Writer, fake_store: Any, lost: str
+) -> None:
+    lifecycle.register(write())
+    lifecycle.retire(*PAIR, 1, reason="bad data")
+    if lost == "tag":
+        del fake_store.versions[MODEL, 1]["tags"]["model_sha256"]
+    elif lost == "artifacts":
+        shutil.rmtree(stored(fake_store, 1))
+    again = lifecycle.register(write())
+    assert (again.version, again.alias, lifecycle.champion(*PAIR)) == (2, "challenger", None)
+    assert again.reason.endswith("; model.onnx is that of version 1, which was retired; waits for assay promote")
+    assert lifecycle.register(write(slope=9.0)).alias == "champion", "another model may"
+    assert lifecycle.promote(*PAIR, version=2).version == 2
 
 
 # A weaker specification

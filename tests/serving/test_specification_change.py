@@ -113,6 +113,12 @@ def test_a_model_with_an_encoder_is_fed_in_another_way() -> None:
     assert weaker_in(few_shot, few_shot) == ()
     for new, old in ((few_shot, made()), (made(), few_shot)):
         assert weaker_in(new, old) == ("what the encoder of runs takes and gives is another than the champion's",)
+    for change, line in (({"runs": 2}, "encoder takes up to 2 runs, the champion's up to 3"),
+                         ({"threshold": 0.4}, "a workload is out of distribution where its similarity is below 0.4, by "
+                                              "the champion's encoder below 0.5: less is flagged")):
+        worse = made(lambda data, change=change: data.update(embedding={**embedding, **change}))
+        assert weaker_in(worse, few_shot) == (line,)
+        assert weaker_in(few_shot, worse) == ()
 
 
 NAMES = ("psi_cpu_some", "psi_io_full", "connections")

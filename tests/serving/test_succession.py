@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ def test_a_champion_that_cannot_be_opened_is_not_replaced(better: Bundle) -> Non
 
 
 UNUSABLE = [None, [], {}, "0.1", [math.nan], [math.inf], [None], ["0.1"], [True], [[0.1]], [0.1] * (TEST_ROWS - 1),
-            [1e200] * TEST_ROWS, [0.1] * 3]
+            [1e200] * TEST_ROWS, [0.1] * 3, [10**400] * TEST_ROWS, [10.0] * TEST_ROWS]
 
 
 @pytest.mark.parametrize("broken", UNUSABLE, ids=lambda value: repr(value)[:20])
@@ -87,6 +88,16 @@ def test_any_json_as_what_was_measured_gives_a_decision(
     measured = {"version": version, "residuals": residuals, "test_sha256": digest}
     wins = decide(better, 3, measured, lambda number: champion, RULE).wins
     assert wins == (str(version) != "3"), "of another version: the champion's own evidence counts"
+
+
+@pytest.mark.parametrize("broken", [*UNUSABLE, [10**400] * TEST_ROWS, [1e154] * TEST_ROWS, [1e-6] * TEST_ROWS,
+                                    residuals(0.5) * 2, residuals(0.50001)], ids=lambda value: repr(value)[:20])
+def test_errors_of_its_own_that_do_not_bear_its_metrics_win_nothing(
+    better: Bundle, champion: Bundle, broken: Any
+) -> None:
+    contradicting = replace(better, evidence={**better.evidence, "test": {"residuals": broken}})
+    found = decide(contradicting, 3, measured_champion(3, 1.0), lambda version: champion, RULE)
+    assert not found.wins and "better_than_champion does not hold: errors of single test rows" in found.reason
 
 
 def test_own_errors_are_those_of_the_evidence_on_its_test_set(better: Bundle) -> None:

@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from models.export.row_errors import MOST_RECORDED, ordered_test_set, recorded, residuals
+from models.export.row_errors import ordered_test_set, recorded, residuals
+from models.recorded_errors import MOST_RECORDED
 
 
 def doubles_the_first_and_adds_the_second() -> bytes:

@@ -103,7 +103,7 @@ def test_parsing_does_not_change_what_it_is_given() -> None:
         ({"workloads": {"a": None}}, r"a mapping must stand here, got None \(here: workloads.a\)"),
         ({"target": "latency"}, "got 'latency' .*did you mean 'latency_ms'"),
         ({"target": None}, "a mapping must stand here"),
-        ({"name": 5}, "task must hold only letters, digits, _ and -, up to 128, got 5"),
+        ({"name": 5}, "task must hold only letters, digits, _ and -, up to 128, and not begin with -, got 5"),
         ({"name": ""}, "task must hold only"),
         ({"name": "a/b"}, "task must hold only"),
         ({"workloads": {"../../precious": {}}}, r"workload must hold only .*got '\.\./\.\./precious'"),
