@@ -8,7 +8,8 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -61,9 +62,11 @@ def verify(
     if instances is not None:
         _only_instances(instances, csv_file, {"MODEL": model, "--specification": specification, "--points": points,
                                               "--witness": witness, "--certificate": certificate})
-        from pipelines.commands.verify_instances import verify_instances
+        with _no_verdict(json_output):
+            from pipelines.commands.verify_instances import verify_instances
 
-        raise typer.Exit(verify_instances(instances, timeout, seed, csv_file, json_output))
+            code = verify_instances(instances, timeout, seed, csv_file, json_output)
+        raise typer.Exit(code)
     if model is None or specification is None or csv_file is not None:
         raise InputError("either MODEL and --specification must be given, or --instances; --csv belongs to --instances")
     for path in (model, specification):
@@ -105,19 +108,25 @@ def _only_instances(instances: Path, csv_file: Path | None, others: dict[str, Pa
 
 def _decide(model: Path, specification: Path, timeout: float, inputs: Any, seed: int, quiet: bool,
             certificate: Path | None) -> dict[str, Any]:
-    """The verdict's document. An error of the program itself is printed and ends it with the code of ERROR."""
-    try:
+    """The verdict's document."""
+    with _no_verdict(quiet):
         from models.verification.onnx_verification import verify_onnx
 
         with _progress(quiet) as advance:
             return verify_onnx(model, specification, timeout, inputs, seed, advance, certificate).to_json()
+
+
+@contextmanager
+def _no_verdict(as_json: bool) -> Iterator[None]:
+    """An error of the program itself is printed and ends it with the code of ERROR."""
+    try:
+        yield
     except AssayError:
         raise
     except Exception as error:
         traceback.print_exc()
-        reason = f"{type(error).__name__}: {error}"
-        code = EXIT_CODES["ERROR"]
-        _say(_json({"verdict": "ERROR", "error": reason, "exit_code": code}) if quiet else f"ERROR  {reason}\n")
+        reason, code = f"{type(error).__name__}: {error}", EXIT_CODES["ERROR"]
+        _say(_json({"verdict": "ERROR", "error": reason, "exit_code": code}) if as_json else f"ERROR  {reason}\n")
         raise typer.Exit(code) from None
 
 
@@ -174,11 +183,9 @@ def _say(text: str) -> None:
 
 def _progress(quiet: bool) -> Any:
     """A progress bar on a terminal: share of the box proved, open boxes, worst bound."""
-    import contextlib
-
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    @contextlib.contextmanager
+    @contextmanager
     def shown() -> Any:
         if quiet or not err.is_terminal:
             yield None

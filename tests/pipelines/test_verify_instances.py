@@ -11,6 +11,7 @@ from feature_store.errors import InputError
 from models.verification import instances as instances_module
 from models.verification.instances import read_instances
 from pipelines.command_line import app
+from pipelines.commands import verify_instances
 from tests.models.verification.onnx_files import dense_file, replayed, undecided_file
 
 
@@ -95,11 +96,22 @@ def test_an_error_of_the_program_is_one_questions_own(folder: Path, monkeypatch:
     assert done.exit_code == 3
 
 
+def test_an_error_of_the_program_is_never_exit_code_1(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*arguments: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(verify_instances, "read_instances", broken)
+    done = verify(folder, GOOD)
+    assert done.exit_code == 3 and done.stdout == "ERROR  RuntimeError: broken\n" and "Traceback" in done.stderr
+    assert json.loads(verify(folder, GOOD, options=("--json",)).stdout)["exit_code"] == 3
+
+
 @pytest.mark.parametrize(("text", "message"), [
     ("a.onnx", r"instance must be model, property and, optionally, seconds, got 'a.onnx' \(.*i.csv, line 1\)"),
     ("a,b,3\na,b,3,4", r"instance must be model, property .*line 2\)"), ("a,,3", "instance must be model, property"),
     ("a,b,soon", r"seconds must be a positive number, got 'soon' \(.*i.csv, line 1\)"), ("a,b,-1", "positive number"),
-    ("a,b,nan", "positive number"), ("", r"instances must be at least one, got none \(.*i.csv\)")])
+    ("a,b,nan", "positive number"), ("a,b,1\n" + "a" * 131_073 + ",b", r"field larger than .*i.csv, line 2\)"),
+    ('a,b,1\n"a,b\na,b', r"instances must be a readable CSV file, got unexpected end of data \(.*i.csv, line 3\)"), ("", r"instances must be at least one, got none \(.*i.csv\)")])
 def test_a_line_that_is_no_question_is_named(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "i.csv").write_text(text)
     with pytest.raises(InputError, match=message):
