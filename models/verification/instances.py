@@ -34,6 +34,11 @@ class Instance:
     seconds: float
     label: tuple[str, str]
 
+    @property
+    def files(self) -> tuple[Path, Path]:
+        """What is read."""
+        return self.model, self.specification
+
 
 @dataclass(frozen=True)
 class Outcome:
