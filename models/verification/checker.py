@@ -110,8 +110,12 @@ def _require_little_rounding(
 def leaf_boxes(dimension: Any, value: Any, lower: Array, upper: Array) -> tuple[Array, Array, Numbers]:
     """Leaves: walls (m, n) each and the root (m,) they are part of; of the trees over roots (R, n), each in preorder.
 
-    A dimension of -1 is a leaf. Rejects what is not a tree for each root.
+    A dimension of -1 is a leaf. Rejects what is not a tree for each root, before it takes room: an array of shape
+    (2^24, 0) is a few bytes in a file, and 2^24 lists.
     """
+    if not dimension.ndim == value.ndim == 1 or (dimension.dtype.kind, value.dtype.kind) != ("i", "f"):
+        raise Rejected(f"split tree must be a list of integers and one of floats, got {dimension.dtype} of shape "
+                       f"{dimension.shape} and {value.dtype} of shape {value.shape}")
     open_boxes, leaves = [(lower[r], upper[r], r) for r in reversed(range(len(lower)))], []
     for d, v in zip(dimension.tolist(), value.tolist(), strict=True):
         if not open_boxes:

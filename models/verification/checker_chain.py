@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from models.verification.checker_model import Array, Rejected, require_plain
+from models.verification.scalar_factors import ScalarFactors
 
 FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16)
 
@@ -62,7 +63,7 @@ def read_chain(file: bytes) -> Chain:
         raise Rejected(f"network must have one input of floats and one output, got {len(graph.output)} outputs")
     sizes = [d.dim_value if d.HasField("dim_value") else int(k == 0)
              for k, d in enumerate(source.type.tensor_type.shape.dim)]
-    reader = _Reader(source.name, tuple(sizes))
+    reader = _Reader(source.name, tuple(sizes), any(node.op_type == "MatMul" for node in graph.node))
     for node in graph.node:
         if node.op_type == "Constant":
             stored[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
@@ -77,8 +78,9 @@ def read_chain(file: bytes) -> Chain:
 
 
 class _Reader:
-    def __init__(self, name: str, shape: tuple[int, ...]) -> None:
+    def __init__(self, name: str, shape: tuple[int, ...], fused: bool) -> None:
         self.flowing, self.shape = name, shape
+        self.factors = ScalarFactors() if fused else None
         self.layers: list[tuple[Array, Array]] = []
         self.relus: list[bool] = []
 
@@ -108,6 +110,7 @@ class _Reader:
                     raise Rejected(f"constant must keep the shape {self.shape}, got {constants[0].shape} ({where})")
                 values = np.broadcast_to(constants[0], self.shape).reshape(-1)
                 if node.op_type == "Mul":
+                    self._require_factor(constants[0], *(stored[n].dtype for n in node.input if n in stored), where)
                     self._affine(np.diag(values), np.zeros(size))
                 else:
                     self._shift(values if node.op_type == "Add" else -values)
@@ -123,6 +126,11 @@ class _Reader:
                 raise Rejected("a network that can be checked is a chain of Relu, Flatten, Identity, and Gemm, MatMul, "
                                f"Add, Sub, Mul by constants ({where})")
         self.flowing = node.output[0]
+
+    def _require_factor(self, values: Array, dtype: np.dtype[Any], where: str) -> None:
+        if self.factors is not None and values.size == 1 and \
+                (objection := self.factors.objection(values.item(), False, dtype)):
+            raise Rejected(f"{objection} ({where})")
 
     def _linear(self, weight: Array, bias: Array, where: str) -> None:
         if prod(self.shape[:-1]) != 1:

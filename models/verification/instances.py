@@ -8,6 +8,7 @@ What is wrong with one instance is its own ERROR; the others are decided all the
 """
 
 import csv
+import io
 import math
 import time
 import traceback
@@ -32,6 +33,11 @@ class Instance:
     specification: Path
     seconds: float
     label: tuple[str, str]
+
+    @property
+    def files(self) -> tuple[Path, Path]:
+        """What is read."""
+        return self.model, self.specification
 
 
 @dataclass(frozen=True)
@@ -61,11 +67,11 @@ def read_instances(path: Path, seconds: float) -> tuple[Instance, ...]:
     try:
         if path.stat().st_size > MOST_BYTES:
             raise InputError(f"instances must have at most {MOST_BYTES:,} bytes, got {path.stat().st_size:,} ({path})")
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"instances must be a readable CSV file, got {error} ({path})") from error
     found = []
-    for number, fields in enumerate(csv.reader(lines), 1):
+    for number, fields in _rows(text, path):
         row, where = [field.strip() for field in fields], f"({path}, line {number})"
         if not any(row):
             continue
@@ -106,6 +112,17 @@ def decide(instances: Sequence[Instance], seed: int = 0,
             traceback.print_exc()
             outcome = Outcome(instance, "ERROR", f"{type(error).__name__}: {error}", time.monotonic() - began, 0)
         yield outcome
+
+
+def _rows(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Each row and the line that it ends on."""
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        for fields in reader:
+            yield reader.line_num, fields
+    except csv.Error as error:
+        raise InputError(f"instances must be a readable CSV file, got {error} ({path}, line {reader.line_num})"
+                         ) from error
 
 
 def _seconds(text: str, where: str) -> float:

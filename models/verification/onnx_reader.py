@@ -29,6 +29,7 @@ from models.verification.affine_expression import ARITHMETIC, OFFSET, Array, Att
 from models.verification.constant_folding import ConstantFolder
 from models.verification.graph import Affine, Graph, Kind, Layer
 from models.verification.index_moves import MOVES, split
+from models.verification.scalar_factors import ScalarFactors
 
 OLDEST_OPSET = 7  # before it Add, Mul and Gemm broadcast by attributes
 FLOATS = {TensorProto.FLOAT: np.float32, TensorProto.DOUBLE: np.float64, TensorProto.FLOAT16: np.float16}
@@ -102,6 +103,7 @@ class _Reader:
 
     def __init__(self, graph: onnx.GraphProto, opset: int) -> None:
         self.folder, self.layers = ConstantFolder(opset), list[Layer]()
+        self.factors = ScalarFactors() if any(node.op_type == "MatMul" for node in graph.node) else None
         self.values: dict[str, Value] = {t.name: numpy_helper.to_array(t) for t in graph.initializer}
         for name, array in self.values.items():
             _require_finite(array, f"initializer {name!r}")
@@ -145,6 +147,7 @@ class _Reader:
             types = {operand.dtype for operand in operands if isinstance(operand, np.ndarray)}
             if types - {self.dtype}:
                 raise InputError(f"operands must have the input's type {self.dtype}, got {', '.join(map(str, types))}")
+            self._require_factors(kind, operands)
             return [ARITHMETIC[kind](attributes, *operands)]
         x, rest = operands[0], [operand for operand in operands[1:] if not isinstance(operand, Expression)]
         if not isinstance(x, Expression) or len(rest) < len(operands) - 1:
@@ -156,6 +159,12 @@ class _Reader:
         if kind == "Split":
             return [x.at(index) for index in split(x.index, attributes, len(node.output), *rest)]
         return [x.at(MOVES[kind](x.index, attributes, *rest))]
+
+    def _require_factors(self, kind: str, operands: Sequence[Value | None]) -> None:
+        for operand in operands if self.factors is not None and kind in ("Mul", "Div") else ():
+            if isinstance(operand, np.ndarray) and operand.size == 1 and \
+                    (objection := self.factors.objection(operand.item(), kind == "Div", operand.dtype)):
+                raise InputError(objection)
 
     def _activation(self, kind: Kind, attributes: Attributes, x: Expression) -> Expression:
         leak = attributes.get("alpha", float(np.float32(0.01))) if kind == "leaky_relu" else 0.0

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feature_store.errors import InputError
+from feature_store.whole_files import new_beside
 from models.verification.checker import leaf_bounds, leaf_boxes, leaf_margins
 from models.verification.checker_chain import Chain, read_chain
 from models.verification.checker_model import Rejected, require_limited
@@ -118,18 +119,20 @@ def write_proof(path: Path, model: Path, specification: Path, statement: str, ex
     arrays: dict[str, NDArray[Any]] = {"document": np.frombuffer(json.dumps(document).encode(), dtype=np.uint8)}
     for k, tree in enumerate(tree for _, tree in trees):
         arrays |= {f"dimension_{k}": tree.split_dimension, f"value_{k}": tree.split_value}
-    file, temporary = io.BytesIO(), path.with_name(path.name + ".partial")
+    file = io.BytesIO()
     np.savez_compressed(file, allow_pickle=False, **arrays)
     try:
-        temporary.write_bytes(file.getvalue())
-        checked = check_proof(temporary, model, specification)
-        if checked.accepted:
-            temporary.replace(path)
-        return checked
+        temporary = new_beside(path)
+        try:
+            temporary.write_bytes(file.getvalue())
+            checked = check_proof(temporary, model, specification)
+            if checked.accepted:
+                temporary.replace(path)
+            return checked
+        finally:
+            temporary.unlink(missing_ok=True)
     except OSError as error:
         raise InputError(f"certificate must be writable, got {error.strerror} ({path})") from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def check_proof(proof: Path, model: Path, specification: Path, seconds: float = math.inf) -> ProofCheck:

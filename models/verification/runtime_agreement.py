@@ -43,7 +43,8 @@ class Boxes(Protocol):
         """(R, n)."""
 
 
-# Points: uniform ones, and corners of boxes; the same ones every time.
+# Points: uniform ones, and corners of boxes; the same ones for every file, and as many that depend on its digest, so
+# that nobody can make a file differ between the former alone.
 RANDOM_POINTS, CORNERS, SEED = 24, 16, 0
 # Unit roundoff of float64, in which the normal form is composed and evaluated.
 UNIT = 2.0**-53
@@ -86,7 +87,8 @@ def require_agreement(file: bytes, sha256: str, stages: Sequence[Stage], boxes: 
     if hashlib.sha256(file).hexdigest() != sha256:
         raise InputError(f"model must stay the same while it is read, got another content ({where})")
     sessions = [_Session(file, optimised, where) for optimised in (False, True)]
-    x = points([chosen for chosen in boxes if len(chosen.lower)], sessions[0].dtype)
+    filled = [chosen for chosen in boxes if len(chosen.lower)]
+    x = np.concatenate([points(filled, sessions[0].dtype, seed) for seed in (SEED, int(sha256, 16))])
     if not len(x):
         return
     nodes = len(onnx.load_model_from_string(file).graph.node)
@@ -108,9 +110,9 @@ def require_agreement(file: bytes, sha256: str, stages: Sequence[Stage], boxes: 
                 f"{found[point, output]:.9g} at [{values}{more}] ({where})")
 
 
-def points(boxes: Sequence[Boxes], dtype: np.dtype[Any]) -> Array:
-    """Points (m, n) of the type in the boxes: uniform ones and corners, of boxes drawn at random, always the same."""
-    rng, found = np.random.default_rng(SEED), list[Array]()
+def points(boxes: Sequence[Boxes], dtype: np.dtype[Any], seed: int = SEED) -> Array:
+    """Points (m, n) of the type in the boxes: uniform ones and corners, of boxes drawn at random from the seed."""
+    rng, found = np.random.default_rng(seed), list[Array]()
     with np.errstate(over="ignore", invalid="ignore"):  # of walls beyond the type
         for k in range(RANDOM_POINTS + CORNERS if boxes else 0):
             chosen = boxes[int(rng.integers(len(boxes)))]

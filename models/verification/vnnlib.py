@@ -19,7 +19,7 @@ import math
 import re
 import time
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from itertools import chain, islice, product
@@ -34,6 +34,8 @@ from models.verification.unsafe_set import Alternative, UnsafeSet, unsafe_set
 
 MOST_CASES = 1_000_000
 MOST_BYTES = 100_000_000  # unpacked
+MOST_DIGITS = 1_100  # of a number: the longest that float64 has exactly takes 767 significant ones, 1,077 in all
+MOST_BITS = 20_000  # of a sum's or product's numerator or denominator: five factors of 1,100 digits
 CHECKED = 1024  # cases and tokens between two looks at the clock
 COMMENT, TOKEN = re.compile(r";[^\n]*"), re.compile(r"[()]|[^\s()]+")
 # an exponent of three digits covers float64; as a fraction, 1e-999999999 would fill the memory
@@ -155,7 +157,7 @@ def _expression(items: Sequence[Value], variables: Variables, in_time: Callable[
     if operator in COMPARISONS:
         return _comparison(operator, values[0], values[1], variables)
     if operator in ("+", "-", "*"):
-        return _arithmetic(operator, [_term(value, variables) for value in values])
+        return _arithmetic(operator, [_term(value, variables) for value in values], in_time)
     formulas = [value for value in values if isinstance(value, list)]
     if len(formulas) < len(values):
         raise InputError(f"{operator} must join formulas, got {values!r:.60}")
@@ -180,10 +182,11 @@ def _term(value: Value, variables: Variables) -> Term:
     return value
 
 
-def _arithmetic(operator: str, terms: Sequence[Term]) -> Term:
-    first, *rest = terms if len(terms) > 1 or operator != "-" else ({}, *terms)
+def _arithmetic(operator: str, terms: Sequence[Term], in_time: Callable[[], None]) -> Term:
+    first, *others = terms if len(terms) > 1 or operator != "-" else ({}, *terms)
+    rest = _watched(others, in_time)
     if operator != "*":
-        return _sum([(1, first), *((1 if operator == "+" else -1, term) for term in rest)])
+        return _sum(chain([(1, first)], ((1 if operator == "+" else -1, term) for term in rest)))
     for term in rest:
         factor, first = (first, term) if len(first) == 1 else (term, first)
         if len(factor) > 1:
@@ -192,11 +195,20 @@ def _arithmetic(operator: str, terms: Sequence[Term]) -> Term:
     return first
 
 
+def _watched(terms: Sequence[Term], in_time: Callable[[], None]) -> Iterator[Term]:
+    for number, term in enumerate(terms):
+        if not number % CHECKED:
+            in_time()
+        yield term
+
+
 def _sum(parts: Iterable[tuple[Fraction | int, Term]]) -> Term:
     total = {"": Fraction(0)}
     for factor, term in parts:
         for name, slope in term.items():
-            total[name] = total.get(name, Fraction(0)) + factor * slope
+            added = total[name] = total.get(name, Fraction(0)) + factor * slope
+            if max(added.numerator.bit_length(), added.denominator.bit_length()) > MOST_BITS:
+                raise InputError(f"sums and products must have numbers of at most {MOST_BITS:,} bits, got more")
     return {name: slope for name, slope in total.items() if slope or not name}
 
 
@@ -271,6 +283,8 @@ def _number(text: str) -> Decimal:
     if NUMBER.fullmatch(text) is None:
         raise InputError("atom must be a declared variable or a decimal number (exponent of at most three digits), "
                          f"got {text!r:.40}")
+    if len(text) > MOST_DIGITS:
+        raise InputError(f"number must have at most {MOST_DIGITS:,} digits, got {len(text):,}")
     return Decimal(text)
 
 

@@ -8,7 +8,8 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +20,7 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from feature_store.errors import AssayError, InputError
+from feature_store.whole_files import require_writable, write_whole
 from pipelines.console import JsonOption, PlainConsole, err, out, plain, reported
 
 EXIT_CODES = {"PROVED": 0, "REFUTED": 1, "UNKNOWN": 3, "TIMEOUT": 3, "ERROR": 3}
@@ -59,11 +61,13 @@ def verify(
     Example: assay verify --instances instances.csv --csv verdicts.csv
     """
     if instances is not None:
-        _only_instances(instances, csv_file, {"MODEL": model, "--specification": specification, "--points": points,
-                                              "--witness": witness, "--certificate": certificate})
-        from pipelines.commands.verify_instances import verify_instances
+        _only_instances(instances, {"MODEL": model, "--specification": specification, "--points": points,
+                                    "--witness": witness, "--certificate": certificate})
+        with _no_verdict(json_output):
+            from pipelines.commands.verify_instances import verify_instances
 
-        raise typer.Exit(verify_instances(instances, timeout, seed, csv_file, json_output))
+            code = verify_instances(instances, timeout, seed, csv_file, json_output)
+        raise typer.Exit(code)
     if model is None or specification is None or csv_file is not None:
         raise InputError("either MODEL and --specification must be given, or --instances; --csv belongs to --instances")
     for path in (model, specification):
@@ -72,7 +76,7 @@ def verify(
     read = [path for path in (model, specification, points) if path is not None]
     for name, written in (("witness", witness), ("certificate", certificate)):
         if written is not None:
-            _require_writable(name, written, read)
+            require_writable(written, name, read)
     inputs = None if points is None else _read_points(points)
     document = _decide(model, specification, timeout, inputs, seed, json_output, certificate)
     code = EXIT_CODES[document["verdict"]]
@@ -80,7 +84,7 @@ def verify(
         _say(_text(document))
     if witness is not None and document["witness"] is not None:
         try:
-            _write(witness, document["witness"])
+            write_whole(witness, _json(document["witness"]), "witness")
         except InputError as error:
             if not json_output:
                 raise
@@ -93,31 +97,35 @@ def verify(
     raise typer.Exit(code)
 
 
-def _only_instances(instances: Path, csv_file: Path | None, others: dict[str, Path | None]) -> None:
-    """Refuses what belongs to a single question, and a CSV that could not be written."""
+def _only_instances(instances: Path, others: dict[str, Path | None]) -> None:
+    """Refuses what belongs to a single question."""
     if given := [name for name, value in others.items() if value is not None]:
         raise InputError(f"--instances must be given without {', '.join(given)}: each line has its own")
     if not instances.is_file():
         raise InputError(f"file must exist, got {instances}")
-    if csv_file is not None:
-        _require_writable("CSV", csv_file, [instances])
 
 
 def _decide(model: Path, specification: Path, timeout: float, inputs: Any, seed: int, quiet: bool,
             certificate: Path | None) -> dict[str, Any]:
-    """The verdict's document. An error of the program itself is printed and ends it with the code of ERROR."""
-    try:
+    """The verdict's document."""
+    with _no_verdict(quiet):
         from models.verification.onnx_verification import verify_onnx
 
         with _progress(quiet) as advance:
             return verify_onnx(model, specification, timeout, inputs, seed, advance, certificate).to_json()
+
+
+@contextmanager
+def _no_verdict(as_json: bool) -> Iterator[None]:
+    """An error of the program itself is printed and ends it with the code of ERROR."""
+    try:
+        yield
     except AssayError:
         raise
     except Exception as error:
         traceback.print_exc()
-        reason = f"{type(error).__name__}: {error}"
-        code = EXIT_CODES["ERROR"]
-        _say(_json({"verdict": "ERROR", "error": reason, "exit_code": code}) if quiet else f"ERROR  {reason}\n")
+        reason, code = f"{type(error).__name__}: {error}", EXIT_CODES["ERROR"]
+        _say(_json({"verdict": "ERROR", "error": reason, "exit_code": code}) if as_json else f"ERROR  {reason}\n")
         raise typer.Exit(code) from None
 
 
@@ -130,31 +138,6 @@ def _read_points(path: Path) -> Any:
         return frame.to_numpy(dtype=np.float64, copy=True)  # torch warns of arrays that it cannot write to
     except (OSError, ValueError, TypeError) as error:
         raise InputError(f"points must be a readable table of numbers, got {error} ({path})") from error
-
-
-def _require_writable(name: str, path: Path, read: Sequence[Path]) -> None:
-    """Refuses before the work what could not be written after it, and to overwrite what is read."""
-    try:
-        if path.exists() and not path.is_file():
-            raise InputError(f"{name} must be a file, got {path}")
-        if path.exists() and any(other.exists() and path.samefile(other) for other in read):
-            raise InputError(f"{name} must not be a file that is read, got {path}")
-        _partial(path).touch()
-        _partial(path).unlink()
-    except OSError as error:
-        raise InputError(f"{name} must be writable, got {error}") from error
-
-
-def _write(path: Path, document: Any) -> None:
-    try:
-        _partial(path).write_text(_json(document))
-        _partial(path).replace(path)
-    except OSError as error:
-        raise InputError(f"witness must be writable, got {error}") from error
-
-
-def _partial(path: Path) -> Path:
-    return path.with_name(path.name + ".partial")
 
 
 def _json(document: Any) -> str:
@@ -174,11 +157,9 @@ def _say(text: str) -> None:
 
 def _progress(quiet: bool) -> Any:
     """A progress bar on a terminal: share of the box proved, open boxes, worst bound."""
-    import contextlib
-
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    @contextlib.contextmanager
+    @contextmanager
     def shown() -> Any:
         if quiet or not err.is_terminal:
             yield None

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from feature_store.errors import InputError
+from feature_store.whole_files import require_writable, write_whole
 from models.verification.instances import Instance, Outcome, decide, read_instances
 from models.verification.onnx_verification import OnPart
 from pipelines.console import err, out, print_table
@@ -29,6 +30,8 @@ def verify_instances(path: Path, seconds: float, seed: int, csv_file: Path | Non
     if not seconds > 0:
         raise InputError(f"timeout must be positive, got {seconds}")
     instances = read_instances(path, seconds)
+    if csv_file is not None:
+        require_writable(csv_file, "CSV", {path, *(file for each in instances for file in each.files)})
     with _progress(len(instances), as_json) as advance:
         outcomes = []
         for outcome in decide(instances, seed, advance.watch):
@@ -70,12 +73,7 @@ def _write(path: Path, outcomes: Sequence[Outcome]) -> None:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     writer.writerows([outcome.to_json()[column] for column in COLUMNS] for outcome in outcomes)
-    partial = path.with_name(path.name + ".partial")
-    try:
-        partial.write_text(text.getvalue(), encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        raise InputError(f"CSV must be writable, got {error}") from error
+    write_whole(path, text.getvalue(), "CSV")
 
 
 class _Silent:

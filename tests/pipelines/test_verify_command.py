@@ -63,7 +63,7 @@ def test_refuted_is_exit_code_1_with_a_witness(folder) -> None:
     assert "Not proved:" in done.stdout
     ((x, y),) = replayed(folder / "model.onnx", json.loads((folder / "found.json").read_text()))
     assert ((x >= 0) & (x <= 1)).all() and y[0] > 1.5
-    assert not list(folder.glob("*.partial"))
+    assert not list(folder.glob(".*"))
 
 
 def test_without_an_answer_the_exit_code_is_3(folder) -> None:
@@ -280,7 +280,7 @@ def not_begun(*arguments: Any) -> Any:
 
 
 UNWRITABLE = {"no-folder": "nowhere/found.json", "folder": ".", "empty": "", "pipe": "pipe", "model": "model.onnx",
-              "specification": "wrong.yaml", "link-to-model": "link", "points": "points.csv", "partial": "taken",
+              "specification": "wrong.yaml", "link-to-model": "link", "points": "points.csv",
               "file-as-folder": "model.onnx/found.json", "long": 300 * "n"}
 
 
@@ -289,7 +289,6 @@ def test_a_witness_that_cannot_be_written_is_bad_usage(folder, monkeypatch, path
     os.mkfifo(folder / "pipe")
     (folder / "link").symlink_to("model.onnx")
     (folder / "points.csv").write_text("x0,x1\n0,0\n")
-    (folder / "taken.partial").mkdir()
     before = {file: file.read_bytes() for file in folder.iterdir() if file.is_file()}
     monkeypatch.setattr(onnx_verification, "verify_onnx", not_begun)
     done = verify("model.onnx", "-s", "wrong.yaml", "--points", "points.csv", "--witness", path)
@@ -297,6 +296,15 @@ def test_a_witness_that_cannot_be_written_is_bad_usage(folder, monkeypatch, path
     assert done.stderr.startswith("error: witness must ") and done.stderr.count("\n") == 1
     assert {file: file.read_bytes() for file in folder.iterdir() if file.is_file()} == before
     assert stat.S_ISFIFO((folder / "pipe").stat().st_mode)
+
+
+def test_files_of_similar_names_are_left_alone(folder) -> None:
+    for name in ("w.json.partial", "p.npz.partial"):
+        (folder / name).write_text("mine")
+    assert verify("model.onnx", "-s", "wrong.yaml", "--witness", "w.json").exit_code == REFUTED
+    assert verify("model.onnx", "-s", "spec.yaml", "--certificate", "p.npz").exit_code == PROVED
+    assert {(folder / name).read_text() for name in ("w.json.partial", "p.npz.partial")} == {"mine"}
+    assert not list(folder.glob(".*")) and (folder / "w.json").stat().st_mode == (folder / "spec.yaml").stat().st_mode
 
 
 def test_a_witness_that_can_no_longer_be_written_comes_after_the_verdict(folder, monkeypatch) -> None:
@@ -423,7 +431,7 @@ def check(*arguments: str) -> Result:
 def test_a_certificate_is_written_and_checked_by_a_command_of_its_own(folder) -> None:
     done = verify("model.onnx", "-s", "spec.yaml", "--certificate", "proof.npz")
     assert done.exit_code == PROVED and "certificate of 2 leaf boxes written to proof.npz" in done.stdout, done.output
-    assert not list(folder.glob("*.partial"))
+    assert not list(folder.glob(".*"))
     checked = check("proof.npz", "--model", "model.onnx", "-s", "spec.yaml")
     assert checked.exit_code == PROVED and "2 leaf boxes in 2 parts proved again" in checked.stdout
     assert "y0 is increasing in x0, x1" in " ".join(checked.stdout.split())

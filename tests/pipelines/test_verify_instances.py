@@ -11,6 +11,7 @@ from feature_store.errors import InputError
 from models.verification import instances as instances_module
 from models.verification.instances import read_instances
 from pipelines.command_line import app
+from pipelines.commands import verify_instances
 from tests.models.verification.onnx_files import dense_file, replayed, undecided_file
 
 
@@ -58,7 +59,7 @@ def test_each_question_is_a_row_of_the_table_and_of_the_csv(folder: Path) -> Non
     assert [row["result"] for row in rows] == ["unsat", "sat", "timeout", "error"]
     assert [row["model"] for row in rows] == ["onnx/sum.onnx", "./onnx/sum.onnx", "hard.onnx", "onnx/none.onnx"]
     assert [float(row["timeout"]) for row in rows] == [60, 7, 0.3, 7]
-    assert all(float(row["seconds"]) < 5 for row in rows) and not list(folder.glob("*.partial"))
+    assert all(float(row["seconds"]) < 5 for row in rows) and not list(folder.glob(".*"))
 
 
 def test_json_is_one_document_with_witnesses_that_replay(folder: Path) -> None:
@@ -95,11 +96,23 @@ def test_an_error_of_the_program_is_one_questions_own(folder: Path, monkeypatch:
     assert done.exit_code == 3
 
 
+def test_an_error_of_the_program_is_never_exit_code_1(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*arguments: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(verify_instances, "read_instances", broken)
+    done = verify(folder, GOOD)
+    assert done.exit_code == 3 and done.stdout == "ERROR  RuntimeError: broken\n" and "Traceback" in done.stderr
+    assert json.loads(verify(folder, GOOD, options=("--json",)).stdout)["exit_code"] == 3
+
+
 @pytest.mark.parametrize(("text", "message"), [
     ("a.onnx", r"instance must be model, property and, optionally, seconds, got 'a.onnx' \(.*i.csv, line 1\)"),
     ("a,b,3\na,b,3,4", r"instance must be model, property .*line 2\)"), ("a,,3", "instance must be model, property"),
     ("a,b,soon", r"seconds must be a positive number, got 'soon' \(.*i.csv, line 1\)"), ("a,b,-1", "positive number"),
-    ("a,b,nan", "positive number"), ("", r"instances must be at least one, got none \(.*i.csv\)")])
+    ("a,b,nan", "positive number"), ("a,b,1\n" + "a" * 131_073 + ",b", r"field larger than .*i.csv, line 2\)"),
+    ('a,b,1\n"a,b\na,b', r"instances must be a readable CSV file, got unexpected end of data \(.*i.csv, line 3\)"),
+    ("", r"instances must be at least one, got none \(.*i.csv\)")])
 def test_a_line_that_is_no_question_is_named(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "i.csv").write_text(text)
     with pytest.raises(InputError, match=message):
@@ -110,12 +123,16 @@ def test_a_line_that_is_no_question_is_named(tmp_path: Path, text: str, message:
     (("list/onnx/sum.onnx",), "--instances must be given without MODEL"),
     (("-s", "list/good.yaml", "--witness", "w.json"), "without --specification, --witness"),
     (("--csv", "list/i.csv"), "CSV must not be a file that is read"),
+    (("--csv", "list/onnx/sum.onnx"), "CSV must not be a file that is read"),
+    (("--csv", "list/../list/good.yaml"), "CSV must not be a file that is read"),
     (("--csv", "no/such.csv"), "CSV must be writable"),
     (("--timeout", "0"), "timeout must be positive")])
 def test_what_does_not_go_together_is_refused_before_any_work(
     folder: Path, options: tuple[str, ...], message: str,
 ) -> None:
+    before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file() and file.name != "i.csv"}
     done = verify(folder, GOOD, options=options)
+    assert {file: file.read_bytes() for file in folder.rglob("*") if file.is_file() and file.name != "i.csv"} == before
     assert done.exit_code == 2 and message in done.stderr and done.stderr.count("\n") == 1
 
 

@@ -62,6 +62,8 @@ def random_chain(rng: np.random.Generator) -> tuple[ModelProto, int]:
             add(kind)
             rank = 2
         elif kind in ("Add", "Mul"):
+            if kind == "Mul" and row.size == 1:  # a scalar must be one of float32
+                row = np.copysign(np.exp2(np.round(np.log2(np.abs(row)))), row)
             add(kind, np.asarray(row), first=bool(rng.integers(2)))
         elif kind == "Sub":
             add(kind, np.asarray(row))

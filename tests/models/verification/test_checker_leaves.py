@@ -91,3 +91,12 @@ def test_trees_of_several_roots_follow_each_other() -> None:
     for dimension in ([-1], [-1, -1, -1], [-1, 0, -1]):
         with pytest.raises(Rejected):
             leaf_boxes(np.array(dimension), np.full(len(dimension), 3.0), lower, upper)
+
+
+@pytest.mark.parametrize(("dimension", "value"), [
+    (np.zeros((2**24, 0), int), np.zeros((2**24, 0))), (np.array([[-1]]), np.zeros((1, 1))),
+    (np.array(-1), np.array(0.0)), (np.array([-1.0]), np.zeros(1)), (np.array([-1]), np.zeros(1, dtype=int)),
+], ids=lambda array: f"{array.dtype}{list(array.shape)}")
+def test_a_tree_is_a_list_of_integers_and_one_of_floats(dimension: np.ndarray, value: np.ndarray) -> None:
+    with pytest.raises(Rejected, match="split tree must be a list of integers and one of floats"):
+        leaf_boxes(dimension, value, LOWER[None], UPPER[None])

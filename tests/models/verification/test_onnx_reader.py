@@ -369,7 +369,7 @@ def test_weights_that_were_composed_are_within_their_bounds_of_the_exact_ones(na
 def test_what_a_cancellation_leaves_is_within_its_bound() -> None:
     nodes = [op("Mul", "x third", "t"), op("Mul", "x big", "u"), op("Add", "t u", "a"), op("Sub", "a u", "b"),
              op("Sub", "b t", "c"), op("Add", "c offset", "d"), op("Sub", "d offset", "e"), op("MatMul", "e w")]
-    constants = {"third": np.array([1 / 3]), "big": normal(3) * 1e3, "offset": normal(3), "w": normal(3, 2)}
+    constants = {"third": np.full(3, 1 / 3), "big": normal(3) * 1e3, "offset": normal(3), "w": normal(3, 2)}
     content = build(nodes, constants, (1, 3), dtype=np.float64)
     assert require_sound(content) > 0  # all weights are 0 in truth
     assert 0 < np.abs(read_onnx(content).graph.output.matrices[0]).max() < 1e-12
@@ -452,12 +452,17 @@ class Chain:
         earlier = [name for name, other in self.shapes.items() if other == shape]
         if kind in ("Relu", "LeakyRelu", "Tanh", "Sigmoid", "Neg", "Identity"):
             self.node(kind, x, shape, **({"alpha": 0.25} if kind == "LeakyRelu" else {}))
-        elif kind in ("Add", "Mul"):
+        elif kind == "Add":
             self.node(kind, f"{x} {self.constant(*shape[axis:])}", shape)
+        elif kind in ("Mul", "Div"):
+            sizes = shape[axis:] if kind == "Mul" else shape
+            factor = self.constant(*sizes, low=0.5 if kind == "Div" else 0.0)
+            if np.prod(sizes) == 1 and self.constants[factor].any():  # a scalar must be one of float32
+                value = self.constants[factor]
+                self.constants[factor] = np.copysign(np.exp2(np.round(np.log2(np.abs(value)))), value)
+            self.node(kind, f"{x} {factor}", shape)
         elif kind == "Sub":
             self.node(kind, f"{self.constant(*shape)} {x}", shape)
-        elif kind == "Div":
-            self.node(kind, f"{x} {self.constant(*shape, low=0.5)}", shape)
         elif kind == "Skip":
             self.node(str(rng.choice(["Add", "Sub"])), f"{x} {rng.choice(earlier)}", shape)
         elif kind == "Right":

@@ -19,7 +19,7 @@ from benchmarks.tampered_proof import Proof
 from feature_store.errors import InputError
 from models.export import bundle as exported
 from models.export.onnx_model import build_onnx
-from models.verification import bundle_check, onnx_reader, proof_file
+from models.verification import bundle_check, onnx_reader, proof_file, runtime_agreement
 from models.verification.checker_chain import read_chain
 from models.verification.checker_model import read_model
 from models.verification.graph import Affine, FloatArray, Graph
@@ -133,6 +133,19 @@ def test_points_are_always_the_same_numbers_of_the_type_in_the_box_corners_among
     assert (second[:, 1] == np.float32(0.1)).all() and (second[:, 2] == 1e10).all()  # no float32 inside: the nearest
     corners = np.array([np.float32(0.7) + np.spacing(np.float32(0.7)), np.float32(0.9)])
     assert sum(np.isin(first[:, 0], corners)) >= 4
+
+
+def test_half_of_the_points_depend_on_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    whole = runtime_agreement.evaluate
+    monkeypatch.setattr(runtime_agreement, "evaluate", lambda stages, x, *rest: (found.append(x), whole(
+        stages, x, *rest))[1])
+    for bias in (0.0, 1.0, 1.0):
+        compare(dense_model([[[1.0, 2.0]], [[1.0]]], [[bias], [0.0]]).SerializeToString())
+    first, second, again = (set(map(tuple, x.tolist())) for x in found)
+    corners, shared = 4, set(map(tuple, points(cube(2), np.dtype(np.float32)).tolist()))
+    assert second == again and first & second >= shared and len(first - second) == RANDOM_POINTS
+    assert len(first) == 2 * RANDOM_POINTS + corners
 
 
 def test_where_the_runtime_overflows_nothing_is_compared() -> None:

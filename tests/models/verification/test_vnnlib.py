@@ -262,6 +262,10 @@ REFUSED = {
     "huge sum": ("(assert (<= (+ Y_0 1e308) -1.7e308))", "number must fit float64.*line 6"),
     "no upward neighbour": ("(assert (<= Y_0 1.79769313486231575e308))", "number must fit float64.*line 6"),
     "huge exponent": ("(assert (<= (+ Y_0 Y_1) 1e-999999999))", "exponent of at most three digits.*line 6"),
+    "many digits": (f"(assert (<= (+ Y_0 Y_1) {'7' * 2_000}.5))", "number must have at most 1,100 digits.*line 6"),
+    "many digits of a wall": (f"(assert (<= X_0 0.{'7' * 2_000}))", "number must have at most 1,100 digits.*line 6"),
+    "product of many": (f"(assert (<= (* Y_0 {'1e-999 ' * 7}) 1))", "numbers of at most 20,000 bits, got more.*line 6"),
+    "sum of many": (f"(assert (<= (+ Y_0 (* 1e-999 {'1e-999 ' * 6})) 1))", "at most 20,000 bits, got more.*line 6"),
     "hexadecimal": ("(assert (<= Y_0 0x10))", "got '0x10'.*line 6"),
     "digits": ("(assert (<= (+ (* 0.12345678901234567 Y_0) Y_1) 0))", "coefficients must be .*line 6"),
     "quadratic": ("(assert (<= (* Y_0 Y_1) 0))", r"product must have at most one factor .*line 6: \(\* Y_0 Y_1\)"),
@@ -368,8 +372,17 @@ def test_cases_are_counted_before_they_are_made() -> None:
     assert time.process_time() - began < 1.0
 
 
+def test_many_numbers_of_many_digits_are_no_work() -> None:
+    number = "1." + "7" * 90_000
+    begun = time.process_time()
+    with pytest.raises(InputError, match="number must have at most 1,100 digits, got 90,002"):
+        parse(BOX + f"(assert (<= (* Y_0 {f'{number} ' * 100}) 1))")
+    assert time.process_time() - begun < 1
+
+
 @pytest.mark.parametrize("asserts", [
-    "(assert (or (<= Y_0 1) (>= Y_0 2) (<= X_0 0.5)))" * 12, "(assert (<= Y_0 1))" * 200_000], ids=["cases", "text"])
+    "(assert (or (<= Y_0 1) (>= Y_0 2) (<= X_0 0.5)))" * 12, "(assert (<= Y_0 1))" * 200_000,
+    f"(assert (<= (+ Y_0 {'1e-999 2 ' * 30_000}) 1))"], ids=["cases", "text", "sum"])
 def test_reading_ends_with_the_time_limit(asserts: str) -> None:
     began = time.process_time()
     with pytest.raises(InputError, match=r"property must be read within the time limit, got no further in 0.2 s"):
