@@ -93,7 +93,8 @@ def _needs_a_reason(entry: dict[str, Any]) -> bool:
 
 def _reason(entry: dict[str, Any]) -> list[str]:
     """Of a challenger, a line for each thing that keeps it from being champion."""
-    first, *others = entry["message"].split("; ") if entry["alias"] == "challenger" else [entry["message"]]
+    is_new = entry["status"] == "registered" and entry["alias"] == "challenger"
+    first, *others = entry["message"].split("; ") if is_new else [entry["message"]]
     return [f"{shortened(entry['workload'], NAME_WIDTH)}: {first}", *(f"  {other}" for other in others)]
 
 
