@@ -111,7 +111,7 @@ def verify_onnx(model: Path, specification: Path, seconds: float = 120.0, points
     if not seconds > 0:
         raise InputError(f"timeout must be positive, got {seconds}")
     started = time.monotonic()
-    network = read_onnx(model)
+    network = read_onnx(model, seconds)
     if points is not None and (points.ndim != 2 or points.shape[1] != network.graph.inputs):
         raise InputError(f"points must have {network.graph.inputs} columns, got shape {points.shape}")
     digest = _digest(specification)

@@ -142,7 +142,7 @@ def check_proof(proof: Path, model: Path, specification: Path, seconds: float = 
     cannot be read.
     """
     deadline = time.monotonic() + seconds
-    network = read_onnx(model)
+    network = read_onnx(model, seconds)
     claim = read_claim(specification, network.graph, network.number, deadline - time.monotonic())
     chain = checkable(model)
     file, stages = model.read_bytes(), chain_stages(chain.weights, chain.biases, chain.relus)
