@@ -20,11 +20,12 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from feature_store.errors import AssayError, InputError
-from feature_store.whole_files import require_writable, write_whole
+from feature_store.whole_files import require_file, require_writable, write_whole
 from pipelines.console import JsonOption, PlainConsole, err, out, plain, reported
 
 EXIT_CODES = {"PROVED": 0, "REFUTED": 1, "UNKNOWN": 3, "TIMEOUT": 3, "ERROR": 3}
 COLOURS = {"PROVED": "bold green", "REFUTED": "bold red"}
+MOST_POINTS = 1_000_000_000  # bytes
 NARROWEST = 12  # characters of a folded name
 
 
@@ -133,6 +134,7 @@ def _read_points(path: Path) -> Any:
     import numpy as np
     import pandas as pd
 
+    require_file(path, "points", MOST_POINTS)
     try:
         frame = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
         return frame.to_numpy(dtype=np.float64, copy=True)  # torch warns of arrays that it cannot write to

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,15 @@ def test_json_is_one_document_with_witnesses_that_replay(folder: Path) -> None:
     assert proved["witness"] is None and proved["result"] == "unsat"
     ((_, y),) = replayed(folder / "list" / "onnx" / "sum.onnx", refuted["witness"])
     assert y[0] > 1.5
+
+
+def test_what_never_ends_is_an_error_of_its_own(folder: Path) -> None:
+    os.mkfifo(folder / "list" / "pipe")
+    lines = ("pipe,good.yaml", "onnx/sum.onnx,pipe", "/dev/zero,good.yaml", "onnx/sum.onnx,/dev/zero", GOOD)
+    done = verify(folder, *lines, options=("--json",))
+    found = json.loads(done.stdout)["instances"]
+    assert [one["verdict"] for one in found] == ["ERROR"] * 4 + ["PROVED"] and done.exit_code == 3
+    assert all("must be an existing file, got " in one["reason"] for one in found[:4])
 
 
 def test_after_an_interrupt_the_rest_is_not_begun(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
