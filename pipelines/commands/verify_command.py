@@ -92,7 +92,7 @@ def verify(
             code = error.exit_code
             document |= {"error": str(error), "exit_code": code}  # still one document
         if not json_output:
-            _say(f"  written to {witness}\n")
+            _say(f"{plain(f'  written to {witness}')}\n")
     if json_output:
         _say(_json(document))
     raise typer.Exit(code)
@@ -126,7 +126,8 @@ def _no_verdict(as_json: bool) -> Iterator[None]:
     except Exception as error:
         traceback.print_exc()
         reason, code = f"{type(error).__name__}: {error}", EXIT_CODES["ERROR"]
-        _say(_json({"verdict": "ERROR", "error": reason, "exit_code": code}) if as_json else f"ERROR  {reason}\n")
+        document = {"verdict": "ERROR", "error": reason, "exit_code": code}
+        _say(_json(document) if as_json else f"{plain(f'ERROR  {reason}')}\n")
         raise typer.Exit(code) from None
 
 
@@ -174,7 +175,7 @@ def _progress(quiet: bool) -> Any:
             line = bar.add_task("verify", total=1.0, boxes=1, worst=float("nan"))
 
             def advance(part: str, state: Any) -> None:
-                bar.update(line, description=part, completed=state.proved_share, boxes=state.open_boxes,
+                bar.update(line, description=str(plain(part)), completed=state.proved_share, boxes=state.open_boxes,
                            worst=state.worst_bound)
 
             yield advance
