@@ -5,11 +5,13 @@ It takes less than YAML allows, because each of these files decides what is prov
 - a key that is repeated in a mapping is refused with its line, where PyYAML silently keeps the last one;
 - a document holds at most `MAX_VALUES` values with every alias written out, so that 500 bytes of aliases of aliases
   (an "alias bomb") do not unfold to 10^9 values; an alias to a list that it stands in is refused;
+- numbers that mean something else than they look like are refused: `010`, which is 8, and `1:30`, which is 90;
 - lists and mappings are nested at most `MAX_DEPTH` deep, a file has at most `MAX_BYTES`;
 - every error is one line, an `InputError` with the file and the line.
 """
 
 import math
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,8 @@ MAX_BYTES = 4_000_000
 MAX_VALUES = 1_000_000  # a task of 10,000 workloads has some 300,000
 MAX_DEPTH = 64
 MAX_NUMBER = 4_300  # characters: Python's own limit for an integer's digits, here for 1:59:59 too
+
+MISREAD = re.compile(r"[-+]?(0[0-9_]+$|[^:]*:)")  # 010 is read in base 8, 1:30 in base 60
 
 
 def read_yaml(path: Path, what: str, seconds: float = math.inf) -> Any:
@@ -99,11 +103,15 @@ class _Loader(yaml.SafeLoader):
             raise InputError(f"number must have at most {MAX_NUMBER} digits, got {len(node.value)} "
                              f"{self._line(node)}")
         try:
-            return super().construct_object(node, deep)
+            value = super().construct_object(node, deep)
         except (ValueError, LookupError, ArithmeticError, AttributeError) as error:  # 2020-13-45, !!bool maybe
             known = isinstance(error, ValueError)  # of the others only PyYAML's programmers know what they say
             reason = error if known else f"{node.value!r:.40} as {node.tag.rpartition(':')[2]}"
             raise InputError(f"value must be readable, got {reason} {self._line(node)}") from error
+        if number and isinstance(node, yaml.ScalarNode) and MISREAD.match(node.value):
+            raise InputError(f"number must be written in decimal digits, got {node.value!r:.40}, which YAML reads as "
+                             f"{value!r:.40}: write it without leading 0 or colon, a text in quotes {self._line(node)}")
+        return value
 
     def _line(self, place: yaml.Node | yaml.Event) -> str:
         return f"({self.where}, line {place.start_mark.line + 1 if place.start_mark else 1})"

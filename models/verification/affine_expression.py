@@ -26,6 +26,8 @@ from models.verification.graph import FloatArray
 
 UNIT, TINY = 2.0**-53, 1e-290
 LARGEST = 2**27  # values of an array, 1 GiB: far above what bounds can be computed of, and an end to nonsense
+# Multiplications to compose the maps of one file, up to a minute; each value that is written counts as VALUE of them.
+MOST_WORK, VALUE = 2**36, 16
 OFFSET = -1  # the source of one value, 1: an expression's offset is its matrix (s, 1)
 
 Array = NDArray[Any]
@@ -89,6 +91,18 @@ def require_room(*sizes: int) -> None:
     """Raises InputError for an array of these sizes that is too large."""
     if math.prod(sizes) > LARGEST:
         raise InputError(f"arrays must have at most {LARGEST} values, got {' x '.join(map(str, sizes))}")
+
+
+def require_work(work: int) -> None:
+    """Raises InputError for more multiplications than a file may take."""
+    if work > MOST_WORK:
+        raise InputError(f"maps without an activation between them must be composed in at most {MOST_WORK:,} "
+                         f"multiplications, got {work:,}: multiply their weights together before the export")
+
+
+def work_of(x: Expression, rows: int) -> int:
+    """Multiplications to apply a matrix of so many rows."""
+    return rows * math.prod(x.shape) * sum(m.shape[1] for m, _ in x.parts.values() if m is not None)
 
 
 def _expression(value: Value) -> Expression:
@@ -163,6 +177,7 @@ def _product(a: Value, b: Value) -> Expression:
 
 def _mapped(matrix: FloatArray, x: Expression, shape: tuple[int, ...]) -> Expression:
     """matrix @ x for an exact matrix (values of the shape, s)."""
+    require_work(work_of(x, len(matrix)))
     parts, size, terms = dict[int, Part](), np.abs(matrix), matrix.shape[1]
     for source, (m, error) in x.parts.items():
         if m is None:

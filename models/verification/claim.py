@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from feature_store.whole_files import require_file
 from models.verification.compile import PairObligation, obligations
 from models.verification.fed_numbers import FLOAT64, Number, as_fed, hull
 from models.verification.graph import FloatArray, Graph
@@ -19,6 +20,7 @@ from models.verification.unsafe_set import UnsafeSet
 from models.verification.vnnlib import read_vnnlib
 
 REAL = "It is proved for the network in real arithmetic, with the weights stored in the file."
+MOST_MODEL, MOST_PROPERTY = 2**31, 100_000_000  # bytes: an ONNX file cannot have more, a packed property need not
 VNNLIB = (".vnnlib", ".vnnlib.gz")
 
 
@@ -75,6 +77,12 @@ def read_claim(path: Path, graph: Graph, number: Number = FLOAT64, seconds: floa
     parts = tuple(replace(part, number=number) for part in _parts(graph, specification))
     return Claim(parts, specification.statement, specification.feature_names, specification.output_names,
                  specification.units, specification)
+
+
+def require_readable(model: Path, specification: Path) -> None:
+    """Raises InputError for files that cannot be read whole: pipes, devices, and more than is ever of use."""
+    require_file(model, "model", MOST_MODEL)
+    require_file(specification, "specification", MOST_PROPERTY)
 
 
 def exact(value: float) -> str:

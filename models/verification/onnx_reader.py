@@ -14,6 +14,8 @@ Symbols: n inputs, o outputs, both flattened in C order.
 """
 
 import hashlib
+import math
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +27,17 @@ import onnx
 from onnx import TensorProto, defs, helper, numpy_helper
 
 from feature_store.errors import InputError
-from models.verification.affine_expression import ARITHMETIC, OFFSET, Array, Attributes, Expression, Value
+from models.verification.affine_expression import (
+    ARITHMETIC,
+    OFFSET,
+    VALUE,
+    Array,
+    Attributes,
+    Expression,
+    Value,
+    require_work,
+    work_of,
+)
 from models.verification.constant_folding import ConstantFolder
 from models.verification.graph import Affine, Graph, Kind, Layer
 from models.verification.index_moves import MOVES, split
@@ -55,18 +67,19 @@ class OnnxNetwork:
     opset: int
 
 
-def read_onnx(source: Path | bytes) -> OnnxNetwork:
+def read_onnx(source: Path | bytes, seconds: float = math.inf) -> OnnxNetwork:
     """Reads an ONNX file, or its content.
 
     It may be any acyclic network with one input and one output, of float16, float32 or float64, of these operators:
     Gemm, MatMul, Mul, Div and BatchNormalization by constants, Add, Sub, Neg; Relu, LeakyRelu, Tanh, Sigmoid; what
     moves values about (Concat, Split, Slice, Gather, Reshape, Flatten, Squeeze, Unsqueeze, Transpose, Identity,
     Dropout); and whatever depends on constants and shapes alone. Raises InputError where the file is not such a
-    network; the message names the node.
+    network, is more work than MOST_WORK or takes longer than `seconds`; the message names the node.
     """
     where = "bytes" if isinstance(source, bytes) else source
     try:
-        return _network(source if isinstance(source, bytes) else source.read_bytes())
+        deadline = time.monotonic() + seconds
+        return _network(source if isinstance(source, bytes) else source.read_bytes(), deadline)
     except InputError:
         raise
     except Exception as error:  # a malformed file of any kind is a refusal, not a crash
@@ -74,7 +87,7 @@ def read_onnx(source: Path | bytes) -> OnnxNetwork:
         raise InputError(f"model must be a valid ONNX file, got {type(error).__name__}: {said} ({where})") from error
 
 
-def _network(content: bytes) -> OnnxNetwork:
+def _network(content: bytes, deadline: float) -> OnnxNetwork:
     model = onnx.load_model_from_string(content)
     _require_plain(model)
     onnx.checker.check_model(model)
@@ -88,6 +101,8 @@ def _network(content: bytes) -> OnnxNetwork:
     reader, name = _Reader(model.graph, opset), model.graph.output[0].name
     with np.errstate(all="ignore"):  # what overflows is refused by its node's name
         for node in model.graph.node:
+            if time.monotonic() > deadline:
+                raise InputError(f"network must be read within the time limit, got no further ({_where(node)})")
             reader.run(node)
     y = reader.values.get(name)
     if not isinstance(y, Expression):
@@ -102,7 +117,7 @@ class _Reader:
     """The values by name and the layers made so far."""
 
     def __init__(self, graph: onnx.GraphProto, opset: int) -> None:
-        self.folder, self.layers = ConstantFolder(opset), list[Layer]()
+        self.folder, self.layers, self.work = ConstantFolder(opset), list[Layer](), 0
         self.factors = ScalarFactors() if any(node.op_type == "MatMul" for node in graph.node) else None
         self.values: dict[str, Value] = {t.name: numpy_helper.to_array(t) for t in graph.initializer}
         for name, array in self.values.items():
@@ -121,6 +136,7 @@ class _Reader:
         """Computes the outputs of one node. Raises InputError with its name where it cannot."""
         try:
             results = self._results(node)
+            self._count(node, results)
         except InputError as error:
             raise InputError(f"{error} ({_where(node)})") from error
         except (ValueError, IndexError, TypeError, ArithmeticError) as error:  # NumPy's
@@ -128,6 +144,14 @@ class _Reader:
         for name, value in zip(node.output, results, strict=False):  # Dropout's mask is nobody's
             _require_finite(value, _where(node))
             self.values[name] = value
+
+    def _count(self, node: onnx.NodeProto, results: Sequence[Value]) -> None:
+        made = [value for value in results if isinstance(value, Expression)]
+        self.work += VALUE * sum(m.size for value in made for m, _ in value.parts.values() if m is not None)
+        if made and node.op_type in ("Gemm", "MatMul"):
+            self.work += sum(work_of(x, math.prod(made[0].shape)) for name in node.input[:2]
+                             if isinstance(x := self.values[name], Expression))
+        require_work(self.work)
 
     def _results(self, node: onnx.NodeProto) -> Sequence[Value]:
         kind, attributes = node.op_type, {a.name: helper.get_attribute_value(a) for a in node.attribute}

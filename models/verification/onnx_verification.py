@@ -16,7 +16,7 @@ from typing import Any
 
 from feature_store.errors import InputError
 from models.verification.checker_chain import Chain
-from models.verification.claim import Claim, Part, exact, read_claim
+from models.verification.claim import Claim, Part, exact, read_claim, require_readable
 from models.verification.compile import PairObligation
 from models.verification.execution import execution_of
 from models.verification.first_look import FirstLook, agrees, prove_roots, queries_of
@@ -111,7 +111,8 @@ def verify_onnx(model: Path, specification: Path, seconds: float = 120.0, points
     if not seconds > 0:
         raise InputError(f"timeout must be positive, got {seconds}")
     started = time.monotonic()
-    network = read_onnx(model)
+    require_readable(model, specification)
+    network = read_onnx(model, seconds)
     if points is not None and (points.ndim != 2 or points.shape[1] != network.graph.inputs):
         raise InputError(f"points must have {network.graph.inputs} columns, got shape {points.shape}")
     digest = _digest(specification)

@@ -28,7 +28,7 @@ from feature_store.whole_files import new_beside
 from models.verification.checker import leaf_bounds, leaf_boxes, leaf_margins
 from models.verification.checker_chain import Chain, read_chain
 from models.verification.checker_model import Rejected, require_limited
-from models.verification.claim import Part, read_claim
+from models.verification.claim import Part, read_claim, require_readable
 from models.verification.compile import PairObligation
 from models.verification.execution import execution_of
 from models.verification.graph import FloatArray
@@ -142,7 +142,8 @@ def check_proof(proof: Path, model: Path, specification: Path, seconds: float = 
     cannot be read.
     """
     deadline = time.monotonic() + seconds
-    network = read_onnx(model)
+    require_readable(model, specification)
+    network = read_onnx(model, seconds)
     claim = read_claim(specification, network.graph, network.number, deadline - time.monotonic())
     chain = checkable(model)
     file, stages = model.read_bytes(), chain_stages(chain.weights, chain.biases, chain.relus)

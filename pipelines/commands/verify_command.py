@@ -20,11 +20,12 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from feature_store.errors import AssayError, InputError
-from feature_store.whole_files import require_writable, write_whole
+from feature_store.whole_files import require_file, require_writable, write_whole
 from pipelines.console import JsonOption, PlainConsole, err, out, plain, reported
 
 EXIT_CODES = {"PROVED": 0, "REFUTED": 1, "UNKNOWN": 3, "TIMEOUT": 3, "ERROR": 3}
 COLOURS = {"PROVED": "bold green", "REFUTED": "bold red"}
+MOST_POINTS = 1_000_000_000  # bytes
 NARROWEST = 12  # characters of a folded name
 
 
@@ -91,7 +92,7 @@ def verify(
             code = error.exit_code
             document |= {"error": str(error), "exit_code": code}  # still one document
         if not json_output:
-            _say(f"  written to {witness}\n")
+            _say(f"{plain(f'  written to {witness}')}\n")
     if json_output:
         _say(_json(document))
     raise typer.Exit(code)
@@ -125,7 +126,8 @@ def _no_verdict(as_json: bool) -> Iterator[None]:
     except Exception as error:
         traceback.print_exc()
         reason, code = f"{type(error).__name__}: {error}", EXIT_CODES["ERROR"]
-        _say(_json({"verdict": "ERROR", "error": reason, "exit_code": code}) if as_json else f"ERROR  {reason}\n")
+        document = {"verdict": "ERROR", "error": reason, "exit_code": code}
+        _say(_json(document) if as_json else f"{plain(f'ERROR  {reason}')}\n")
         raise typer.Exit(code) from None
 
 
@@ -133,6 +135,7 @@ def _read_points(path: Path) -> Any:
     import numpy as np
     import pandas as pd
 
+    require_file(path, "points", MOST_POINTS)
     try:
         frame = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
         return frame.to_numpy(dtype=np.float64, copy=True)  # torch warns of arrays that it cannot write to
@@ -172,7 +175,7 @@ def _progress(quiet: bool) -> Any:
             line = bar.add_task("verify", total=1.0, boxes=1, worst=float("nan"))
 
             def advance(part: str, state: Any) -> None:
-                bar.update(line, description=part, completed=state.proved_share, boxes=state.open_boxes,
+                bar.update(line, description=str(plain(part)), completed=state.proved_share, boxes=state.open_boxes,
                            worst=state.worst_bound)
 
             yield advance

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from rich.table import Table
-from rich.text import Text
 
 from feature_store.errors import InputError
 from feature_store.whole_files import require_writable, write_whole
 from models.verification.instances import Instance, Outcome, decide, read_instances
 from models.verification.onnx_verification import OnPart
-from pipelines.console import err, out, print_table
+from pipelines.console import err, out, plain, print_table
 
 COLUMNS = ("model", "property", "verdict", "result", "seconds", "timeout", "boxes", "reason")
 COLOURS = {"PROVED": "bold green", "REFUTED": "bold red"}
@@ -48,11 +47,11 @@ def verify_instances(path: Path, seconds: float, seed: int, csv_file: Path | Non
         print_table(_table(outcomes))
         for outcome in outcomes:
             if outcome.verdict == "ERROR":
-                out.print(Text(f"ERROR {', '.join(outcome.instance.label)}: {outcome.reason}"), soft_wrap=True)
-        out.print(Text(", ".join(f"{number} {verdict}" for verdict, number in sorted(counts.items()))
-                       + f" of {len(outcomes)} in {total:.1f} s"), soft_wrap=True)
+                out.print(plain(f"ERROR {', '.join(outcome.instance.label)}: {outcome.reason}"), soft_wrap=True)
+        out.print(plain(", ".join(f"{number} {verdict}" for verdict, number in sorted(counts.items()))
+                        + f" of {len(outcomes)} in {total:.1f} s"), soft_wrap=True)
         if csv_file is not None:
-            out.print(Text(f"written to {csv_file}"), soft_wrap=True)
+            out.print(plain(f"written to {csv_file}"), soft_wrap=True)
     return 1 if counts["REFUTED"] else 0 if counts["PROVED"] == len(outcomes) else 3
 
 
@@ -62,9 +61,8 @@ def _table(outcomes: Sequence[Outcome]) -> Table:
         table.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]
     for outcome in outcomes:
         model, specification = (Path(name).name for name in outcome.instance.label)
-        table.add_row(Text(model), Text(specification), Text(outcome.verdict, COLOURS.get(outcome.verdict,
-                                                                                          "bold yellow")),
-                      f"{outcome.seconds:.2f}")
+        table.add_row(plain(model), plain(specification),
+                      plain(outcome.verdict, COLOURS.get(outcome.verdict, "bold yellow")), f"{outcome.seconds:.2f}")
     return table
 
 
@@ -94,7 +92,7 @@ class _Bar(_Silent):
         self.bar, self.line = bar, line
 
     def watch(self, instance: Instance) -> OnPart:
-        name = " ".join(Path(label).name for label in instance.label)
+        name = str(plain(" ".join(Path(label).name for label in instance.label)))
         self.bar.update(self.line, description=name)
         return lambda part, state: self.bar.update(self.line, description=f"{name} {100 * state.proved_share:.0f} %")
 

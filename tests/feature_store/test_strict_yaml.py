@@ -24,6 +24,11 @@ def test_values_come_as_yaml_means_them() -> None:
     assert parse_yaml("", "file", "here") is None
 
 
+def test_numbers_are_read_as_they_look() -> None:
+    text = "[0, -0, 10, 1_000, 0.5, 00.5, 1e-3, 0x10, '010', \"1:30\", a:1, 08]"
+    assert parse_yaml(text, "file", "here") == [0, 0, 10, 1000, 0.5, 0.5, "1e-3", 16, "010", "1:30", "a:1", "08"]
+
+
 def test_a_merged_mapping_may_be_overridden_wherever_it_is_merged_again() -> None:
     text = "a: &a {x: 1}\nb: {deep: {er: &c {<<: *a, x: 2}}}\nd: {<<: *c, y: 3}\ne: {<<: [*a, *c]}\n"
     assert parse_yaml(text, "file", "here") == {
@@ -49,6 +54,11 @@ def test_a_merged_mapping_may_be_overridden_wherever_it_is_merged_again() -> Non
     ("b: !!timestamp soon", "value must be readable, got 'soon' as timestamp (here, line 1)"),
     ("b: " + "1" * 5000, "number must have at most 4300 digits, got 5000 (here, line 1)"),
     ("b: 1" + 100_000 * ":1", "number must have at most 4300 digits, got 200001 (here, line 1)"),
+    *((f"a: 1\nb: {text}", f"number must be written in decimal digits, got '{text}', which YAML reads as {value}: "
+       "write it without leading 0 or colon, a text in quotes (here, line 2)")
+      for text, value in (("010", 8), ("-0_7", -7), ("1:30", 90), ("1:30.5", 90.5), ("+1:00:00", 3600))),
+    ("1:30: a", "number must be written in decimal digits, got '1:30', which YAML reads as 90: write it "
+     "without leading 0 or colon, a text in quotes (here, line 1)"),
     ("a: &a [1, *a]", "list or mapping must not hold itself, got an alias to one around it (here, line 1)"),
     ("a: &a {b: {c: *a}}", "list or mapping must not hold itself, got an alias to one around it (here, line 1)"),
     (bomb(9), f"file must hold at most {MAX_VALUES:,} values with its aliases written out, got more (here, line 6)"),

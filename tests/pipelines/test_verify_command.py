@@ -126,7 +126,9 @@ BAD_INPUT = {
     "timeout-nan": (("model.onnx", "-s", "spec.yaml", "--timeout", "nan"), "timeout must be positive"),
     "points-of-three": (("model.onnx", "-s", "spec.yaml", "--points", "three.csv"), "points must have 2 columns"),
     "points-are-words": (("model.onnx", "-s", "spec.yaml", "--points", "words.csv"), "points must be a readable table"),
-    "no-points": (("model.onnx", "-s", "spec.yaml", "--points", "none.csv"), "points must be a readable table"),
+    "no-points": (("model.onnx", "-s", "spec.yaml", "--points", "none.csv"), "points must be an existing file"),
+    "endless-points": (("model.onnx", "-s", "spec.yaml", "--points", "/dev/zero"), "points must be an existing file"),
+    "large-specification": (("model.onnx", "-s", "large"), "specification must have at most 100,000,000 bytes, got 1,"),
     "convolution": (("conv.onnx", "-s", "spec.yaml"), "operator must be one of"),
     "dangling-input": (("dangling.onnx", "-s", "spec.yaml"), "model must be a valid ONNX file, got ValidationError"),
     "key-twice": (("model.onnx", "-s", "twice.yaml"), "key must be given once, got 'box' twice (twice.yaml, line 2)"),
@@ -136,6 +138,8 @@ BAD_INPUT = {
 @pytest.fixture
 def bad_files(folder: Path) -> None:
     (folder / "empty").write_bytes(b"")
+    with (folder / "large").open("wb") as file:
+        file.truncate(10**9)
     (folder / "three.yaml").write_text("features: [a, b, c]\nproperties:\n- range: {maximum: 1}\n")
     (folder / "three.csv").write_text("a,b,c\n1,2,3\n")
     (folder / "words.csv").write_text("a,b\nx,y\n")

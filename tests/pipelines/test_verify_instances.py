@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ from typer.testing import CliRunner, Result
 
 from feature_store.errors import InputError
 from models.verification import instances as instances_module
-from models.verification.instances import read_instances
+from models.verification.instances import Instance, read_instances
+from models.verification.search_result import Progress
 from pipelines.command_line import app
 from pipelines.commands import verify_instances
 from tests.models.verification.onnx_files import dense_file, replayed, undecided_file
@@ -70,6 +72,38 @@ def test_json_is_one_document_with_witnesses_that_replay(folder: Path) -> None:
     assert proved["witness"] is None and proved["result"] == "unsat"
     ((_, y),) = replayed(folder / "list" / "onnx" / "sum.onnx", refuted["witness"])
     assert y[0] > 1.5
+
+
+def test_names_are_printed_without_escape_sequences(folder: Path) -> None:
+    done = verify(folder, "a\x1b]0;b\x07.onnx,c\x1b[2J.yaml", options=("--csv", "d\x1b[3A.csv"))
+    assert done.exit_code == 3 and "\x1b" not in done.stdout and "\x07" not in done.stdout
+    row, error, _, written = done.stdout.splitlines()[1:]
+    assert row.split()[:2] == [r"a\x1b]0;b\x07.onnx", r"c\x1b[2J.yaml"]
+    assert error.startswith(r"ERROR a\x1b]0;b\x07.onnx, c\x1b[2J")
+    assert written == r"written to d\x1b[3A.csv"
+
+
+def test_the_bar_shows_names_without_escape_sequences() -> None:
+    shown: list[str] = []
+
+    class Bar:
+        def update(self, line: object, description: str) -> None:
+            shown.append(description)
+
+    instance = Instance(Path("a\x1b[2J"), Path("b"), 1.0, ("a\x1b[2J", "b\x07"))
+    watch = verify_instances._Bar(Bar(), 0).watch(instance)
+    assert watch is not None
+    watch("outputs", Progress(0.5, 1, 0.0, 0.1))
+    assert shown == [r"a\x1b[2J b\x07", r"a\x1b[2J b\x07 50 %"]
+
+
+def test_what_never_ends_is_an_error_of_its_own(folder: Path) -> None:
+    os.mkfifo(folder / "list" / "pipe")
+    lines = ("pipe,good.yaml", "onnx/sum.onnx,pipe", "/dev/zero,good.yaml", "onnx/sum.onnx,/dev/zero", GOOD)
+    done = verify(folder, *lines, options=("--json",))
+    found = json.loads(done.stdout)["instances"]
+    assert [one["verdict"] for one in found] == ["ERROR"] * 4 + ["PROVED"] and done.exit_code == 3
+    assert all("must be an existing file, got " in one["reason"] for one in found[:4])
 
 
 def test_after_an_interrupt_the_rest_is_not_begun(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

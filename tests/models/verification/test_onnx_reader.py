@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from torch import nn
 from feature_store.errors import InputError
 from feature_store.scaling import FeatureScaling, MinMaxScaling
 from models.export.onnx_model import build_onnx
+from models.verification import affine_expression
 from models.verification.graph import Affine
 from models.verification.onnx_reader import KINDS, OnnxNetwork, read_onnx
 from tests.models.verification.networks import random_network
@@ -143,7 +145,7 @@ OPERATORS: dict[str, Case] = {
     "neg": ([op("Neg", "x")], {}, ("batch", 4)),
     "mul": ([op("Mul", "x b")], {"b": normal(4)}, ("batch", 4)),
     "mul-left": ([op("Mul", "b x")], {"b": normal(2, 1)}, (2, 4)),
-    "mul-scalar": ([op("Mul", "x b")], {"b": np.ones(()) * 0.3}, ("batch", 4)),
+    "mul-scalar": ([op("Mul", "x b")], {"b": np.ones(()) * 0.375}, ("batch", 4)),
     "div": ([op("Div", "x b")], {"b": 1 + normal(4) ** 2}, ("batch", 4)),
     "relu": ([op("Relu", "x")], {}, ("batch", 4)),
     "relu-twice": ([op("Relu", "x", "t"), op("Relu", "t")], {}, ("batch", 4)),
@@ -819,3 +821,24 @@ def test_scrambled_files_are_refused_or_read_but_never_crash() -> None:
             except InputError:
                 refused += 1
     assert refused > 10 * len(files)
+
+
+def products(size: int, count: int) -> bytes:
+    """A small file: the input times one matrix of 1s again and again."""
+    names = [f"v{k}" for k in range(count)]
+    nodes = [op("ConstantOfShape", "s", "w", value=helper.make_tensor("v", 1, [1], [1 / size]))]
+    nodes += [op("MatMul", f"{a} w", b) for a, b in pairwise(["x", *names])]
+    return build([*nodes, op("Identity", names[-1])], {"s": integers(size, size)}, (1, size), dtype=np.float32)
+
+
+@pytest.mark.parametrize(("size", "count"), [(700, 2), (60, 900)], ids=["one", "many"])
+def test_composing_maps_has_an_end(monkeypatch: pytest.MonkeyPatch, size: int, count: int) -> None:
+    monkeypatch.setattr(affine_expression, "MOST_WORK", 2**27)
+    read_onnx(products(60, 90))
+    with pytest.raises(InputError, match=r"must be composed in at most .*: multiply their weights .*\(node .*MatMul"):
+        read_onnx(products(size, count))
+
+
+def test_reading_ends_with_the_time_limit() -> None:
+    with pytest.raises(InputError, match=r"network must be read within the time limit, got no further \(node"):
+        read_onnx(products(300, 300), seconds=0.05)
