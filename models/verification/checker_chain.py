@@ -110,7 +110,8 @@ class _Reader:
                     raise Rejected(f"constant must keep the shape {self.shape}, got {constants[0].shape} ({where})")
                 values = np.broadcast_to(constants[0], self.shape).reshape(-1)
                 if node.op_type == "Mul":
-                    self._require_factor(constants[0], *(stored[n].dtype for n in node.input if n in stored), where)
+                    (dtype,) = (stored[name].dtype for name in node.input if name in stored)
+                    self._require_factor(constants[0], dtype, where)
                     self._affine(np.diag(values), np.zeros(size))
                 else:
                     self._shift(values if node.op_type == "Add" else -values)

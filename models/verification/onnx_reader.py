@@ -185,8 +185,8 @@ class _Reader:
         return [x.at(MOVES[kind](x.index, attributes, *rest))]
 
     def _require_factors(self, kind: str, operands: Sequence[Value | None]) -> None:
-        for operand in operands if self.factors is not None and kind in ("Mul", "Div") else ():
-            if isinstance(operand, np.ndarray) and operand.size == 1 and \
+        for operand in operands if kind in ("Mul", "Div") else ():
+            if self.factors is not None and isinstance(operand, np.ndarray) and operand.size == 1 and \
                     (objection := self.factors.objection(operand.item(), kind == "Div", operand.dtype)):
                 raise InputError(objection)
 
