@@ -185,8 +185,10 @@ class _Reader:
         return [x.at(MOVES[kind](x.index, attributes, *rest))]
 
     def _require_factors(self, kind: str, operands: Sequence[Value | None]) -> None:
-        for operand in operands if kind in ("Mul", "Div") else ():
-            if self.factors is not None and isinstance(operand, np.ndarray) and operand.size == 1 and \
+        if self.factors is None or kind not in ("Mul", "Div"):
+            return
+        for operand in operands:
+            if isinstance(operand, np.ndarray) and operand.size == 1 and \
                     (objection := self.factors.objection(operand.item(), kind == "Div", operand.dtype)):
                 raise InputError(objection)
 
