@@ -130,7 +130,7 @@ def test_the_second_run_makes_the_same_models_registers_nothing_and_says_so(scen
     assert "…" not in "".join(lines)
     bundles = [line.removeprefix("bundle: ") for line in lines if line.startswith("bundle: ")]
     assert Path(bundles[0]) == scene.bundle("nginx") and all(Path(bundle).is_dir() for bundle in bundles)
-    (report,) = [line.removeprefix("report: ") for line in lines if line.startswith("report: ")]
+    (report,) = [line.removeprefix("report: ") for line in lines if line.startswith("report: /")]
     assert "byte for byte; nothing is registered" in Path(report).read_text()
 
 
