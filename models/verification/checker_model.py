@@ -207,6 +207,9 @@ def read_model(file: bytes) -> ModelFile:
     require_rows(graph.input[0], wide[0])
     if flowing != graph.output[0].name or wide[-1] != 1 or min(wide) < 1 or shapes != fitting:
         raise Rejected(f"weights must fit each other and a single output, got shapes {shapes}")
+    with np.errstate(over="ignore"):
+        if any((array != array.astype(np.float32)).any() for pair in linear for array in pair):
+            raise Rejected("weights must be numbers of float32, also where they are stored in float64")
     if not ((factor > 0).all() and gain > 0).all():
         raise Rejected("scaling must be positive, or the order would turn")
     return ModelFile([w for w, _ in linear], [b for _, b in linear], offset, factor, float(gain[0]), float(shift[0]),

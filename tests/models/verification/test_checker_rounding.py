@@ -193,3 +193,16 @@ def test_a_range_that_float32_cannot_resolve_is_refused(tmp_path: Path) -> None:
     contract["specification"]["statement"] = statement(contract)
     result = replace(proof.with_graph(wide), contract=contract).rehashed().check(tmp_path)
     assert not result.accepted and "execution in float64 may add at most 1e-05" in result.reason
+
+
+@pytest.mark.parametrize("value", [0.1, 1e200])
+def test_a_file_in_float64_has_weights_of_float32(tmp_path: Path, value: float) -> None:
+    proof = prove(tmp_path / "made", network_with_many_leaves(), task_with([monotone("pressure")]))
+    model = onnx.load_model_from_string(proof.model)
+    for item in model.graph.initializer:
+        if item.name == "bias_0":
+            array = numpy_helper.to_array(item).copy()
+            array[0] = value
+            item.CopyFrom(numpy_helper.from_array(array, item.name))
+    result = proof.with_graph(model).rehashed().check(tmp_path)
+    assert not result.accepted and "weights must be numbers of float32" in result.reason
