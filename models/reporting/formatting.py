@@ -4,22 +4,12 @@ Flow: sections.py puts these texts into tables and captions; nothing else rounds
 """
 
 import math
-from numbers import Real
 from typing import Any
+
+from models.gates import finite_number
 
 MISSING = "missing"
 GAP = "\N{NO-BREAK SPACE}"  # keeps a number and its unit on one line
-
-
-def finite(value: Any) -> float | None:
-    """The value as a float; None where it is no finite number (a bool is none either)."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        return None
-    try:
-        result = float(value)
-    except OverflowError:  # an integer that no float can hold
-        return None
-    return result if math.isfinite(result) else None
 
 
 def number(value: Any, unit: str = "") -> str:
@@ -28,7 +18,7 @@ def number(value: Any, unit: str = "") -> str:
         return value or MISSING
     if isinstance(value, bool):
         return "yes" if value else "no"
-    known = finite(value)
+    known = finite_number(value)
     if known is None:
         infinite = isinstance(value, float) and math.isinf(value)
         return ("infinite" if value > 0 else "-infinite") if infinite else MISSING
@@ -56,7 +46,7 @@ def coefficient(value: float) -> str:
 
 def percent(share: Any) -> str:
     """A share 0..1 in percent with one decimal; more where rounding would turn it into 100 or 0 percent."""
-    known = finite(share)
+    known = finite_number(share)
     if known is None:
         return MISSING
     if known in (0.0, 1.0):
@@ -72,7 +62,7 @@ def percent(share: Any) -> str:
 
 def points(share: Any, other: Any) -> str:
     """How far `share` lies above `other`, in percentage points."""
-    first, second = finite(share), finite(other)
+    first, second = finite_number(share), finite_number(other)
     if first is None or second is None or abs(first - second) > 1:
         return MISSING
     return f"{100 * (first - second):+.1f}{GAP}points"
@@ -80,7 +70,7 @@ def points(share: Any, other: Any) -> str:
 
 def duration(seconds: Any) -> str:
     """Seconds up to two minutes, then minutes and seconds, then hours and minutes."""
-    known = finite(seconds)
+    known = finite_number(seconds)
     if known is None:
         return MISSING
     if known < 120 or known > 1e9:

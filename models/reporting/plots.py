@@ -16,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from models.gates import finite_number
 from models.reporting.figures import (
     BASELINE,
     INK,
@@ -27,7 +28,7 @@ from models.reporting.figures import (
     logarithmic,
     plain,
 )
-from models.reporting.formatting import coefficient, duration, finite, percent
+from models.reporting.formatting import coefficient, duration, percent
 
 FloatArray = NDArray[np.float64]
 
@@ -227,7 +228,7 @@ def stage_times(stages: Sequence[Mapping[str, Any]], seconds: FloatArray, name: 
         shown = np.nan_to_num(seconds[kept])
         axes.barh(range(len(kept)), shown, 0.68, color=VERIFIED)
         for place, k in enumerate(kept):
-            peak = finite(stages[k].get("peak_mb"))
+            peak = finite_number(stages[k].get("peak_mb"))
             memory = "" if peak is None else f", {peak:,.0f} MB"
             axes.annotate(duration(seconds[k]) + memory, (float(shown[place]), place), (4, 0),
                           textcoords="offset points", va="center", fontsize=8, color=SOFT,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models.reporting.formatting import finite
+from models.gates import finite_number
 
 LARGEST = 1e100  # products and differences of axis limits stay finite
 
@@ -42,7 +42,7 @@ def mappings(data: Any, *keys: str) -> list[Mapping[str, Any]]:
 
 def floats(values: Any) -> NDArray[np.float64]:
     """The list as (m,) float64, NaN for what is no finite number, or too large to be drawn on an axis."""
-    known = [finite(value) for value in items(values)]
+    known = [finite_number(value) for value in items(values)]
     return np.array([np.nan if value is None or abs(value) > LARGEST else value for value in known], dtype=np.float64)
 
 

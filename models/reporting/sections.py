@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from models.gates import finite_number
 from models.reporting import plots
 from models.reporting.document import Badge, Cell, Facts, Note, Part, Plot, Table, figures, text
-from models.reporting.formatting import GAP, count, duration, finite, number, percent, points, words
+from models.reporting.formatting import GAP, count, duration, number, percent, points, words
 from models.reporting.reading import at, column, items, mapping, mappings, together
 from models.reporting.task_error import task_error
 from models.reporting.witness import witness_parts
@@ -115,7 +116,7 @@ def _box(contract: Json | None) -> Part:
 
 def _physical(item: Json) -> str:
     """The physical bounds in words."""
-    low, high = finite(item.get("physical_minimum")), finite(item.get("physical_maximum"))
+    low, high = finite_number(item.get("physical_minimum")), finite_number(item.get("physical_maximum"))
     if low is None and high is None:
         return "any"
     if high is None:
@@ -129,7 +130,7 @@ def _verdicts(evidence: Json | None) -> Part:
         verdict = mapping(evidence, key)
         if verdict:
             tone = verdict_badge({"verdict": verdict}).tone
-            bound = finite(verdict.get("lower_bound"))
+            bound = finite_number(verdict.get("lower_bound"))
             none = "" if verdict.get("status") == REFUTED else number(None)  # one counterexample ends the search
             rows.append((text(label), Cell(str(verdict.get("status")), tone=tone), text(verdict.get("reason")),
                          *figures([none if bound is None else number(bound), percent(verdict.get("proved_share")),
@@ -205,7 +206,7 @@ def accuracy(contract: Json | None, evidence: Json | None, scaling: Json | None,
     sets = (("training rows", "train"), ("test rows", "test"), ("counterexamples", "counterexample"))
 
     def value(key: str) -> float:
-        known = finite(metrics.get(key))
+        known = finite_number(metrics.get(key))
         return known if known is not None and 0 <= known <= 1 else float("nan")
 
     groups = {label: {"verified": value(f"{key}_accuracy"), "unverified twin": value(f"twin_{key}_accuracy")}
@@ -228,7 +229,7 @@ def _compared(label: str, metrics: Json, key: str, baseline: str) -> tuple[Cell,
     mine, twin = metrics.get(key), metrics.get(f"twin_{key}")
     share = key.endswith("accuracy")
     shown = percent if share else number
-    known = finite(mine), finite(twin)
+    known = finite_number(mine), finite_number(twin)
     if share:
         difference = points(mine, twin)
     elif known[0] is None or not known[1]:
@@ -255,7 +256,7 @@ def _what_is_right(evidence: Json | None, metrics: Json) -> str:
     half = tolerance(evidence)
     unit = at(evidence, "target", "unit") or ""
     raw = "" if half is None else f", which is {number(half, str(unit))}"
-    found = finite(metrics.get("counterexamples"))
+    found = finite_number(metrics.get("counterexamples"))
     share = number(accuracy_tolerance(evidence))
     sentence = (f"A prediction is right when it is within {share} of the scaled target (equation 2 of vPALs){raw}. A "
                 "counterexample, two inputs that differ in one feature, is right when the two predictions stand in the "
@@ -268,11 +269,11 @@ def _what_is_right(evidence: Json | None, metrics: Json) -> str:
 
 def accuracy_tolerance(evidence: Json | None) -> float:
     """Half width of what counts as right, as a share of the range of the training target; vPALs, equation 2: 0.05."""
-    found = finite(at(evidence, "target", "accuracy_tolerance"))
+    found = finite_number(at(evidence, "target", "accuracy_tolerance"))
     return 0.05 if found is None else found
 
 
 def tolerance(evidence: Json | None) -> float | None:
     """Half width of what counts as right, in target units: that share of the range of the training target."""
-    low, high = (finite(at(evidence, "target", key)) for key in ("minimum", "maximum"))
+    low, high = (finite_number(at(evidence, "target", key)) for key in ("minimum", "maximum"))
     return None if low is None or high is None or high <= low else accuracy_tolerance(evidence) * (high - low)

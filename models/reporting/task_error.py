@@ -10,7 +10,7 @@ into the pages.
 from collections.abc import Mapping
 from typing import Any
 
-from models.reporting.formatting import finite
+from models.gates import finite_number
 from models.reporting.reading import at, mapping
 
 PERCENTAGE = "mean absolute percentage error"
@@ -24,18 +24,18 @@ def task_error(evidence: Mapping[str, Any] | None) -> dict[str, Any] | None:
     target (an absolute error) or over the target itself (a percentage error): comparable between workloads.
     """
     metrics = mapping(evidence, "metrics")
-    share = finite(metrics.get("test_mape"))
+    share = finite_number(metrics.get("test_mape"))
     if share is not None:
         return _error(PERCENTAGE, "%", 100.0, metrics, "mape")
-    low, high = (finite(at(evidence, "target", key)) for key in ("minimum", "maximum"))
-    if finite(metrics.get("test_mae")) is None or low is None or high is None or high <= low:
+    low, high = (finite_number(at(evidence, "target", key)) for key in ("minimum", "maximum"))
+    if finite_number(metrics.get("test_mae")) is None or low is None or high is None or high <= low:
         return None
     return _error(ABSOLUTE, str(at(evidence, "target", "unit") or ""), high - low, metrics, "mae")
 
 
 def _error(name: str, unit: str, one: float, metrics: Mapping[str, Any], key: str) -> dict[str, Any]:
     """one: what a share of 1 is in `unit`."""
-    shares = {label: finite(metrics.get(f"{prefix}_{key}"))
+    shares = {label: finite_number(metrics.get(f"{prefix}_{key}"))
               for label, prefix in (("value", "test"), ("twin", "twin_test"), ("baseline", "baseline"))}
     return {"name": name, "unit": unit, "share": shares["value"],
             **{label: None if share is None else share * one for label, share in shares.items()}}

@@ -7,8 +7,9 @@ The verifier's witnesses are in the network's coordinates, 0..1 of the training 
 from collections.abc import Mapping
 from typing import Any
 
+from models.gates import finite_number
 from models.reporting.document import Cell, Note, Part, Table
-from models.reporting.formatting import count, finite, number
+from models.reporting.formatting import count, number
 from models.reporting.reading import at, floats, items, mapping, mappings
 
 Json = Mapping[str, Any]
@@ -29,7 +30,7 @@ def witness_parts(contract: Json | None, evidence: Json | None, scaling: Json | 
     if not witnesses:
         refuted = at(evidence, key, "status") == "REFUTED"
         return [Note("The verdict is REFUTED, but its witness was not recorded.", "missing")] if refuted else []
-    worst = max(witnesses, key=lambda witness: finite(witness.get("excess")) or 0.0)
+    worst = max(witnesses, key=lambda witness: finite_number(witness.get("excess")) or 0.0)
     inputs = mappings(contract, "inputs")
     low, high = floats(worst.get("low")), floats(worst.get("high"))
     if not inputs or not len(inputs) == len(low) == len(high):
@@ -42,7 +43,7 @@ def witness_parts(contract: Json | None, evidence: Json | None, scaling: Json | 
     target_range = _range(mapping(scaling, "target").get(str(target.get("name")))) or _range(
         [target.get("minimum"), target.get("maximum")])
     unit = str(target.get("unit") or "") if target_range else "scaled"
-    outputs = [_raw(finite(worst.get(end)), target_range) for end in ("output_low", "output_high")]
+    outputs = [_raw(finite_number(worst.get(end)), target_range) for end in ("output_low", "output_high")]
     header = [f"{item.get('name')} ({item.get('unit')})" if known else f"{item.get('name')} (scaled)"
               for item, known in zip(inputs, ranges, strict=True)]
     rows = tuple(
@@ -62,7 +63,7 @@ def _sentence(whose: str, feature: str, sign: Any, outputs: list[float | None], 
 
 
 def _range(pair: Any) -> Range | None:
-    ends = [finite(end) for end in items(pair)]
+    ends = [finite_number(end) for end in items(pair)]
     if len(ends) != 2 or ends[0] is None or ends[1] is None:
         return None
     return ends[0], ends[1]
