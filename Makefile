@@ -46,7 +46,7 @@ tables: $(STAMP) ## make the tables in README and docs again from the measuremen
 	$(BIN)/python -m benchmarks.tables
 
 benchmark: $(STAMP) ## measure the pipeline (benchmarks/results/pipeline.json)
-	$(BIN)/python -m benchmarks.pipeline
+	$(BIN)/python -m benchmarks.pipeline.speed
 
 debian: ## install the Debian packages that recording and its tests use (as root)
 	deploy/install-debian-packages.sh

@@ -13,25 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import (
-    adaptation_cost_tables,
-    adaptation_pool_tables,
-    adaptation_tables,
-    code_mutation_tables,
-    execution_rounding,
-    false_promotion,
-    mutant_tables,
-    performance_tables,
-    pipeline_tables,
-    sizing,
-    verification_campaign_tables,
-    verification_tables,
-)
-from benchmarks.adaptation_plots import draw_adaptation_scale
-from benchmarks.markdown import fill, marked_tables
-from benchmarks.result_file import read_results
-from benchmarks.scale_plot import draw_scale
-from benchmarks.verification_plots import draw_cactus, draw_growth
+from benchmarks.adaptation import accuracy_tables, cost_tables, pool_tables, sizing
+from benchmarks.adaptation.plots import draw_adaptation_scale
+from benchmarks.gates import false_promotion
+from benchmarks.harness.markdown import fill, marked_tables
+from benchmarks.harness.result_file import read_results
+from benchmarks.learning import performance_tables
+from benchmarks.pipeline import tables as pipeline_tables
+from benchmarks.pipeline.scale_plot import draw_scale
+from benchmarks.test_quality import code_mutation_tables
+from benchmarks.verification import campaign_tables, execution_rounding, mutant_tables, published_tables
+from benchmarks.verification.plots import draw_cactus, draw_growth
 from feature_store.errors import nearest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -52,24 +44,24 @@ class Source:
 
 
 TABLES: dict[str, Source] = {
-    "adaptation-goals": Source("adaptation", adaptation_tables.goals_table),
-    "adaptation-methods": Source("adaptation", adaptation_tables.methods_table),
-    "adaptation-splits": Source("adaptation", adaptation_tables.splits_table),
-    "adaptation-intervals": Source("adaptation", adaptation_tables.intervals_table),
-    "adaptation-conditions": Source("adaptation", adaptation_tables.conditions_line),
-    "adaptation-search": Source("adaptation_search", adaptation_tables.search_table),
-    "adaptation-search-conditions": Source("adaptation_search", adaptation_tables.search_conditions_line),
-    "adaptation-cost": Source("adaptation_cost", adaptation_cost_tables.cost_table),
-    "adaptation-cost-conditions": Source("adaptation_cost", adaptation_cost_tables.cost_conditions_line),
-    "adaptation-amortisation": Source("adaptation_cost", adaptation_cost_tables.amortisation_table),
-    "adaptation-foreseen": Source("adaptation_cost", adaptation_cost_tables.foreseen_table),
+    "adaptation-goals": Source("adaptation", accuracy_tables.goals_table),
+    "adaptation-methods": Source("adaptation", accuracy_tables.methods_table),
+    "adaptation-splits": Source("adaptation", accuracy_tables.splits_table),
+    "adaptation-intervals": Source("adaptation", accuracy_tables.intervals_table),
+    "adaptation-conditions": Source("adaptation", accuracy_tables.conditions_line),
+    "adaptation-search": Source("adaptation_search", accuracy_tables.search_table),
+    "adaptation-search-conditions": Source("adaptation_search", accuracy_tables.search_conditions_line),
+    "adaptation-cost": Source("adaptation_cost", cost_tables.cost_table),
+    "adaptation-cost-conditions": Source("adaptation_cost", cost_tables.cost_conditions_line),
+    "adaptation-amortisation": Source("adaptation_cost", cost_tables.amortisation_table),
+    "adaptation-foreseen": Source("adaptation_cost", cost_tables.foreseen_table),
     "sizing": Source("sizing", sizing.sizing_table),
     "sizing-conditions": Source("sizing", sizing.sizing_conditions_line),
-    "adaptation-metrics": Source("adaptation_metrics", adaptation_pool_tables.metrics_table),
-    "adaptation-metrics-candidates": Source("adaptation_metrics", adaptation_pool_tables.candidates_table),
-    "adaptation-metrics-conditions": Source("adaptation_metrics", adaptation_pool_tables.metrics_conditions_line),
-    "adaptation-scale": Source("adaptation_scale", adaptation_pool_tables.scale_table),
-    "adaptation-scale-conditions": Source("adaptation_scale", adaptation_pool_tables.scale_conditions_line),
+    "adaptation-metrics": Source("adaptation_metrics", pool_tables.metrics_table),
+    "adaptation-metrics-candidates": Source("adaptation_metrics", pool_tables.candidates_table),
+    "adaptation-metrics-conditions": Source("adaptation_metrics", pool_tables.metrics_conditions_line),
+    "adaptation-scale": Source("adaptation_scale", pool_tables.scale_table),
+    "adaptation-scale-conditions": Source("adaptation_scale", pool_tables.scale_conditions_line),
     "false-promotion": Source("false_promotion", false_promotion.equal_table),
     "false-promotion-missed": Source("false_promotion", false_promotion.missed_table),
     "false-promotion-missed-more": Source("false_promotion", false_promotion.missed_more_table),
@@ -84,16 +76,16 @@ TABLES: dict[str, Source] = {
     "pipeline-shares": Source("pipeline", pipeline_tables.shares_table),
     "pipeline-scale": Source("pipeline", pipeline_tables.scale_table),
     "pipeline-machine": Source("pipeline", pipeline_tables.machine_line),
-    "verification-published": Source("verification", verification_tables.published_table),
-    "verification-goals": Source("verification_campaign", verification_campaign_tables.goals_table),
-    "verification-tools": Source("verification_campaign", verification_campaign_tables.tools_table),
-    "verification-instances": Source("verification_campaign", verification_campaign_tables.instances_table),
-    "verification-conditions": Source("verification_campaign", verification_campaign_tables.conditions_line),
+    "verification-published": Source("verification", published_tables.published_table),
+    "verification-goals": Source("verification_campaign", campaign_tables.goals_table),
+    "verification-tools": Source("verification_campaign", campaign_tables.tools_table),
+    "verification-instances": Source("verification_campaign", campaign_tables.instances_table),
+    "verification-conditions": Source("verification_campaign", campaign_tables.conditions_line),
     "verification-mutants": Source("mutants", mutant_tables.mutants_table),
     "code-mutation": Source("code_mutation", code_mutation_tables.sampled_table),
     "planted-mutants": Source("planted_mutants", code_mutation_tables.planted_table),
     "execution-rounding": Source("execution_rounding", execution_rounding.rounding_table),
-    "verification-growth": Source("verification_campaign", verification_campaign_tables.growth_table),
+    "verification-growth": Source("verification_campaign", campaign_tables.growth_table),
 }
 RESULT_FILES = tuple(dict.fromkeys(source.results for source in TABLES.values()))
 
@@ -170,7 +162,7 @@ def _draw(root: Path) -> None:
         print(f"wrote {ADAPTATION_SCALE_PLOT}")
     cost = read_results(root / RESULTS / "adaptation_cost.json") or {}
     if cost.get("entries"):
-        adaptation_cost_tables.draw_amortisation(cost, root / AMORTISATION_PLOT)
+        cost_tables.draw_amortisation(cost, root / AMORTISATION_PLOT)
         print(f"wrote {AMORTISATION_PLOT}")
 
 

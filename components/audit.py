@@ -18,8 +18,8 @@ from components.progress import step
 from components.workload_status import attempt
 from feature_store.errors import InputError
 from feature_store.scaling import FeatureScaling
+from models.audit.specification_audit import PropertyAudit, audit
 from models.tasks.task import Task, read_task
-from models.training.specification_audit import PropertyAudit, audit
 from models.training.workload import raw_specification
 
 

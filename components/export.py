@@ -12,12 +12,12 @@ import torch
 from components.progress import step
 from components.workload_status import guarded
 from models.export.bundle import write_bundle
-from models.export.few_shot_encoder import few_shot_encoder
 from models.export.json_file import write_json
 from models.export.onnx_model import INPUT
 from models.export.parity import largest_difference, one_row_latency_us, replays
 from models.export.row_errors import ordered_test_set, recorded, residuals
-from models.tasks.few_shot import POOL
+from models.tasks.few_shot.encoder_file import few_shot_encoder
+from models.tasks.few_shot.settings import POOL
 from models.tasks.task import Task, read_task
 from models.training.baseline import BASELINE, monotone_gradient_boosting
 from models.training.counterexample_loop import counterexample_accuracy
@@ -30,7 +30,7 @@ from models.training.evaluation import (
     scores,
 )
 from models.training.workload import Workload, load_network, load_workload
-from models.verification.network import ReluNetwork
+from models.verification.network.fully_connected import ReluNetwork
 from models.verification.verdict import Status, Verdict, restore_verdict
 
 PARITY_POINTS = 10_000
@@ -67,7 +67,7 @@ def run_export(task_yaml: str, workload: str, seed: int, code_version: str, comm
             evidence |= _test_errors(task, data, model, features / workload, evidence["metrics"])
             if task.few_shot is not None:
                 # scikit-learn and Optuna, which no other task needs
-                from models.adaptation.few_shot_evidence import FEW_SHOT_BASELINE, few_shot_facts, few_shot_metrics
+                from models.tasks.few_shot.evidence import FEW_SHOT_BASELINE, few_shot_facts, few_shot_metrics
 
                 own = features / workload
                 evidence["metrics"] |= few_shot_metrics(own, network, data.scaling, task.accuracy_tolerance)

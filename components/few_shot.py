@@ -1,6 +1,6 @@
 """featurize and audit of a task that is learned from few runs: the pool's knowledge, and each workload's own rows.
 
-See models/adaptation/few_shot_features.py for what the files hold.
+See models/tasks/few_shot/features.py for what the files hold.
 """
 
 import hashlib
@@ -23,14 +23,14 @@ from feature_store.measurements import Measurements
 from feature_store.names import inside
 from feature_store.scaling import FeatureScaling, MinMaxScaling
 from feature_store.strict_yaml import read_yaml
-from models.adaptation.contract import Pool
 from models.adaptation.encoding import Encoder, Table, table_of
-from models.adaptation.few_shot_features import OWN_PREFIX, Adapted, Knowledge, adapt, learn_pool, pool_rows
-from models.adaptation.model_inputs import inputs_of
-from models.tasks.few_shot import POOL, FewShot
+from models.adaptation.learner import Pool
+from models.audit.specification_audit import PropertyAudit
+from models.audit.table_audit import audit_table, products_of
+from models.tasks.few_shot.features import OWN_PREFIX, Adapted, Knowledge, adapt, learn_pool, pool_rows
+from models.tasks.few_shot.model_inputs import inputs_of
+from models.tasks.few_shot.settings import POOL, FewShot
 from models.tasks.task import Task
-from models.training.specification_audit import PropertyAudit
-from models.training.table_audit import audit_table, products_of
 
 
 def featurize_few_shot(task: Task, settings: FewShot, verdicts: Mapping[str, Mapping[str, Any]],

@@ -15,7 +15,7 @@ from feature_store.measurements import load_measurements
 from feature_store.sources.files import read_telemetry
 from feature_store.sources.production import is_prometheus, read_production
 from feature_store.strict_yaml import parse_yaml
-from models.adaptation.model_inputs import samples_of
+from models.tasks.few_shot.model_inputs import samples_of
 
 MEASUREMENTS = "measurements.parquet"
 

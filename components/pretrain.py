@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from components.progress import step
-from models.tasks.few_shot import POOL
+from models.tasks.few_shot.settings import POOL
 from models.tasks.task import read_task
 from models.training.pretraining import POOL_HEAD, save_pretrained
 from models.training.pretraining import pretrain as pretrain_pool

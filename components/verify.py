@@ -11,7 +11,7 @@ from components.progress import step
 from components.workload_status import guarded
 from models.tasks.task import read_task
 from models.training.workload import load_network, load_workload
-from models.verification.branch_and_bound import Budget, Progress
+from models.verification.search.branch_and_bound import Budget, Progress
 from models.verification.verify import verify as verify_network
 
 

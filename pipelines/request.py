@@ -20,7 +20,7 @@ from feature_store.strict_yaml import parse_yaml, read_yaml
 from models.tasks.task import Task, load_task, parse_task
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("components", "feature_store", "models", "pipelines", "serving")
+PACKAGES = ("components", "feature_store", "models", "pipelines", "recording", "serving")
 DEFAULT_TELEMETRY = ROOT / "data" / "base" / "samples.parquet"
 
 
@@ -139,7 +139,7 @@ def _few_shot_task(content: Any, telemetry: Path, mapping: Path, workloads: Sequ
     """The task that measurements and the `task` of their mapping make, and its YAML."""
     from feature_store.measurement_mapping import parse_measurement_mapping
     from feature_store.measurements import load_measurements
-    from models.adaptation.sizing_task import expand
+    from models.tasks.few_shot.measurements_task import expand
 
     parsed = parse_measurement_mapping(content, str(mapping))
     if parsed.task is None:
@@ -152,7 +152,7 @@ def _few_shot_task(content: Any, telemetry: Path, mapping: Path, workloads: Sequ
 
 def _check_specification(task: Task, workload: str) -> None:
     """Refuses a specification that no data could fit, before any work; `featurize` checks it against the data."""
-    from models.verification.specification_language import parse_specification
+    from models.verification.language.specification_language import parse_specification
 
     specification = task.workload(workload).specification
     names = [quantity.name for quantity in task.features(workload)]

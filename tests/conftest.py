@@ -10,9 +10,9 @@ import pytest
 
 # Files of more than 15 s of processor time, the longest first (measured 2026-11; the two of e2e: 200 s and 80 s).
 LONGEST = ("tests/e2e/test_run.py", "tests/e2e/test_kill.py", "tests/serving/test_registry.py",
-           "tests/benchmarks/test_verification_campaign.py", "tests/models/verification/test_checker_bounds.py",
-           "tests/models/verification/test_certificate.py", "tests/models/verification/test_verify.py",
-           "tests/models/verification/test_relaxation.py", "tests/models/adaptation/test_selection.py",
+           "tests/benchmarks/verification/test_campaign.py", "tests/models/verification/checker/test_bounds.py",
+           "tests/models/verification/checker/test_certificate.py", "tests/models/verification/test_verify.py",
+           "tests/models/verification/bounds/test_relaxation.py", "tests/models/adaptation/pool/test_selection.py",
            "tests/components/test_bad_workloads.py", "tests/components/test_steps.py")
 
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from models.adaptation.contract import NONE, FloatArray, IntArray, Learner, Pool, Support, supports
-from models.adaptation.hierarchical import Hierarchical
-from models.adaptation.neighbours import Neighbours
-from models.adaptation.validation import Fold, absolute_percentage_errors, folds_of, mean_over_cells
+from models.adaptation.closed_form.hierarchical import Hierarchical
+from models.adaptation.closed_form.neighbours import Neighbours
+from models.adaptation.learner import NONE, FloatArray, IntArray, Learner, Pool, Support, supports
+from models.adaptation.pool.validation import Fold, absolute_percentage_errors, folds_of, mean_over_cells
 
 # Share of the model's view. Mean |z| of a standard normal turns its deviation into a mean absolute error.
 MODEL_SHARE, MEAN_ABSOLUTE = 0.7, 0.8

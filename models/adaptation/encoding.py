@@ -15,7 +15,7 @@ import pandas as pd
 
 from feature_store.errors import InputError, nearest
 from feature_store.measurements import Measurements
-from models.adaptation.contract import FloatArray, Pool
+from models.adaptation.learner import FloatArray, Pool
 
 SPAN = 2.0
 

@@ -18,12 +18,12 @@ import pandas as pd
 from threadpoolctl import threadpool_limits
 
 from feature_store.errors import InputError, nearest
-from models.adaptation.combination import point
-from models.adaptation.conformal import COVERAGE, calibrate
-from models.adaptation.contract import NONE, FloatArray, IntArray, Learner, Pool, supports
+from models.adaptation.closed_form.combination import point
 from models.adaptation.design import Design
 from models.adaptation.encoding import Table
-from models.adaptation.selection import candidates_for, choose_learner
+from models.adaptation.learner import NONE, FloatArray, IntArray, Learner, Pool, supports
+from models.adaptation.pool.conformal import COVERAGE, calibrate
+from models.adaptation.pool.selection import candidates_for, choose_learner
 
 # Fewer workloads than this cannot be held out to calibrate intervals.
 SMALLEST_POOL = 3

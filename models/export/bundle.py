@@ -20,9 +20,9 @@ from models.export.json_file import write_json
 from models.export.onnx_model import INPUT, OPSET, executable_onnx, require_same_weights
 from models.tasks.task import Quantity, Task
 from models.verification.bundle_check import check_exported
-from models.verification.checker_model import statement
-from models.verification.network import ReluNetwork
-from models.verification.specification import Specification
+from models.verification.checker.model_file import statement
+from models.verification.language.specification import Specification
+from models.verification.network.fully_connected import ReluNetwork
 from models.verification.verdict import Status, Verdict
 
 CONTRACT_FORMAT = "assay-bundle/1"

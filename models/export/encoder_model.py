@@ -1,6 +1,6 @@
 """The pool's encoder as an ONNX file: measured runs of a workload in, its embedding out.
 
-What models/adaptation/pool_encoder.py computes, node by node. The posterior of the hierarchical model is taken run by
+What pool_encoder.py computes, node by node. The posterior of the hierarchical model is taken run by
 run (recursive least squares: one division a run instead of a solver, which ONNX lacks); the result does not depend on
 the order of the runs beyond rounding, nor on places without a run.
 
@@ -9,7 +9,7 @@ the order of the runs beyond rounding, nor on places without a run.
     there         float32 (K,)    1 where there is a run, 0 in places that are not used
     ->
     embedding     float32 (d,)    the model's embedding inputs, in order
-    similarity    float32 (1,)    to the nearest workload of the pool, models/adaptation/similarity.py
+    similarity    float32 (1,)    to the nearest workload of the pool, models/adaptation/pool/similarity.py
     unknown       float32 (1,)    largest squared distance of a run's configuration to the table's nearest, in steps of
                                   its columns (the smallest between two of their values); 0 if all are known
 """
@@ -22,9 +22,9 @@ import onnx
 from numpy.typing import ArrayLike
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from models.adaptation.contract import FloatArray
-from models.adaptation.neighbours import FLOOR
-from models.adaptation.pool_encoder import PoolEncoder
+from models.adaptation.closed_form.neighbours import FLOOR
+from models.adaptation.learner import FloatArray
+from models.adaptation.pool.pool_encoder import PoolEncoder
 from models.export.onnx_model import IR_VERSION, OPSET
 
 TINY = 1e-12

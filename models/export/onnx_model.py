@@ -19,10 +19,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 from feature_store.errors import RefusedError
 from feature_store.scaling import FeatureScaling
-from models.verification.checker_model import MOST_ROUNDING, Rejected, read_model
-from models.verification.checker_rounding import order_rounding
-from models.verification.network import ReluNetwork
-from models.verification.specification import Specification
+from models.verification.checker.model_file import MOST_ROUNDING, Rejected, read_model
+from models.verification.checker.rounding import order_rounding
+from models.verification.language.specification import Specification
+from models.verification.network.fully_connected import ReluNetwork
 
 # The oldest opset in which all operators have today's meaning: readable by onnxruntime 1.12 and later.
 OPSET = 17

@@ -8,9 +8,9 @@ import torch
 
 from feature_store.scaling import FeatureScaling
 from models.export.onnx_model import INPUT
-from models.verification.graph_tensors import GraphTensors
-from models.verification.network import ReluNetwork
-from models.verification.specification import FloatArray, Specification
+from models.verification.language.specification import FloatArray, Specification
+from models.verification.network.fully_connected import ReluNetwork
+from models.verification.network.graph_tensors import GraphTensors
 from models.verification.verdict import Witness
 
 

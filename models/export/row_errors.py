@@ -16,7 +16,7 @@ import pandas as pd
 
 from models.export.parity import open_session
 from models.recorded_errors import MOST_RECORDED
-from models.verification.specification import FloatArray
+from models.verification.language.specification import FloatArray
 
 
 def ordered_test_set(folder: Path, split_by: Sequence[str]) -> pd.DataFrame:

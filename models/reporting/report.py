@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from models.reporting import curve_sections, data_sections, few_shot_sections, plots, sections
+from models.reporting import curve_sections, data_sections, plots, sections
 from models.reporting.document import (
     Badge,
     Cell,
@@ -27,6 +27,7 @@ from models.reporting.document import (
 from models.reporting.formatting import count, duration, number, percent, words
 from models.reporting.reading import at, column, mapping, mappings
 from models.reporting.task_error import task_error
+from models.tasks.few_shot import sections as few_shot_sections
 
 Json = Mapping[str, Any]
 

@@ -18,7 +18,7 @@ from feature_store.errors import InputError, nearest
 from feature_store.names import check_label, check_task_name, check_workload_name
 from feature_store.schema import CONFIGURATION, METRICS, TARGETS, Column, TelemetrySchema
 from feature_store.strict_yaml import parse_yaml, read_yaml
-from models.tasks.few_shot import FewShot, parse_few_shot
+from models.tasks.few_shot.settings import FewShot, parse_few_shot
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class Task:
 
 
 def load_task(source: str | Path) -> Task:
-    """Reads a task by name (a file of this folder) or from the path of a YAML file.
+    """Reads a task by name (a file in one of the folders beside this one) or from the path of a YAML file.
 
     Raises:
         InputError: no such task, or a field is unknown, missing or of the wrong kind.
@@ -163,10 +163,11 @@ def load_task(source: str | Path) -> Task:
     folder = Path(__file__).parent
     path = Path(source)
     if path.suffix not in (".yaml", ".yml"):
-        path = folder / f"{source}.yaml"
+        shipped = {each.stem: each for each in folder.glob("*/*.yaml")}
+        path = shipped.get(str(source), path)
         if not path.is_file():
             raise InputError(f"task must be the name of a file in models/tasks or a YAML path, got {str(source)!r}; "
-                             + nearest(str(source), (p.stem for p in folder.glob("*.yaml"))))
+                             + nearest(str(source), shipped))
     return parse_task(read_yaml(path, "task file"), where=str(path))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import threadpool_limits
 
-from models.verification.specification import FloatArray
+from models.verification.language.specification import FloatArray
 
 BASELINE = "gradient boosting with the same monotone constraints"
 

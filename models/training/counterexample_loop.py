@@ -33,10 +33,10 @@ from models.learners.mlp import linear_layers
 from models.tasks.task import TrainingSettings
 from models.training.derivative_penalty import DerivativePenalty
 from models.training.sign_pattern import project
-from models.verification.branch_and_bound import Budget
-from models.verification.falsification import falsify
-from models.verification.network import ReluNetwork, network_from_torch
-from models.verification.specification import FloatArray, Specification
+from models.verification.attack.falsification import falsify
+from models.verification.language.specification import FloatArray, Specification
+from models.verification.network.fully_connected import ReluNetwork, network_from_torch
+from models.verification.search.branch_and_bound import Budget
 from models.verification.verdict import Status, Verdict, Witness
 from models.verification.verify import verify
 

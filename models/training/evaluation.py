@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from feature_store.scaling import FeatureScaling
-from models.verification.specification import FloatArray
+from models.verification.language.specification import FloatArray
 
 Predict = Callable[[FloatArray], FloatArray]
 

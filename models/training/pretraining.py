@@ -23,7 +23,7 @@ from models.learners.backbone import Backbone, grow
 from models.learners.mlp import build_mlp, linear_layers
 from models.tasks.task import TrainingSettings
 from models.training.sign_pattern import initialise, project
-from models.verification.specification import FloatArray
+from models.verification.language.specification import FloatArray
 
 Queries = Sequence[tuple[int, int]]
 

@@ -17,9 +17,9 @@ from feature_store.scaling import FeatureScaling
 from models.learners.mlp import build_mlp, linear_layers
 from models.tasks.task import Task
 from models.training.pretraining import UNREADABLE, WorkloadData
-from models.verification.network import ReluNetwork
-from models.verification.specification import FloatArray, Specification
-from models.verification.specification_language import parse_specification
+from models.verification.language.specification import FloatArray, Specification
+from models.verification.language.specification_language import parse_specification
+from models.verification.network.fully_connected import ReluNetwork
 
 # Walls of the scaled box stand this far outside of 0..1, so that the stored float32 scaling cannot push a raw value
 # of the box past them.

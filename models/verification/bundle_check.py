@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from feature_store.errors import InputError
-from models.verification.checker import CheckResult, check_certificate
-from models.verification.checker_model import Array, read_model
-from models.verification.runtime_agreement import chain_stages, require_agreement
+from models.verification.checker.check import CheckResult, check_certificate
+from models.verification.checker.model_file import Array, read_model
+from models.verification.network.runtime_agreement import chain_stages, require_agreement
 
 
 @dataclass(frozen=True)

@@ -17,14 +17,14 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from models.verification.amounts import amount
-from models.verification.checker_chain import Chain, read_chain
-from models.verification.checker_model import Rejected
-from models.verification.checker_rounding import Arithmetic, execution_error, kept_order
-from models.verification.claim import Claim
-from models.verification.graph import FloatArray, Graph
-from models.verification.properties import Monotonicity, Share
-from models.verification.tolerance import points_of
+from models.verification.checker.chain import Chain, read_chain
+from models.verification.checker.model_file import Rejected
+from models.verification.checker.rounding import Arithmetic, execution_error, kept_order
+from models.verification.language.amounts import amount
+from models.verification.language.claim import Claim
+from models.verification.language.properties import Monotonicity, Share
+from models.verification.language.tolerance import points_of
+from models.verification.network.graph import FloatArray, Graph
 
 # Share of an output's range or size that execution may be off by before a proof is refused; points that show it.
 MOST_SHARE, RANGE_POINTS = 1.0, 64

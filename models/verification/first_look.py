@@ -17,15 +17,15 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from models.verification.checker_chain import Chain
-from models.verification.compile import PairObligation
-from models.verification.graph import FloatArray, Graph
-from models.verification.output_witness import OutputWitness, output_witnesses
-from models.verification.replay import Replay
-from models.verification.search_result import Check, SearchResult
-from models.verification.slopes import Slopes
-from models.verification.specification import Specification
-from models.verification.unsafe_set import UnsafeSet
+from models.verification.attack.output_witness import OutputWitness, output_witnesses
+from models.verification.attack.replay import Replay
+from models.verification.checker.chain import Chain
+from models.verification.language.specification import Specification
+from models.verification.language.unsafe_set import UnsafeSet
+from models.verification.network.graph import FloatArray, Graph
+from models.verification.obligations.compile import PairObligation
+from models.verification.obligations.slopes import Slopes
+from models.verification.search.search_result import Check, SearchResult
 from models.verification.verdict import BoxTree, Status, Witness
 
 Numbers = NDArray[np.int64]

@@ -15,20 +15,20 @@ from pathlib import Path
 from typing import Any
 
 from feature_store.errors import InputError
-from models.verification.checker_chain import Chain
-from models.verification.claim import Claim, Part, exact, read_claim, require_readable
-from models.verification.compile import PairObligation
+from models.verification.attack.replay import Replay, graph_stages
+from models.verification.checker.chain import Chain
 from models.verification.execution import execution_of
 from models.verification.first_look import FirstLook, agrees, prove_roots, queries_of
-from models.verification.graph import FloatArray
-from models.verification.onnx_reader import OnnxNetwork, read_onnx
+from models.verification.language.claim import Claim, Part, exact, read_claim, require_readable
+from models.verification.language.properties import Share
+from models.verification.language.unsafe_set import UnsafeSet
+from models.verification.network.graph import FloatArray
+from models.verification.network.onnx_reader import OnnxNetwork, read_onnx
+from models.verification.network.runtime_agreement import require_agreement
+from models.verification.obligations.compile import PairObligation
+from models.verification.obligations.slopes import Slopes
 from models.verification.proof_file import checkable, part_check, write_proof
-from models.verification.properties import Share
-from models.verification.replay import Replay, graph_stages
-from models.verification.runtime_agreement import require_agreement
-from models.verification.search_result import Budget, Check, Progress, SearchResult
-from models.verification.slopes import Slopes
-from models.verification.unsafe_set import UnsafeSet
+from models.verification.search.search_result import Budget, Check, Progress, SearchResult
 from models.verification.verdict import BoxTree, Status
 
 OnPart = Callable[[str, Progress], None] | None
@@ -241,11 +241,11 @@ class _Run:
         if isinstance(part.obligation, Share):
             return self._count(part.obligation), []
         # torch, which the first look does without, takes a second to import
-        from models.verification.branch_and_bound import Query
-        from models.verification.checked_query import CheckedQuery
-        from models.verification.derivative_query import DerivativeQuery
-        from models.verification.output_query import OutputQuery
-        from models.verification.prove import prove_outputs, prove_slopes
+        from models.verification.search.branch_and_bound import Query
+        from models.verification.search.checked_query import CheckedQuery
+        from models.verification.search.derivative_query import DerivativeQuery
+        from models.verification.search.output_query import OutputQuery
+        from models.verification.search.prove import prove_outputs, prove_slopes
 
         graph, points, seed, replay = self.network.graph, self.points, self.seed, self.replay
 
@@ -271,7 +271,7 @@ class _Run:
                 return result, list(replay.ends(found, pair)) if found else []
 
     def _count(self, share: Share) -> SearchResult:
-        from models.verification.share import check_share  # imports SciPy
+        from models.verification.obligations.share import check_share  # imports SciPy
 
         counted = check_share(self.network.graph, share, self.claim.given, None, self.seed)
         status = Status.PROVED if counted.holds else \

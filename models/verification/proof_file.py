@@ -25,18 +25,18 @@ from numpy.typing import NDArray
 
 from feature_store.errors import InputError
 from feature_store.whole_files import new_beside
-from models.verification.checker import leaf_bounds, leaf_boxes, leaf_margins
-from models.verification.checker_chain import Chain, read_chain
-from models.verification.checker_model import Rejected, require_limited
-from models.verification.claim import Part, read_claim, require_readable
-from models.verification.compile import PairObligation
+from models.verification.checker.chain import Chain, read_chain
+from models.verification.checker.check import leaf_bounds, leaf_boxes, leaf_margins
+from models.verification.checker.model_file import Rejected, require_limited
 from models.verification.execution import execution_of
-from models.verification.graph import FloatArray
-from models.verification.onnx_reader import read_onnx
-from models.verification.runtime_agreement import chain_stages, require_agreement
-from models.verification.search_result import Check
-from models.verification.slopes import Slopes
-from models.verification.unsafe_set import UnsafeSet
+from models.verification.language.claim import Part, read_claim, require_readable
+from models.verification.language.unsafe_set import UnsafeSet
+from models.verification.network.graph import FloatArray
+from models.verification.network.onnx_reader import read_onnx
+from models.verification.network.runtime_agreement import chain_stages, require_agreement
+from models.verification.obligations.compile import PairObligation
+from models.verification.obligations.slopes import Slopes
+from models.verification.search.search_result import Check
 from models.verification.verdict import BoxTree
 
 FORMAT = "assay-proof/1"

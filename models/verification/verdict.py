@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models.verification.specification import FloatArray
+from models.verification.language.specification import FloatArray
 
 
 class Status(StrEnum):

@@ -12,15 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feature_store.errors import InputError
-from models.verification.checked_query import CheckedQuery
-from models.verification.checker import leaf_bounds
-from models.verification.derivative_query import DerivativeQuery
-from models.verification.graph import FloatArray
-from models.verification.network import ReluNetwork
-from models.verification.prove import WITNESSES, prove_slopes
-from models.verification.search_result import Budget, Check, Progress
-from models.verification.slopes import Slopes
-from models.verification.specification import Specification
+from models.verification.checker.check import leaf_bounds
+from models.verification.language.specification import Specification
+from models.verification.network.fully_connected import ReluNetwork
+from models.verification.network.graph import FloatArray
+from models.verification.obligations.slopes import Slopes
+from models.verification.search.checked_query import CheckedQuery
+from models.verification.search.derivative_query import DerivativeQuery
+from models.verification.search.prove import WITNESSES, prove_slopes
+from models.verification.search.search_result import Budget, Check, Progress
 from models.verification.verdict import Status, Verdict
 
 

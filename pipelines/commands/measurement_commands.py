@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from feature_store.measurements import Measurements
     from models.adaptation.encoding import Table
     from models.adaptation.recommendation import Recommendation
-    from models.training.table_audit import TableAudit
+    from models.audit.table_audit import TableAudit
 
 FileArgument = Annotated[Path, typer.Argument(help="CSV or Parquet, one row a run.")]
 MappingOption = Annotated[Path, typer.Option("--mapping", "-m", help="YAML that says which columns are the workload, "
@@ -75,8 +75,8 @@ def audit(
 
     Example: assay audit runs.csv --mapping examples/sizing/scout.yaml --decreasing nodes --decreasing cores
     """
-    from models.training.specification_audit import AuditSettings
-    from models.training.table_audit import audit_table, products_of
+    from models.audit.specification_audit import AuditSettings
+    from models.audit.table_audit import audit_table, products_of
 
     directions: dict[str, Any] = dict.fromkeys(decreasing or [], "decreasing")
     for name in increasing or []:

@@ -40,8 +40,8 @@ def record(
         TimeRemainingColumn,
     )
 
-    from feature_store.recording.campaign import ProgressEvent, record_campaign
-    from feature_store.recording.settings import CampaignSettings
+    from recording.campaign import ProgressEvent, record_campaign
+    from recording.settings import CampaignSettings
 
     chosen = {"workloads": tuple(workloads.split(","))} if workloads else {}
     settings = CampaignSettings(

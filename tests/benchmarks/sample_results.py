@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from benchmarks.quantity import below, quantity
+from benchmarks.harness.quantity import below, quantity
 
 MACHINE: dict[str, Any] = {
     "cpu_model": "Example CPU", "cores": 2, "memory_gib": 8.0, "kernel": "6.1.0", "system": "Debian",

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from components.audit import sentence
+from models.audit.pair_share import Interval
+from models.audit.specification_audit import PropertyAudit
 from models.reporting.report import render_version_report
-from models.training.pair_share import Interval
-from models.training.specification_audit import PropertyAudit
 from tests.components.steps import Steps, prepare, project
 from tests.e2e import tiny
 

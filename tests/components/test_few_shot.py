@@ -12,7 +12,7 @@ import yaml
 from feature_store.errors import InputError, RefusedError
 from feature_store.measurement_mapping import parse_measurement_mapping
 from feature_store.measurements import measurements_of
-from models.adaptation.sizing_task import expand
+from models.tasks.few_shot.measurements_task import expand
 from serving.bundle import check_bundle
 from serving.encoder import RunEncoder
 from serving.session import Predictor

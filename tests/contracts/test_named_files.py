@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SOURCES = sorted(path for folder in ("pipelines", "components", "serving", "models", "feature_store", "benchmarks")
-                 for path in (ROOT / folder).rglob("*.py"))
+FOLDERS = ("pipelines", "components", "serving", "models", "recording", "feature_store", "benchmarks")
+SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
 # of other projects, which the sentence around them names: Kubeflow Pipelines, auto_LiRPA
 FOREIGN = {"client/client.py", "examples/vision/jacobian.py"}

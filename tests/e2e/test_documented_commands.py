@@ -4,7 +4,7 @@ Executed: what looks at a finished run (check, predict, history, promote, rollba
 test's own and a small KFP server), the signature's own tool. Only taken apart, option by option and type by type:
 
     assay run      takes minutes; tests/e2e/test_run.py executes it, with the command that its own report prints
-    assay record   loads this machine with real servers; tests/feature_store/recording does
+    assay record   loads this machine with real servers; tests/recording does
     make           installs; `make -n` says what it would do
     sudo           the program that it starts must be there
 """
@@ -131,7 +131,7 @@ def try_command(command: Command, finished: Finished) -> None:
             tool = Path(sys.executable).with_name("model_signing")
             done = subprocess.run([tool, *arguments], cwd=finished.folder, capture_output=True, text=True)
             assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
-        case "python", ["-m", "feature_store.recording", *options]:
+        case "python", ["-m", "recording", *options]:
             take_apart(["record", *options])
         case "sudo", [script]:
             assert os.access(tiny.ROOT / script, os.X_OK), command

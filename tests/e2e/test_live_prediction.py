@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from feature_store.recording.monitoring import Monitoring
-from feature_store.recording.processes import Guard
-from feature_store.recording.tools import MONITORING_TOOLS, PACKAGES, SEARCH_PATH
 from feature_store.sources.metric_map import read_metric_map
 from pipelines.command_line import app
+from recording.monitoring import Monitoring
+from recording.processes import Guard
+from recording.tools import MONITORING_TOOLS, PACKAGES, SEARCH_PATH
 from tests.components.steps import IGNORED_WARNING, prepare, project
 from tests.e2e import tiny
 from tests.feature_store.prometheus_server import faulty_server, free_port, reply

@@ -16,7 +16,7 @@ from models.export.bundle import make_contract
 from models.export.onnx_model import build_onnx
 from models.tasks.task import parse_task
 from models.training.workload import raw_specification
-from models.verification.network import ReluNetwork
+from models.verification.network.fully_connected import ReluNetwork
 from pipelines.compiled import compile_train
 from tests.e2e import tiny
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from benchmarks.false_promotion import ERRORS, squared_errors
+from benchmarks.gates.false_promotion import ERRORS, squared_errors
 from feature_store.errors import InputError
 from models import paired_comparison
 from models.paired_comparison import (

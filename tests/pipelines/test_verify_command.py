@@ -21,7 +21,7 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from models.verification import onnx_verification
-from models.verification.branch_and_bound import Progress
+from models.verification.search.branch_and_bound import Progress
 from pipelines.command_line import app
 from pipelines.commands import verify_command
 from tests.models.verification.onnx_files import dense_file, dense_model, replayed, spike_file, undecided_file

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 from feature_store.errors import InputError
 from models.verification import instances as instances_module
 from models.verification.instances import Instance, read_instances
-from models.verification.search_result import Progress
+from models.verification.search.search_result import Progress
 from pipelines.command_line import app
 from pipelines.commands import verify_instances
 from tests.models.verification.onnx_files import dense_file, replayed, undecided_file

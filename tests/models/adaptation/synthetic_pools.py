@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from models.adaptation.contract import IntArray, Pool, Support, supports
+from models.adaptation.learner import IntArray, Pool, Support, supports
 
 NOISE = 0.01
 

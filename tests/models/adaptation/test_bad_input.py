@@ -16,9 +16,9 @@ from feature_store.errors import InputError
 from feature_store.measurement_mapping import parse_measurement_mapping
 from feature_store.measurements import FAR_LEVEL, measurements_of
 from models.adaptation.encoding import table_of
+from models.adaptation.pool.validation import SHOTS
 from models.adaptation.recommendation import Recommendation, recommend
-from models.adaptation.validation import SHOTS
-from models.training.table_audit import audit_table
+from models.audit.table_audit import audit_table
 from pipelines.command_line import app
 from tests.models.adaptation import simulation
 

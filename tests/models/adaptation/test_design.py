@@ -4,12 +4,12 @@ from functools import cache
 import numpy as np
 import pytest
 
-from models.adaptation.baselines import SupportMean
-from models.adaptation.contract import NONE, Pool, Prediction, Support, supports
+from models.adaptation.closed_form.baselines import SupportMean
+from models.adaptation.closed_form.hierarchical import Hierarchical
+from models.adaptation.closed_form.neighbours import Neighbours
 from models.adaptation.design import FEWEST, FOLDS, Design
-from models.adaptation.hierarchical import Hierarchical
-from models.adaptation.neighbours import Neighbours
-from models.adaptation.validation import absolute_percentage_errors, folds_of, mean_over_cells
+from models.adaptation.learner import NONE, Pool, Prediction, Support, supports
+from models.adaptation.pool.validation import absolute_percentage_errors, folds_of, mean_over_cells
 from tests.models.adaptation.synthetic_pools import pool
 
 NOTHING = Support(np.empty((1, 0), dtype=np.int64), np.empty((1, 0)), np.empty((1, 0, 0)))

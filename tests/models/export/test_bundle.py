@@ -15,9 +15,9 @@ from models.export.bundle import make_contract, specification_digest, write_bund
 from models.export.json_file import write_json
 from models.export.onnx_model import INPUT, OPSET
 from models.training.workload import raw_specification, scaled_specification
-from models.verification.branch_and_bound import Budget
-from models.verification.checker import check_certificate
-from models.verification.network import ReluNetwork
+from models.verification.checker.check import check_certificate
+from models.verification.network.fully_connected import ReluNetwork
+from models.verification.search.branch_and_bound import Budget
 from models.verification.verdict import BoxTree, Status, Verdict
 from models.verification.verify import verify
 from serving.contract import Contract, specification_sha256

@@ -4,9 +4,9 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from models.adaptation.contract import NONE, supports
-from models.adaptation.pool_encoder import fit_pool_encoder
-from models.adaptation.similarity import calibrate_similarity
+from models.adaptation.learner import NONE, supports
+from models.adaptation.pool.pool_encoder import fit_pool_encoder
+from models.adaptation.pool.similarity import calibrate_similarity
 from models.export.encoder_model import build_encoder
 from tests.models.adaptation.synthetic_pools import pool as synthetic_pool
 

@@ -13,8 +13,8 @@ from feature_store.errors import RefusedError
 from feature_store.scaling import FeatureScaling, MinMaxScaling
 from models.export.onnx_model import INPUT, IR_VERSION, OPSET, build_onnx, require_same_weights
 from models.export.parity import largest_difference, one_row_latency_us, open_session
-from models.verification.checker_model import Rejected, read_model
-from models.verification.network import ReluNetwork
+from models.verification.checker.model_file import Rejected, read_model
+from models.verification.network.fully_connected import ReluNetwork
 from tests.models.verification.certified import SCALING, evaluate_graph
 from tests.models.verification.networks import random_network
 

@@ -11,9 +11,9 @@ from models.export.onnx_model import INPUT, build_onnx
 from models.export.parity import replays
 from models.tasks.task import Task
 from models.training.workload import raw_specification, scaled_specification
-from models.verification.falsification import falsify
-from models.verification.network import ReluNetwork
-from models.verification.specification import Specification
+from models.verification.attack.falsification import falsify
+from models.verification.language.specification import Specification
+from models.verification.network.fully_connected import ReluNetwork
 from models.verification.verdict import Witness
 from tests.models.verification.certified import SCALING, monotone, task_with
 from tests.models.verification.networks import monotone_network, network_of, random_network

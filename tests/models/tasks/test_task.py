@@ -11,7 +11,7 @@ import yaml
 from feature_store.errors import InputError
 from feature_store.schema import METRICS
 from models.tasks.task import METHODS, Quantity, TrainingSettings, load_task, parse_task
-from models.verification.specification_language import parse_specification
+from models.verification.language.specification_language import parse_specification
 
 ROOT = Path(__file__).parents[3]
 DATA: dict[str, Any] = {

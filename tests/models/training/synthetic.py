@@ -9,7 +9,7 @@ from torch import nn
 from models.learners.mlp import build_mlp, linear_layers
 from models.tasks.task import TrainingSettings
 from models.training.sign_pattern import initialise
-from models.verification.specification import FloatArray
+from models.verification.language.specification import FloatArray
 from tests.models.verification.networks import Queries
 
 HIDDEN = (12, 10)

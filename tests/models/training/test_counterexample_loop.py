@@ -16,9 +16,9 @@ from models.training.counterexample_loop import (
     LoopResult,
     counterexample_accuracy,
 )
-from models.verification.branch_and_bound import Budget
-from models.verification.falsification import falsify
-from models.verification.network import network_from_torch
+from models.verification.attack.falsification import falsify
+from models.verification.network.fully_connected import network_from_torch
+from models.verification.search.branch_and_bound import Budget
 from models.verification.verdict import Status
 from models.verification.verify import verify
 from tests.models.training.synthetic import data, settings, start

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from models.training.derivative_penalty import DerivativePenalty, derivative_bounds, preactivation_bounds
-from models.verification.graph_tensors import GraphTensors
-from models.verification.network import network_from_torch
+from models.verification.network.fully_connected import network_from_torch
+from models.verification.network.graph_tensors import GraphTensors
 
 QUERIES = [(0, 1), (2, -1)]
 # float32 bounds without a charge for rounding.

@@ -6,7 +6,7 @@ from sklearn import metrics
 
 from feature_store.scaling import FeatureScaling, MinMaxScaling
 from models.training.evaluation import accuracy, mean_squared_error, partial_dependence, predictions, scores
-from models.verification.specification import FloatArray
+from models.verification.language.specification import FloatArray
 
 SCALING = FeatureScaling(MinMaxScaling(("a", "b"), (10.0, -1.0), (20.0, 3.0)), MinMaxScaling(("y",), (5.0,), (9.0,)))
 

@@ -18,7 +18,7 @@ from models.training.pretraining import (
     pretrain,
     save_pretrained,
 )
-from models.verification.network import network_from_torch
+from models.verification.network.fully_connected import network_from_torch
 from models.verification.verdict import Status
 from models.verification.verify import verify
 from tests.models.training.synthetic import data, settings

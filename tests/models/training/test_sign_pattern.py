@@ -11,7 +11,7 @@ from torch import nn
 
 from models.learners.mlp import build_mlp, linear_layers
 from models.training.sign_pattern import initialise, project, unit_signs
-from models.verification.network import network_from_torch
+from models.verification.network.fully_connected import network_from_torch
 from tests.models.verification.networks import Queries, exact_gradient, sampled_slopes
 
 relaxed = settings(max_examples=30, deadline=None)

@@ -22,7 +22,7 @@ from models.training.workload import (
     scaled_specification,
     to_torch,
 )
-from models.verification.network import network_from_torch
+from models.verification.network.fully_connected import network_from_torch
 
 SCALING = FeatureScaling(MinMaxScaling(("cpu", "rate"), (0.0, 10.0), (0.5, 30.0)),
                          MinMaxScaling(("latency_ms",), (2.0,), (6.0,)))

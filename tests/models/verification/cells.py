@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from models.verification.graph import Affine, FloatArray, Graph
-from models.verification.unsafe_set import UnsafeSet
+from models.verification.language.unsafe_set import UnsafeSet
+from models.verification.network.graph import Affine, FloatArray, Graph
 from tests.models.verification.regions import Polygon, _area, _clip
 
 Form = tuple[Fraction, Fraction, Fraction]

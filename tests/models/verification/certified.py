@@ -8,14 +8,14 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from benchmarks.tampered_proof import Proof
+from benchmarks.verification.tampered_proof import Proof
 from feature_store.scaling import FeatureScaling, MinMaxScaling
 from models.export.bundle import write_bundle
 from models.tasks.task import Task, parse_task
 from models.training.workload import raw_specification, scaled_specification
-from models.verification.branch_and_bound import Budget
-from models.verification.network import ReluNetwork
-from models.verification.specification import FloatArray
+from models.verification.language.specification import FloatArray
+from models.verification.network.fully_connected import ReluNetwork
+from models.verification.search.branch_and_bound import Budget
 from models.verification.verdict import Status
 from models.verification.verify import verify
 from tests.models.verification.networks import monotone_network, passage, random_network, sampled_slopes

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from hypothesis import strategies as st
 
-from models.verification.graph import Affine, FloatArray, Graph, Kind, Layer
+from models.verification.network.graph import Affine, FloatArray, Graph, Kind, Layer
 
 # Two workers share two cores: more threads would only fight.
 torch.set_num_threads(1)

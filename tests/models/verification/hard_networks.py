@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 from hypothesis import strategies as st
 
-from models.verification.network import ReluNetwork
+from models.verification.network.fully_connected import ReluNetwork
 from tests.models.verification.networks import exact_preactivations, networks_and_boxes, random_network
 
 # scales whose powers over many layers, and whose products, leave float32's range but not float64's

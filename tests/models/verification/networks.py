@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from models.learners.mlp import build_mlp, linear_layers
 from models.training.sign_pattern import initialise
-from models.verification.graph_tensors import GraphTensors
-from models.verification.network import ReluNetwork, network_from_torch
-from models.verification.specification import Direction, FloatArray, Monotonicity, Specification
+from models.verification.language.specification import Direction, FloatArray, Monotonicity, Specification
+from models.verification.network.fully_connected import ReluNetwork, network_from_torch
+from models.verification.network.graph_tensors import GraphTensors
 
 # Two workers share two cores: more threads would only fight.
 torch.set_num_threads(1)

@@ -8,7 +8,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-from models.verification.network import ReluNetwork
+from models.verification.network.fully_connected import ReluNetwork
 from tests.models.verification.networks import exact_gradient, exact_preactivations
 
 Polygon = list[tuple[Any, Any]]

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from models.verification import onnx_verification
-from models.verification.checker_chain import read_chain
+from models.verification.checker.chain import read_chain
 from models.verification.first_look import FirstLook, agrees
-from models.verification.onnx_reader import read_onnx
+from models.verification.network.onnx_reader import read_onnx
 from models.verification.onnx_verification import verify_onnx
 from models.verification.verdict import Status
 from tests.models.verification.onnx_files import dense_file, dense_model, replayed

@@ -11,13 +11,14 @@ import yaml
 from onnx import helper
 
 from feature_store.errors import InputError
-from models.verification import onnx_verification, prove
-from models.verification import share as shares
+from models.verification import onnx_verification
+from models.verification.attack.replay import Replay
 from models.verification.first_look import FirstLook
-from models.verification.onnx_reader import read_onnx
+from models.verification.network.onnx_reader import read_onnx
+from models.verification.obligations import share as shares
 from models.verification.onnx_verification import OnnxVerdict, verify_onnx
 from models.verification.proof_file import check_proof
-from models.verification.replay import Replay
+from models.verification.search import prove
 from models.verification.verdict import Status
 from tests.models.verification.onnx_files import dense_file, dense_model, replayed, undecided_file
 

@@ -6,8 +6,8 @@ import time
 import numpy as np
 import pytest
 
-from models.verification.branch_and_bound import Progress
 from models.verification.onnx_verification import verify_onnx
+from models.verification.search.branch_and_bound import Progress
 from models.verification.verdict import Status
 from tests.models.verification.onnx_files import dense_file, replayed, spike_file, undecided_file
 from tests.models.verification.test_onnx_verification import chain, one_input, verify

@@ -16,10 +16,10 @@ from onnx import numpy_helper
 
 from feature_store.errors import InputError
 from models.verification import onnx_verification
-from models.verification.checker_model import MOST_BYTES, Rejected
-from models.verification.claim import read_claim
+from models.verification.checker.model_file import MOST_BYTES, Rejected
 from models.verification.execution import execution_of
-from models.verification.onnx_reader import read_onnx
+from models.verification.language.claim import read_claim
+from models.verification.network.onnx_reader import read_onnx
 from models.verification.onnx_verification import OnnxVerdict, verify_onnx
 from models.verification.proof_file import (
     MOST_SPLITS,

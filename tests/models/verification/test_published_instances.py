@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.verification.onnx_reader import read_onnx
+from models.verification.language.vnnlib import read_vnnlib
+from models.verification.network.onnx_reader import read_onnx
 from models.verification.onnx_verification import OnnxVerdict, verify_onnx
-from models.verification.vnnlib import read_vnnlib
 from tests.models.verification.onnx_files import replayed
 
 DATA = Path(os.environ.get("ASSAY_DATA", Path(__file__).parents[4] / "shared" / "data"), "vnnlib")

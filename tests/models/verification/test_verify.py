@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from feature_store.errors import InputError
-from models.verification.branch_and_bound import Budget, Margins, Progress
-from models.verification.checker import leaf_bounds, leaf_boxes
-from models.verification.derivative_query import DerivativeQuery
-from models.verification.falsification import SlopeFalsifier
-from models.verification.network import ReluNetwork
-from models.verification.specification import Monotonicity, Specification
+from models.verification.attack.falsification import SlopeFalsifier
+from models.verification.checker.check import leaf_bounds, leaf_boxes
+from models.verification.language.specification import Monotonicity, Specification
+from models.verification.network.fully_connected import ReluNetwork
+from models.verification.search.branch_and_bound import Budget, Margins, Progress
+from models.verification.search.derivative_query import DerivativeQuery
 from models.verification.verdict import Status, Verdict, Witness
 from models.verification.verify import verify
 from tests.models.verification.certified import network_with_many_leaves

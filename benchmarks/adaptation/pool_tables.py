@@ -1,0 +1,127 @@
+"""Tables of what a pool's size brings and costs: benchmarks/adaptation/metrics.py and adaptation_scale.py."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.stats import t
+
+from benchmarks.adaptation.methods import DEFAULT
+from benchmarks.harness.markdown import mean_and_spread, number, paragraph, table
+
+Results = Mapping[str, Any]
+Entry = Mapping[str, Any]
+CHOSEN = "chosen"
+TITLES = {f"{DEFAULT}_without_metrics": "default, without metrics", DEFAULT: "default, with metrics",
+          "hierarchical": "hierarchical, with metrics", "nearest": "nearest, with metrics",
+          "hierarchical_without_metrics": "hierarchical, without metrics",
+          "nearest_without_metrics": "nearest, without metrics",
+          "boosted_ratios": "gradient-boosted ratios, with metrics",
+          "meta_network": "network that corrects hierarchical Bayes, with metrics"}
+
+
+def metrics_table(results: Results) -> str:
+    """Every method on pools of every size, and its distance to the default with metrics on the same workloads."""
+    rows = []
+    for workloads in sorted({entry["workloads"] for entry in results["entries"]}):
+        default = _by_seed(results, workloads, DEFAULT)
+        for method in (*TITLES, CHOSEN):
+            found = _by_seed(results, workloads, method)
+            if not found:
+                continue
+            mape = np.array([entry["mape"] for entry in found.values()], dtype=float)
+            paired = np.array([np.subtract(entry["mape"], default[seed]["mape"]).mean()
+                               for seed, entry in found.items() if seed in default])
+            rows.append([str(workloads), _title(method, list(found.values())), str(len(mape)),
+                         _joined(mape.mean(axis=0)), _joined(mape.std(axis=0, ddof=1)) if len(mape) > 1 else "",
+                         "" if method == DEFAULT or not len(paired) else _difference(paired), _seconds(found.values())])
+    return table(["workloads of the pool", "learner", "seeds", "MAPE, 1 / 2 / 3 runs", "standard deviation over seeds",
+                  "minus the default's with metrics, mean over runs, 95 % interval", "fit, s of CPU time"], rows,
+                 right=(0, 2, 6))
+
+
+def candidates_table(results: Results) -> str:
+    """What every candidate's error was on the pool's own held-out workloads, where the choice is made."""
+    chosen = [entry for entry in results["entries"] if entry["method"] == CHOSEN]
+    sizes = sorted({entry["workloads"] for entry in chosen})
+    rows = []
+    for name, title in TITLES.items():
+        cells = []
+        for size in sizes:
+            found = [entry["pool_errors"][name][0] for entry in chosen
+                     if entry["workloads"] == size and name in entry["pool_errors"]]
+            cells.append(mean_and_spread(found, 3) if found else "")
+        if any(cells):
+            rows.append([title, *cells])
+    return table(["candidate", *(f"{size} workloads" for size in sizes)], rows)
+
+
+def metrics_conditions_line(results: Results) -> str:
+    """How large, and what was chosen at what cost."""
+    chosen = [entry for entry in results["entries"] if entry["method"] == CHOSEN]
+    costs = [f"{number(float(np.median([entry['choice_cpu_s'] for entry in chosen if entry['workloads'] == size])))} s "
+             f"at {size}" for size in sorted({entry["workloads"] for entry in chosen})]
+    return paragraph(
+        f"{results['new_workloads']} unseen workloads, {results['configurations']} configurations, "
+        f"{results['draws']} random supports a workload.",
+        *([f"Choosing takes, in CPU time, {', '.join(costs)} workloads (medians)."] if costs else []))
+
+
+def scale_table(results: Results) -> str:
+    """Costs by size."""
+    rows = [[f"{entry['workloads']:,}", str(entry["configurations"]), f"{entry['samples']:,}",
+             _with_spread(entry["fit_cpu_s_values"], entry["fit_cpu_s"]),
+             "" if entry["pretrain_cpu_s"] is None else number(entry["pretrain_cpu_s"]),
+             f"{entry['memory_mib']:,.0f}"] for entry in results["entries"]]
+    return table(["workloads", "configurations", "samples", "fit, s of CPU time (least to most)",
+                  "with calibration, s", "memory, MiB"], rows, right=(0, 1, 2, 3, 4, 5))
+
+
+def scale_conditions_line(results: Results) -> str:
+    """Exponents, and what was not measured."""
+    of, most = results["exponents"], results["most_calibrated"]
+    repeats = sorted({entry["repeats"] for entry in results["entries"]})
+    slopes = [f"to the {value:.2f} with {size}" for size in ("workloads", "configurations", "samples")
+              if (value := of[size]["fit_cpu_s"]) is not None]
+    memory = of["workloads"]["memory_mib"]
+    calibrated = of["workloads"]["pretrain_cpu_s"]
+    return paragraph(
+        *([f"The fit's seconds grow {', '.join(slopes)} (log-log slopes by least squares)."] if slopes else []),
+        *([f"Those with calibration grow to the {calibrated:.2f} with workloads."] if calibrated is not None else []),
+        *([f"Memory grows to the {memory:.2f} with workloads."] if memory is not None else []),
+        f"Medians of {' or '.join(map(str, repeats))} processes on one thread; memory is the peak of the fit above "
+        f"what the libraries hold. Calibration, 15 more fits, was measured once and only up to {most:,} workloads.")
+
+
+def _by_seed(results: Results, workloads: int, method: str) -> dict[int, Entry]:
+    return {int(entry["seed"]): entry for entry in results["entries"]
+            if entry["workloads"] == workloads and entry["method"] == method}
+
+
+def _title(method: str, entries: Sequence[Entry]) -> str:
+    if method != CHOSEN:
+        return TITLES[method]
+    counts = Counter(entry["choice"] for entry in entries).most_common()
+    return f"chosen on the pool: {', '.join(f'{TITLES[name]} ({count})' for name, count in counts)}"
+
+
+def _seconds(entries: Any) -> str:
+    return number(float(np.median([entry["fit_cpu_s"] for entry in entries])))
+
+
+def _with_spread(values: Sequence[float], median: float) -> str:
+    return number(median) if len(values) < 2 else f"{number(median)} ({number(min(values))} to {number(max(values))})"
+
+
+def _joined(values: np.ndarray) -> str:
+    return " / ".join(f"{value:.3f}" for value in values)
+
+
+def _difference(paired: np.ndarray) -> str:
+    """Mean over seeds of paired differences (seeds,), with Student's interval."""
+    if len(paired) < 2:
+        return f"{paired.mean():+.3f}"
+    reach = float(t.ppf(0.975, len(paired) - 1) * paired.std(ddof=1) / np.sqrt(len(paired)))
+    text = f"{paired.mean():+.3f} ({paired.mean() - reach:+.3f} to {paired.mean() + reach:+.3f})"
+    return text if abs(paired.mean()) > reach else f"{text}, not clear of 0"

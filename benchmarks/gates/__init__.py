@@ -1,0 +1,1 @@
+"""How often gates and promotion decide wrongly."""

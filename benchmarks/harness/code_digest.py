@@ -1,0 +1,37 @@
+"""Digest of the code behind a measurement: a module and what it imports, without comments and docstrings."""
+
+import ast
+import hashlib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def code_digest(module: str, package: str, root: Path = ROOT) -> str:
+    """The first 16 hex digits for a module and all modules of `package` that it imports, directly or not."""
+    digest = hashlib.sha256()
+    for name, tree in sorted(_reached(module, package, root).items()):
+        digest.update(f"{name}\0{ast.dump(tree)}\0".encode())
+    return digest.hexdigest()[:16]
+
+
+def _reached(module: str, package: str, root: Path) -> dict[str, ast.Module]:
+    """Syntax trees without docstrings by module name."""
+    found: dict[str, ast.Module] = {}
+    pending = [module]
+    while pending:
+        name = pending.pop()
+        path = root / f"{name.replace('.', '/')}.py"
+        if name in found or not path.is_file():
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(package):
+                pending += [str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)]
+            if isinstance(node, ast.Import):
+                pending += [alias.name for alias in node.names if alias.name.startswith(package)]
+            if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+                del node.body[0]
+        found[name] = tree
+    return found

@@ -1,0 +1,64 @@
+"""A command in a process group of its own that ends at a time or memory limit, and its largest memory."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import psutil
+
+from benchmarks.harness.isolation import end_with_parent
+
+# Looking at a process costs about a millisecond.
+SAMPLE_S = 0.1
+
+
+@dataclass(frozen=True)
+class Ended:
+    """stopped: the limit it hit; code: its exit code; peak_rss_mib: resident memory, its descendants included."""
+
+    stopped: Literal["", "time", "memory"]
+    code: int
+    seconds: float
+    peak_rss_mib: float
+
+
+def run_limited(command: Sequence[str], folder: Path, environment: Mapping[str, str], errors: Path, seconds: float,
+                memory_gib: float) -> Ended:
+    """Runs to the end or to a limit; nothing of the group is left. `errors`: file for its standard error."""
+    started, peak = time.monotonic(), 0.0
+    stopped: Literal["", "time", "memory"] = ""
+    with errors.open("wb") as log:
+        child = subprocess.Popen(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.DEVNULL, stderr=log, start_new_session=True,
+                                 preexec_fn=end_with_parent)
+    try:
+        while child.poll() is None and not stopped:
+            peak = max(peak, _resident_mib(child.pid))
+            left = started + seconds - time.monotonic()
+            if peak > memory_gib * 1024:
+                stopped = "memory"
+            elif left <= 0:
+                stopped = "time"
+            else:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    child.wait(min(SAMPLE_S, left))
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+    return Ended(stopped, child.returncode, time.monotonic() - started, peak)
+
+
+def _resident_mib(pid: int) -> float:
+    """0 for a process that has ended."""
+    try:
+        process = psutil.Process(pid)
+        return float(sum(one.memory_info().rss for one in (process, *process.children(recursive=True)))) / 2**20
+    except psutil.Error:
+        return 0.0

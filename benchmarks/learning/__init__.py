@@ -1,0 +1,1 @@
+"""Verified learners beside unverified ones."""

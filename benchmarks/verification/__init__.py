@@ -1,0 +1,1 @@
+"""The verifier beside its peers."""

@@ -1,0 +1,103 @@
+"""The verification benchmark: published instances, each decided through the interface behind `assay verify`.
+
+    python -m benchmarks.verification.published [--data FOLDER] [--only acasxu lindex] [--threads 1] [--timeout 120]
+
+    acasxu   186 properties of 45 networks, VNN-COMP 2021: verdicts against those that all its tools agree on
+    lindex   a learned index: 13 properties, three of them of thousands of boxes, on both networks
+
+Seconds are those of a decision, reading the files included, start-up and imports left out; a warm-up instance comes
+first. Run on an idle machine. Results: benchmarks/results/verification.json, each part replaced when measured again.
+"""
+
+import argparse
+import csv
+import resource
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness.data_folder import MISSING, add_data_folder
+from benchmarks.harness.machine import describe_machine, load_average, now_utc
+from benchmarks.harness.result_file import RESULTS, read_results, write_results
+
+VERIFICATION_RESULTS = RESULTS / "verification.json"
+FORMAT = "assay-verification/1"
+PARTS = ("acasxu", "lindex")
+LINDEX_NETWORKS = ("lindex.onnx", "lindex_deep.onnx")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code 0 if every instance was decided and none wrongly, 1 if not, 2 on bad usage."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.verification.published", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_data_folder(parser, "--data")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART")
+    parser.add_argument("--threads", type=int, default=1, help="threads of a decision; default: %(default)s")
+    parser.add_argument("--timeout", type=float, default=120.0, help="seconds of an instance; default: %(default)s")
+    parser.add_argument("--every", type=int, default=1, help="only every so manieth instance, to try it out")
+    parser.add_argument("--output", type=Path, default=VERIFICATION_RESULTS)
+    options = parser.parse_args(arguments)
+    if options.data is None:
+        print(f"error: {MISSING} --data", file=sys.stderr)
+        return 2
+    folder = options.data / "vnnlib"
+    if not folder.is_dir():
+        print(f"--data must hold the folder vnnlib, got {options.data}", file=sys.stderr)
+        return 2
+    import torch
+
+    torch.set_num_threads(options.threads)
+    results = read_results(options.output) or {"format": FORMAT, "parts": {}}
+    good = True
+    for name in options.only:
+        instances = list(_acasxu(folder / name) if name == "acasxu" else _lindex(folder / name))[::options.every]
+        part = _measure(name, instances, options.timeout, options.threads)
+        results["machine"] = describe_machine()
+        results["parts"][name] = part
+        good &= all(entry["verdict"] in ("PROVED", "REFUTED") and entry["agrees"] for entry in part["instances"])
+        write_results(options.output, results)
+    print(f"wrote {options.output.name}", file=sys.stderr)
+    return 0 if good else 1
+
+
+Instance = tuple[Path, Path, str | None]  # network, property, the verdict that is known
+
+
+def _acasxu(folder: Path) -> Iterator[Instance]:
+    known = {"holds": "PROVED", "violated": "REFUTED"}
+    with (folder / "verdicts.csv").open(encoding="utf-8") as lines:
+        for row in csv.DictReader(lines):
+            yield folder / row["network"], folder / row["property"], known[row["verdict"]]
+
+
+def _lindex(folder: Path) -> Iterator[Instance]:
+    for network in LINDEX_NETWORKS:
+        for claim in sorted(folder.glob("*.vnnlib*")):
+            yield folder / network, claim, None
+
+
+def _measure(name: str, instances: Sequence[Instance], timeout: float, threads: int) -> dict[str, Any]:
+    from models.verification.onnx_verification import verify_onnx
+
+    started, load = now_utc(), load_average()
+    verify_onnx(*instances[0][:2], timeout)  # what is done once in a process
+    entries = []
+    for number, (network, claim, known) in enumerate(instances, 1):
+        began = time.perf_counter()
+        found = verify_onnx(network, claim, timeout)
+        seconds = time.perf_counter() - began
+        entries.append({"network": network.name, "property": claim.name, "verdict": found.verdict, "known": known,
+                        "agrees": known is None or found.verdict == known, "seconds": round(seconds, 4),
+                        "boxes": sum(part.boxes for part in found.parts)})
+        mark = "" if entries[-1]["agrees"] else f"  WRONG or undecided, known: {known}"
+        print(f"{name} {number}/{len(instances)}  {network.name} {claim.name}: {found.verdict} {seconds:.2f} s{mark}",
+              file=sys.stderr)
+    return {"started": started, "load_average_before": load, "threads": threads, "timeout_s": timeout,
+            "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+            "instances": entries}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

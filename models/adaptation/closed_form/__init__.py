@@ -1,0 +1,1 @@
+"""Few-shot learners in closed form, and the baselines that they have to beat."""

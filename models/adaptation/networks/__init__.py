@@ -1,0 +1,1 @@
+"""Few-shot learners that are trained networks."""

@@ -1,0 +1,1 @@
+"""Whether the data obey what is demanded of the model."""

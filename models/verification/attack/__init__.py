@@ -1,0 +1,1 @@
+"""Search for counterexamples, and their replay in onnxruntime."""

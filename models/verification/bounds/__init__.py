@@ -1,0 +1,1 @@
+"""Bounds of values and of slopes over boxes."""

@@ -1,0 +1,1 @@
+"""The independent checker: plain NumPy, no code of the search."""

@@ -1,0 +1,158 @@
+"""The network in anybody's ONNX file as the checker sees it: a chain of affine maps, some followed by a ReLU.
+
+Reads one shape of graph: a chain of Flatten, Identity, Gemm, MatMul, Add, Sub, Mul by constants of the file and Relu,
+from the one input to the one output. Nothing is multiplied out, so that nothing is rounded: a Sub is a layer of its
+own, with the identity as its matrix. Whatever else a file holds is refused: its proof cannot be checked here.
+
+Flow: proof_file.py checks proofs about what is read here; checker_model.py reads bundles, more strictly.
+"""
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+
+from models.verification.checker.model_file import Array, Rejected, require_plain
+from models.verification.checker.scalar_factors import ScalarFactors
+
+FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """v[k + 1] = relu or identity of weights[k] @ v[k] + biases[k], v[0] = x; y is the last, without a ReLU.
+
+    weights[k] (w[k], w[k - 1]) and biases[k] (w[k],) in float64; relus[k]: whether a ReLU follows layer k.
+    """
+
+    weights: tuple[Array, ...]
+    biases: tuple[Array, ...]
+    relus: tuple[bool, ...]
+
+    def row(self, output: int) -> "Chain":
+        """The chain to one of its outputs."""
+        one = slice(output, output + 1)
+        return Chain((*self.weights[:-1], self.weights[-1][one]), (*self.biases[:-1], self.biases[-1][one]), self.relus)
+
+    def step(self, feature: int, output: int, low: float, high: float) -> "Chain":
+        """x -> y[output] at x[feature] = high minus that at low, whatever x[feature] is: two copies side by side."""
+        inputs = self.weights[0].shape[1]
+        held = np.eye(inputs)
+        held[feature] = 0
+        point = np.zeros(2 * inputs)
+        point[[feature, inputs + feature]] = low, high
+        one = self.row(output)
+        weights = [np.block([[w, np.zeros_like(w)], [np.zeros_like(w), w]]) for w in one.weights]
+        return Chain((np.vstack([held, held]), *weights, np.array([[-1.0, 1.0]])),
+                     (point, *(np.tile(b, 2) for b in one.biases), np.zeros(1)), (False, *one.relus, False))
+
+
+def read_chain(file: bytes) -> Chain:
+    """The chain in an ONNX file. Raises Rejected for any other graph, naming the node."""
+    model = onnx.load_model_from_string(file)
+    graph = model.graph
+    stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    variables = [entry for entry in graph.input if entry.name not in stored]  # old files list the weights too
+    require_plain(model, variables)
+    (source,) = variables
+    if len(graph.output) != 1 or source.type.tensor_type.elem_type not in FLOATS:
+        raise Rejected(f"network must have one input of floats and one output, got {len(graph.output)} outputs")
+    sizes = [d.dim_value if d.HasField("dim_value") else int(k == 0)
+             for k, d in enumerate(source.type.tensor_type.shape.dim)]
+    reader = _Reader(source.name, tuple(sizes), any(node.op_type == "MatMul" for node in graph.node))
+    for node in graph.node:
+        if node.op_type == "Constant":
+            stored[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
+            continue
+        try:
+            reader.run(node, stored)
+        except (ValueError, IndexError) as error:
+            raise Rejected(f"operands must fit, got {error} (node {node.name!r}, {node.op_type})") from error
+    if reader.flowing != graph.output[0].name:
+        raise Rejected("nodes must form a chain from the input to the output")
+    return reader.chain()
+
+
+class _Reader:
+    def __init__(self, name: str, shape: tuple[int, ...], fused: bool) -> None:
+        self.flowing, self.shape = name, shape
+        self.factors = ScalarFactors() if fused else None
+        self.layers: list[tuple[Array, Array]] = []
+        self.relus: list[bool] = []
+
+    def run(self, node: onnx.NodeProto, stored: dict[str, NDArray[Any]]) -> None:
+        """One node of the chain."""
+        where = f"node {node.name or node.output[0]!r}, {node.op_type}"
+        attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        variables = [name for name in node.input if name not in stored]
+        if variables != [self.flowing] or len(node.output) != 1 or node.domain not in ("", "ai.onnx"):
+            raise Rejected(f"nodes must form a chain of one variable each ({where})")
+        constants = [np.asarray(stored[name], dtype=np.float64) for name in node.input if name in stored]
+        if not all(np.isfinite(c).all() and stored[name].dtype.kind == "f" for c, name in zip(
+                constants, (name for name in node.input if name in stored), strict=True)):
+            raise Rejected(f"weights must be finite numbers ({where})")
+        size, first = prod(self.shape), node.input[0] == self.flowing
+        match node.op_type:
+            case "Relu" if not constants:
+                if not self.relus or self.relus[-1]:
+                    self._affine(np.eye(size), np.zeros(size))
+                self.relus[-1] = True
+            case "Flatten" if not constants and attributes.get("axis", 1) == 1:
+                self.shape = (self.shape[0], prod(self.shape[1:]))
+            case "Identity" if not constants:
+                pass
+            case "Add" | "Sub" | "Mul" if len(constants) == 1 and not attributes and (first or node.op_type != "Sub"):
+                if np.broadcast_shapes(self.shape, constants[0].shape) != self.shape:
+                    raise Rejected(f"constant must keep the shape {self.shape}, got {constants[0].shape} ({where})")
+                values = np.broadcast_to(constants[0], self.shape).reshape(-1)
+                if node.op_type == "Mul":
+                    (dtype,) = (stored[name].dtype for name in node.input if name in stored)
+                    self._require_factor(constants[0], dtype, where)
+                    self._affine(np.diag(values), np.zeros(size))
+                else:
+                    self._shift(values if node.op_type == "Add" else -values)
+            case "MatMul" if len(constants) == 1 and first and constants[0].ndim == 2:
+                self._linear(constants[0].T, np.zeros(constants[0].shape[1]), where)
+            case "Gemm" if 1 <= len(constants) <= 2 and first and len(self.shape) == 2 and constants[0].ndim == 2 and \
+                    {k: v for k, v in attributes.items() if k != "transB"}.items() <= {
+                        "alpha": 1.0, "beta": 1.0, "transA": 0}.items():
+                weight = constants[0] if attributes.get("transB") else constants[0].T
+                bias = np.broadcast_to(constants[1], (1, len(weight))) if len(constants) == 2 else np.zeros(len(weight))
+                self._linear(weight, bias.reshape(-1), where)
+            case _:
+                raise Rejected("a network that can be checked is a chain of Relu, Flatten, Identity, and Gemm, MatMul, "
+                               f"Add, Sub, Mul by constants ({where})")
+        self.flowing = node.output[0]
+
+    def _require_factor(self, values: Array, dtype: np.dtype[Any], where: str) -> None:
+        if self.factors is not None and values.size == 1 and \
+                (objection := self.factors.objection(values.item(), False, dtype)):
+            raise Rejected(f"{objection} ({where})")
+
+    def _linear(self, weight: Array, bias: Array, where: str) -> None:
+        if prod(self.shape[:-1]) != 1:
+            raise Rejected(f"one example must be one row, got shape {self.shape} ({where})")
+        if weight.shape[1] != self.shape[-1]:
+            raise Rejected(f"inner sizes must be equal, got {self.shape[-1]} and {weight.shape[1]} ({where})")
+        self._affine(weight, bias)
+        self.shape = (*self.shape[:-1], len(weight))
+
+    def _shift(self, values: Array) -> None:
+        if self.layers and not self.relus[-1] and not self.layers[-1][1].any():  # MatMul, Add: one layer, exactly
+            self.layers[-1] = self.layers[-1][0], values.copy()
+        elif values.any():
+            self._affine(np.eye(len(values)), values.copy())
+
+    def _affine(self, weight: Array, bias: Array) -> None:
+        self.layers.append((weight, bias))
+        self.relus.append(False)
+
+    def chain(self) -> Chain:
+        if not self.layers or self.relus[-1]:
+            size = prod(self.shape)
+            self._affine(np.eye(size), np.zeros(size))
+        return Chain(tuple(w for w, _ in self.layers), tuple(b for _, b in self.layers), tuple(self.relus[:-1]))

@@ -1,0 +1,210 @@
+"""Independent check of a certificate: plain NumPy in float64 with outward rounding, no code of the search.
+
+Takes the network and the claim from the files themselves (checker_model.py), rebuilds the leaf boxes from the split
+tree (a tree of splits covers its root by construction), bounds the signed partial derivatives over every leaf
+(checker_bounds.py, which derives what rounding costs), and accepts only if each is >= -tolerance and execution adds
+next to nothing (checker_rounding.py). Linear in the number of leaves.
+
+A partial derivative is the value of a network without biases, with the ReLUs' derivatives in their place: started
+from the feature's direction towards the output, or transposed, from the output towards the feature. Relaxed, the two
+differ, and neither is always better: the better bound counts.
+
+Symbols: m leaves, n inputs, F queries (feature, sign), o outputs, Q rows a leaf.
+"""
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from models.verification.checker.bounds import (
+    Box,
+    Numbers,
+    Relaxation,
+    bound_layers,
+    bound_rows,
+    linear,
+    relu,
+    switched,
+)
+from models.verification.checker.model_file import (
+    MOST_ROUNDING,
+    Array,
+    ModelFile,
+    Rejected,
+    check_binding,
+    read_claim,
+    read_model,
+    require_limited,
+)
+from models.verification.checker.rounding import order_rounding
+
+ROUNDING = 1e-9
+# Elements of one temporary array, 2 MB.
+BATCH = 2**18
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """accepted, the reason if not, number of leaves, and the smallest bound found (scaled units).
+
+    rounding: what execution in floating point adds to a violation of the order at most, in units of the output.
+    """
+
+    accepted: bool
+    reason: str
+    leaves: int = 0
+    lower_bound: float = float("nan")
+    rounding: float = float("nan")
+
+
+def check_certificate(
+    model_path: Path, contract: Mapping[str, Any], certificate: Mapping[str, Any], leaves_path: Path,
+) -> CheckResult:
+    """Re-proves the certificate's claim about the file at model_path. Never raises on bad input: rejects."""
+    try:
+        model, leaves = model_path.read_bytes(), leaves_path.read_bytes()  # once: what is hashed is what is proved
+        check_binding(model, contract, certificate, leaves, leaves_path.name)
+        network = read_model(model)
+        lower, upper, queries, allowed = read_claim(contract, network.offset, network.factor, network.gain)
+        rounding = _require_little_rounding(network, contract, queries)
+        require_limited(leaves, "leaves")
+        with np.load(io.BytesIO(leaves), allow_pickle=False) as arrays:
+            low, high, _ = leaf_boxes(arrays["split_dimension"], arrays["split_value"], lower[None], upper[None])
+        if len(low) != certificate["leaves"]:
+            raise Rejected(f"certificate must list its {len(low)} leaves, got {certificate['leaves']}")
+        bounds = leaf_bounds(network.weights, network.biases, low, high, queries, enough=-allowed)
+        worst = float(bounds.min())
+        if not (bounds >= -allowed).all():
+            raise Rejected(f"every leaf must be proved, got a bound of {worst:g} below -{allowed.min():g}")
+        # another machine's matrix products round differently: ROUNDING apart is the same bound
+        if not certificate["lower_bound"] <= worst + ROUNDING * (1 + abs(worst)):
+            raise Rejected(f"lower_bound must be at most the {worst:g} found, got {certificate['lower_bound']}")
+        if not rounding <= certificate["rounding"] * (1 + ROUNDING):
+            raise Rejected(f"rounding must be at least the {rounding:g} found, got {certificate['rounding']}")
+    except Rejected as error:
+        return CheckResult(False, str(error))
+    except Exception as error:  # a malformed file of any kind is a refusal, not a crash
+        return CheckResult(False, f"certificate must be readable, got {type(error).__name__}: {error}")
+    return CheckResult(True, "", len(low), worst, rounding)
+
+
+def _require_little_rounding(
+    network: ModelFile, contract: Mapping[str, Any], queries: Sequence[tuple[int, int]],
+) -> float:
+    """What execution adds to a violation at most, units of the output. Rejects more than MOST_ROUNDING of its range."""
+    lower, upper = (np.array([entry[side] for entry in contract["inputs"]], dtype=np.float64)
+                    for side in ("minimum", "maximum"))
+    rounding, (output,) = order_rounding(network, lower, upper, queries), contract["outputs"]
+    span = min(float(output["maximum"]) - float(output["minimum"]), network.gain)
+    if not rounding <= MOST_ROUNDING * span:
+        raise Rejected(f"execution in {np.dtype(network.dtype).name} may add at most {MOST_ROUNDING:g} of the output's "
+                       f"range to a violation of the order, got {rounding / span:.2g}: store the weights in float64")
+    return rounding
+
+
+def leaf_boxes(dimension: Any, value: Any, lower: Array, upper: Array) -> tuple[Array, Array, Numbers]:
+    """Leaves: walls (m, n) each and the root (m,) they are part of; of the trees over roots (R, n), each in preorder.
+
+    A dimension of -1 is a leaf. Rejects what is not a tree for each root, before it takes room: an array of shape
+    (2^24, 0) is a few bytes in a file, and 2^24 lists.
+    """
+    if not dimension.ndim == value.ndim == 1 or (dimension.dtype.kind, value.dtype.kind) != ("i", "f"):
+        raise Rejected(f"split tree must be a list of integers and one of floats, got {dimension.dtype} of shape "
+                       f"{dimension.shape} and {value.dtype} of shape {value.shape}")
+    open_boxes, leaves = [(lower[r], upper[r], r) for r in reversed(range(len(lower)))], []
+    for d, v in zip(dimension.tolist(), value.tolist(), strict=True):
+        if not open_boxes:
+            raise Rejected("split tree must end with its last leaf")
+        low, high, root = open_boxes.pop()
+        if d == -1:
+            leaves.append((low, high, root))
+            continue
+        if not (0 <= d < len(low) and low[d] <= v <= high[d]):
+            raise Rejected("splits must lie within their box")
+        left, right = high.copy(), low.copy()
+        left[d] = right[d] = v
+        open_boxes += [(right, high, root), (low, left, root)]
+    if open_boxes or not leaves:
+        raise Rejected("leaves must cover the box")
+    lows, highs, owners = zip(*leaves, strict=True)
+    return np.stack(lows), np.stack(highs), np.array(owners)
+
+
+def leaf_bounds(weights: Sequence[Array], biases: Sequence[Array], lower: Array, upper: Array,
+                queries: Sequence[tuple[int, int]], batch: int | None = None,
+                relus: Sequence[bool] | None = None, enough: Array | None = None) -> Array:
+    """Rigorous lower bounds (m, F) of sign * dy/dx[feature] over the leaves (m, n), `batch` of them at a time.
+
+    relus: after which layers but the last a ReLU stands; None: after each. enough (F,): leaves whose plain bounds reach
+    it are not bounded again, more tightly; None: all are. A bound is -inf or NaN where a number left float64's range:
+    no proof.
+    """
+    directions = np.zeros((len(queries), lower.shape[1]))
+    for row, (feature, sign) in zip(directions, queries, strict=True):
+        row[feature] = sign
+    parts, kinds = [], _relaxations(weights, relus)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for now in _batches(weights, len(lower), len(queries), batch):
+            boxes = Box(lower[now], upper[now])
+            bounds = np.fmax(*_derivatives(weights, biases, boxes, kinds, directions, tight=enough is None))
+            rest = np.flatnonzero(~(bounds >= (np.inf if enough is None else enough)).all(axis=1))
+            if enough is not None and len(rest):
+                left = Box(*(wall[rest] for wall in boxes))
+                bounds[rest] = np.fmax(*_derivatives(weights, biases, left, kinds, directions, tight=True))
+            parts.append(bounds)
+    return np.concatenate(parts)
+
+
+def leaf_margins(weights: Sequence[Array], biases: Sequence[Array], lower: Array, upper: Array, coefficients: Array,
+                 constants: Array, batch: int | None = None, relus: Sequence[bool] | None = None) -> Array:
+    """Rigorous lower bounds (m, Q) of coefficients (m, Q, o) @ y + constants (m, Q) over the leaves (m, n).
+
+    relus: after which layers but the last a ReLU stands; None: after each. A bound is -inf or NaN where a number left
+    float64's range: no proof.
+    """
+    parts, kinds = [], _relaxations(weights, relus)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for now in _batches(weights, len(lower), constants.shape[1], batch):
+            boxes = Box(lower[now], upper[now])
+            parts.append(bound_rows(weights, biases, boxes, kinds, coefficients[now], constants[now]))
+    return np.concatenate(parts)
+
+
+def _relaxations(weights: Sequence[Array], relus: Sequence[bool] | None) -> list[Relaxation]:
+    return [relu if follows else linear for follows in relus or [True] * (len(weights) - 1)]
+
+
+def _batches(weights: Sequence[Array], leaves: int, rows: int, batch: int | None) -> list[slice]:
+    """Leaves that are bounded together, so that memory does not depend on their number."""
+    step = batch or max(BATCH // (max(len(weight) for weight in weights) * (weights[0].shape[1] + 2 + rows)), 1)
+    return [slice(i, i + step) for i in range(0, leaves, step)]
+
+
+def _derivatives(weights: Sequence[Array], biases: Sequence[Array], boxes: Box, kinds: Sequence[Relaxation],
+                 directions: Array, tight: bool) -> tuple[Array, Array]:
+    """Two lower bounds (B, F) of the derivatives in the directions (F, n) over the boxes."""
+    count, queries = len(boxes.lower), len(directions)
+    layers = bound_layers(weights[:-1], biases[:-1], boxes, kinds, tight)
+    # (not "low < 0 < high": bounds that overflowed to NaN must not pass for a neuron that is switched off)
+    states = [(layer.low >= 0, ~(layer.low >= 0) & ~(layer.high <= 0)) if kind is relu else
+              (np.full(layer.low.shape, True), np.full(layer.low.shape, False))
+              for layer, kind in zip(layers, kinds, strict=True)]
+    start, one = np.tile(directions, (count, 1)), np.ones((count * queries, 1))
+    up = bound_rows(weights, _without_biases(weights), Box(start, start),
+                    [partial(switched, active.repeat(queries, axis=0), unstable.repeat(queries, axis=0))
+                     for active, unstable in states],
+                    one[:, None], 0 * one, tight).reshape(count, queries)
+    turned, end = [weight.T for weight in reversed(weights)], np.ones((count, 1))
+    down = bound_rows(turned, _without_biases(turned), Box(end, end),
+                      [partial(switched, *pair) for pair in reversed(states)],
+                      np.tile(directions, (count, 1, 1)), np.zeros((count, queries)), tight)
+    return up, down
+
+
+def _without_biases(weights: Sequence[Array]) -> list[Array]:
+    return [np.zeros(len(weight)) for weight in weights]

@@ -1,0 +1,114 @@
+"""What execution in floating point adds to a proof in real arithmetic: plain NumPy, no code of the search.
+
+The file is run by somebody's runtime, in the type of its weights, with sums in any order and fused or not. Two facts
+are established here about a chain v[k + 1] = relu or identity of W[k] v[k] + b[k] over a box:
+
+1. `kept_order`: whether every path from an input to an output has the same sign. Then every neuron, as executed, rises
+   or falls with that input: a product with a constant, a sum in a fixed order, a fused operation, a ReLU, a conversion
+   and rounding itself never turn an order round, and neither does an underflow that is flushed. So execution adds
+   nothing to a violation of the order, between two inputs that one and the same code is run on.
+2. `execution_error`: how far the executed output can be from the exact one. Let e[k] bound |executed - exact| of v[k].
+   A sum of m products is off by at most g(m) = m u / (1 - m u) times the sum of their absolute values (Higham, Accuracy
+   and Stability, section 3.1), so that
+
+       e[k + 1] = |W| e[k] + g(m + 1) (|W| (|v| + e[k]) + |b|) + underflow        m: non-zero weights of a row
+
+   It holds for every order of summation, and therefore grows with the width: some 5e-4 of the output's range for two
+   layers of 300 in float32 where 2e-7 is seen (docs/decisions/0010).
+
+All terms are >= 0, so that computing them in float64 is off by a relative 1e-12 at most; GROWN covers it.
+
+Symbols: n inputs, o outputs, w neurons of a layer; weights[k] (w[k], w[k - 1]), biases[k] (w[k],), in float64.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.verification.checker.bounds import Box, bound_layers, linear, relu
+from models.verification.checker.model_file import Array, Mask, ModelFile, Rejected
+
+GROWN = 1 + 1e-9
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """A floating-point type: unit roundoff u, smallest normal number (less may be flushed to 0), largest number."""
+
+    name: str
+    unit: float
+    tiny: float
+    largest: float
+
+    @classmethod
+    def of(cls, dtype: np.dtype[np.floating]) -> "Arithmetic":
+        """Of float16, float32 or float64."""
+        info = np.finfo(dtype)
+        return cls(np.dtype(dtype).name, float(info.eps) / 2, float(info.tiny), float(info.max))
+
+
+def kept_order(weights: Sequence[Array], feature: int, sign: int) -> Mask:
+    """(o,): whether, along every path, the output never falls (sign 1) or never rises (-1) with the input."""
+    rises, falls = np.zeros(weights[0].shape[1], dtype=bool), np.zeros(weights[0].shape[1], dtype=bool)
+    rises[feature] = True
+    for weight in weights:
+        up, down = weight > 0, weight < 0
+        rises, falls = _reached(up, rises) | _reached(down, falls), _reached(up, falls) | _reached(down, rises)
+    return ~falls if sign > 0 else ~rises
+
+
+def execution_error(weights: Sequence[Array], biases: Sequence[Array], lower: Array, upper: Array,
+                    relus: Sequence[bool], arithmetic: Arithmetic) -> Array:
+    """(o,): upper bound of |executed - exact output| over the box (n,); infinite where a number may overflow.
+
+    relus: after which layers but the last a ReLU stands. The input is taken to be exact: what the runtime is fed.
+    """
+    box = Box(lower[None], upper[None])
+    kinds = [relu if follows else linear for follows in (*relus, False)]
+    with np.errstate(over="ignore", invalid="ignore"):
+        layers = bound_layers(weights, biases, box, kinds, tight=False)
+        size = np.maximum(np.abs(lower), np.abs(upper))
+        error = np.zeros_like(size)
+        for weight, bias, layer, follows in zip(weights, biases, layers, (*relus, False), strict=True):
+            magnitude, terms = np.abs(weight), (weight != 0).sum(axis=1) + 1
+            u = terms * arithmetic.unit
+            whole = magnitude @ (size + error) + np.abs(bias)
+            lost = arithmetic.tiny * (4 * terms + magnitude.sum(axis=1) + (size + error).sum())
+            error = (magnitude @ error + np.where(u < 1, u / (1 - u), np.inf) * whole + lost) * GROWN
+            overflow = ~(whole + error < arithmetic.largest)
+            low, high = layer.low[0], layer.high[0]
+            size = np.maximum(np.abs(low), np.abs(high))
+            if follows:
+                size, error = np.maximum(high, 0), np.where(high + error <= 0, 0, error)
+            error = np.where(overflow | np.isnan(size) | np.isnan(error), np.inf, error)
+    return np.asarray(error)
+
+
+def order_rounding(model: ModelFile, lower: Array, upper: Array, queries: Sequence[tuple[int, int]]) -> float:
+    """What execution adds at most to a violation of the orders (feature, sign) over a raw box (n,): output's units.
+
+    0 where each order is kept in execution. A file in float64 ends with a conversion to float32, which may turn any
+    violation into one step of that type: it counts. Raises Rejected where a number may overflow.
+    """
+    weights, biases, relus = model.chain
+    # what the runtime is fed: the float32 around the walls
+    low, high = (np.nextafter(wall.astype(np.float32), np.float32(side)).astype(np.float64)
+                 for wall, side in ((lower, -np.inf), (upper, np.inf)))
+    error = float(execution_error(weights, biases, low, high, relus, Arithmetic.of(np.dtype(model.dtype)))[0])
+    kinds = [relu if follows else linear for follows in (*relus, False)]
+    kept = all(kept_order(weights, feature, sign)[0] for feature, sign in queries)
+    with np.errstate(over="ignore", invalid="ignore"):
+        last = bound_layers(weights, biases, Box(low[None], high[None]), kinds, tight=not kept)[-1]
+        largest = float(np.maximum(np.abs(last.low), np.abs(last.high)).max()) + error
+    if not largest < np.finfo(np.float32).max:
+        raise Rejected(f"execution in {np.dtype(model.dtype).name} must not overflow over the box")
+    if kept:
+        return 0.0
+    step = float(np.spacing(np.float32(largest))) if model.dtype is np.float64 else 0.0
+    return 2 * error + step
+
+
+def _reached(matrix: Mask, sources: Mask) -> Mask:
+    """Which rows (w,) have an entry in a column of `sources`."""
+    return np.asarray(matrix[:, sources].any(axis=1))

@@ -1,0 +1,1 @@
+"""What is claimed of a network: the specification language, VNN-LIB, and what each property says."""

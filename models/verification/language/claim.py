@@ -1,0 +1,105 @@
+"""What a property file claims of a network, part by part: SPEC.yaml or VNN-LIB -> `Claim`.
+
+Symbols: n inputs, R boxes.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from feature_store.whole_files import require_file
+from models.verification.language.properties import Share
+from models.verification.language.specification import Specification
+from models.verification.language.specification_language import read_specification
+from models.verification.language.unsafe_set import UnsafeSet
+from models.verification.language.vnnlib import read_vnnlib
+from models.verification.network.fed_numbers import FLOAT64, Number, as_fed, hull
+from models.verification.network.graph import FloatArray, Graph
+from models.verification.obligations.compile import PairObligation, obligations
+from models.verification.obligations.slopes import Slopes
+
+REAL = "It is proved for the network in real arithmetic, with the weights stored in the file."
+MOST_MODEL, MOST_PROPERTY = 2**31, 100_000_000  # bytes: an ONNX file cannot have more, a packed property need not
+VNNLIB = (".vnnlib", ".vnnlib.gz")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One thing to prove over boxes with walls lower, upper (R, n); a share is counted instead.
+
+    number: the type that the network takes its inputs in.
+    """
+
+    name: str
+    lower: FloatArray
+    upper: FloatArray
+    obligation: Slopes | UnsafeSet | PairObligation | Share
+    number: Number = FLOAT64
+
+    @property
+    def proved(self) -> tuple[FloatArray, FloatArray]:
+        """The walls (R, n) of the boxes that are proved: with all that is fed for inputs of the part's own boxes."""
+        return hull(self.lower, self.upper, self.number)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """All parts, what they say together, how inputs and outputs are called, and the units of those that have one."""
+
+    parts: tuple[Part, ...]
+    statement: str
+    feature_names: tuple[str, ...]
+    output_names: tuple[str, ...]
+    units: Mapping[str, str] = field(default_factory=dict)
+    specification: Specification | None = None
+
+    @property
+    def given(self) -> Specification:
+        """The specification; a VNN-LIB property has none, and no part that asks for it."""
+        assert self.specification is not None
+        return self.specification
+
+
+def read_claim(path: Path, graph: Graph, number: Number = FLOAT64, seconds: float = math.inf) -> Claim:
+    """Reads SPEC.yaml, or a VNN-LIB property by its ending.
+
+    number: the type that the network takes its inputs in.
+
+    Raises InputError where it does not fit the network, or reading takes longer than `seconds`.
+    """
+    if path.name.endswith(VNNLIB):
+        unsafe = read_vnnlib(path, graph.inputs, graph.outputs, seconds)
+        return Claim((Part("outputs", unsafe.lower, unsafe.upper, unsafe, number),),
+                     f"No input in the boxes of {path.name} reaches its unsafe outputs. {REAL}",
+                     tuple(f"X_{i}" for i in range(graph.inputs)), tuple(f"Y_{i}" for i in range(graph.outputs)))
+    specification = as_fed(read_specification(path, graph, seconds), number)
+    parts = tuple(replace(part, number=number) for part in _parts(graph, specification))
+    return Claim(parts, specification.statement, specification.feature_names, specification.output_names,
+                 specification.units, specification)
+
+
+def require_readable(model: Path, specification: Path) -> None:
+    """Raises InputError for files that cannot be read whole: pipes, devices, and more than is ever of use."""
+    require_file(model, "model", MOST_MODEL)
+    require_file(specification, "specification", MOST_PROPERTY)
+
+
+def exact(value: float) -> str:
+    """The number, with all the digits that it needs and no more."""
+    return repr(float(value)).removesuffix(".0")
+
+
+def _parts(graph: Graph, specification: Specification) -> Iterator[Part]:
+    due = obligations(graph, specification)
+    if due.slopes is not None:
+        yield Part("monotone", due.lower, due.upper, due.slopes)
+    if due.unsafe is not None:
+        yield Part("outputs", due.unsafe.lower, due.unsafe.upper, due.unsafe)
+    for pair in due.differences:
+        name = f"{specification.feature_names[pair.feature]} from {exact(pair.low)} to {exact(pair.high)}"
+        if graph.outputs > 1:
+            name += f", {specification.output_names[pair.output]}"
+        yield Part(name, pair.unsafe.lower, pair.unsafe.upper, pair)
+    for share in due.shares:
+        yield Part("share", due.lower, due.upper, share)

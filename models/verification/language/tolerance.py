@@ -1,0 +1,107 @@
+"""The default tolerance of SPEC.yaml: a share of what an output does over the box, the same in whatever units.
+
+    range    (o,) largest minus smallest output at fixed points of the box: never more than the true range
+    allowed  (n, o) slope by which an output may go the wrong way: over the whole width of a feature it comes to
+             DEFAULT_TOLERANCE of that output's range
+
+The points are the same every time and the evaluation is float64's, so whoever checks a proof finds the same numbers;
+what they come to over the box is cut to three digits, which another machine's rounding does not reach.
+
+Symbols: n inputs, o outputs, m points; x (m, n).
+"""
+
+from dataclasses import replace
+from decimal import ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+
+from models.verification.language.amounts import DIGITS, SAME
+from models.verification.language.properties import Monotonicity, Share
+from models.verification.language.specification import DEFAULT_TOLERANCE, Specification
+from models.verification.network.graph import FloatArray, Graph
+
+# Points inside, corners at most, and points that are moved to both ends of the monotone features.
+INSIDE, CORNERS, MOVED = 2048, 1024, 256
+# Products of one evaluation, beyond which fewer points do; values of a layer held at a time.
+PRODUCTS, BATCH_ELEMENTS = 2_000_000_000, 1_000_000
+FLOAT32 = 2.0**-23  # resolution of float32, relatively
+
+
+def with_relative_tolerance(graph: Graph, specification: Specification) -> Specification:
+    """The specification with an allowed slope for each feature and output instead of one for all."""
+    allowed = np.zeros((graph.inputs, graph.outputs))
+    for output, reach in enumerate(output_range(graph, specification).tolist()):
+        over_the_box = _cut(Fraction(DEFAULT_TOLERANCE) * Fraction(reach))
+        for feature, (low, high) in enumerate(zip(specification.lower, specification.upper, strict=True)):
+            if low < high:
+                allowed[feature, output] = _below(over_the_box / (Fraction(high) - Fraction(low)))
+    return replace(specification, allowed=allowed)
+
+
+def output_range(graph: Graph, specification: Specification) -> FloatArray:
+    """Largest minus smallest value of each output at `points_of` the box, (o,); at least what float32 tells apart."""
+    products = sum(matrix.size for affine in graph.affines for matrix in affine.matrices.values())
+    x = points_of(specification, int(np.clip(PRODUCTS // products, 64, INSIDE)))
+    batch = max(BATCH_ELEMENTS // max((graph.inputs, *graph.widths)), 1)
+    y = np.concatenate([graph.value(x[first : first + batch]) for first in range(0, len(x), batch)])
+    y = y[np.isfinite(y).all(axis=1)]
+    largest, smallest = (y.max(axis=0), y.min(axis=0)) if len(y) else (np.zeros(graph.outputs),) * 2
+    with np.errstate(over="ignore"):
+        reach = np.minimum(largest - smallest, np.finfo(np.float64).max)
+    least = FLOAT32 * np.maximum(np.maximum(np.abs(largest), np.abs(smallest)), float(np.finfo(np.float32).tiny))
+    return np.asarray(np.maximum(reach, least))
+
+
+def points_of(specification: Specification, inside: int = INSIDE) -> FloatArray:
+    """Points that the specification admits: its centre, corners, points inside, and of each output its extremes.
+
+    An output's extremes are points inside, moved to the lowest and to the highest end of all features that the output
+    is monotone in: there an output that obeys the specification is smallest and largest.
+    """
+    lower, upper = specification.lower, specification.upper
+    n = len(lower)
+    # raw bits: the one stream that NumPy promises to keep
+    share = (np.random.PCG64(0).random_raw((inside + CORNERS) * n).reshape(-1, n) >> np.uint64(11)) * 2.0**-53
+    share, bits = share[:inside], share[inside:] < 0.5
+    if 2**n <= CORNERS:
+        bits = np.array(list(product([False, True], repeat=n)))
+    points = [np.full((1, n), 0.5), bits.astype(np.float64), share]
+    for output in range(len(specification.output_names)):
+        signs = np.zeros(n)
+        for rule in specification.properties:
+            inner = rule.of if isinstance(rule, Share) else rule
+            if isinstance(inner, Monotonicity) and inner.output == output:
+                signs[list(inner.features)] = inner.sign
+        if signs.any():
+            points += [np.where(signs == 0, share[:MOVED], signs == end) for end in (1, -1)]
+    return _admitted(specification, np.concatenate(points), lower, upper)
+
+
+def _admitted(specification: Specification, share: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
+    """Points at these shares (m, n) of the way from lower to upper wall; of finite inputs, at values that they take."""
+    with np.errstate(over="ignore"):
+        x = np.clip(lower * (1 - share) + upper * share, lower, upper)
+    for feature, values in specification.choices.items():
+        number = np.minimum((share[:, feature] * len(values)).astype(np.int64), len(values) - 1)
+        x[:, feature] = np.array(values)[number]
+    for group in specification.one_hot:
+        x[:, list(group)] = np.eye(len(group))[share[:, list(group)].argmax(axis=1)]
+    return np.asarray(x)
+
+
+def _cut(value: Fraction) -> Fraction:
+    """The largest number of three digits that is at most the value (or above it by a share of SAME)."""
+    exact = value * (1 + SAME)
+    context = Context(prec=DIGITS, rounding=ROUND_FLOOR, Emin=-9_999, Emax=9_999)
+    return Fraction(context.divide(Decimal(exact.numerator), Decimal(exact.denominator)))
+
+
+def _below(exact: Fraction) -> float:
+    """The largest float64 <= exact >= 0."""
+    try:
+        near = float(exact)
+    except OverflowError:
+        return float(np.finfo(np.float64).max)
+    return near if Fraction(near) <= exact else float(np.nextafter(near, 0.0))

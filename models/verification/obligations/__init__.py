@@ -1,0 +1,1 @@
+"""What has to be proved, box by box."""

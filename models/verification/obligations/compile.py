@@ -1,0 +1,250 @@
+"""Turns a network and its specification into what has to be proved, box by box: `obligations(graph, specification)`.
+
+Inputs with finitely many values are fixed: the roots are one box per combination of them. Over the roots stand
+
+    slopes       monotone in continuous features: signs of partial derivatives (derivative_query.py)
+    unsafe       range, order, robust, negated: outputs that must not occur (output_query.py)
+    differences  monotone in a feature with values v[0] < v[1] < ...: per consecutive pair the network of differences
+                 y(x with x[i] = v[j + 1]) - y(x with x[i] = v[j]) and the differences that must not occur
+
+Rounding. An unsafe set is closed, and a property that holds with equality is not violated. So a constant that float64
+has is lowered by one unit in its last place (at least TINY), which a proof leaves open; a constant that it does not
+have is rounded up, which makes the unsafe set larger. The outputs that robustness refers to are known up to
+`Graph.rounding`, which makes the unsafe set larger too.
+
+Symbols: n inputs, o outputs, R roots, F slopes; low < high consecutive values of a feature.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from feature_store.errors import InputError
+from models.verification.language.properties import Monotonicity, OutputOrder, OutputRange, Robustness, Share
+from models.verification.language.specification import Specification
+from models.verification.language.unsafe_set import Alternative, UnsafeSet, unsafe_set
+from models.verification.network.graph import Affine, FloatArray, Graph, Layer
+from models.verification.obligations.slopes import Slopes
+
+MOST_COMBINATIONS = 100_000
+TINY = 2.0**-1022  # the smallest normal number: smaller ones may be flushed to zero
+
+
+@dataclass(frozen=True)
+class PairObligation:
+    """Over two values low < high of a feature.
+
+    graph: x (n,) -> y[output] at x[feature] = high minus that at low, (1,), whatever x[feature] is; unsafe: the
+    differences that must not occur, with x[feature] held somewhere.
+    """
+
+    feature: int
+    output: int
+    low: float
+    high: float
+    graph: Graph
+    unsafe: UnsafeSet
+
+
+@dataclass(frozen=True)
+class Obligations:
+    """All that must be proved; None and () where there is nothing of the kind.
+
+    lower, upper (R, n): the roots, which `slopes` must hold over. `unsafe` and the differences have boxes of their own.
+    shares: not to be proved but to be counted (share.py).
+    """
+
+    lower: FloatArray
+    upper: FloatArray
+    slopes: Slopes | None
+    unsafe: UnsafeSet | None
+    differences: tuple[PairObligation, ...]
+    shares: tuple[Share, ...]
+
+
+def obligations(graph: Graph, specification: Specification) -> Obligations:
+    """What must be proved of the graph, in the coordinates of the specification's box.
+
+    Raises:
+        InputError: the graph has other inputs or outputs than the specification; more than 100,000 combinations of
+            finite inputs; no admissible input near a robust point; a change that rounding covers.
+    """
+    require_fit(graph, specification)
+    lower, upper = roots(specification, specification.choices)
+    rules = specification.properties
+    orders = dict.fromkeys((i, rule.output, rule.sign) for rule in rules if isinstance(rule, Monotonicity)
+                           for i in rule.features)
+    # of an input that the box holds at one number no two values can be in the wrong order
+    continuous = [(i, o, sign) for i, o, sign in orders
+                  if i not in specification.choices and specification.lower[i] < specification.upper[i]]
+    slopes = Slopes(tuple(i for i, _, _ in continuous),
+                    np.stack([sign * np.eye(graph.outputs)[output] for _, output, sign in continuous]),
+                    np.array([specification.slope(i, output) for i, output, _ in continuous])) if continuous else None
+    differences = tuple(_pair(graph, specification, order, j) for order in orders if order[0] in specification.choices
+                        for j in range(len(specification.choices[order[0]]) - 1))
+    everywhere = [alternative for rule in rules if isinstance(rule, OutputRange | OutputOrder)
+                  for alternative in _violations(rule, graph.outputs)]
+    cases = [(low, high, alternative) for low, high in zip(lower, upper, strict=True) for alternative in everywhere]
+    for rule in rules:
+        if isinstance(rule, Robustness):
+            cases += _near_points(graph, rule, lower, upper)
+    return Obligations(lower, upper, slopes, unsafe_set(cases) if cases else None, differences,
+                       tuple(rule for rule in rules if isinstance(rule, Share)))
+
+
+def require_fit(graph: Graph, specification: Specification) -> None:
+    """Raises InputError where the graph has other inputs or outputs than the specification."""
+    for what, size, names in (("inputs", graph.inputs, specification.feature_names),
+                              ("outputs", graph.outputs, specification.output_names)):
+        if size != len(names):
+            raise InputError(f"specification must describe the network's {size} {what}, got {len(names)}")
+
+
+def roots(specification: Specification, choices: Mapping[int, tuple[float, ...]]) -> tuple[FloatArray, FloatArray]:
+    """Boxes (R, n): the specification's, once per combination of these choices and of its one-hot groups, fixed.
+
+    Raises InputError above 100,000 combinations.
+    """
+    tables: list[tuple[tuple[int, ...], FloatArray]] = [
+        ((i,), np.array(values, dtype=np.float64)[:, None]) for i, values in sorted(choices.items())]
+    tables += [(group, np.eye(len(group))) for group in specification.one_hot]
+    count = math.prod(len(table) for _, table in tables)
+    if count > MOST_COMBINATIONS:
+        names = ", ".join(specification.feature_names[i] for group, _ in tables for i in group)
+        raise InputError(f"finite inputs must have at most {MOST_COMBINATIONS:,} combinations, got {count:,} ({names})")
+    lower, upper = (np.repeat(wall[None].astype(np.float64), count, axis=0)
+                    for wall in (specification.lower, specification.upper))
+    number, before = np.arange(count), 1
+    for group, table in tables:
+        lower[:, list(group)] = upper[:, list(group)] = table[number // before % len(table)]
+        before *= len(table)
+    return lower, upper
+
+
+def pair_graph(graph: Graph, output: int, feature: int, low: float, high: float) -> Graph:
+    """x (n,) -> y[output] at x[feature] = high minus that at low, (1,): both copies in every layer, low first.
+
+    The column of the feature is zero and its products are in the offsets, what these rounded in their errors.
+    """
+    layers = tuple(Layer(_doubled(layer.affine, feature, low, high), layer.kind, layer.leak) for layer in graph.layers)
+    last, row = graph.output, slice(output, output + 1)
+    matrices = {s: np.hstack([-m[row], m[row]]) for s, m in last.matrices.items() if s > 0}
+    error = {s: np.hstack([e[row], e[row]]) for s, e in last.error.items() if s > 0}
+    change = Fraction(0)  # what x itself and the offset add to both copies cancels
+    slack = Fraction(0)
+    if 0 in last.matrices:
+        step = Fraction(high) - Fraction(low)
+        change = Fraction(float(last.matrices[0][output, feature])) * step
+        slack = Fraction(float(last.error[0][output, feature])) * step if 0 in last.error else slack
+    offset, offset_error = _nearest([change], [slack])
+    affine = Affine(matrices or {0: np.zeros((1, graph.inputs))}, offset, error, offset_error)
+    return Graph(graph.inputs, layers, affine)
+
+
+def _doubled(affine: Affine, feature: int, low: float, high: float) -> Affine:
+    """Both copies of a layer's map, from sources that hold both copies."""
+    def both(source: int, matrix: FloatArray) -> FloatArray:
+        if source > 0:
+            empty = np.zeros_like(matrix)
+            return np.block([[matrix, empty], [empty, matrix]])
+        kept = matrix.copy()
+        kept[:, feature] = 0
+        return np.vstack([kept, kept])
+
+    exact: list[Fraction] = []
+    slack: list[Fraction] = []
+    for value in (low, high):
+        held, known = [Fraction(b) for b in affine.offset.tolist()], [Fraction(0)] * affine.rows
+        if affine.offset_error is not None:
+            known = [Fraction(e) for e in affine.offset_error.tolist()]
+        if 0 in affine.matrices:
+            column = affine.matrices[0][:, feature].tolist()
+            held = [b + Fraction(w) * Fraction(value) for b, w in zip(held, column, strict=True)]
+        if 0 in affine.error:
+            column = affine.error[0][:, feature].tolist()
+            known = [e + Fraction(w) * abs(Fraction(value)) for e, w in zip(known, column, strict=True)]
+        exact, slack = exact + held, slack + known
+    offset, offset_error = _nearest(exact, slack)
+    return Affine({s: both(s, m) for s, m in affine.matrices.items()}, offset,
+                  {s: both(s, e) for s, e in affine.error.items()}, offset_error)
+
+
+def _nearest(exact: list[Fraction], slack: list[Fraction]) -> tuple[FloatArray, FloatArray | None]:
+    """The float64 nearest to each number, and how far each may be from it, `slack` included; None: nowhere off."""
+    rounded = [_float(value) for value in exact]
+    off = [_above(abs(value - Fraction(near)) + known)
+           for value, near, known in zip(exact, rounded, slack, strict=True)]
+    return np.array(rounded), np.array(off) if any(off) else None
+
+
+def _pair(graph: Graph, specification: Specification, order: tuple[int, int, int], j: int) -> PairObligation:
+    """The order (feature, output, sign) between the feature's values number j and j + 1."""
+    feature, output, sign = order
+    low, high = specification.choices[feature][j : j + 2]
+    lower, upper = roots(specification, {**specification.choices, feature: (low,)})
+    allowed = Fraction(specification.slope(feature, output)) * (Fraction(high) - Fraction(low))
+    constants = np.full((len(lower), 1, 1), _open(-allowed))
+    unsafe = UnsafeSet(lower, upper, np.full((len(lower), 1, 1, 1), -float(sign)), constants)
+    return PairObligation(feature, output, low, high, pair_graph(graph, output, feature, low, high), unsafe)
+
+
+def _violations(rule: OutputRange | OutputOrder, outputs: int) -> list[Alternative]:
+    unit = np.eye(outputs)
+    match rule:
+        case OutputRange():
+            sides = ((-1, rule.minimum), (1, rule.maximum))
+            return [(sign * unit[[rule.output]], np.array([_open(-sign * Fraction(side))]))
+                    for sign, side in sides if side is not None]
+        case OutputOrder():
+            return [(unit[[rule.lower]] - unit[[rule.upper]], np.array([_open(Fraction(rule.margin))]))]
+
+
+def _near_points(
+    graph: Graph, rule: Robustness, lower: FloatArray, upper: FloatArray,
+) -> Iterator[tuple[FloatArray, FloatArray, Alternative]]:
+    """The cases of every point: its surroundings cut with every root, and both ways in which the output may change."""
+    output, unit = rule.output, np.eye(graph.outputs)
+    reference, slack = (values(rule.points)[:, output] for values in (graph.value, graph.rounding))
+    for k, (point, y, e) in enumerate(zip(rule.points, reference, slack, strict=True)):
+        if not rule.change > 2 * e:  # NaN is not
+            raise InputError(f"change must exceed the rounding of the output, {2 * e:g}, got {rule.change:g} "
+                             f"(point {k})")
+        begin = np.maximum(lower, -_sum_above(-point, rule.radius))
+        end = np.minimum(upper, _sum_above(point, rule.radius))
+        met = (begin <= end).all(axis=1)
+        if not met.any():
+            raise InputError(f"point must have inputs of the box within its radius, got none (point {k}: "
+                             + ", ".join(f"{value:g}" for value in point) + ")")
+        for sign in (-1, 1):  # the true output at the point is in y - e .. y + e
+            change = Fraction(-sign * y) + Fraction(e) - Fraction(rule.change)
+            alternative = sign * unit[[output]], np.array([_above(change)])
+            yield from ((a, b, alternative) for a, b in zip(begin[met], end[met], strict=True))
+
+
+def _sum_above(a: FloatArray, b: FloatArray) -> FloatArray:
+    """a + b, rounded up. Knuth's TwoSum gives the exact error of the nearest."""
+    near = a + b
+    part = near - a
+    return np.where((a - (near - part)) + (b - part) > 0, np.nextafter(near, np.inf), near)
+
+
+def _above(exact: Fraction) -> float:
+    """The smallest float64 >= exact."""
+    near = _float(exact)
+    return near if near >= exact else math.nextafter(near, math.inf)
+
+
+def _float(exact: Fraction) -> float:
+    try:
+        return float(exact)
+    except OverflowError as error:
+        raise InputError("weights times values must fit float64, got a number beyond 1.8e308") from error
+
+
+def _open(exact: Fraction) -> float:
+    """The constant d with which {c y + d >= 0} stands for {c y + exact > 0}, see the module docstring."""
+    near = _above(exact)
+    return near if near > exact else min(math.nextafter(near, -math.inf), near - TINY)

@@ -1,0 +1,126 @@
+"""Counts the share of inputs that satisfy a property: `check_share(graph, share, specification) -> ShareResult`.
+
+Inputs are drawn at random, or given as a sample of the distribution in question; each either satisfies the property
+or does not, so that their number is binomial and the interval of Clopper and Pearson (Biometrika 26, 1934) is exact.
+
+Monotone is counted over pairs that differ in one of the features, drawn at random: the partner's value is uniform
+over the feature's side of the box, or over its other values where it takes finitely many.
+
+Symbols: n inputs, m samples; x (m, n).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betainccinv, betaincinv
+
+from feature_store.errors import InputError
+from models.verification.language.properties import Monotonicity, OutputOrder, OutputRange, Share
+from models.verification.language.specification import Specification
+from models.verification.network.graph import FloatArray, Graph
+from models.verification.obligations.compile import require_fit
+
+# Values of one layer held at a time.
+BATCH_ELEMENTS = 1_000_000
+
+
+@dataclass(frozen=True)
+class ShareResult:
+    """satisfied of `samples`; lower, upper: the interval of the true share; holds: lower is at least what was asked."""
+
+    holds: bool
+    satisfied: int
+    samples: int
+    lower: float
+    upper: float
+
+
+def check_share(graph: Graph, share: Share, specification: Specification, data: FloatArray | None = None,
+                seed: int = 0) -> ShareResult:
+    """Counts on `share.samples` uniform inputs of the box, or on all given ones that it admits.
+
+    Args:
+        data: (m, n), a sample of independent inputs from the distribution that the share is of; rows outside of the
+            box, of the finite values or of the one-hot groups do not count.
+
+    Raises:
+        InputError: the graph has other inputs or outputs than the specification; data of another width, or without
+            an admissible row.
+    """
+    require_fit(graph, specification)
+    random = np.random.default_rng(seed)
+    x = _uniform(specification, share.samples, random) if data is None else _admissible(specification, data)
+    batch = max(BATCH_ELEMENTS // max(graph.widths, default=1), 1)
+    satisfied = sum(int(_satisfied(graph, share, specification, x[first : first + batch], random).sum())
+                    for first in range(0, len(x), batch))
+    lower, upper = clopper_pearson(satisfied, len(x), share.confidence)
+    return ShareResult(lower >= share.at_least, satisfied, len(x), lower, upper)
+
+
+def clopper_pearson(satisfied: int, samples: int, confidence: float) -> tuple[float, float]:
+    """The exact two-sided interval of a binomial share."""
+    tail, missed = (1 - confidence) / 2, samples - satisfied
+    lower = float(betaincinv(satisfied, missed + 1, tail)) if satisfied else 0.0
+    upper = float(betainccinv(satisfied + 1, missed, tail)) if missed else 1.0
+    return lower, upper
+
+
+def _uniform(specification: Specification, count: int, random: np.random.Generator) -> FloatArray:
+    low, high = specification.lower, specification.upper
+    x = np.clip(low + (high - low) * random.random((count, len(low))), low, high)
+    for feature, values in sorted(specification.choices.items()):
+        x[:, feature] = random.choice(values, count)
+    for group in specification.one_hot:
+        x[:, list(group)] = np.eye(len(group))[random.integers(len(group), size=count)]
+    return x
+
+
+def _admissible(specification: Specification, data: FloatArray) -> FloatArray:
+    x = np.asarray(data, dtype=np.float64)
+    if x.ndim != 2 or x.shape[1] != len(specification.lower):
+        raise InputError(f"data must be of shape (m, {len(specification.lower)}), got {x.shape}")
+    inside = ((specification.lower <= x) & (x <= specification.upper)).all(axis=1)
+    for feature, values in specification.choices.items():
+        inside &= np.isin(x[:, feature], values)
+    for group in specification.one_hot:
+        part = x[:, list(group)]
+        inside &= np.isin(part, (0.0, 1.0)).all(axis=1) & (part.sum(axis=1) == 1)
+    if not inside.any():
+        raise InputError(f"data must have a row that the specification admits, got none of {len(x)} inside its box and "
+                         "its finite values")
+    return x[inside]
+
+
+def _satisfied(graph: Graph, share: Share, specification: Specification, x: FloatArray,
+               random: np.random.Generator) -> NDArray[np.bool_]:
+    """Which inputs satisfy the property, (m,), evaluated in float64; an output that is NaN does not."""
+    y = graph.value(x)
+    match share.of:
+        case OutputRange(output, minimum, maximum):
+            low, high = (-np.inf if minimum is None else minimum), (np.inf if maximum is None else maximum)
+            return np.asarray((low <= y[:, output]) & (y[:, output] <= high))
+        case OutputOrder(upper, lower, margin):
+            return np.asarray(y[:, upper] - y[:, lower] >= margin)
+        case Monotonicity(_, _, output) as rule:
+            partner, picked = _partner(specification, rule, x, random)
+            step = (partner - x).sum(axis=1)  # of one feature; the others are equal
+            rise = rule.sign * np.sign(step) * (graph.value(partner) - y)[:, output]
+            slopes = np.array([specification.slope(feature, output) for feature in range(graph.inputs)])
+            return np.asarray(rise >= -slopes[picked] * np.abs(step))
+
+
+def _partner(specification: Specification, rule: Monotonicity, x: FloatArray,
+             random: np.random.Generator) -> tuple[FloatArray, NDArray[np.int64]]:
+    """x (m, n) with another value in one of the rule's features, and in which (m,)."""
+    partner, picked = x.copy(), random.choice(rule.features, len(x))
+    for feature in rule.features:
+        rows = np.flatnonzero(picked == feature)
+        low, high = specification.lower[feature], specification.upper[feature]
+        values = np.array(specification.choices.get(feature, ()))
+        if len(values) > 1:
+            moved = np.searchsorted(values, x[rows, feature]) + 1 + random.integers(len(values) - 1, size=len(rows))
+            partner[rows, feature] = values[moved % len(values)]
+        elif not len(values):
+            partner[rows, feature] = np.clip(low + (high - low) * random.random(len(rows)), low, high)
+    return partner, picked

@@ -1,0 +1,185 @@
+"""A recording campaign on this host: plan, prepare, run every combination, clean, write the data set.
+
+Source: vPALs, section "Data processing pipeline" (colocation up to theta on one machine).
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import psutil
+
+from feature_store.errors import SourceError
+from feature_store.sources.metric_map import read_metric_map
+from recording.combination_run import CombinationRun, Stage
+from recording.control_groups import ControlGroups, find_hierarchy
+from recording.dataset import CampaignSummary, write_dataset
+from recording.monitoring import Monitoring
+from recording.plan import Combination, plan_campaign
+from recording.preparation import prepare_workload
+from recording.processes import Guard
+from recording.raw_folder import RawFolder
+from recording.settings import CampaignSettings
+from recording.stamped_log import LogStamper
+from recording.tools import INTERFERENCE_TOOLS, MONITORING_TOOLS, require_tools
+from recording.workloads.catalogue import WORKLOADS
+
+__all__ = ["CampaignSummary", "ProgressEvent", "plan_campaign", "record_campaign"]
+
+# Seconds of metrics read before the start and after the end, for the windows at the edges.
+_MARGIN_S = 2.0
+
+
+@dataclass(frozen=True)
+class ProgressEvent:
+    """Something to tell the user.
+
+    Attributes:
+        kind: prepare, warning, combination (finished), dropped (finished in part or not at all), cleanup, done.
+        message: one line.
+        finished: combinations finished so far.
+        total: combinations of the campaign.
+    """
+
+    kind: str
+    message: str
+    finished: int
+    total: int
+
+
+@contextmanager
+def terminate_as_exit() -> Iterator[None]:
+    """Turns SIGTERM into SystemExit, so that everything is cleaned up as after Ctrl-C."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(_number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + signal.SIGTERM)
+
+    previous = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def required_tools(settings: CampaignSettings) -> list[str]:
+    """Programs that a campaign with these settings runs."""
+    names = [*MONITORING_TOOLS, *(INTERFERENCE_TOOLS if settings.interference else ())]
+    for workload in settings.workloads:
+        names += WORKLOADS[workload].tools
+    return list(dict.fromkeys(names))
+
+
+def record_campaign(
+    settings: CampaignSettings,
+    destination: Path,
+    on_progress: Callable[[ProgressEvent], None],
+    *,
+    raw: Path | None = None,
+    resume: bool = False,
+    scratch: Path | None = None,
+    command: str = "assay record",
+) -> CampaignSummary:
+    """Records a campaign and writes samples.parquet, card.json and README.md to `destination`.
+
+    Args:
+        settings: what to record.
+        destination: folder of the data set.
+        on_progress: called for everything worth telling.
+        raw: folder of the raw data; `destination`/raw where None.
+        resume: go on with the campaign in `raw`.
+        scratch: parent of the temporary folder; it should lie on the disk to be measured.
+        command: the command line to write into the data card.
+
+    Raises:
+        MissingToolError: where a program is not installed.
+        InputError: where `raw` holds another campaign.
+        SourceError: where preparation fails, or no combination gave a sample.
+    """
+    require_tools(required_tools(settings))
+    plan = plan_campaign(settings)
+    folder = RawFolder(raw or destination / "raw", settings, resume=resume)
+    left = [combination for combination in plan if not folder.has(combination.identifier)]
+    if left:
+        with terminate_as_exit(), Guard(scratch) as guard:
+            try:
+                _record(guard, settings, folder, left, len(plan), on_progress)
+            finally:
+                # A slow disk takes its time for the corpora.
+                finished = sum(folder.has(combination.identifier) for combination in plan)
+                on_progress(ProgressEvent("cleanup", "removing temporary files", finished, len(plan)))
+    summary = write_dataset(settings, plan, folder, destination, required_tools(settings), command)
+    on_progress(ProgressEvent("done", f"{summary.samples} samples in {destination}", len(plan), len(plan)))
+    return summary
+
+
+def _record(
+    guard: Guard,
+    settings: CampaignSettings,
+    folder: RawFolder,
+    left: list[Combination],
+    total: int,
+    on_progress: Callable[[ProgressEvent], None],
+) -> None:
+    finished = total - len(left)
+
+    def tell(kind: str, message: str) -> None:
+        on_progress(ProgressEvent(kind, message, finished, total))
+
+    groups = ControlGroups(guard, find_hierarchy())
+    if not (groups.has_cpu and groups.has_memory):
+        limits = " and ".join(
+            name
+            for name, has in (("CPU quotas", groups.has_cpu), ("memory limits", groups.has_memory))
+            if not has
+        )
+        tell("warning", f"control groups are not writable here: recording without {limits}")
+    homes = {}
+    for name in settings.workloads:
+        tell("prepare", f"preparing {name}")
+        homes[name] = prepare_workload(guard, name)
+    tell("prepare", "starting Prometheus and the node exporter")
+    monitoring = Monitoring(guard, read_metric_map())
+    stamper = LogStamper()
+    pids = {"recorder": os.getpid(), "prometheus": monitoring.server.session}
+    pids["node_exporter"] = monitoring.exporter.session
+    stage = Stage(
+        guard=guard,
+        groups=groups,
+        monitoring=monitoring,
+        stamper=stamper,
+        homes=homes,
+        host_cores=float(len(os.sched_getaffinity(0))),
+        host_memory_mb=psutil.virtual_memory().total / 2**20,
+        recorder_pids=pids,
+    )
+    try:
+        for combination in left:
+            problem = _record_one(stage, settings, folder, combination)
+            finished += 1
+            names = "+".join(planned.name for planned in combination.workloads)
+            text = f"{combination.identifier} {names}" + (f": {problem}" if problem else "")
+            tell("dropped" if problem else "combination", text)
+    finally:
+        stamper.close()
+
+
+def _record_one(stage: Stage, settings: CampaignSettings, folder: RawFolder, combination: Combination) -> str:
+    """Runs one combination and writes its raw data; returns what went wrong, if anything."""
+    with CombinationRun(stage, combination) as run:
+        outcome = run.record(settings.seconds_per_combination)
+        monitors_alive = all(process.is_alive() for process in stage.monitoring.processes)
+        if not monitors_alive:
+            raise SourceError(
+                f"Prometheus and its exporter must run, got an end of one ({combination.identifier})"
+            )
+        metrics = stage.monitoring.read(outcome.start_s - _MARGIN_S, outcome.end_s)
+        folder.write(outcome, metrics, run.logs)
+    return outcome.problem

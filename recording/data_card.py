@@ -1,0 +1,156 @@
+"""The data card of a recorded data set: how, where and with what it was recorded."""
+
+import os
+import platform
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import Any
+
+import pandas as pd
+import psutil
+
+from feature_store.schema import CONFIGURATION, METRICS, TARGET, TARGETS, Column
+from recording.raw_folder import Outcome
+from recording.settings import SCRAPE_INTERVAL_S, CampaignSettings
+from recording.tools import tool_versions
+
+_LICENCE = "CC-BY-4.0"
+_IDENTITY_TEXT = {
+    "workload": "application that was measured",
+    "environment": "machine and load range",
+    "combination": "colocation combination that was running",
+    "window_start": "start of the window (UTC)",
+    "window_s": "length of the window (s)",
+}
+
+
+def _cpu_model() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
+            return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.machine()
+
+
+def make_card(
+    settings: CampaignSettings,
+    samples: pd.DataFrame,
+    outcomes: list[Outcome],
+    tools: list[str],
+    command: str,
+) -> dict[str, Any]:
+    """The card's content as JSON values; nothing in it names the host or its folders."""
+    core_share = _mean_core_share(outcomes)
+    latency = samples.groupby("workload")[TARGET].describe(percentiles=[0.05, 0.5, 0.95]).round(4)
+    versions = tool_versions(tools)
+    if "training" in settings.workloads:
+        versions["torch"] = version("torch")
+    return {
+        "title": f"Colocation telemetry, environment {settings.environment!r}",
+        "licence": _LICENCE,
+        "recorded_utc": [
+            samples["window_start"].min().isoformat(timespec="seconds"),
+            samples["window_start"].max().isoformat(timespec="seconds"),
+        ],
+        "command": command,
+        "settings": asdict(settings),
+        "scrape_interval_s": SCRAPE_INTERVAL_S,
+        "machine": {
+            "cpu_model": _cpu_model(),
+            "cpus": len(os.sched_getaffinity(0)),
+            "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+            "kernel": platform.release().partition("-")[0],
+            "virtual": _is_virtual(),
+        },
+        "versions": {"python": platform.python_version(), **versions},
+        "samples": len(samples),
+        "combinations": int(samples["combination"].nunique()),
+        "workloads": {str(name): int(count) for name, count in samples["workload"].value_counts().items()},
+        "latency_ms": latency.to_dict("index"),
+        "recorder_core_share": core_share,
+        "problems": {one.identifier: one.problem for one in outcomes if one.problem},
+        "notes": [
+            "Recorded with real servers and real load generators on one machine. Other processes of the host "
+            "were running during the recording: what they took is in the metrics, but nobody controlled it.",
+            "Metrics are those of the whole machine; the load generators ran on it too.",
+            "rate_per_s is a ceiling: load generators pause between requests and never catch up.",
+        ],
+    }
+
+
+def _mean_core_share(outcomes: list[Outcome]) -> dict[str, float]:
+    """CPU use of the recorder's processes over the whole campaign, share of one core, and their sum."""
+    lengths = pd.Series([one.end_s - one.start_s for one in outcomes])
+    shares = pd.DataFrame([dict(one.core_shares) for one in outcomes])
+    mean = shares.mul(lengths, axis=0).sum() / lengths.sum()
+    return {
+        **{str(name): round(float(share), 4) for name, share in mean.items()},
+        "sum": round(mean.sum(), 4),
+    }
+
+
+def _is_virtual() -> bool:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
+            return any("hypervisor" in line for line in lines if line.startswith("flags"))
+    except OSError:
+        return False
+
+
+def _column_rows() -> list[str]:
+    rows = [f"| {name} | | {text} |" for name, text in _IDENTITY_TEXT.items()]
+    columns: dict[str, Column] = {**METRICS, **CONFIGURATION, **TARGETS}
+    return rows + [f"| {name} | {column.unit} | {column.description} |" for name, column in columns.items()]
+
+
+def card_text(card: dict[str, Any]) -> str:
+    """The data card for people, in Markdown."""
+    machine, settings = card["machine"], card["settings"]
+    kind = "virtual machine" if machine["virtual"] else "machine"
+    problems = [f"- {name}: {problem}" for name, problem in card["problems"].items()] or ["None."]
+    return f"""# {card["title"]}
+
+{card["samples"]} samples of {len(card["workloads"])} workloads in {card["combinations"]} colocation combinations.
+Recorded {card["recorded_utc"][0]} to {card["recorded_utc"][1]}. Licence: {card["licence"]}.
+
+    {card["command"]}
+
+Machine: {kind}, {machine["cpus"]} CPUs ({machine["cpu_model"]}), {machine["memory_gib"]} GiB, Linux
+{machine["kernel"]}. Seed {settings["seed"]}, theta {settings["theta"]}, windows of {settings["window_s"]} s,
+warm-up {settings["warm_up_s"]:g} s, scrape interval {card["scrape_interval_s"]} s. Recorder, Prometheus and node
+exporter together used {100 * card["recorder_core_share"]["sum"]:.1f} % of one core.
+
+Versions: {", ".join(f"{name} {text}" for name, text in card["versions"].items())}.
+
+| workload | samples | latency_ms 5 % | median | 95 % | max |
+|---|---|---|---|---|---|
+{_lines(_latency_rows(card))}
+
+## Columns of samples.parquet
+
+| column | unit | meaning |
+|---|---|---|
+{_lines(_column_rows())}
+
+Configuration columns are NaN where a workload has no such property.
+
+## What to know
+
+{_lines([f"- {note}" for note in card["notes"]])}
+
+## Combinations that ended early
+
+{_lines(problems)}
+"""
+
+
+def _lines(lines: list[str]) -> str:
+    return "\n".join(lines)
+
+
+def _latency_rows(card: dict[str, Any]) -> list[str]:
+    rows = []
+    for name, latency in card["latency_ms"].items():
+        values = " | ".join(f"{latency[key]:.3g}" for key in ("5%", "50%", "95%", "max"))
+        rows.append(f"| {name} | {card['workloads'][name]} | {values} |")
+    return rows

@@ -1,0 +1,53 @@
+"""Makes the state that a workload needs for a whole campaign: corpora, databases with their tables."""
+
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from feature_store.errors import SourceError
+from recording.loopback import free_port
+from recording.processes import Guard
+from recording.tools import ENVIRONMENT
+from recording.workloads.base import Place
+from recording.workloads.catalogue import WORKLOADS
+
+# Time for a server to answer, s; a loaded machine starts slowly.
+START_TIMEOUT_S = 40.0
+# Time for a server to end after SIGTERM, s: a database writes its pages.
+STOP_GRACE_S = 8.0
+
+
+def prepare_workload(guard: Guard, name: str) -> Path:
+    """Makes the state of one workload and returns its folder, inside the guard's.
+
+    Raises:
+        SourceError: where one of its commands fails, with the end of its output.
+    """
+    log = guard.folder / f"prepare-{name}.log"
+    run_folder = guard.folder / f"prepare-{name}"
+    run_folder.mkdir()
+    place = Place(guard.folder / name, run_folder, free_port())
+    workload = WORKLOADS[name]
+
+    def failed(what: str) -> SourceError:
+        output = log.read_text(errors="replace")[-400:].strip()
+        return SourceError(f"preparation must succeed, got {what} ({name}): {output}")
+
+    def run(command: Sequence[str | Path]) -> None:
+        status = guard.call(name, command, output=log, environment=ENVIRONMENT)
+        if status != 0:
+            raise failed(f"status {status} from {command[0]}")
+
+    def start(command: Sequence[str | Path]) -> Callable[[], None]:
+        running = guard.start(name, command, output=log, environment=ENVIRONMENT)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not workload.is_ready(place):
+            if not running.is_alive() or time.monotonic() > deadline:
+                raise failed(f"no answer from {command[0]}")
+            time.sleep(0.05)
+        return lambda: guard.stop([running], grace_s=STOP_GRACE_S)
+
+    workload.prepare(place, run, start)
+    shutil.rmtree(run_folder)
+    return place.home

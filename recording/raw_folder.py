@@ -1,0 +1,97 @@
+"""Raw data of a campaign on disk: one folder for each finished combination, so that a kill loses one at most.
+
+settings.json                the campaign's settings; a resumed campaign must have the same
+<combination>/outcome.json   what ran, from when to when, what crashed, what recording cost
+<combination>/metrics.parquet
+<combination>/<workload>.log stamped log of the load generator
+"""
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from feature_store.errors import InputError
+from recording.settings import CampaignSettings
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What happened when a combination ran.
+
+    Attributes:
+        identifier: the combination.
+        configurations: effective configuration of each workload that ran.
+        start_s: when the last workload had started, Unix s.
+        end_s: when the recording of the combination ended, Unix s.
+        anchor_s: time of a scrape, Unix s.
+        problem: what cut the combination short, empty where nothing did.
+        core_shares: CPU used by the recorder's processes, share of one core by name.
+    """
+
+    identifier: str
+    configurations: Mapping[str, Mapping[str, float]]
+    start_s: float
+    end_s: float
+    anchor_s: float
+    problem: str
+    core_shares: Mapping[str, float]
+
+
+class RawFolder:
+    """Writes and reads the raw data of one campaign."""
+
+    def __init__(self, path: Path, settings: CampaignSettings, *, resume: bool) -> None:
+        """Opens `path`, or makes it.
+
+        Raises:
+            InputError: where it holds a campaign and `resume` is false, or one with other settings.
+        """
+        self.path = path
+        path.mkdir(parents=True, exist_ok=True)
+        marker = path / "settings.json"
+        wanted = json.dumps(asdict(settings), indent=2)
+        if marker.exists():
+            if not resume:
+                raise InputError(
+                    f"raw folder must be empty, got a campaign ({path}): pass --resume or remove it"
+                )
+            if marker.read_text() != wanted:
+                raise InputError(
+                    f"resumed campaign must have the settings it began with, got others ({path})"
+                )
+        else:
+            marker.write_text(wanted)
+
+    def has(self, identifier: str) -> bool:
+        """Whether the combination is finished."""
+        return (self.path / identifier / "outcome.json").exists()
+
+    def write(self, outcome: Outcome, metrics: pd.DataFrame, logs: Mapping[str, Path]) -> None:
+        """Writes one finished combination; it appears as a whole or not at all."""
+        part = self.path / f".{outcome.identifier}.part"
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir()
+        metrics.to_parquet(part / "metrics.parquet")
+        for name, log in logs.items():
+            shutil.copyfile(log, part / f"{name}.log")
+        (part / "outcome.json").write_text(json.dumps(asdict(outcome), indent=2))
+        final = self.path / outcome.identifier
+        shutil.rmtree(final, ignore_errors=True)
+        part.replace(final)
+
+    def outcome(self, identifier: str) -> Outcome:
+        """What happened in a finished combination."""
+        return Outcome(**json.loads((self.path / identifier / "outcome.json").read_text()))
+
+    def metrics(self, identifier: str) -> pd.DataFrame:
+        """Machine metrics of a finished combination."""
+        return pd.read_parquet(self.path / identifier / "metrics.parquet")
+
+    def log(self, identifier: str, workload: str) -> str:
+        """Stamped log of one workload in a finished combination; empty where its load never started."""
+        log = self.path / identifier / f"{workload}.log"
+        return log.read_text(encoding="utf-8") if log.exists() else ""

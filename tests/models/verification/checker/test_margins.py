@@ -1,0 +1,167 @@
+"""The checker's bounds of rows of outputs against exact rationals: no tolerance where the bound must hold."""
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from models.verification.checker.check import leaf_margins
+from models.verification.language.specification import FloatArray
+from models.verification.network.fully_connected import ReluNetwork
+from tests.models.verification.hard_networks import (
+    DEEP,
+    SMALL,
+    WIDE,
+    annihilating_networks,
+    kinks_where_sums_cancel,
+    one_of_the_boxes,
+    wild_networks,
+)
+from tests.models.verification.networks import (
+    as_float64,
+    exact_preactivations,
+    network_of,
+    networks_and_boxes,
+    points_inside,
+    random_network,
+)
+
+relaxed = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# outward rounding of some 100 terms of size 1
+SLACK = 1e-10
+
+
+def with_outputs(
+    network: ReluNetwork, rng: np.random.Generator, outputs: int,
+) -> tuple[list[FloatArray], list[FloatArray]]:
+    """The network's hidden layers under several outputs of about the size of its own."""
+    weights, biases = as_float64(network)
+    size, shift = np.abs(weights[-1]).max() + 1e-30, np.abs(biases[-1]).max()
+    weights[-1] = (rng.normal(size=(outputs, weights[-1].shape[1])) * size).astype(np.float32).astype(np.float64)
+    biases[-1] = (rng.normal(size=outputs) * shift).astype(np.float32).astype(np.float64)
+    return weights, biases
+
+
+def exact_outputs(network: ReluNetwork, weights: Sequence[FloatArray], biases: Sequence[FloatArray],
+                  point: Sequence[float]) -> list[Fraction]:
+    last = [max(value, Fraction(0)) for value in exact_preactivations(network, point)[-1]]
+    return [sum((Fraction(float(w)) * a for w, a in zip(row, last, strict=True)), Fraction(float(b)))
+            for row, b in zip(weights[-1], biases[-1], strict=True)]
+
+
+def attack(case, points: int) -> None:
+    """Rows at scales from 1e-10 to 1e10, some of them with coefficients that cancel, against exact values."""
+    network, lower, upper, rng = one_of_the_boxes(case)
+    outputs, rows = int(rng.integers(1, 4)), int(rng.integers(1, 4))
+    weights, biases = with_outputs(network, rng, outputs)
+    coefficients = rng.normal(size=(1, rows, outputs)) * 10.0 ** rng.uniform(-10, 10, size=(1, rows, 1))
+    coefficients[0, 0] = np.resize([1.0, -1.0], outputs)
+    constants = rng.normal(size=(1, rows)) * 10.0 ** rng.uniform(-10, 10, size=(1, rows))
+    chosen = points_inside(rng, lower, upper, points)
+    values = [exact_outputs(network, weights, biases, point.tolist()) for point in chosen]
+    # a constant that takes the first value off, as near as float64 can: nothing is left but rounding
+    constants[0, -1] = -float(sum(Fraction(float(c)) * y for c, y in zip(coefficients[0, -1], values[0], strict=True)))
+    if not np.isfinite(constants).all():
+        constants[0, -1] = 0.0
+    (bounds,) = leaf_margins(weights, biases, lower[None], upper[None], coefficients, constants)
+    for value in values:
+        for row, constant, bound in zip(coefficients[0], constants[0], bounds, strict=True):
+            exact = sum((Fraction(float(c)) * y for c, y in zip(row, value, strict=True)), Fraction(float(constant)))
+            assert Fraction(float(bound)) <= exact if math.isfinite(bound) else not bound > 0
+
+
+@relaxed
+@given(case=st.one_of(SMALL, DEEP, annihilating_networks(), kinks_where_sums_cancel(), wild_networks()))
+def test_no_exact_row_of_outputs_lies_below_its_bound(case) -> None:
+    attack(case, points=6)
+
+
+@few
+@given(case=WIDE)
+def test_no_exact_row_of_a_wide_network_lies_below_its_bound(case) -> None:
+    attack(case, points=3)
+
+
+@pytest.mark.slow
+@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(case=st.one_of(SMALL, DEEP, annihilating_networks(), kinks_where_sums_cancel(), wild_networks()))
+def test_no_exact_row_of_outputs_lies_below_its_bound_in_a_long_attack(case) -> None:
+    attack(case, points=6)
+
+
+@relaxed
+@given(case=networks_and_boxes(boxes=3))
+def test_no_sampled_row_of_a_larger_network_lies_below_its_bound(case) -> None:
+    network, lower, upper, rng = case
+    coefficients, constants = np.tile([[1.0], [-1.0]], (3, 1, 1)), rng.normal(size=(3, 2))
+    bounds = leaf_margins(*as_float64(network), lower, upper, coefficients, constants)
+    for box in range(3):
+        points = points_inside(rng, lower[box], upper[box], 200)
+        values = network.value(points)[:, None] * coefficients[box, :, 0] + constants[box]
+        assert (values >= bounds[box] - network.rounding(points)[:, None]).all()
+
+
+def test_a_row_over_a_box_in_which_the_network_is_linear_has_its_least_value_as_the_bound() -> None:
+    rng = np.random.default_rng(0)
+    weights = [rng.random((4, 3)), rng.normal(size=(5, 4)), rng.normal(size=(2, 5))]
+    biases = [np.ones(4), np.full(5, 20.0), rng.normal(size=2)]
+    lower, upper = np.zeros((1, 3)), np.ones((1, 3))
+    coefficients, constants = rng.normal(size=(1, 3, 2)), rng.normal(size=(1, 3))
+    slopes = coefficients[0] @ weights[2] @ weights[1] @ weights[0]
+    at_zero = coefficients[0] @ (weights[2] @ (weights[1] @ biases[0] + biases[1]) + biases[2]) + constants[0]
+    (bounds,) = leaf_margins(weights, biases, lower, upper, coefficients, constants)
+    np.testing.assert_allclose(bounds, at_zero + np.minimum(slopes, 0).sum(axis=1), rtol=0, atol=100 * SLACK)
+
+
+def test_outputs_that_move_together_keep_their_distance() -> None:
+    # intervals of the outputs overlap: only a row carried through the layers as a whole shows the order
+    network = random_network(np.random.default_rng(1), 3, (10, 10, 10))
+    weights, biases = as_float64(network)
+    weights[-1], biases[-1] = np.repeat(weights[-1], 2, axis=0), biases[-1] + np.array([0.0, 0.5])
+    box = np.full((1, 3), -1.0), np.full((1, 3), 1.0)
+    apart = leaf_margins(weights, biases, *box, np.array([[[-1.0, 1.0]]]), np.zeros((1, 1)))
+    alone = leaf_margins(weights, biases, *box, np.array([[[-1.0, 0.0], [0.0, 1.0]]]), np.zeros((1, 2)))
+    assert 0.5 - SLACK < apart[0, 0] <= 0.5 and alone.sum() < 0
+
+
+def test_rows_of_one_leaf_are_not_those_of_another() -> None:
+    # y = relu(x), rows x and -x over [0, 1], [2, 3] and [-2, -1]
+    network = network_of(([[1.0]], [0.0]), ([[1.0]], [0.0]))
+    lower, upper = np.array([[0.0], [2.0], [-2.0]]), np.array([[1.0], [3.0], [-1.0]])
+    coefficients = np.array([[[1.0], [-1.0]]] * 3) * np.array([1.0, 2.0, 4.0])[:, None, None]
+    bounds = leaf_margins(*as_float64(network), lower, upper, coefficients, np.array([[0.0, 10.0]] * 3))
+    np.testing.assert_allclose(bounds, [[0, 9], [4, 4], [0, 10]], rtol=0, atol=SLACK)
+
+
+def test_what_a_large_constant_swallows_layer_by_layer_is_charged() -> None:
+    # y = x - 0.9 * 400; beside 3 * 2^52, float64 rounds every single 0.9 away
+    weights, biases = [np.ones((1, 1))] * 401, [np.full(1, -0.9)] * 400 + [np.zeros(1)]
+    box, constant = np.full((1, 1), 1000.0), np.full((1, 1), 3 * 2.0**52)
+    ((bound,),) = leaf_margins(weights, biases, box, box, np.ones((1, 1, 1)), constant)
+    exact = 1000 - 400 * Fraction(0.9) + 3 * 2**52
+    assert exact - 10**6 < Fraction(float(bound)) <= exact
+
+
+def test_bounds_do_not_depend_on_how_leaves_are_batched() -> None:
+    rng = np.random.default_rng(2)
+    weights, biases = with_outputs(random_network(rng, 3, (8, 8, 8, 8)), rng, 2)
+    walls = np.sort(rng.normal(size=(2, 70, 3)), axis=0)
+    rows, constants = rng.normal(size=(70, 3, 2)), rng.normal(size=(70, 3))
+    one_by_one = leaf_margins(weights, biases, *walls, rows, constants, batch=1)
+    for batch in (7, None):
+        np.testing.assert_allclose(leaf_margins(weights, biases, *walls, rows, constants, batch), one_by_one,
+                                   rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("wall", [1e150, 1e300, 1.7e308, math.inf])
+def test_overflow_is_no_proof(wall) -> None:
+    rng = np.random.default_rng(4)
+    weights, biases = with_outputs(random_network(rng, 2, (4, 4, 4), scale=1e30), rng, 2)
+    bounds = leaf_margins(weights, biases, np.full((1, 2), -wall), np.full((1, 2), wall),
+                          np.array([[[1.0, -1.0], [-1.0, 1.0]]]), np.zeros((1, 2)))
+    assert not (bounds > 0).any()

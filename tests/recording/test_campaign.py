@@ -1,0 +1,177 @@
+"""Whole campaigns, tiny: the data set, a crashed workload, signals, and what is left behind."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import psutil
+import pytest
+
+from feature_store.errors import MissingToolError, SourceError
+from feature_store.schema import METRICS
+from recording import tools
+from recording.campaign import CampaignSummary, ProgressEvent, record_campaign, required_tools
+from recording.control_groups import find_hierarchy
+from recording.dataset import COLUMNS
+from recording.settings import CampaignSettings
+from recording.workloads.redis import Redis
+
+SMALL = CampaignSettings(
+    workloads=("redis", "nginx"),
+    theta=2,
+    combinations=1,
+    seconds_per_combination=9.0,
+    warm_up_s=1.0,
+    interference=False,
+    environment="test",
+)
+REDIS = dataclasses.replace(SMALL, workloads=("redis",), theta=1)
+MISSING = [name for name in required_tools(SMALL) if shutil.which(name, path=tools.SEARCH_PATH) is None]
+needs_tools = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
+
+
+def groups_left(pid: int) -> list[Path]:
+    hierarchy = find_hierarchy()
+    parents = [parent for parent in (hierarchy.cpu, hierarchy.memory) if parent is not None]
+    return [group for parent in parents for group in parent.glob(f"assay-{pid}-*")]
+
+
+def processes_in(folder: Path) -> list[str]:
+    """Names of the processes whose command line or working folder names `folder`, the reaper and servers among them.
+
+    Read in one pass: a process may end between two questions put to it.
+    """
+    return [
+        process.info["name"]
+        for process in psutil.process_iter(["name", "cmdline", "cwd"])
+        if process.pid != os.getpid()
+        and any(str(folder) in word for word in [*(process.info["cmdline"] or []), process.info["cwd"] or ""])
+    ]
+
+
+def children_called(name: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if process.name() == name:
+                found.append(process)
+    return found
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Path:
+    (tmp_path / "scratch").mkdir()
+    return tmp_path / "scratch"
+
+
+def record(tmp_path: Path, settings: CampaignSettings = SMALL, **options: object) -> CampaignSummary:
+    return record_campaign(
+        settings, tmp_path / "out", lambda event: None, scratch=tmp_path / "scratch", **options  # type: ignore[arg-type]
+    )
+
+
+@needs_tools
+@pytest.mark.slow
+def test_a_tiny_campaign_gives_a_data_set_and_leaves_nothing_behind(tmp_path: Path, scratch: Path) -> None:
+    events: list[ProgressEvent] = []
+    summary = record_campaign(SMALL, tmp_path / "out", events.append, scratch=scratch, command="assay record x")
+    samples = pd.read_parquet(tmp_path / "out" / "samples.parquet")
+    assert tuple(samples) == COLUMNS
+    assert len(samples) == summary.samples >= 4
+    assert set(samples["workload"]) == {"redis", "nginx"}
+    assert set(samples["environment"]) == {"test"}
+    assert (samples["window_start"].diff().dropna() % pd.Timedelta(seconds=2) == pd.Timedelta(0)).all()
+    assert samples[list(METRICS)].notna().all().all()
+    assert samples[list(METRICS)].min().min() >= 0 and samples[list(METRICS)].max().max() <= 1
+    assert (samples["latency_ms"] > 0).all()
+    assert samples["cpu_quota_cores"].notna().all() and samples["batch_size"].isna().all()
+    card = json.loads((tmp_path / "out" / "card.json").read_text())
+    assert card["samples"] == summary.samples and card["command"] == "assay record x"
+    assert set(card["recorder_core_share"]) == {"recorder", "prometheus", "node_exporter", "sum"}
+    assert str(tmp_path) not in json.dumps(card)
+    assert [event.kind for event in events][-3:] == ["combination", "cleanup", "done"]
+    assert list(scratch.iterdir()) == [] and groups_left(os.getpid()) == [] and processes_in(scratch) == []
+
+    # Everything is there: resuming starts nothing and writes the same samples.
+    again = record(tmp_path, resume=True)
+    assert again.samples == summary.samples
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "out" / "samples.parquet"), samples)
+
+
+@needs_tools
+@pytest.mark.slow
+def test_a_crashed_workload_ends_its_combination_only(tmp_path: Path, scratch: Path) -> None:
+    settings = dataclasses.replace(REDIS, combinations=2, seconds_per_combination=15.0)
+    crashed: list[str] = []
+
+    def crash() -> None:
+        while not crashed:
+            if children_called("redis-benchmark"):
+                time.sleep(4.5)
+                (server,) = children_called("redis-server")
+                server.kill()
+                crashed.append("redis-server")
+            time.sleep(0.1)
+
+    thread = threading.Thread(target=crash)
+    thread.start()
+    summary = record(tmp_path, settings)
+    thread.join()
+    (problem,) = summary.problems.items()
+    assert problem[0] == "test-0"
+    assert "ended by itself" in problem[1]
+    samples = pd.read_parquet(tmp_path / "out" / "samples.parquet").groupby("combination").size()
+    assert samples["test-1"] >= 2 and samples.get("test-0", 0) < samples["test-1"]
+    assert list(scratch.iterdir()) == [] and groups_left(os.getpid()) == [] and processes_in(scratch) == []
+
+
+@needs_tools
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_when_a_recording_is_ended(number: signal.Signals, tmp_path: Path, scratch: Path) -> None:
+    recorder = subprocess.Popen(
+        [sys.executable, "-m", "recording", str(tmp_path / "out"), "--scratch", str(scratch),
+         *REDIS.options(), "--seconds-per-combination=60"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    await_true(lambda: "redis-benchmark" in processes_in(scratch), 180)
+    recorder.send_signal(number)
+    recorder.wait(60)
+    assert recorder.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}[number]
+    await_true(lambda: not (processes_in(scratch) or list(scratch.iterdir()) or groups_left(recorder.pid)), 30)
+
+
+def await_true(condition: Callable[[], bool], timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "condition did not come true"
+        time.sleep(0.1)
+
+
+@needs_tools
+@pytest.mark.slow
+def test_a_server_that_does_not_start_is_reported(
+    tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Redis, "server", lambda *_: ["redis-server", "--no-such-option", "1"])
+    with pytest.raises(SourceError, match=r"campaign must give samples, got none.*redis ended by itself"):
+        record(tmp_path, REDIS)
+    assert list(scratch.iterdir()) == []
+
+
+def test_a_missing_tool_is_found_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tools, "SEARCH_PATH", "/nowhere")
+    with pytest.raises(MissingToolError, match="apt-get install prometheus"):
+        record(tmp_path)
+    assert not (tmp_path / "out").exists()

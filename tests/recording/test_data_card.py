@@ -1,0 +1,57 @@
+"""The data card: complete, consistent with the samples, and silent about the host."""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from feature_store.schema import CONFIGURATION, METRICS, TARGETS
+from recording.data_card import card_text, make_card
+from recording.overhead import CpuReading, core_shares
+from recording.raw_folder import Outcome
+from recording.settings import CampaignSettings
+
+
+def outcome(identifier: str, seconds: float, share: float, problem: str = "") -> Outcome:
+    return Outcome(identifier, {}, 100.0, 100.0 + seconds, 0.0, problem, {"recorder": share, "prometheus": 0.01})
+
+
+@pytest.fixture
+def card() -> dict[str, Any]:
+    samples = pd.DataFrame({
+        "workload": ["redis", "redis", "nginx"],
+        "combination": ["base-0", "base-1", "base-1"],
+        "window_start": pd.to_datetime([100.0, 102.0, 102.0], unit="s", utc=True),
+        "latency_ms": [1.0, 3.0, 5.0],
+    })
+    outcomes = [outcome("base-0", 30.0, 0.04), outcome("base-1", 10.0, 0.0, "nginx ended by itself")]
+    return make_card(CampaignSettings(seed=7), samples, outcomes, [], "assay record data/base")
+
+
+def test_the_card_counts_what_is_in_the_samples(card: dict[str, Any]) -> None:
+    assert (card["samples"], card["combinations"], card["workloads"]) == (3, 2, {"redis": 2, "nginx": 1})
+    assert card["latency_ms"]["redis"]["mean"] == 2.0
+    assert card["problems"] == {"base-1": "nginx ended by itself"}
+
+
+def test_the_recorders_share_is_weighted_by_time(card: dict[str, Any]) -> None:
+    assert card["recorder_core_share"] == {"recorder": 0.03, "prometheus": 0.01, "sum": 0.04}
+
+
+def test_the_text_names_every_column_with_its_unit_and_how_to_record_again(card: dict[str, Any]) -> None:
+    text = card_text(card)
+    for name, column in {**METRICS, **CONFIGURATION, **TARGETS}.items():
+        assert f"| {name} | {column.unit} |" in text
+    for part in ("assay record data/base", "Seed 7", "CC-BY-4.0", "Other processes of the host were running",
+                 "- base-1: nginx ended by itself"):
+        assert part in text
+
+
+def test_the_card_names_no_folder_of_the_host(card: dict[str, Any]) -> None:
+    assert str(Path.cwd()) not in card_text(card) + str(card)
+
+
+def test_core_shares_are_cpu_seconds_by_wall_seconds() -> None:
+    before, after = CpuReading(10.0, {"a": 1.0, "b": 2.0}), CpuReading(20.0, {"a": 1.5, "b": 2.0})
+    assert core_shares(before, after) == {"a": 0.05, "b": 0.0}

@@ -1,0 +1,28 @@
+"""A missing program is named with its Debian package."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from feature_store.errors import MissingToolError
+from recording import tools
+from recording.tools import PACKAGES, require_tools
+from recording.workloads.catalogue import WORKLOADS
+
+INSTALLER = Path(__file__).parents[2] / "deploy" / "install-debian-packages.sh"
+
+
+def test_a_missing_program_names_its_package_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tools, "SEARCH_PATH", "/nowhere")
+    with pytest.raises(MissingToolError) as caught:
+        require_tools(["groonga"])
+    assert "apt-get install groonga-bin" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_every_tool_of_a_workload_has_a_package_that_the_installer_installs() -> None:
+    installed = set(re.findall(r"[\w-]+:([\w-]+)", INSTALLER.read_text()))
+    for workload in WORKLOADS.values():
+        assert set(workload.tools) <= PACKAGES.keys()
+    assert set(PACKAGES.values()) <= installed
