@@ -2,15 +2,16 @@
 
 from pathlib import Path
 
+from feature_store.whole_files import whole_file
+
 
 def compile_train(path: Path) -> Path:
-    """Writes the compiled pipeline to `path` (a temporary name first) and returns it."""
+    """Writes the compiled pipeline whole to `path` and returns it."""
     from kfp import compiler
 
     from pipelines.train import train
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.stem}.tmp.yaml")
-    compiler.Compiler().compile(train, str(temporary))
-    temporary.replace(path)
+    with whole_file(path) as new:
+        compiler.Compiler().compile(train, str(new))
     return path

@@ -7,16 +7,13 @@ on the same data. The state is one small JSON file in the state folder:
 A file that cannot be read is no reason to skip a retraining: it counts as new data, with a warning.
 """
 
-import fcntl
 import json
 import logging
-import os
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from feature_store.errors import InputError
+from feature_store.file_lock import file_lock
+from feature_store.whole_files import write_file
 
 STATE_NAME = "freshness.json"
 _FORMAT = "assay-freshness/1"
@@ -49,11 +46,12 @@ def record_data_version(state_path: Path, task: str, data_version: str, code_ver
     """
     try:
         state_path.parent.mkdir(parents=True, exist_ok=True)
-        with _exclusive(state_path):
+        # Two runs of different tasks that end at once must not lose each other's entry.
+        with file_lock(state_path.with_name(f"{state_path.name}.lock")):
             tasks = _read_tasks(state_path)
             tasks[task] = {"data_version": data_version, "code_version": code_version}
             text = json.dumps({"format": _FORMAT, "tasks": tasks}, indent=2, sort_keys=True) + "\n"
-            _replace(state_path, text)
+            write_file(state_path, text)
     except OSError as error:
         raise InputError(
             f"freshness state must be writable, got {error.strerror} ({state_path}); what the run registered "
@@ -80,26 +78,3 @@ def _read_tasks(state_path: Path) -> dict[str, object]:
         _LOGGER.warning("freshness state is not %s, so all data counts as new (%s)", _FORMAT, state_path)
         return {}
     return dict(state["tasks"])
-
-
-@contextmanager
-def _exclusive(state_path: Path) -> Iterator[None]:
-    """Two runs of different tasks that end at once must not lose each other's entry."""
-    with state_path.with_name(state_path.name + ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write beside, flush to the disk, rename over."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            Path(temporary).unlink()
-        raise

@@ -1,6 +1,5 @@
 """Local schedules: the real crontab of this user (put back exactly as it was), and systemd units."""
 
-import fcntl
 import json
 import os
 import shutil
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from feature_store.errors import InputError, MissingToolError, SourceError
+from feature_store.file_lock import file_lock
 from pipelines import crontab, systemd_timer
 from pipelines.cron import next_runs, parse_cron
 from pipelines.local_job import LocalJob, training_job
@@ -56,8 +56,7 @@ def own_crontab() -> Iterator[None]:
 
     Locked, because tests in other processes share the one crontab of the user.
     """
-    with (Path(tempfile.gettempdir()) / f"assay-test-crontab-{os.getuid()}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with file_lock(Path(tempfile.gettempdir()) / f"assay-test-crontab-{os.getuid()}.lock"):
         before = read_crontab()
         try:
             write_crontab(OWN)
