@@ -1,6 +1,6 @@
 """One run at a time: a lock file that the kernel frees when its holder ends, however it ends.
 
-Taken by every scheduled run (pipelines/local_schedule.py starts them) and by whatever must not overlap with one. The
+Taken by every scheduled run (pipelines/schedules/local.py starts them) and by whatever must not overlap with one. The
 file (feature_store/file_lock.py) says who holds it. A step that outlives its killed pipeline does not hold the lock:
 programs that Python starts do not inherit it.
 """
