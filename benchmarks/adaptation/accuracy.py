@@ -246,7 +246,7 @@ def _errors(fitted: Fitted, method: Method, data: Loaded, parts: Split, workload
     pool, found = data.table.pool, []
     for at in ats:
         support = supports(pool, workloads, at)
-        errors = absolute_percentage_errors(pool, workloads, support.at, fitted.predict(support), method.loss)
+        errors = absolute_percentage_errors(pool, workloads, support.at, fitted.predict(support), method.point_loss)
         errors = mean_over_cells(np.where(parts.target, errors, np.nan))
         found.append(mean_over_cells(np.stack([errors[workloads == one] for one in parts.new])))
     return found

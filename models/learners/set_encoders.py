@@ -7,8 +7,6 @@ at, wherever in the row they stand, and a workload without any run gets a learne
 Symbols: E workloads, k runs (samples of the set), s numbers a run; samples (E, k, s), there (E, k) bool.
 """
 
-from typing import Protocol
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -18,22 +16,6 @@ from feature_store.errors import InputError, nearest
 
 # FLASH, thesis appendix A.1, Table A.1
 FLASH_WIDTH, FLASH_LAYERS, FLASH_DROPOUT, EMBEDDING = 256, 2, 0.05, 32
-
-
-class SetEncoder(Protocol):
-    """What learners use of an encoder."""
-
-    def __call__(self, samples: Tensor, there: Tensor) -> Tensor:
-        """(E, embedding)."""
-        ...
-
-    def summary(self, samples: Tensor, there: Tensor) -> Tensor:
-        """(E, width): before the embedding layer."""
-        ...
-
-    def embed(self, summary: Tensor) -> Tensor:
-        """(..., width) -> (..., embedding)."""
-        ...
 
 
 def front_order(there: Tensor) -> Tensor:

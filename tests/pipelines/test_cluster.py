@@ -12,7 +12,7 @@ import pytest
 from feature_store.errors import InputError, SourceError
 from pipelines.cluster import create_schedule, delete_schedule, list_schedules, submit
 from pipelines.kfp_connection import Endpoint, connected, resolve_endpoint
-from pipelines.package import cached_tasks, check_arguments, read_package, without_caching
+from pipelines.package import PipelinePackage, check_arguments, read_package, without_caching
 from tests.pipelines.kfp_server import KfpServer, kfp_server
 
 WORKLOADS = ["redis"]
@@ -62,6 +62,14 @@ def server() -> Iterator[KfpServer]:
 
 def endpoint_of(server: KfpServer, timeout_s: int = 10) -> Endpoint:
     return Endpoint(server.url, timeout_s=timeout_s)
+
+
+def cached_tasks(package: PipelinePackage) -> tuple[str, ...]:
+    """The names of the tasks, at any depth, that a cluster may answer from its cache."""
+    pipeline = package.documents[0]
+    dags = [component.get("dag", {}) for component in (pipeline["root"], *pipeline["components"].values())]
+    return tuple(task["taskInfo"]["name"] for dag in dags for task in dag.get("tasks", {}).values()
+                 if task.get("cachingOptions", {}).get("enableCache"))
 
 
 def make(server: KfpServer, package: Path, name: str = "nightly", cron: str = "0 2 * * *") -> None:

@@ -6,7 +6,7 @@ A workload's similarity is the largest one to a workload of the pool; reach, the
 normalises the distances. Below the threshold, the lowest `share` of held-out workloads of the pool lie: what lies
 below it is flagged as out of distribution.
 
-Symbols as in contract.py; d embedding size.
+Symbols as in learner.py; d embedding size.
 """
 
 from dataclasses import dataclass

@@ -38,8 +38,8 @@ def test_all_measurements_are_written(telemetry: Path, outcomes: dict[str, Any],
     assert pipeline.main(["--telemetry", str(telemetry), "--output", str(output)]) == 0
     results = json.loads(output.read_text())
     assert set(results["measurements"]) == set(isolation.MEASUREMENTS)
-    assert results["measurements"]["join"]["quantities"]["it"]["values"] == [1.0, 3.0, 2.0]
-    assert results["measurements"]["join"]["sizes"] == {"join_rows": 1_000_000, "join_repeats": 7}
+    assert results["measurements"]["rollback"]["quantities"]["it"]["values"] == [1.0, 3.0, 2.0]
+    assert results["measurements"]["rollback"]["sizes"] == {"rollback_repeats": 15}
     assert str(tmp_path) not in output.read_text()
 
 
@@ -57,17 +57,17 @@ def test_a_failed_measurement_is_recorded_and_the_others_go_on(
 def test_what_is_not_measured_again_is_kept(telemetry: Path, outcomes: dict[str, Any], tmp_path: Path) -> None:
     output = tmp_path / "out.json"
     pipeline.main(["--telemetry", str(telemetry), "--output", str(output)])
-    outcomes["join"] = {"status": "failed", "error": "later"}
-    pipeline.main(["--only", "join", "--telemetry", str(telemetry), "--output", str(output)])
+    outcomes["rollback"] = {"status": "failed", "error": "later"}
+    pipeline.main(["--only", "rollback", "--telemetry", str(telemetry), "--output", str(output)])
     measurements = json.loads(output.read_text())["measurements"]
-    assert measurements["join"]["status"] == "failed" and measurements["scale"]["status"] == "done"
+    assert measurements["rollback"]["status"] == "failed" and measurements["scale"]["status"] == "done"
 
 
 def test_another_machine_s_measurements_are_not_mixed_in(
     telemetry: Path, outcomes: dict[str, Any], tmp_path: Path,
 ) -> None:
     output = tmp_path / "out.json"
-    pipeline.main(["--only", "join", "--telemetry", str(telemetry), "--output", str(output)])
+    pipeline.main(["--only", "rollback", "--telemetry", str(telemetry), "--output", str(output)])
     results = json.loads(output.read_text())
     results["machine"]["cores"] += 1
     output.write_text(json.dumps(results))
