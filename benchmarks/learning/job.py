@@ -26,7 +26,8 @@ from benchmarks.learning import lipschitz_monotone
 from benchmarks.learning.data_sets import DataSet
 from benchmarks.learning.methods import METHODS, MethodTask
 from components.progress import PROGRESS_VARIABLE
-from models.tasks.task import Task, parse_task
+from models.tasks.supervised.task import SupervisedTask
+from models.tasks.task import parse_task
 from pipelines.request import code_version
 
 if TYPE_CHECKING:
@@ -227,7 +228,7 @@ def _folder(prepared: Prepared, data: str, seed: int) -> Path:
     return prepared.work / data / str(seed)
 
 
-def _task(prepared: Prepared, job: Job) -> Task:
+def _task(prepared: Prepared, job: Job) -> SupervisedTask:
     return parse_task(yaml.safe_load(prepared.tasks[job.data][job.method].text), "task")
 
 

@@ -10,7 +10,9 @@ import yaml
 
 from feature_store.errors import InputError
 from feature_store.schema import METRICS
-from models.tasks.task import METHODS, Quantity, TrainingSettings, load_task, parse_task
+from models.tasks.quantity import Quantity
+from models.tasks.task import load_task, parse_task
+from models.training.settings import METHODS, TrainingSettings
 from models.verification.language.specification_language import parse_specification
 
 ROOT = Path(__file__).parents[3]
