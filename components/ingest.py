@@ -1,6 +1,7 @@
 """ingest: telemetry of any source -> one table with a row an observation (samples.parquet, source.json)."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,11 @@ def run_ingest(task_yaml: str, telemetry: str, mapping_yaml: str, output: Path) 
     with step("ingest"):
         task, kind = task_and_kind(task_yaml)
         output.mkdir(parents=True, exist_ok=True)
-        frame = kind.ingest(task, telemetry, mapping_yaml, output)
+        try:
+            frame = kind.ingest(task, telemetry, mapping_yaml, output)
+        except Exception:
+            shutil.rmtree(output)  # half of it must not be taken for the whole
+            raise
         frame.to_parquet(output / "samples.parquet", index=False, compression="zstd")
         source = {"telemetry": Path(telemetry).name if not is_prometheus(telemetry) else telemetry,
                   "data_version": content_digest(frame), "rows": len(frame),

@@ -1,10 +1,20 @@
 """Fields of a task file: each is of the kind that it is read as, or an InputError says where it stands."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from feature_store.errors import InputError, nearest
+
+
+@contextmanager
+def located(where: str) -> Iterator[None]:
+    """Adds the place to the InputErrors of the block."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{error} ({where})") from error
 
 
 def mapping_at(value: Any, where: str) -> Mapping[str, Any]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from feature_store.errors import InputError, nearest
-from models.tasks.fields import check_number, mapping_at, refuse_unknown
+from models.tasks.fields import check_number, located, mapping_at, refuse_unknown
 
 METHODS = ("plain", "counterexample_guided", "monotone", "certified", "certified_guided")
 _MAY_BE_ZERO = ("pretrain_epochs", "iterations", "hinge_margin", "certified_margin")
@@ -44,4 +44,5 @@ def parse_training(data: Any, where: str) -> TrainingSettings:
     """From parsed YAML. Raises InputError: a field is unknown or of the wrong kind."""
     settings: Mapping[str, Any] = mapping_at(data, where)
     refuse_unknown(settings, {entry.name for entry in fields(TrainingSettings)}, where)
-    return TrainingSettings(**settings)
+    with located(where):
+        return TrainingSettings(**settings)

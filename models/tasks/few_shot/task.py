@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from models.tasks.few_shot.settings import FewShot, parse_few_shot
+from models.tasks.fields import located
 from models.tasks.quantity import Quantity
 from models.tasks.supervised.task import SupervisedTask, supervised_fields
 
@@ -26,4 +27,5 @@ def parse_few_shot_task(data: Mapping[str, Any], where: str) -> FewShotTask:
     """From parsed YAML. Raises InputError: a field is unknown, missing or of the wrong kind."""
     values = supervised_fields(data, "few_shot", {"few_shot"}, where)
     values["few_shot"] = parse_few_shot(values.get("few_shot", {}), f"{where}: few_shot")
-    return FewShotTask(**values)
+    with located(where):
+        return FewShotTask(**values)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from models.tasks.fields import located
 from models.tasks.kind import OnProgress, OwnTask
 from models.tasks.supervised.task import SupervisedTask, supervised_fields
 
@@ -25,7 +26,9 @@ class Prediction:
 
     def parse(self, data: Mapping[str, Any], where: str) -> SupervisedTask:
         """A SupervisedTask without further fields."""
-        return SupervisedTask(**supervised_fields(data, "prediction", set(), where))
+        values = supervised_fields(data, "prediction", set(), where)
+        with located(where):
+            return SupervisedTask(**values)
 
     def check(self, task: SupervisedTask, workload: str) -> None:
         """The specification against the names of the features."""
