@@ -4,6 +4,9 @@ Both keep one contract: `forward(samples, there) -> embedding`, in two halves, `
 sequences of one workload are averaged in between (FLASH's trajectories). Values where nothing is there are not looked
 at, wherever in the row they stand, and a workload without any run gets a learned embedding.
 
+Source of FLASH: H. Qiu, "Cloud Systems Management with Efficient and Robust Online Learning", PhD thesis, University of
+Illinois Urbana-Champaign, 2024 ("Qiu's thesis" elsewhere), section 5.6.1, appendix A.1 and Table A.1.
+
 Symbols: E workloads, k runs (samples of the set), s numbers a run; samples (E, k, s), there (E, k) bool.
 """
 

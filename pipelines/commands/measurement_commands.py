@@ -34,7 +34,7 @@ def recommend(
     coverage: Annotated[float, typer.Option(help="Of the intervals.")] = 0.9,
     risk: Annotated[bool, typer.Option("--risk", help="Judge by the prediction, not by its interval.")] = False,
     learner: Annotated[str | None, typer.Option(help="Its name, see docs/reference/measurements.md; networks take "
-                                                "many minutes. Default: chosen on the pool, among closed forms.")] = None,
+                                                "many minutes. Default: chosen on the pool.")] = None,
     rows: Annotated[int, typer.Option(help="Configurations to print.")] = SHOWN,
     verbose: VerboseOption = False, json_output: JsonOption = False,
 ) -> None:
