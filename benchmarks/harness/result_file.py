@@ -7,8 +7,6 @@ from typing import Any
 from feature_store.whole_files import write_file
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
-PIPELINE_RESULTS = RESULTS / "pipeline.json"
-PERFORMANCE_RESULTS = RESULTS / "performance.json"
 
 
 def read_results(path: Path) -> dict[str, Any] | None:
