@@ -8,8 +8,8 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from pipelines.console import shortened
 
 STAGES = ("ingest", "validate", "featurize", "audit", "pretrain", "finetune", "verify", "export", "gate", "register",
-          "report")
-FAN_OUT = ("finetune", "verify", "export")
+          "pages", "report")
+FAN_OUT = ("finetune", "verify", "export", "pages")
 LABEL_WIDTH, NOTE_WIDTH = 24, 30  # with spinner, bar and time: 80 columns
 # Of more steps than this, a log gets a line for each twentieth that is done.
 MOST_LINES = 60
