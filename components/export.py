@@ -2,6 +2,7 @@
 
 import json
 import platform
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from models.export.bundle import write_bundle
 from models.export.json_file import write_json
 from models.export.onnx_model import INPUT
 from models.export.parity import largest_difference, one_row_latency_us, replays
-from models.export.row_errors import ordered_test_set, recorded, residuals
+from models.export.row_errors import ordered_test_set, residuals, squared_errors
 from models.tasks.few_shot.encoder_file import few_shot_encoder
 from models.tasks.few_shot.settings import POOL
 from models.tasks.task import Task, read_task
@@ -34,6 +35,7 @@ from models.verification.network.fully_connected import ReluNetwork
 from models.verification.verdict import Status, Verdict, restore_verdict
 
 PARITY_POINTS = 10_000
+TEST_METRICS = ("test_mse", "test_mae", "test_accuracy", "test_mape")  # means over the test rows
 PACKAGES = ("torch", "onnx", "onnxruntime", "scikit-learn", "numpy", "pandas", "mlflow", "kfp")
 
 
@@ -131,15 +133,26 @@ def _evidence(task: Task, data: Workload, network: ReluNetwork, twin: ReluNetwor
 
 
 def _test_errors(task: Task, data: Workload, model: bytes, folder: Path, metrics: dict[str, Any]) -> dict[str, Any]:
-    """Puts test_mse, test_mae and test_accuracy of the exported file into `metrics`; returns its errors row by row."""
+    """Puts test_mse, test_mae and test_accuracy of the exported file into `metrics`; returns its paired cases."""
+    from feature_store.digests import content_digest
+
     found = residuals(model, INPUT, data.scaling.features.names, ordered_test_set(folder, task.split_by),
                       task.target.name)
-    scaled = found / (data.scaling.target.maximum[0] - data.scaling.target.minimum[0])
+    span = data.scaling.target.maximum[0] - data.scaling.target.minimum[0]
+    scaled = found / span
     nothing = np.zeros_like(scaled)
     metrics |= {"test_mse": mean_squared_error(scaled, nothing),
                 "test_mae": mean_absolute_error(scaled, nothing),
                 "test_accuracy": accuracy(scaled, nothing, task.accuracy_tolerance)}
-    return {"test": {"unit": task.target.unit, "residuals": recorded(found)}}
+    cases = squared_errors(found, span, task.target.unit, content_digest(folder / "test.parquet"))
+    return {"cases": cases.to_json(), "case_counts": _case_counts(metrics)}
+
+
+def _case_counts(metrics: Mapping[str, Any]) -> dict[str, int]:
+    """How many cases stand behind each metric that is a mean."""
+    counts = {**dict.fromkeys(TEST_METRICS, "test_rows"), "counterexample_accuracy": "counterexamples",
+              "parity_max_abs": "parity_points"}
+    return {metric: int(metrics[count]) for metric, count in counts.items()}
 
 
 def _data(folder: Path, quality: dict[str, Any]) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from feature_store.names import inside
 from feature_store.scaling import FeatureScaling
 from models.configuration import Configuration
 from models.export.json_file import write_json
-from models.export.row_errors import ordered_test_set, recorded, residuals
-from models.gates import evaluate_gates
+from models.export.row_errors import ordered_test_set, residuals, squared_errors
+from models.gate_report import evaluate_gates
 from models.tasks.task import Task, read_task
 from models.training.evaluation import mean_squared_error
 
@@ -54,7 +54,7 @@ def run_gate(task_yaml: str, workloads: list[str], features: Path, bundles: list
 def _champion(configuration: Configuration, task: Task, workload: str, features: Path) -> dict[str, Any] | None:
     """The standing champion on the new test set; None: no champion.
 
-    Keys: version; test_mse, in the new scaling; residuals, a row each; test_sha256, which rows they are.
+    Keys: version; metrics {test_mse, in the new scaling}; cases (models/paired_cases.py).
     """
     from feature_store.digests import content_digest
     from serving.registry import Registry
@@ -72,9 +72,10 @@ def _champion(configuration: Configuration, task: Task, workload: str, features:
         found = residuals(bundle.model, bundle.contract.model.input, bundle.contract.input_names, frame,
                           task.target.name)
     except (AssayError, KeyError) as error_found:
-        # a champion that cannot be compared must not be replaced unseen: NaN fails its gate
-        return {"version": version, "test_mse": float("nan"), "reason": str(error_found)}
+        # a champion that cannot be compared must not be replaced unseen: a metric that is missing fails its gate
+        return {"version": version, "metrics": {}, "reason": str(error_found)}
     scaling = FeatureScaling.from_json((folder / "scaling.json").read_text()).target
-    scaled = found / (scaling.maximum[0] - scaling.minimum[0])
-    return {"version": version, "test_mse": mean_squared_error(scaled, np.zeros_like(scaled)),
-            "residuals": recorded(found), "test_sha256": content_digest(folder / "test.parquet")}
+    span = scaling.maximum[0] - scaling.minimum[0]
+    cases = squared_errors(found, span, task.target.unit, content_digest(folder / "test.parquet"))
+    return {"version": version, "metrics": {"test_mse": mean_squared_error(found / span, np.zeros_like(found))},
+            "cases": cases.to_json()}

@@ -41,7 +41,8 @@ def run_report(workloads: list[str], run_name: str, features: Path, gated: Path,
                      "scaling": json.loads(scaling.read_text()) if scaling.is_file() else None}
             if entry["contract"]:
                 context = {"correlation": correlation, "validation": validation.get(name), "run_name": run_name,
-                           "version": made.get("version"), "alias": made.get("alias"), "scaling": entry["scaling"],
+                           "version": made.get("version"), "alias": made.get("alias"),
+                           "decision": made.get("reason"), "scaling": entry["scaling"],
                            "data_quality": entry["evidence"]["data"]["quality"], "audit": audits.get(name)}
                 page = render_version_report(entry["contract"], entry["evidence"], entry["gates"], context)
                 for folder in (output, kept):

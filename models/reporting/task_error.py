@@ -10,7 +10,7 @@ into the pages.
 from collections.abc import Mapping
 from typing import Any
 
-from models.gates import finite_number
+from models.metrics import finite_number
 from models.reporting.reading import at, mapping
 
 PERCENTAGE = "mean absolute percentage error"
