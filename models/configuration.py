@@ -153,7 +153,8 @@ def _home(path: Path, environment: Mapping[str, str]) -> Path:
 
 
 def _promotion(data: Any, path: Path) -> PromotionRule:
-    known = ("minimum_improvement", "minimum_improvement_of_spread", "minimum_gain", "confidence", "specification_leeway")
+    known = ("minimum_improvement", "minimum_improvement_of_spread", "minimum_gain", "confidence",
+             "specification_leeway")
     where = f"{path}, promotion"
     if not isinstance(data, Mapping):
         raise InputError(f"promotion must be a mapping of {', '.join(known)}, got {data!r} ({path})")

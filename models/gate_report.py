@@ -1,17 +1,17 @@
 """Holds the evidence of one model against the gates of its task, and keeps what came out: gates.json. Pure.
 
-Stands between `export` and `register`; `register` and `assay promote` evaluate again. A gate that cannot be evaluated (a
-metric that is missing, NaN, infinite, of a wrong type or outside what it can physically be; a ratio of values that are not
-above 0; fewer cases than asked, or nobody says how many) FAILS: a hole in the evidence never lets a model through. The
-one exception: without a champion there is nobody to be held to, and a gate relative to it passes where the metric itself
-is usable.
+Stands between `export` and `register`; `register` and `assay promote` evaluate again. A gate that cannot be evaluated
+(a metric that is missing, NaN, infinite, of a wrong type or outside what it can physically be; a ratio of values that
+are not above 0; fewer cases than asked, or nobody says how many) FAILS: a hole in the evidence never lets a model
+through. The one exception: without a champion there is nobody to be held to, and a gate relative to it passes where the
+metric itself is usable.
 
     evidence["metrics"]      {metric: number}
     evidence["case_counts"]  {metric: how many cases it is a mean of}, where a gate asks for least_cases
     evidence["units"]        {metric: unit}, of metrics that models/metrics.py does not list
     evidence["verdict"]      {"status": "PROVED", ...}
-    champion                 {"version", "metrics": {metric: number}, ...}: the standing champion, measured on the new model's
-                             own cases; None: there is none
+    champion                 {"version", "metrics": {metric: number}, ...}: the standing champion, measured on the new
+                             model's own cases; None: there is none
 """
 
 import math
@@ -136,8 +136,9 @@ def _evaluate_metric(gate: MetricGate, evidence: Mapping[str, Any], champion: Ma
     if value is None:
         return result(None, absolute, False, problem)
     if gate.least_cases and (cases is None or cases < gate.least_cases):
-        number = "nobody knows how many" if cases is None else str(cases)
-        return result(value, absolute, False, f"{gate.metric} must stand on at least {gate.least_cases} cases, got {number}")
+        number = "an unknown number" if cases is None else str(cases)
+        rule = f"{gate.metric} must stand on at least {gate.least_cases} cases"
+        return result(value, absolute, False, f"{rule}, got {number}")
     if gate.relative_to == CHAMPION and champion is None:
         return result(value, None, True, "no champion yet")
     threshold, source = _threshold(gate, value, evidence, champion)
@@ -146,7 +147,8 @@ def _evaluate_metric(gate: MetricGate, evidence: Mapping[str, Any], champion: Ma
     passed = value >= threshold if gate.better == "larger" else value <= threshold
     over = "" if cases is None else f" over {cases:,} cases"
     verb = "holds" if passed else "does not hold"
-    return result(value, threshold, passed, f"{gate.metric} {value:.6g} {comparison} {threshold:.6g} {verb}{over}{source}")
+    reason = f"{gate.metric} {value:.6g} {comparison} {threshold:.6g} {verb}{over}{source}"
+    return result(value, threshold, passed, reason)
 
 
 def _threshold(
@@ -168,8 +170,8 @@ def _threshold(
         return None, problem
     if gate.compared == "ratio":
         if value <= 0 or reference <= 0:
-            return None, (f"a ratio compares values above 0, got {gate.metric} {value:.6g} and {whose} {reference:.6g}; "
-                          "let the gate compare a difference")
+            return None, (f"a ratio compares values above 0, got {gate.metric} {value:.6g} and {whose} "
+                          f"{reference:.6g}; let the gate compare a difference")
         threshold, made = reference * gate.limit, f"times {gate.limit:g}"
     else:
         threshold, made = reference + gate.limit, f"{gate.limit:+g}"

@@ -1,7 +1,7 @@
 """What a gate of mlflow.yaml says: a metric, which way is better, and the limit that it has to keep.
 
-Flow: models/configuration.py reads the lines of `gates:` with `parse_gates`; models/gate_report.py holds evidence against
-them. A line says everything itself:
+Flow: models/configuration.py reads the lines of `gates:` with `parse_gates`; models/gate_report.py holds evidence
+against them. A line says everything itself:
 
     specification:  {verdict: PROVED}
     test_accuracy:  {metric: test_accuracy, better: larger, at_least: 0.5, least_cases: 30}
@@ -10,8 +10,8 @@ them. A line says everything itself:
 
     metric          name in evidence["metrics"]
     better          smaller | larger
-    relative_to     champion (the same metric of the champion, on the same cases), or another metric of the evidence, such as
-                    a baseline's; left out: the limit is absolute
+    relative_to     champion (the same metric of the champion, on the same cases), or another metric of the evidence,
+                    such as a baseline's; left out: the limit is absolute
     one limit       absolute           at_most             at_least                in the metric's unit, of either sign
                     ratio              at_most_ratio       at_least_ratio          metric / reference; both must be > 0
                     difference         at_most_difference  at_least_difference     metric - reference, of either sign
@@ -24,9 +24,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from feature_store.errors import InputError, nearest
-from models.metrics import finite_number, known_metric
+from models.metrics import Better, finite_number, known_metric
 
-Better = Literal["smaller", "larger"]
 Compared = Literal["value", "ratio", "difference"]
 PROVED = "PROVED"
 SPECIFICATION = "specification"  # the one gate about the verdict
@@ -173,7 +172,8 @@ def _limit_key(mapping: Mapping[Any, Any], better: Better, where: str) -> tuple[
     direction, compared = LIMITS[key]
     if direction != better:
         other = next(name for name in fitting if LIMITS[name][1] == compared)
-        raise InputError(f"{key} contradicts better: {better} ({where}); did you mean {other!r}, or better: {direction}?")
+        raise InputError(f"{key} contradicts better: {better} ({where}); did you mean {other!r}, or better: "
+                         f"{direction}?")
     return key, compared
 
 
@@ -181,17 +181,17 @@ def _reference(mapping: Mapping[Any, Any], metric: str, key: str, compared: Comp
     """Raises InputError: a relative limit without a reference, an absolute one with it, or the metric itself."""
     if compared == "value":
         if "relative_to" in mapping:
-            raise InputError(f"{key} is an absolute limit, got it with relative_to: {mapping['relative_to']} ({where}); "
-                             f"did you mean {key}_ratio or {key}_difference?")
+            raise InputError(f"{key} is an absolute limit, got it with relative_to: {mapping['relative_to']} "
+                             f"({where}); did you mean {key}_ratio or {key}_difference?")
         return None
     if "relative_to" not in mapping:
         absolute = key.removesuffix(f"_{compared}")
-        raise InputError(f"{key} needs relative_to: {CHAMPION}, or a metric such as baseline_mse, got none ({where}); for an "
-                         f"absolute limit write {absolute}")
+        raise InputError(f"{key} needs relative_to: {CHAMPION}, or a metric such as baseline_mse, got none ({where}); "
+                         f"for an absolute limit write {absolute}")
     relative_to = _name_of_metric(mapping, "relative_to", where)
     if relative_to == metric:
-        raise InputError(f"relative_to: expected {CHAMPION} or another metric, got the gate's own, {metric} ({where}); did "
-                         f"you mean relative_to: {CHAMPION}?")
+        raise InputError(f"relative_to: expected {CHAMPION} or another metric, got the gate's own, {metric} ({where}); "
+                         f"did you mean relative_to: {CHAMPION}?")
     return relative_to
 
 

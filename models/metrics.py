@@ -1,15 +1,17 @@
 """What is known of a metric by its name: its unit, and between which values it can lie at all.
 
 Flow: a kind of task puts metrics into its evidence; gates (models/gates.py, models/gate_report.py) read them by name. A
-metric outside of its limits is a mistake of whoever measured it, and fails its gate. A metric that is not listed may have
-any finite value; its unit stands in evidence["units"][name], else it has none.
+metric outside of its limits is a mistake of whoever measured it, and fails its gate. A metric that is not listed may
+have any finite value; its unit stands in evidence["units"][name], else it has none.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, Literal
+
+Better = Literal["smaller", "larger"]
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,20 @@
 """Paired cases: what two models are compared by, one number a case, as it stands in evidence.json.
 
 A case is whatever both models can be put through alike: a row of the test set (its squared error), or an episode with a
-given seed (its reward). Flow: a kind of task writes the new model's into evidence["cases"] and the champion's, measured on
-the very same cases, into champion["cases"]; gates decide by the metric beside them; succession (serving/succession.py)
-decides by the cases (models/paired_comparison.py). Whoever lets evidence decide asks `checked_cases` first: cases and metric
-must tell one story. Pure, and without pandas and onnxruntime, which `register` does without.
+given seed (its reward). Flow: a kind of task writes the new model's into evidence["cases"] and the champion's, measured
+on the very same cases, into champion["cases"]; gates decide by the metric beside them; succession
+(serving/succession.py) decides by the cases (models/paired_comparison.py). Whoever lets evidence decide asks
+`checked_cases` first: cases and metric must tell one story. Pure, and without pandas and onnxruntime, which `register`
+does without.
 
     values (k,)   in `unit`, in an order in which neighbours may resemble each other (time); k = min(n, MOST_RECORDED)
     n             how many cases were measured: evidence["case_counts"][metric]
     metric        mean(values) / scale = evidence["metrics"][metric]
-    scale         one unit of the metric in `unit`: a test_mse in units of the scaled target, with values in ms², has the
+    scale         one unit of the metric in `unit`: of a test_mse in units of the scaled target, with values in ms², the
                   squared range of the target; 1 where the metric is simply the mean
     sha256        which cases: digest of the test set, or of the list of episodes (seeds, environment, length)
-    block         least number of neighbours that resemble each other: 1 for independent episodes; None: not known, so that
-                  blocks are at least the square root of n (models/paired_comparison.py)
+    block         least number of neighbours that resemble each other: 1 for independent episodes; None: not known, so
+                  that blocks are at least the square root of n (models/paired_comparison.py)
 """
 
 import math
@@ -22,9 +23,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from feature_store.errors import InputError, nearest
-from models.gates import Better
-from models.metrics import finite_number
+from models.metrics import Better, finite_number
 
 MOST_RECORDED = 20_000  # values in a bundle's evidence, spread evenly over the cases
 # Both come from one array in float64; sums of up to 20,000 values in another order differ by less than 1e-11.
@@ -107,7 +110,7 @@ class Cases:
         return cls(**{**data, "values": finite, "scale": data["scale"] if scale is None else scale})
 
 
-def recorded(values: Sequence[float]) -> tuple[float, ...]:
+def recorded(values: Sequence[float] | NDArray[np.float64]) -> tuple[float, ...]:
     """What goes into the evidence of all that was measured, in order: all, or MOST_RECORDED spread evenly."""
     last, kept = len(values) - 1, min(len(values), MOST_RECORDED)
     return tuple(float(values[(last * k) // (kept - 1) if kept > 1 else 0]) for k in range(kept))

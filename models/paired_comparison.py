@@ -1,24 +1,27 @@
 """Whether a challenger is better than the champion on the same cases by more than luck explains.
 
-Flow: a kind of task records one score a case of both models, measured alike (models/paired_cases.py); `register` asks here
-before one model replaces another. What a score is does not matter: squared errors of test rows (smaller is better) or
-rewards of episodes (larger is better, and of either sign).
+Flow: a kind of task records one score a case of both models, measured alike (models/paired_cases.py); `register` asks
+here before one model replaces another. What a score is does not matter: squared errors of test rows (smaller is better)
+or rewards of episodes (larger is better, and of either sign).
 
     champion, challenger (n,)  scores of the same n cases in the same order: telemetry in order of time
     gain (n,)                  by how much the challenger is better in each case, in units of the score
     lower, upper end           of the mean gain, each of a one-sided interval, by a paired block bootstrap
     required                   what the lower end must exceed, in units of the score; a share of
                                  the champion's mean, where scores are errors or costs: smaller is better, none below 0
-                                 the champion's spread (standard deviation of its scores), of all others: a reward's mean
+                                 the champion's spread (standard deviation of its scores), of all others: a reward's
+                                 mean
                                    moves with the zero that somebody chose, its spread does not (docs/decisions/0011)
                                or the amount that mlflow.yaml states for the metric
 
 Neighbouring rows of telemetry resemble each other, and so do a model's errors on them: a bootstrap that draws single
 rows takes them for more cases than they are, and lets an equal model win too often. So blocks of neighbours are drawn
-(circular block bootstrap, Politis and Romano 1992). Their length follows from the autocorrelation of the gains (Politis
-and White 2004, with the correction of 2009), and is at least the square root of n and SHORTEST_BLOCK, or the length that
-is known (1 for episodes that are independent), at most a quarter of n, so that four blocks are left. Few blocks show less
-than their own spread: the distance from the mean to the bootstrap's percentile is stretched as Student's t with that many
+(circular block bootstrap, Politis and Romano 1992). Where the gains are autocorrelated, a block is twice as long as
+Politis and White (2004, with the correction of 2009) choose: theirs has the smallest mean squared error of a variance,
+half of which is that the variance comes out too small; a test wants longer ones (Sun, Phillips and Jin 2008). Blocks
+are at least the square root of n and SHORTEST_BLOCK, or the length that is known (1 for episodes that are independent),
+at most a quarter of n, so that four are left, or a third where the gains are autocorrelated. Few blocks show less than
+their own spread: the distance from the mean to the bootstrap's percentile is stretched as Student's t with that many
 blocks is wider than the normal distribution (the factor of Hesterberg 2015, section 5, on the distance instead of the
 percentile, which ends at the smallest mean drawn). How often an equal model wins: docs/benchmarks/promotion.md.
 """
@@ -32,15 +35,16 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 
 from feature_store.errors import InputError
-from models.gates import Better
-from models.metrics import finite_number
+from models.metrics import Better, finite_number
 
 FloatArray = NDArray[np.float64]
 
 MINIMUM_CASES = 8  # two a block: fewer say nothing about their own spread
 SHORTEST_BLOCK = 10  # cases, where there are 40 or more: a few dozen show no autocorrelation of their own
-LARGEST_SHARE = 4  # blocks are at most the n-th part of the cases
-MOST_BLOCKS = 200  # of cases known to be independent: more cost time and narrow the interval by less than 1 %
+FEWEST_BLOCKS = 4  # a block is at most this part of the cases,
+FEWEST_CORRELATED_BLOCKS = 3  # where they are autocorrelated, this
+LENGTHENED = 2  # times the length of Politis and White: docs/decisions/0011
+MOST_BLOCKS = 200  # of cases known to be independent: more take time, and narrow the interval by some 1 %
 RESAMPLES = 10_000
 SEED = 0  # one for all: whoever may choose it can draw until a model wins
 _AT_ONCE = 2**21  # block starts held in memory
@@ -63,8 +67,8 @@ class ComparisonRule:
     confidence: float = 0.99
 
     def __post_init__(self) -> None:
-        for name, low, below in (("minimum_improvement", 0.0, math.inf), ("minimum_improvement_of_spread", 0.0, math.inf),
-                                 ("confidence", 0.8, 1.0)):
+        for name, low, below in (("minimum_improvement", 0.0, math.inf),
+                                 ("minimum_improvement_of_spread", 0.0, math.inf), ("confidence", 0.8, 1.0)):
             value = getattr(self, name)
             number = finite_number(value)
             if number is None or not low <= number < below:
@@ -114,10 +118,10 @@ class Comparison:
 
     def sentence(self, quantity: str, unit: str) -> str:
         """What was found, for ledger and report; `quantity`: what a score is, `unit`: its unit."""
-        return (f"mean {quantity} {self.challenger_mean:.4g} {unit} against the champion's {self.champion_mean:.4g} {unit}, "
-                f"improvement {self.gain:+.4g} {unit} [{self.lower_end:+.4g}, {self.upper_end:+.4g}] over {self.cases:,} "
-                f"cases (each end at {100 * self.confidence:g} %); the lower end must exceed {self.required:.4g} {unit}, "
-                f"{self.required_as}")
+        return (f"mean {quantity} {self.challenger_mean:.4g} {unit} against the champion's {self.champion_mean:.4g} "
+                f"{unit}, improvement {self.gain:+.4g} {unit} [{self.lower_end:+.4g}, {self.upper_end:+.4g}] over "
+                f"{self.cases:,} cases (each end at {100 * self.confidence:g} %); the lower end must exceed "
+                f"{self.required:.4g} {unit}, {self.required_as}")
 
 
 def compare(
@@ -139,7 +143,8 @@ def compare(
         block: least number of neighbours that resemble each other; None: not known.
 
     Raises:
-        InputError: there are fewer than MINIMUM_CASES cases, they are not the same ones, or scores, their means or an end
+        InputError: there are fewer than MINIMUM_CASES cases, they are not the same ones, or scores, their means or an
+        end
             of the interval are not finite.
     """
     new, old = (np.asarray(scores, dtype=np.float64) for scores in (challenger, champion))
@@ -154,12 +159,13 @@ def compare(
         length = block_length(gains, block)
         lower, upper = interval(gains, length, rule.confidence)
         required, required_as = required_gain(new, old, better, rule, metric)
-        found = Comparison(float(new.mean()), float(old.mean()), float(gains.mean()), lower, upper, required, required_as,
-                           rule.confidence, len(gains), length)
+        found = Comparison(float(new.mean()), float(old.mean()), float(gains.mean()), lower, upper, required,
+                           required_as, rule.confidence, len(gains), length)
     numbers = (found.challenger_mean, found.champion_mean, found.gain, lower, upper, required)
     if not all(map(math.isfinite, numbers)):
         raise InputError("expected scores small enough for a finite mean and a finite interval of the improvement, got "
-                         f"means {found.challenger_mean:g} and {found.champion_mean:g}, interval [{lower:g}, {upper:g}]")
+                         f"means {found.challenger_mean:g} and {found.champion_mean:g}, interval [{lower:g}, "
+                         f"{upper:g}]")
     return found
 
 
@@ -195,10 +201,17 @@ def interval(gains: FloatArray, block: int, confidence: float) -> tuple[float, f
 
 
 def block_length(gains: FloatArray, known: int | None = None) -> int:
-    """How many neighbours are drawn together; see the module docstring. `known`: how many resemble each other, at least."""
-    n = len(gains)
+    """How many neighbours are drawn together; see the module docstring.
+
+    Args:
+        gains: (n,) of the cases, in order.
+        known: least number of neighbours that resemble each other; None: not known.
+    """
+    n, automatic = len(gains), _automatic_length(gains)
     shortest = max(math.ceil(math.sqrt(n)), SHORTEST_BLOCK) if known is None else max(known, math.ceil(n / MOST_BLOCKS))
-    return max(1, min(max(_automatic_length(gains), shortest), n // LARGEST_SHARE))
+    if automatic == 1:
+        return max(1, min(shortest, n // FEWEST_BLOCKS))
+    return max(1, min(max(LENGTHENED * automatic, shortest), n // FEWEST_CORRELATED_BLOCKS))
 
 
 def _automatic_length(gains: FloatArray) -> int:
@@ -208,7 +221,7 @@ def _automatic_length(gains: FloatArray) -> int:
     power = float(centred @ centred)
     if power == 0 or not math.isfinite(power):
         return 1
-    lags = max(1, min(n // LARGEST_SHARE, math.ceil(math.sqrt(n)) + max(5, math.ceil(math.log10(n)))))
+    lags = max(1, min(n // FEWEST_BLOCKS, math.ceil(math.sqrt(n)) + max(5, math.ceil(math.log10(n)))))
     correlations = np.array([centred[lag:] @ centred[:-lag] for lag in range(1, lags + 1)]) / power
     significant = np.flatnonzero(np.abs(correlations) > 2 * math.sqrt(math.log10(n) / n))
     if not len(significant):

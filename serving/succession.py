@@ -6,9 +6,9 @@ both of them of mlflow.yaml's `promotion`; else the version stays challenger unt
     better_than_champion        on the same cases, by more than luck explains (models/paired_comparison.py)
     specification_not_weaker    specification_change.py
 
-Cases (models/paired_cases.py) of both models were measured alike, on the files that ship: test rows in order of time, or
-episodes with the same seeds. They are the same cases where their digests are equal; others are never compared. Nor are
-cases whose mean is not the metric that the gates saw: evidence that contradicts itself makes no champion.
+Cases (models/paired_cases.py) of both models were measured alike, on the files that ship: test rows in order of time,
+or episodes with the same seeds. They are the same cases where their digests are equal; others are never compared. Nor
+are cases whose mean is not the metric that the gates saw: evidence that contradicts itself makes no champion.
 """
 
 from collections.abc import Callable, Mapping

@@ -140,7 +140,7 @@ def _verdicts(evidence: Json | None) -> Part:
 
 
 def gate_table(gates: Json | None, decision: str = "") -> tuple[Part, ...]:
-    """Value, threshold, comparison, cases and verdict of every gate, and what was decided about the champion.
+    """Value, threshold, comparison, cases and verdict of every gate, and what registration decided.
 
     Args:
         gates: content of gates.json.
@@ -165,7 +165,7 @@ def gate_table(gates: Json | None, decision: str = "") -> tuple[Part, ...]:
         Table(("Gate", "Metric", "Verdict", "Value", f"must{GAP}be", "Threshold", "Cases", "Reason"), tuple(rows),
               note="Cases: test rows, episodes or points that the metric is a mean of, where it is one.")]
     if decision:
-        parts.append(Note(f"Against the champion: {decision}."))
+        parts.append(Note(f"At registration: {decision}."))
     return tuple(parts)
 
 

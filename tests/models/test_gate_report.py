@@ -122,7 +122,7 @@ def test_a_missing_metric_fails_every_gate_that_reads_it(metric: str) -> None:
 
 def test_a_metric_that_mlflow_yaml_misspells_is_named_with_the_nearest() -> None:
     (failed,) = evaluate_gates(EVIDENCE, None, [replace(GATES["reward"], metric="mean_rewards")]).gates
-    assert "mean_rewards must be in the evidence, it is missing; did you mean 'mean_reward'?" == failed.reason
+    assert failed.reason == "mean_rewards must be in the evidence, it is missing; did you mean 'mean_reward'?"
 
 
 @pytest.mark.parametrize("evidence", [{}, {"metrics": None, "verdict": None}, {"metrics": [], "verdict": []}])
@@ -265,7 +265,9 @@ def test_a_better_value_never_fails_where_a_worse_one_holds(
 
 
 @given(gates(), NUMBERS, NUMBERS, NUMBERS)
-def test_of_either_sign_too_where_no_ratio_is_taken(gate: MetricGate, one: float, other: float, reference: float) -> None:
+def test_of_either_sign_too_where_no_ratio_is_taken(
+    gate: MetricGate, one: float, other: float, reference: float
+) -> None:
     assume(gate.compared != "ratio")
     worse, better = sorted((one, other), reverse=gate.better == "smaller")
     assert holds(gate, better, reference) or not holds(gate, worse, reference)

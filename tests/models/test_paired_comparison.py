@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from benchmarks.gates.false_promotion import ERRORS, squared_errors
+from benchmarks.gates.simulated_cases import FAMILIES, Traded
 from feature_store.errors import InputError
 from models import paired_comparison
 from models.paired_comparison import (
@@ -119,7 +119,8 @@ def test_a_block_is_as_long_as_the_gains_resemble_their_neighbours() -> None:
     assert block_length(white) == math.ceil(math.sqrt(5000))
     assert block_length(similar) > 2 * block_length(white)
     assert block_length(np.ones(100)) == SHORTEST_BLOCK
-    assert block_length(similar[:35]) == 8, "four blocks are left"
+    assert block_length(white[100:135]) == 8, "four blocks are left"
+    assert block_length(similar[:35]) == 11, "three, where neighbours resemble each other"
 
 
 def test_of_cases_that_are_known_to_be_independent_the_blocks_are_as_short_as_time_allows() -> None:
@@ -142,20 +143,24 @@ def test_a_reward_of_either_sign_is_compared() -> None:
     assert not compare(rewards - 1, rewards, "larger", RULE).wins
 
 
-@pytest.mark.parametrize("kind", ERRORS)
-def test_an_equal_model_wins_in_less_than_5_percent(kind: str) -> None:
-    """docs/benchmarks/promotion.md has up to 5,000 rows and 1,000 pairs."""
-    rng = np.random.default_rng(35)
-    won = sum(compare(*squared_errors(ERRORS[kind][0], 35, 0.0, rng), "smaller", RULE).wins for _ in range(100))
+SIMULATIONS = {f"{family}-{kind}": simulation for family, kinds in FAMILIES.items()
+               for kind, simulation in kinds.items() if not isinstance(simulation, Traded)}
+
+
+@pytest.mark.parametrize("name", SIMULATIONS)
+def test_an_equal_model_wins_in_less_than_5_percent(name: str) -> None:
+    """docs/benchmarks/promotion.md has up to 5,000 cases and 500 pairs."""
+    rng, simulation = np.random.default_rng(35), SIMULATIONS[name]
+    won = sum(compare(*simulation.draw(35, 0.0, rng), simulation.better, RULE, block=simulation.block).wins
+              for _ in range(100))
     assert won < 5
 
 
 def test_single_rows_instead_of_blocks_would_let_an_equal_model_win(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the blocks are for: the same errors, drawn row by row."""
     monkeypatch.setattr(paired_comparison, "block_length", lambda gains, known: 1)
-    noise = ERRORS["every_window"][0]
-    rng = np.random.default_rng(0)
-    won = sum(compare(*squared_errors(noise, 150, 0.0, rng), "smaller", RULE).wins for _ in range(100))
+    simulation, rng = FAMILIES["errors"]["every_window"], np.random.default_rng(0)
+    won = sum(compare(*simulation.draw(150, 0.0, rng), "smaller", RULE).wins for _ in range(100))
     assert won > 10
 
 
@@ -189,7 +194,8 @@ def test_what_the_lower_end_must_exceed() -> None:
     rule = ComparisonRule(0.1, 0.2, {"profit": 3.0})
     costs, rewards = np.array([1.0, 3.0]), np.array([-1.0, 3.0])
     assert required_gain(costs, costs, "smaller", rule, "cost") == (pytest.approx(0.2), "10 % of the champion's mean")
-    assert required_gain(costs, costs, "larger", rule, "reward") == (pytest.approx(0.2), "20 % of the champion's spread")
+    assert required_gain(costs, costs, "larger", rule, "reward") == (
+        pytest.approx(0.2), "20 % of the champion's spread")
     for new, old in ((rewards, costs), (costs, rewards)):
         assert required_gain(new, old, "smaller", rule, "cost")[1] == "20 % of the champion's spread"
     assert required_gain(costs, rewards, "larger", rule, "profit") == (3.0, "minimum_gain of profit")

@@ -20,7 +20,7 @@ def test_a_failed_gate_and_a_missing_value_are_seen(
 ) -> None:
     table = gate_table(open_bundle(bundle_writer(tmp_path / "b", test_mse=float("nan"), status="REFUTED")))
     assert "| specification | NO | verdict | REFUTED | == | PROVED |" in table
-    assert "| baseline_mse | NO | test_mse |  | <= |  | scaled² | 60 | test_mse must be a finite number, got nan |" in table
+    assert "| baseline_mse | NO | test_mse |  | <= |  | scaled² | 60 | test_mse must be a finite" in table
 
 
 def test_tags_leave_out_what_is_empty_and_cut_what_is_too_long(bundle: Path) -> None:

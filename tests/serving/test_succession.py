@@ -96,7 +96,8 @@ def test_any_json_as_what_was_measured_gives_a_decision(
 
 
 @pytest.mark.parametrize("broken", [*UNUSABLE, [10**400] * TEST_ROWS, [1e154] * TEST_ROWS, [1e-6] * TEST_ROWS,
-                                    squared_errors(0.5) * 2, squared_errors(0.50001)], ids=lambda value: repr(value)[:20])
+                                    squared_errors(0.5) * 2, squared_errors(0.50001)],
+                         ids=lambda value: repr(value)[:20])
 def test_cases_that_do_not_bear_the_metric_win_nothing(
     better: Bundle, champion: Bundle, broken: Any
 ) -> None:
