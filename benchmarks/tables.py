@@ -69,6 +69,7 @@ TABLES: dict[str, Source] = {
     "false-promotion-rewards-missed": Source("false_promotion", false_promotion.missed_table("rewards", 0.05)),
     "false-promotion-rewards-missed-more": Source("false_promotion", false_promotion.missed_table("rewards", 0.2)),
     "false-promotion-margin": Source("false_promotion", false_promotion.margin_table),
+    "false-promotion-blocks": Source("false_promotion", false_promotion.block_table),
     "false-promotion-zero": Source("false_promotion", false_promotion.zero_table),
     "false-promotion-conditions": Source("false_promotion", false_promotion.conditions_line),
     "performance": Source("performance", performance_tables.verified_table),

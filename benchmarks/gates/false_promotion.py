@@ -4,9 +4,9 @@
 
 Simulated are the paired cases of a champion and of a challenger (simulated_cases.py): squared errors of test rows, and
 rewards of episodes, which are negative and have heavy tails. models/paired_comparison.py decides with the defaults of
-mlflow.yaml, as a registration does. Two more parts say what the margin of a reward should be a share of (decision 11):
-the same pairs with the reward's zero moved, and with other shares of the spread. Resumable: a cell that is there for
-the same code and number of repeats is kept.
+mlflow.yaml, as a registration does. Three more parts are for decision 11: what the margin of a reward should be a share
+of (the same pairs with the reward's zero moved, and with other shares of the spread), and how long blocks should be.
+Resumable: a cell that is there for the same code and number of repeats is kept.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from benchmarks.harness.code_digest import code_digest
 from benchmarks.harness.machine import describe_machine, now_utc
 from benchmarks.harness.markdown import paragraph, table
 from benchmarks.harness.result_file import RESULTS, read_results, write_results
+from models import paired_comparison
 from models.paired_comparison import ComparisonRule, compare
 
 PATH = RESULTS / "false_promotion.json"
@@ -31,6 +33,9 @@ REPEATS, REPEATS_BETTER = 500, 200
 MARGIN_KIND, MARGIN_CASES = "student_t", 1000
 SHARES = (0.0, 0.01, 0.05, 0.1)  # of the champion's spread
 ZEROS = (0.0, 1.0, 10.0, 100.0)  # how far the reward's mean lies below zero, in spreads
+BLOCKS_KIND, BLOCKS_CASES = "sequence", (35, 100, 350, 1000)
+# Length of a block in lengths of Politis and White, and the fewest blocks: theirs, and what is used.
+BLOCKS = ((1, 4), (paired_comparison.LENGTHENED, paired_comparison.FEWEST_CORRELATED_BLOCKS))
 
 Json = dict[str, Any]
 
@@ -65,6 +70,16 @@ def margins(repeats: int) -> list[Json]:
     return found
 
 
+def block_lengths(repeats: int) -> list[Json]:
+    """Share of equal models that would be promoted, with blocks of several lengths."""
+    found = []
+    for length, fewest in BLOCKS:
+        with patch.multiple(paired_comparison, LENGTHENED=length, FEWEST_CORRELATED_BLOCKS=fewest):
+            found += [{"length": length, "fewest": fewest, "cases": cases,
+                       "promoted": promoted_share(REWARDS[BLOCKS_KIND], cases, 0.0, repeats)} for cases in BLOCKS_CASES]
+    return found
+
+
 def code_of_decision_and_simulation() -> str:
     """Digest of what a cell depends on."""
     return (code_digest("models.paired_comparison", "models")
@@ -93,10 +108,11 @@ def measure(path: Path, repeats: int, repeats_better: int, say: Callable[[str], 
                         say(f"{family}, {kind}, {cases} cases, {improvement:.0%} better: {cell['promoted']:.1%}")
                     results["cells"].append(cell)
                     write()
-    old = known.get("margins", {})
-    same = old.get("code") == code and old.get("repeats") == repeats_better
-    results["margins"] = old if same else {"code": code, "repeats": repeats_better, "rows": margins(repeats_better)}
-    write()
+    for part, work, count in (("margins", margins, repeats_better), ("blocks", block_lengths, repeats)):
+        old = known.get(part, {})
+        same = old.get("code") == code and old.get("repeats") == count
+        results[part] = old if same else {"code": code, "repeats": count, "rows": work(count)}
+        write()
     return results
 
 
@@ -131,6 +147,18 @@ def margin_table(results: Mapping[str, Any]) -> str:
 def zero_table(results: Mapping[str, Any]) -> str:
     """Share of promoted challengers where 1 % of the mean is asked, by where the reward's zero lies."""
     return _margin_table(results, "of_mean", "mean reward, in spreads", lambda zero: f"{-float(zero) + 0.0:g}")
+
+
+def block_table(results: Mapping[str, Any]) -> str:
+    """Share of equal models that would be promoted, by the length of the blocks."""
+    rows = results.get("blocks", {}).get("rows")
+    if not rows:
+        return "*Not measured yet.*"
+    found = {(row["length"], row["fewest"], row["cases"]): row["promoted"] for row in rows}
+    lines = [[f"{length}, at least {fewest} blocks", *(f"{100 * found[length, fewest, cases]:.1f} %"
+                                                     for cases in BLOCKS_CASES)] for length, fewest in BLOCKS]
+    return table(["lengths of Politis and White", *(f"{cases:,} episodes" for cases in BLOCKS_CASES)], lines,
+                 range(1, len(BLOCKS_CASES) + 1))
 
 
 def _margin_table(results: Mapping[str, Any], key: str, label: str, show: Callable[[str], str]) -> str:
