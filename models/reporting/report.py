@@ -46,9 +46,9 @@ def render_version_report(contract: Json | None, evidence: Json | None, gates: J
         evidence: content of evidence.json.
         gates: content of gates.json; None where the gates were not evaluated.
         context: of the run; every key may be absent. `version` and `alias` in the registry; `decision`: why it
-            got that alias; `correlation` {"workloads", "metrics", "pearson": rows of a workload each}; `data_quality`, free in form;
-            `validation` {"passed", "failures"}; `audit`, free in form; `scaling`, the content of scaling.json,
-            without which a counterexample is shown in scaled units.
+            got that alias; `correlation` {"workloads", "metrics", "pearson": rows of a workload each};
+            `data_quality`, free in form; `validation` {"passed", "failures"}; `audit`, free in form; `scaling`, the
+            content of scaling.json, without which a counterexample is shown in scaled units.
         pages: of the task's kind.
     """
     workload = _workload({"contract": contract, "evidence": evidence})
