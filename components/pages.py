@@ -43,6 +43,7 @@ def _page(configuration: Configuration, pages: Pages, entry: dict[str, Any], bun
         return
     page = render_version_report(found["contract"], found["evidence"], found["gates"], {
         **context, "version": entry.get("version"), "alias": entry.get("alias"), "scaling": scaling_of(features),
+        "decision": entry.get("reason"),
         "data_quality": found["evidence"]["data"]["quality"]}, pages)
     kept = inside(configuration.home / "reports", context["run_name"])
     kept.mkdir(parents=True, exist_ok=True)

@@ -45,10 +45,10 @@ def render_version_report(contract: Json | None, evidence: Json | None, gates: J
         contract: content of contract.json.
         evidence: content of evidence.json.
         gates: content of gates.json; None where the gates were not evaluated.
-        context: of the run; every key may be absent. `version` and `alias` in the registry; `correlation`
-            {"workloads", "metrics", "pearson": rows of a workload each}; `data_quality`, free in form;
-            `validation` {"passed", "failures"}; `audit`, free in form; `scaling`, the content of scaling.json,
-            without which a counterexample is shown in scaled units.
+        context: of the run; every key may be absent. `version` and `alias` in the registry; `decision`: why it
+            got that alias; `correlation` {"workloads", "metrics", "pearson": rows of a workload each};
+            `data_quality`, free in form; `validation` {"passed", "failures"}; `audit`, free in form; `scaling`, the
+            content of scaling.json, without which a counterexample is shown in scaled units.
         pages: of the task's kind.
     """
     workload = _workload({"contract": contract, "evidence": evidence})
@@ -56,7 +56,7 @@ def render_version_report(contract: Json | None, evidence: Json | None, gates: J
     badges = (_version_badge(context), sections.verdict_badge(evidence), sections.gates_badge(gates))
     parts = (
         ("guarantee", "What is guaranteed", sections.guarantee(contract, evidence, scaling)),
-        ("gates", "Gates", sections.gate_table(gates)),
+        ("gates", "Gates", sections.gate_table(gates, str(context.get("decision") or ""))),
         *pages.sections(contract, evidence, scaling, "v"),
         ("data", "Data", data_sections.data_quality(contract, evidence, context)),
         *([("audit", "Audit", data_sections.audit(context["audit"]))] if context.get("audit") else []),

@@ -153,12 +153,30 @@ def test_a_proved_version_says_what_for_which_box(version_html):
 
 def test_gates_show_value_threshold_and_verdict(version_html):
     page = Page(version_html)
-    assert page.row("baseline mse")[:5] == ["baseline mse", "holds", "0.00274 scaled²", "<=", "0.00453 scaled²"]
-    assert page.row("champion mse")[4:] == ["none", "no champion yet"]
+    assert page.row("baseline mse")[:7] == ["baseline mse", "test_mse", "holds", "0.00274 scaled²", "<=",
+                                            "0.00453 scaled²", "420"]
+    assert page.row("test accuracy")[3:7] == ["86.4 %", ">=", "50.0 %", "420"]
+    assert page.row("champion mse")[5:] == ["none", "420", "no champion yet"]
     html = render_version(sample.contract(), sample.evidence(), sample.gates(False), sample.context())
-    assert Page(html).row("latency") == ["latency", "fails", "missing", "<=", "500 µs",
+    assert Page(html).row("latency") == ["latency", "latency_us", "fails", "missing", "<=", "500 µs", "",
                                          "latency_us must be in the evidence, it is missing"]
     assert "1 of 7 gates failed" in html
+
+
+def test_a_gate_shows_the_unit_of_its_metric_whatever_the_metric_is():
+    gates = sample.gates()
+    gates["gates"].append({"name": "beats_rules", "metric": "mean_reward", "value": -10.25, "threshold": -12.5,
+                           "comparison": ">=", "unit": "EUR", "cases": 200, "passed": True, "reason": "holds"})
+    page = Page(render_version(sample.contract(), sample.evidence(), gates, sample.context()))
+    assert page.row("beats rules") == ["beats rules", "mean_reward", "holds", "-10.25 EUR", ">=", "-12.5 EUR", "200",
+                                       "holds"]
+
+
+def test_what_registration_decided_stands_below_the_gates_with_interval_and_cases():
+    decision = "better_than_champion holds against version 3: improvement +2 ms² [+1.4, +2.6] over 60 cases"
+    context = {**sample.context(), "decision": decision}
+    page = Page(render_version(sample.contract(), sample.evidence(), sample.gates(), context))
+    assert f"At registration: {decision}." in page.text
 
 
 def test_accuracy_is_compared_with_the_twin_and_the_baseline(version_html):
