@@ -176,9 +176,9 @@ def _text(raw: pd.DataFrame, rule: ColumnRule, where: str) -> pd.Series:
         _complete(values, rule, where)
     text = values.map(label, na_action="ignore").astype("str")
     if rule.pattern is not None:
-        found = text.str.extract(rule.pattern, expand=False)
-        _complete(found[text.notna()], rule, where, f"match {rule.pattern!r}")
-        text = found
+        extracted = text.str.extract(rule.pattern, expand=False)
+        _complete(extracted[text.notna()], rule, where, f"match {rule.pattern!r}")
+        text = extracted
     return _with_default(text, rule).astype("str")
 
 

@@ -132,9 +132,9 @@ class InputReader:
         outside = (values < box[:, 0]) | (values > box[:, 1])
         return np.clip(values, inner[:, 0], inner[:, 1]).astype(np.float32), outside
 
-    def _check_columns(self, found: Iterable[Any], number: int | None) -> None:
+    def _check_columns(self, columns: Iterable[Any], number: int | None) -> None:
         where = "data frame" if number is None else f"row {number}"
-        names = [str(name) for name in found]
+        names = [str(name) for name in columns]
         unknown = [name for name in names if name not in self._known]
         missing = [name for name in self._names if name not in names]
         if missing:

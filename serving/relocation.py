@@ -66,16 +66,16 @@ def recorded_home(configuration: Configuration) -> Path | None:
     with _opened(path, "ro") as database:
         if not database.execute("select 1 from sqlite_master where name = 'experiment_tags'").fetchone():
             return None
-        found = database.execute("select value from experiment_tags where key = ?", (HOME_TAG,)).fetchone()
-        if found:
-            return Path(found[0])
-        found = database.execute(
+        row = database.execute("select value from experiment_tags where key = ?", (HOME_TAG,)).fetchone()
+        if row:
+            return Path(row[0])
+        row = database.execute(
             "select artifact_location from experiments where name = ?", (configuration.experiment,)).fetchone()
     # before there was a tag: from where the experiment's artifacts are, if that is where the configuration puts them
-    if found is None or not _lies_in(configuration.artifact_root, configuration.home):
+    if row is None or not _lies_in(configuration.artifact_root, configuration.home):
         return None
     below = Path(configuration.artifact_root).relative_to(configuration.home).parts
-    location = Path(found[0])
+    location = Path(row[0])
     return location.parents[len(below) - 1] if location.parts[-len(below) :] == below else None
 
 

@@ -105,9 +105,9 @@ class Predictor:
             InputError: the folder or the key cannot be read.
         """
         bundle = check_bundle(folder, public_key_path, deep=deep, checker=checker)
-        found, wanted = (bundle.contract.task, bundle.contract.workload), (task, workload)
-        if found != wanted:
-            raise RefusedError(f"bundle must be for {', '.join(wanted)}, got one for {', '.join(found)} ({folder})")
+        actual, wanted = (bundle.contract.task, bundle.contract.workload), (task, workload)
+        if actual != wanted:
+            raise RefusedError(f"bundle must be for {', '.join(wanted)}, got one for {', '.join(actual)} ({folder})")
         if sha256 is not None and bundle.sha256 != sha256:
             raise RefusedError(f"bundle must be {sha256}, got {bundle.sha256} ({folder})")
         return cls(bundle)

@@ -113,8 +113,8 @@ class Oracle:
         names = tuple(f"x{i}" for i in range(network.inputs))
         rule = Monotonicity((feature,), DIRECTION[way])
         claim = Specification(names, lower, upper, (rule,), limit / width)
-        if found := falsify(network, claim, seed=self.seed):
-            return f"{way} in input {feature} is violated by {found[0].excess:g}"
+        if witness := falsify(network, claim, seed=self.seed):
+            return f"{way} in input {feature} is violated by {witness[0].excess:g}"
         rng = np.random.default_rng(self.seed)
         share = rng.random((POINTS, network.inputs))
         share[: POINTS // 4] = np.clip(1.2 * share[: POINTS // 4] - 0.1, 0, 1)  # walls, edges and corners

@@ -107,9 +107,9 @@ class PrometheusSource:
     def _only(self, name: str, series: list[Series]) -> Series:
         if len(series) == 1:
             return series[0]
-        found = ", ".join(str(one.labels) for one in series[:3]) or "none"
+        labels = ", ".join(str(one.labels) for one in series[:3]) or "none"
         raise SourceError(
-            f"metric {name} must have exactly one series, got {len(series)}: {found} ({self._api.address}); "
+            f"metric {name} must have exactly one series, got {len(series)}: {labels} ({self._api.address}); "
             "see its expression and the instance in the metric map"
         )
 

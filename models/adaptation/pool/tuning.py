@@ -100,8 +100,8 @@ def tune(suggest: Suggest, pool: Pool, trials: int = 20, seed: int = 0, shots: S
         study.enqueue_trial(dict(defaults))
     for number in range(done, trials):
         # a sampler of its own each: one that began anew with a study that goes on would draw what it drew before
-        own = int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
-        study.sampler = optuna.samplers.TPESampler(seed=own)
+        trial_seed = int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
+        study.sampler = optuna.samplers.TPESampler(seed=trial_seed)
         study.optimize(objective, n_trials=1)
         if not _trials(study, optuna.trial.TrialState.COMPLETE):
             raise InputError("defaults must predict workloads of the pool, got no finite error")
