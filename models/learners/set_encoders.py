@@ -1,13 +1,14 @@
 """Encoders of a set of measured runs into an embedding: FLASH's recurrent one, and attention over the set.
 
 Both keep one contract: `forward(samples, is_run) -> embedding`, in two halves, `summary` and `embed`, for where several
-sequences of one workload are averaged in between (FLASH's trajectories). Values where nothing is there are not looked
-at, wherever in the row they stand, and a workload without any run gets a learned embedding.
+sequences of one workload are averaged in between (FLASH's trajectories). Values of padding are not looked at, wherever
+in the row they are, and a workload without any run gets a learned embedding.
 
 Source of FLASH: H. Qiu, "Cloud Systems Management with Efficient and Robust Online Learning", PhD thesis, University of
 Illinois Urbana-Champaign, 2024 ("Qiu's thesis" elsewhere), section 5.6.1, appendix A.1 and Table A.1.
 
-Symbols: E workloads, k runs (samples of the set), s numbers a run; samples (E, k, s), is_run (E, k) bool, False for padding.
+Symbols: E workloads, k runs (samples of the set), s numbers a run; samples (E, k, s), is_run (E, k) bool, False where a
+row is padded.
 """
 
 import torch
@@ -22,7 +23,7 @@ FLASH_WIDTH, FLASH_LAYERS, FLASH_DROPOUT, EMBEDDING = 256, 2, 0.05, 32
 
 
 def front_order(is_run: Tensor) -> Tensor:
-    """(E, k): indices that bring what is there to the front of each row, its order kept."""
+    """(E, k): indices that bring the runs to the front of each row, in their order."""
     return torch.argsort((~is_run).to(torch.uint8), dim=1, stable=True)
 
 
@@ -62,7 +63,7 @@ class GruEncoder(nn.Module):
 
 
 class AttentionBlock(nn.Module):
-    """Multi-head attention among what is there, then a layer for each member; normalised before either."""
+    """Multi-head attention among the members, then a layer for each member; normalised before either."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -72,7 +73,7 @@ class AttentionBlock(nn.Module):
         self.each = nn.Sequential(nn.Linear(width, 2 * width), nn.ReLU(), nn.Linear(2 * width, width))
 
     def forward(self, members: Tensor, mask: Tensor) -> Tensor:
-        """members (E, m, width); mask (E, 1, 1, m) bool, at least one member there a row: (E, m, width)."""
+        """members (E, m, width); mask (E, 1, 1, m) bool, at least one member a row: (E, m, width)."""
         rows, m, width = members.shape
         parts = self.project(self.norms[0](members)).view(rows, m, 3, self.heads, width // self.heads)
         query, key, value = parts.permute(2, 0, 3, 1, 4)
