@@ -70,7 +70,7 @@ def measurements_of(raw: pd.DataFrame, mapping: MeasurementMapping, where: str) 
     """The same of a table in memory; `where` goes into messages."""
     for name in mapping.source_columns():
         if name not in raw:
-            raise InputError(f"column {name!r} must stand in the file, got none ({where}); "
+            raise InputError(f"expected a column {name!r}, got none ({where}); "
                              + nearest(name, map(str, raw.columns)))
     if raw.empty:
         raise InputError(f"file must have rows, got none ({where})")
@@ -100,7 +100,7 @@ def measurements_of(raw: pd.DataFrame, mapping: MeasurementMapping, where: str) 
 
 def _read(path: Path) -> pd.DataFrame:
     if not path.is_file():
-        raise InputError(f"file of measurements must exist, got {path}")
+        raise InputError(f"file of measurements: expected one that exists, got {path}")
     try:
         if path.suffix == ".parquet":
             return pd.read_parquet(path)

@@ -87,7 +87,7 @@ def _require_keys(configuration: Configuration) -> None:
     if configuration.ledger_path.exists() and not private.exists():
         # A new key would refuse every entry and bundle so far: never make one silently.
         raise RefusedError(
-            f"private key must be there beside a ledger, got none ({private}); restore it from a backup"
+            f"private key: expected one beside the ledger, got none ({private}); restore it from a backup"
         )
     create_key_pair(private, configuration.public_key_path)
 

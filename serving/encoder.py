@@ -82,7 +82,7 @@ class RunEncoder:
             raise InputError("configuration of every run must be one of the pool's, got one that is "
                              f"{float(unknown[0]) ** 0.5:.2g} steps of its columns away from the nearest")
         if not (np.isfinite(embedding).all() and np.isfinite(similarity).all()):
-            raise RefusedError(f"encoder must answer finite numbers, got {embedding.tolist()}")
+            raise RefusedError(f"encoder: expected finite numbers, got {embedding.tolist()}")
         return Embedding(dict(zip(self.spec.inputs, map(float, embedding), strict=True)), float(similarity[0]),
                          not similarity[0] >= self.spec.threshold)
 
@@ -93,5 +93,5 @@ def _open(bundle: CheckedBundle, spec: EmbeddingSpec) -> onnxruntime.InferenceSe
     expected = [{"configuration": [spec.runs, len(spec.configuration)], "target": [spec.runs], "there": [spec.runs]},
                 {"embedding": [len(spec.inputs)], "similarity": [1], "unknown": [1]}]
     if sides != expected:
-        raise RefusedError(f"encoder must take and give what its contract says, got {sides} ({bundle.folder})")
+        raise RefusedError(f"encoder: expected the inputs and outputs of its contract, got {sides} ({bundle.folder})")
     return session

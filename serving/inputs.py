@@ -75,7 +75,7 @@ class InputReader:
         names = [str(name) for name in frame.columns]
         if len(set(names)) != len(names):
             repeated = sorted({name for name in names if names.count(name) > 1})
-            raise InputError(f"column must be there once, got {', '.join(repeated)} twice (data frame)")
+            raise InputError(f"data frame: expected each column once, got {', '.join(repeated)} twice (data frame)")
         self._check_columns(names, None)
         values = np.empty((len(frame), len(names)), dtype=np.float64)
         for position, name in enumerate(self._names):
@@ -120,7 +120,7 @@ class InputReader:
 
     def _matrix(self, values: NDArray[np.float64]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         if not len(values):
-            raise InputError("rows must hold at least one row, got none")
+            raise InputError("rows: expected at least one, got none")
         limits = self._limits
         physical = [[item.physical_low, item.physical_high] for item in limits]
         impossible = ~((values >= np.array(physical)[:, 0]) & (values <= np.array(physical)[:, 1]))

@@ -187,7 +187,7 @@ class Lifecycle:
             version = standing.previous_champion
             if version is None:
                 raise RefusedError(
-                    "workload must have had a champion before the standing one to roll back to, got "
+                    "rollback: expected a champion before the present one, got "
                     f"{standing.champion} as its first ({task}, {workload})"
                 )
             return self._move("rollback", task, workload, standing, version, reason, drifts)

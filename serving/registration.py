@@ -95,7 +95,7 @@ class Registrar:
         with self._store.fetched(upload.location) as folder:
             if open_bundle(folder).files != bundle.files:
                 raise AssayError(
-                    f"stored bundle must be the uploaded one, got other content ({upload.location})"
+                    f"stored bundle: expected the uploaded content, got other content ({upload.location})"
                 )
             if bundle.gates.passed:
                 check_bundle(folder, self._configuration.public_key_path)

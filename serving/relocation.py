@@ -49,8 +49,8 @@ def require_own_home(configuration: Configuration) -> None:
     recorded = recorded_home(configuration)
     if recorded is not None and not _is_same(recorded, configuration.home):
         raise RefusedError(
-            f"state folder must lie where its database says, in {recorded}, got {configuration.home}; it was copied or "
-            "moved, and its artifacts would be looked for there: `assay adopt` makes it its own"
+            f"state folder: expected to be where its database says, {recorded}, got {configuration.home}; it was "
+            "copied or moved, and would use the artifacts of the original: `assay adopt` makes it independent"
         )
 
 
@@ -102,9 +102,9 @@ def adopt(configuration: Configuration) -> Adoption:
     """
     home, path, before = configuration.home, _database(configuration), recorded_home(configuration)
     if path is None or before is None:
-        raise InputError(f"state folder must have a database of its own to be adopted, got none in use ({home})")
+        raise InputError(f"state folder: expected a database of its own, got none in use ({home})")
     if before == home:
-        raise InputError(f"state folder must be a copied or moved one, it lies where it was made: {home}")
+        raise InputError(f"state folder: expected a copied or moved one, got one where it was made ({home})")
     with locked_database(home), _opened(path, "rw") as database:
         rewritten = sum(
             database.execute(

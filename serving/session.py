@@ -107,7 +107,8 @@ class Predictor:
         bundle = check_bundle(folder, public_key_path, deep=deep, checker=checker)
         actual, wanted = (bundle.contract.task, bundle.contract.workload), (task, workload)
         if actual != wanted:
-            raise RefusedError(f"bundle must be for {', '.join(wanted)}, got one for {', '.join(actual)} ({folder})")
+            rule = f"bundle: expected one for {', '.join(wanted)}"
+            raise RefusedError(f"{rule}, got one for {', '.join(actual)} ({folder})")
         if sha256 is not None and bundle.sha256 != sha256:
             raise RefusedError(f"bundle must be {sha256}, got {bundle.sha256} ({folder})")
         return cls(bundle)
@@ -183,7 +184,7 @@ class Predictor:
         values = tuple(self._session.run(self._output_names, {self._input_name: matrix})[0].ravel().tolist())
         if len(values) != len(matrix) or not all(map(math.isfinite, values)):
             raise RefusedError(
-                f"model must answer one finite number a row, got {values[:3]} for {len(matrix)} rows "
+                f"model: expected one finite number a row, got {values[:3]} for {len(matrix)} rows "
                 f"({self._contract.workload}, bundle {self._sha256[:12]})"
             )
         return values

@@ -80,7 +80,7 @@ class PrometheusSource:
             series = self._only(name, self._range(expression, grid, step_s))
             rows = np.rint((series.times_s - grid[0]) / step_s).astype(int)
             if np.any(rows < 0) or np.any(rows >= len(grid)):
-                raise SourceError(f"metric {name} must lie in the range asked for ({self._api.address})")
+                raise SourceError(f"metric {name} must only have values in the range asked for ({self._api.address})")
             columns[name] = np.full(len(grid), np.nan)
             columns[name][rows] = series.values * metric.scale
         return pd.DataFrame(columns, index=_timestamps(grid).rename("timestamp"))

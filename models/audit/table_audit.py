@@ -69,7 +69,7 @@ def audit_table(table: Table, directions: Mapping[str, Direction], *,
     names = tuple(map(str, configurations.columns))
     for name in directions:
         if name not in names:
-            raise InputError(f"audited column must be of the configuration, got {name!r}; {nearest(name, names)}")
+            raise InputError(f"audited column: expected one of the configuration, got {name!r}; {nearest(name, names)}")
         if not pd.api.types.is_numeric_dtype(configurations[name]):
             raise InputError(f"audited column must hold numbers, got {configurations[name].dtype} ({name})")
     workload, at = (index.astype(np.int64) for index in np.nonzero(~np.isnan(table.pool.y)))

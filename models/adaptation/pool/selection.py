@@ -87,7 +87,7 @@ def choose_learner(pool: Pool, candidates: Sequence[Learner] | None = None, shot
     learners = tuple(candidates)
     by_name = {learner.name: learner for learner in learners}
     if not learners or len(by_name) < len(learners):
-        raise InputError("candidates must be at least one, of distinct names, got "
+        raise InputError("candidates: expected at least one, with distinct names, got "
                          f"{[learner.name for learner in learners]}")
     default = learners[0].name
     if pool.workloads < 2:

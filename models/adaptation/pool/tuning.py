@@ -131,8 +131,8 @@ def _cut_half_line(journal: Path) -> None:
 def _claim(study: optuna.Study, digest: str, journal: Path | None) -> None:
     """Notes what the study is of. Raises InputError: it is of something else already."""
     if study.user_attrs.get("of", digest) != digest or (study.trials and "of" not in study.user_attrs):
-        raise InputError("journal must be of the same pool, learner, defaults, seed and numbers of runs, got another's "
-                         f"({journal}); name another file")
+        raise InputError("journal: expected one of the same pool, learner, defaults, seed and numbers of runs, "
+                         f"got another ({journal}); name another file")
     study.set_user_attr("of", digest)
 
 

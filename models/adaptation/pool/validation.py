@@ -55,7 +55,7 @@ def folds_of(learner: Learner, pool: Pool, folds: int = FOLDS, seed: int = 0) ->
         InputError: fewer than two workloads.
     """
     if pool.workloads < 2:
-        raise InputError(f"pool must have at least two workloads to choose on, got {pool.workloads}")
+        raise InputError(f"pool: expected at least two workloads to choose on, got {pool.workloads}")
     parts = np.array_split(np.random.default_rng(seed).permutation(pool.workloads), min(folds, pool.workloads))
     everyone = np.arange(pool.workloads)
     return [Fold(part, learner.fit(pool.part(np.setdiff1d(everyone, part)), seed)) for part in parts]

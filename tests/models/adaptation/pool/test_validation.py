@@ -139,7 +139,7 @@ def test_folds_depend_on_the_seed_alone() -> None:
 
 @pytest.mark.parametrize("workloads", [0, 1])
 def test_folds_of_fewer_than_two_workloads_are_turned_down(workloads: int) -> None:
-    with pytest.raises(InputError, match=f"pool must have at least two workloads to choose on, got {workloads}"):
+    with pytest.raises(InputError, match=f"pool: expected at least two workloads to choose on, got {workloads}"):
         folds_of(SupportMean(), pool(2, 4).part(np.arange(workloads)))
 
 
