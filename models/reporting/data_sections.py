@@ -22,6 +22,8 @@ COLUMN_KEYS = (("Minimum", ("minimum", "min")), ("Median", ("median",)), ("Maxim
 AUDIT_NOTE = ("Pairs of rows that differ in the feature and are equal in all other inputs (exact), or near in them "
               "(matched). Interval: of the share that obeys or is within the noise. Obeyed or contradicted: with the "
               "whole interval; undecided: anything else, or too few pairs.")
+# Workloads of one heat map.
+MOST_MAPPED = 30
 SHOWN_ELSEWHERE = ("columns", "checks", "failures", "warnings", "files", "quality", "data")
 
 
@@ -183,7 +185,11 @@ def _interval(interval: Any) -> str:
 
 
 def correlation(context: Json, workload: str, page: str) -> tuple[Part, ...]:
-    """Heat map and table of the Pearson coefficients; `workload` is set apart in the table."""
+    """Heat map and table of the Pearson coefficients; `workload` is set apart in the table.
+
+    Of more than MOST_MAPPED workloads a workload's own page shows its row, the run's page the table alone: else what
+    the pages cost would grow with the square of their number.
+    """
     found = mapping(context, "correlation")
     names, metrics = ([str(name) for name in items(found, key)] for key in ("workloads", "metrics"))
     rows = [floats(row) for row in items(found, "pearson")]
@@ -192,16 +198,21 @@ def correlation(context: Json, workload: str, page: str) -> tuple[Part, ...]:
     if len(rows) != len(names) or any(len(row) != len(metrics) for row in rows):
         return (Note(f"The correlation table must have {len(names)} rows of {len(metrics)} numbers, one a workload, "
                      "and has another shape.", "missing"),)
+    many = len(names) > MOST_MAPPED
+    if many and workload in names:
+        rows, names = [rows[names.index(workload)]], [workload]
     pearson = np.stack(rows)
     pearson[np.abs(pearson) > 1 + 1e-9] = np.nan
-    markup = plots.correlation_heat_map(names, metrics, pearson, f"{page}-correlation")
     table = Table(("Workload", *metrics), tuple(
         (Cell(name, strong=name == workload),
          *(Cell(coefficient(value), numeric=True, strong=bool(abs(value) >= 0.5))
            for value in row)) for name, row in zip(names, pearson, strict=True)))
+    what = "Pearson coefficient of the target with each metric, over all rows of a workload; bold from 0.5."
+    if len(names) > MOST_MAPPED:
+        return Note(what), Fold(f"{count(len(names), 'workload')}", (table,))
+    markup = plots.correlation_heat_map(names, metrics, pearson, f"{page}-correlation")
     return (Plot(markup, plots.heat_map_width(len(metrics)),
-                 "Pearson coefficient of the target with each metric, over all rows of a workload; bold from 0.5."),
-            table)
+                 what + (" The other workloads stand in the run's report." if many else "")), table)
 
 
 def reproduce(contract: Json | None, evidence: Json | None) -> tuple[Part, ...]:
