@@ -15,7 +15,7 @@ from typing import Any, Literal
 from feature_store.errors import InputError, nearest
 from feature_store.names import TASK, WORKLOAD, check_task_name, check_workload_name
 from feature_store.strict_yaml import read_yaml
-from models.gates import check_thresholds
+from models.gates import Gate, parse_gates
 from models.paired_comparison import ComparisonRule
 
 Approval = Literal["auto", "manual"]
@@ -59,7 +59,7 @@ class Configuration:
         approval: "auto" or "manual".
         ledger_path: the promotion ledger (JSON lines).
         private_key_path, public_key_path: EC P-256 key pair, PEM.
-        gates: gates[task][gate][parameter]; asking for a task that is not listed is an InputError.
+        gates: gates[task], in the order of the file; asking for a task that is not listed is an InputError.
         promotion: what replaces a champion without a person's word.
     """
 
@@ -74,7 +74,7 @@ class Configuration:
     ledger_path: Path
     private_key_path: Path
     public_key_path: Path
-    gates: dict[str, dict[str, dict[str, Any]]]
+    gates: dict[str, tuple[Gate, ...]]
     promotion: PromotionRule = field(default_factory=PromotionRule)
 
     def model_name(self, task: str, workload: str) -> str:
@@ -98,10 +98,10 @@ class Configuration:
 DEFAULT_GATES = "default"
 
 
-class _GatesByTask(dict[str, dict[str, dict[str, Any]]]):
+class _GatesByTask(dict[str, tuple[Gate, ...]]):
     """Answers for a task that is not listed: with the gates named `default`, or an error that names the task."""
 
-    def __missing__(self, task: str) -> dict[str, dict[str, Any]]:
+    def __missing__(self, task: str) -> tuple[Gate, ...]:
         if task != DEFAULT_GATES and DEFAULT_GATES in self:
             return self[DEFAULT_GATES]
         raise InputError(
@@ -153,7 +153,8 @@ def _home(path: Path, environment: Mapping[str, str]) -> Path:
 
 
 def _promotion(data: Any, path: Path) -> PromotionRule:
-    known = ("minimum_improvement", "confidence", "specification_leeway")
+    known = ("minimum_improvement", "minimum_improvement_of_spread", "minimum_gain", "confidence",
+             "specification_leeway")
     where = f"{path}, promotion"
     if not isinstance(data, Mapping):
         raise InputError(f"promotion must be a mapping of {', '.join(known)}, got {data!r} ({path})")
@@ -242,13 +243,10 @@ def _approval(value: Any, path: Path) -> Approval:
     raise InputError(f"approval must be auto or manual, got {value!r} ({path})")
 
 
-def _gates(data: Any, path: Path) -> dict[str, dict[str, dict[str, Any]]]:
+def _gates(data: Any, path: Path) -> dict[str, tuple[Gate, ...]]:
     if not isinstance(data, Mapping) or not data:
         raise InputError(f"gates must map a task to its gates, got {data!r} ({path})")
     gates = _GatesByTask()
-    for task, thresholds in data.items():
-        if not isinstance(thresholds, Mapping):
-            raise InputError(f"gates.{task} must map a gate to its threshold, got {thresholds!r} ({path})")
-        check_thresholds(thresholds, f"{path}, gates.{task}")
-        gates[str(task)] = {name: dict(item) for name, item in thresholds.items()}
+    for task, lines in data.items():
+        gates[str(task)] = parse_gates(lines, f"{path}, gates.{task}")
     return gates

@@ -22,8 +22,6 @@ COLUMN_KEYS = (("Minimum", ("minimum", "min")), ("Median", ("median",)), ("Maxim
 AUDIT_NOTE = ("Pairs of rows that differ in the feature and are equal in all other inputs (exact), or near in them "
               "(matched). Interval: of the share that obeys or is within the noise. Obeyed or contradicted: with the "
               "whole interval; undecided: anything else, or too few pairs.")
-# Workloads of one heat map.
-MOST_MAPPED = 30
 SHOWN_ELSEWHERE = ("columns", "checks", "failures", "warnings", "files", "quality", "data")
 
 
@@ -183,12 +181,14 @@ def _interval(interval: Any) -> str:
     low, high = (*items(interval), None, None)[:2]
     return "" if low is None or high is None else f"{percent(low)} to {percent(high)}"
 
+MOST_CORRELATED = 24  # workloads in one heat map
+
 
 def correlation(context: Json, workload: str, page: str) -> tuple[Part, ...]:
     """Heat map and table of the Pearson coefficients; `workload` is set apart in the table.
 
-    Of more than MOST_MAPPED workloads a workload's own page shows its row, the run's page the table alone: else what
-    the pages cost would grow with the square of their number.
+    A page must not grow with the run: of more than MOST_CORRELATED workloads the page of one shows its row alone,
+    which is drawn in a tenth of the time, and the run's page the first of them.
     """
     found = mapping(context, "correlation")
     names, metrics = ([str(name) for name in items(found, key)] for key in ("workloads", "metrics"))
@@ -198,21 +198,21 @@ def correlation(context: Json, workload: str, page: str) -> tuple[Part, ...]:
     if len(rows) != len(names) or any(len(row) != len(metrics) for row in rows):
         return (Note(f"The correlation table must have {len(names)} rows of {len(metrics)} numbers, one a workload, "
                      "and has another shape.", "missing"),)
-    many = len(names) > MOST_MAPPED
-    if many and workload in names:
-        rows, names = [rows[names.index(workload)]], [workload]
-    pearson = np.stack(rows)
+    shown = list(range(len(names)))[:MOST_CORRELATED]
+    if len(names) > MOST_CORRELATED and workload in names:
+        shown = [names.index(workload)]
+    left_out = len(names) - len(shown)
+    pearson, names = np.stack(rows)[shown], [names[k] for k in shown]
     pearson[np.abs(pearson) > 1 + 1e-9] = np.nan
+    markup = plots.correlation_heat_map(names, metrics, pearson, f"{page}-correlation")
     table = Table(("Workload", *metrics), tuple(
         (Cell(name, strong=name == workload),
          *(Cell(coefficient(value), numeric=True, strong=bool(abs(value) >= 0.5))
            for value in row)) for name, row in zip(names, pearson, strict=True)))
-    what = "Pearson coefficient of the target with each metric, over all rows of a workload; bold from 0.5."
-    if len(names) > MOST_MAPPED:
-        return Note(what), Fold(f"{count(len(names), 'workload')}", (table,))
-    markup = plots.correlation_heat_map(names, metrics, pearson, f"{page}-correlation")
     return (Plot(markup, plots.heat_map_width(len(metrics)),
-                 what + (" The other workloads stand in the run's report." if many else "")), table)
+                 "Pearson coefficient of the target with each metric, over all rows of a workload; bold from 0.5."
+                 + (f" {count(left_out, 'other workload is', 'other workloads are')} left out." if left_out else "")),
+            table)
 
 
 def reproduce(contract: Json | None, evidence: Json | None) -> tuple[Part, ...]:
