@@ -39,13 +39,20 @@ def train_together(loops: Sequence[CounterexampleLoop]) -> Iterator[tuple[int, L
         (position in `loops`, result), in the order in which they end, each once. The result of a loop that raised
         is its exception; the others go on. A loss that becomes NaN stays within its workload.
     """
+    for members in stacks(loops):
+        yield from _run({index: loops[index] for index in members})
+
+
+def stacks(loops: Sequence[CounterexampleLoop]) -> list[list[int]]:
+    """Positions of the loops that share a stack: of one shape, as many as the processor's cache holds."""
     keys = [_shape(loop) for loop in loops]
     order = sorted(range(len(loops)), key=lambda index: (repr(keys[index]), index))
+    found = []
     for _, alike in groupby(order, key=lambda index: keys[index]):
         members = list(alike)
         size = max(MOST_NUMBERS // _numbers(loops[members[0]]), 1)
-        for first in range(0, len(members), size):
-            yield from _run({index: loops[index] for index in members[first: first + size]})
+        found += [members[first: first + size] for first in range(0, len(members), size)]
+    return found
 
 
 def train_stacked(loops: Sequence[CounterexampleLoop], epochs: int) -> None:
