@@ -1,0 +1,149 @@
+"""One line in plain English out of a pydantic ValidationError.
+
+    workloads.nginx.hidden[0]: expected a whole number above 0, got 'x' (task.yaml, line 12), and 2 more
+
+pydantic says where (`loc`) and what kind of error; what was expected is said in the words of the model's JSON Schema
+at that place (schema_place.py), so that "a whole number above 0" is said of 'x' as well as of -1.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from feature_store.errors import InputError, nearest
+from feature_store.strict_yaml import Lines
+from feature_store.written.schema_place import KEY, Place, follow, schema_of
+
+LONGEST_VALUE = 80  # characters of a value in a message
+# a text that a person means as a number: YAML 1.1 wants a dot in it
+_EXPONENT = re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+")
+_NUMBER = re.compile(r"[-+]?[0-9]*\.?[0-9]+")
+
+
+class FieldError(ValueError):
+    """Raised by a validator about a field inside of what it validates.
+
+    Args:
+        path: from what is validated to the field, keys and indices.
+        message: "expected ..., got ...".
+    """
+
+    def __init__(self, path: Sequence[str | int], message: str) -> None:
+        super().__init__(message)
+        self.path = tuple(path)
+
+
+@dataclass(frozen=True)
+class _Finding:
+    """One thing that does not fit. line: None where the data come from no file."""
+
+    path: tuple[str | int, ...]
+    message: str
+    line: int | None
+
+
+def error_line(error: ValidationError, model: type[BaseModel], data: Any, what: str, where: str,
+               lines: Lines | None = None) -> InputError:
+    """The error to raise; arguments as of `check_written`."""
+    schema = schema_of(model)
+    errors = error.errors(include_url=False)
+    # a list of one unusable entry counts as too short as well
+    inside = {entry["loc"][:length] for entry in errors for length in range(len(entry["loc"]))}
+    placed = [(entry, follow(schema, data, entry["loc"])) for entry in errors
+              if entry["type"] != "too_short" or entry["loc"] not in inside]
+    findings = [_finding(entry, place, lines) for entry, place in _without_other_members(placed)]
+    findings = list(dict.fromkeys(findings))
+    first = min(findings, key=lambda finding: finding.line or 0)  # of several in a line the first, as min is stable
+    at = where if first.line is None else f"{where}, line {first.line}"
+    more = f", and {len(findings) - 1} more" if len(findings) > 1 else ""
+    return InputError(f"{path_text(first.path) or what}: {first.message} ({at}){more}")
+
+
+def path_text(path: Sequence[str | int]) -> str:
+    """`workloads.nginx.hidden[0]`."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text
+
+
+def value_text(value: Any) -> str:
+    """A value of YAML as a message shows it, in at most some LONGEST_VALUE characters."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping | list | tuple):
+        text = repr(list(value) if isinstance(value, tuple) else value)
+        if len(text) <= LONGEST_VALUE:
+            return text
+        count, unit = len(value), "field" if isinstance(value, Mapping) else "entry"
+        plural = unit if count == 1 else "fields" if unit == "field" else "entries"
+        return f"a {'mapping' if isinstance(value, Mapping) else 'list'} of {count:,} {plural}"
+    if isinstance(value, int) and value.bit_length() > 256:
+        return "a number of more than 77 digits"
+    text = repr(value) if isinstance(value, str | int | float) else str(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE - 1]}…"
+
+
+def _without_other_members(placed: list[tuple[ErrorDetails, Place]]) -> list[tuple[ErrorDetails, Place]]:
+    """Errors without those of union members that the value was not meant for.
+
+    Of a union pydantic reports every member's errors. Where one of them goes deeper, or comes from a rule of ours, the
+    members that only refuse the value's type say nothing; where all of them do, the first stands for all.
+    """
+    telling: set[tuple[str | int, ...]] = set()
+    for entry, place in placed:
+        telling |= {union for union in place.unions if union != place.path or entry["type"] == "value_error"}
+    kept, reported = [], set()
+    for entry, place in placed:
+        refused_by_member = bool(place.unions) and place.unions[-1] == place.path and entry["type"] != "value_error"
+        if refused_by_member and (place.path in telling or place.path in reported):
+            continue
+        if any(union in reported for union in place.unions if union not in telling):
+            continue
+        if refused_by_member:
+            reported.add(place.path)
+        kept.append((entry, place))
+    return kept
+
+
+def _finding(entry: ErrorDetails, place: Place, lines: Lines | None) -> _Finding:
+    path, kind = place.path, entry["type"]
+    if kind == "missing":
+        return _Finding(path[:-1], f"the field {str(path[-1])!r} is missing", _line(lines, path[:-1], of_key=True))
+    if kind == "extra_forbidden":
+        hint = nearest(str(path[-1]), place.siblings)
+        return _Finding(path, f"unknown field; {hint}", _line(lines, path, of_key=True))
+    if kind == "value_error":
+        cause = entry.get("ctx", {}).get("error")
+        if isinstance(cause, FieldError):
+            path = (*path, *cause.path)
+        return _Finding(path, str(cause), _line(lines, path))
+    if entry["loc"] and entry["loc"][-1] == KEY:
+        message = f"expected {place.phrase()} as a name, got {value_text(entry['input'])}"
+        return _Finding(path, message, _line(lines, path, of_key=True))
+    return _Finding(path, _expected(entry, place), _line(lines, path))
+
+
+def _expected(entry: ErrorDetails, place: Place) -> str:
+    value, choices, expected = entry["input"], place.choices(), place.phrase()
+    message = f"expected {expected}, got {value_text(value)}"
+    if not isinstance(value, str):
+        return message
+    if choices:
+        return f"{message}; {nearest(value, choices)}"
+    if "number" in expected and _EXPONENT.fullmatch(value):
+        mantissa, exponent = re.split("[eE]", value)
+        return f"{message}; YAML reads {value} as text, write {mantissa}.0e{exponent}"
+    if "number" in expected and _NUMBER.fullmatch(value):
+        return f"{message}; write it without quotes"
+    return message
+
+
+def _line(lines: Lines | None, path: Sequence[str | int], of_key: bool = False) -> int | None:
+    return None if lines is None else lines.line(path, of_key)
