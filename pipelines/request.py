@@ -17,7 +17,7 @@ import yaml
 from feature_store.errors import InputError
 from feature_store.names import is_task_name
 from feature_store.strict_yaml import parse_yaml, read_yaml
-from models.tasks.task import Task, load_task, parse_task
+from models.tasks.task import Task, load_task, parse_task, task_path
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("components", "feature_store", "models", "pipelines", "recording", "serving")
@@ -171,8 +171,7 @@ def _existing(telemetry: str) -> Path:
 
 
 def _task_text(task: str) -> str:
-    path = Path(task)
-    return (path if path.suffix else ROOT / "models" / "tasks" / f"{task}.yaml").read_text()
+    return task_path(task).read_text(encoding="utf-8")
 
 
 def code_version() -> str:

@@ -3,7 +3,7 @@
     python -m benchmarks.adaptation.accuracy [--data cloudbandit scout] [--splits workload ...] [--seeds 0 1 ...]
     python -m benchmarks.adaptation.accuracy --file runs.csv --mapping mapping.yaml --provider COLUMN
 
-For each split (adaptation_splits.py) a learner is fitted to the pool, gets one, two and three measured runs of every
+For each split (adaptation/splits.py) a learner is fitted to the pool, gets one, two and three measured runs of every
 new workload, and predicts its other configurations; what counts is the mean absolute percentage error of a workload's
 configurations, averaged over workloads. Splits, supports and choices of configurations are the same for all learners.
 Failed runs are left out and counted. Resumable: an entry (data, split, seed, method, bases) that was made by the same

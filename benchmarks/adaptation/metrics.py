@@ -2,7 +2,7 @@
 
     python -m benchmarks.adaptation.metrics [--workloads 14 30 ...] [--seeds 0 1 ...]
 
-Run times are those of adaptation_scale.py: Amdahl's and Ernest's terms, a knee where memory does not suffice, factors
+Run times are those of adaptation/scale.py: Amdahl's and Ernest's terms, a knee where memory does not suffice, factors
 of machine families, noise, missing cells. Metrics of a run are noisy functions of the same hidden laws:
 
     cpu_seconds    log of the work of all nodes, that of talk and of waiting for memory included

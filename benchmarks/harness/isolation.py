@@ -1,6 +1,6 @@
 """Runs one measurement in a process of its own: it cannot warm, slow down or sink the others.
 
-Usage by pipeline.py alone: python -m benchmarks.harness.isolation REQUEST.json RESULT.json
+Usage by pipeline/speed.py alone: python -m benchmarks.harness.isolation REQUEST.json RESULT.json
 """
 
 import contextlib

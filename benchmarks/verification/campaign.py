@@ -3,16 +3,16 @@
     python -m benchmarks.verification.campaign [--tools assay scip ...] [--sizes 2x64 ...] [--limit 120] [--threads 1]
     python -m benchmarks.verification.campaign --growth
 
-Every network of verification_networks.py is asked whether it is monotone in one or in three features. Ours gets the
+Every network of verification/networks.py is asked whether it is monotone in one or in three features. Ours gets the
 features at once; peers, which take one at a time, get them one after the other within the same limit in all, and have
 refuted the network as soon as one is refuted. Solve time alone is limited and compared; on one thread it is processor
 time, so that the machine's other work does not count (campaign_child.py). Peers are installed apart from us
-(verification_peers.py; --peers-python, --auto-lirpa-source, --alpha-beta-crown-source or the variables PEERS_PYTHON,
+(peer_process.py; --peers-python, --auto-lirpa-source, --alpha-beta-crown-source or the variables PEERS_PYTHON,
 AUTO_LIRPA_SOURCE, ALPHA_BETA_CROWN_SOURCE); a missing one is left out.
 
 Resumable: an entry that is there for the same weights, question and code is not made again, and what is done is
 written at once; two runs may share a result file. `--growth` measures instead how our cost grows with width, depth and
-inputs (verification_growth.py).
+inputs (verification/growth.py).
 """
 
 import argparse

@@ -154,20 +154,29 @@ class Task:
         )
 
 
+def task_path(source: str | Path) -> Path:
+    """The file of a task that is given by its name (a file in one of the folders beside this one) or by a path.
+
+    Raises:
+        InputError: no task of that name.
+    """
+    path = Path(source)
+    if path.suffix in (".yaml", ".yml"):
+        return path
+    shipped = {each.stem: each for each in Path(__file__).parent.glob("*/*.yaml")}
+    if str(source) not in shipped:
+        raise InputError(f"task must be the name of a file in models/tasks or a YAML path, got {str(source)!r}; "
+                         + nearest(str(source), shipped))
+    return shipped[str(source)]
+
+
 def load_task(source: str | Path) -> Task:
-    """Reads a task by name (a file in one of the folders beside this one) or from the path of a YAML file.
+    """Reads a task as `task_path` finds it.
 
     Raises:
         InputError: no such task, or a field is unknown, missing or of the wrong kind.
     """
-    folder = Path(__file__).parent
-    path = Path(source)
-    if path.suffix not in (".yaml", ".yml"):
-        shipped = {each.stem: each for each in folder.glob("*/*.yaml")}
-        path = shipped.get(str(source), path)
-        if not path.is_file():
-            raise InputError(f"task must be the name of a file in models/tasks or a YAML path, got {str(source)!r}; "
-                             + nearest(str(source), shipped))
+    path = task_path(source)
     return parse_task(read_yaml(path, "task file"), where=str(path))
 
 

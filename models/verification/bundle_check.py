@@ -1,6 +1,6 @@
 """What is checked of a bundle's model before it is signed, and by `assay check`: its certificate, and how it runs.
 
-The certificate is about the network as checker_model.py reads it; what answers is onnxruntime. So both must hold: the
+The certificate is about the network as model_file.py reads it; what answers is onnxruntime. So both must hold: the
 independent checker proves the leaves again, and onnxruntime computes what was read. No torch.
 """
 

@@ -3,8 +3,8 @@
 The file is a NumPy archive: `document`, JSON in UTF-8, and for part k of the property the split trees of its boxes,
 one after the other in preorder: `dimension_k`, `value_k` (m,), as in a bundle's certificate. It is bound to the SHA-256
 of the model and of the specification. It holds no claims of its own: what must be proved is compiled from the
-specification's file again (compile.py, vnnlib.py, shared with the search), the network is read by checker_chain.py and
-bounded by checker.py, which share nothing with the search.
+specification's file again (compile.py, vnnlib.py, shared with the search), the network is read by checker/chain.py and
+bounded by checker/check.py, which share nothing with the search.
 
 Symbols: n inputs, o outputs, R roots of a part, m leaves.
 """

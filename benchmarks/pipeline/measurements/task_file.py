@@ -7,7 +7,7 @@ import yaml
 
 from benchmarks.harness.isolation import ROOT
 
-TASK = ROOT / "models" / "tasks" / "performance.yaml"
+TASK = ROOT / "models" / "tasks" / "prediction" / "performance.yaml"
 
 
 def write_task(path: Path, epochs: int) -> Path:

@@ -4,7 +4,7 @@ Reads one shape of graph: a chain of Flatten, Identity, Gemm, MatMul, Add, Sub, 
 from the one input to the one output. Nothing is multiplied out, so that nothing is rounded: a Sub is a layer of its
 own, with the identity as its matrix. Whatever else a file holds is refused: its proof cannot be checked here.
 
-Flow: proof_file.py checks proofs about what is read here; checker_model.py reads bundles, more strictly.
+Flow: proof_file.py checks proofs about what is read here; model_file.py reads bundles, more strictly.
 """
 
 from dataclasses import dataclass

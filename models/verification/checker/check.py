@@ -1,9 +1,9 @@
 """Independent check of a certificate: plain NumPy in float64 with outward rounding, no code of the search.
 
-Takes the network and the claim from the files themselves (checker_model.py), rebuilds the leaf boxes from the split
+Takes the network and the claim from the files themselves (model_file.py), rebuilds the leaf boxes from the split
 tree (a tree of splits covers its root by construction), bounds the signed partial derivatives over every leaf
-(checker_bounds.py, which derives what rounding costs), and accepts only if each is >= -tolerance and execution adds
-next to nothing (checker_rounding.py). Linear in the number of leaves.
+(checker/bounds.py, which derives what rounding costs), and accepts only if each is >= -tolerance and execution adds
+next to nothing (checker/rounding.py). Linear in the number of leaves.
 
 A partial derivative is the value of a network without biases, with the ReLUs' derivatives in their place: started
 from the feature's direction towards the output, or transposed, from the output towards the feature. Relaxed, the two

@@ -6,7 +6,7 @@ read in another way, is refused. The tolerance is held to the file's own scaled 
 the output's range by width of the box), whichever allows less: a network whose derivatives are small only because its
 scaling is large has no proof.
 
-Flow: checker.py proves what is read here. Symbols: n inputs; raw units are the contract's, scaled ones the network's.
+Flow: check.py proves what is read here. Symbols: n inputs; raw units are the contract's, scaled ones the network's.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 # Unit roundoff of float64, and more than any sum of underflows here comes to.
 UNIT, TINY = 2.0**-53, 1e-290
-# Largest share of the output's range that execution may add to a violation of an order (checker_rounding.py).
+# Largest share of the output's range that execution may add to a violation of an order (checker/rounding.py).
 MOST_ROUNDING = 1e-5
 # What an archive of leaves may unfold to: 0.8 MB of zeros are 4 GB.
 MOST_BYTES = 128_000_000
