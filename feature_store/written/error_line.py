@@ -9,6 +9,7 @@ at that place (schema_place.py), so that "a whole number above 0" is said of 'x'
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -37,13 +38,21 @@ class FieldError(ValueError):
         self.path = tuple(path)
 
 
+class EmptyFieldError(FieldError):
+    """A field that may be left out is there without a value. The message says what is expected of it."""
+
+    def __init__(self, path: Sequence[str | int]) -> None:
+        super().__init__(path, "")
+
+
 @dataclass(frozen=True)
 class _Finding:
-    """One thing that does not fit. line: None where the data come from no file."""
+    """One thing that does not fit. line: None where the data come from no file; missing: a field is not there."""
 
     path: tuple[str | int, ...]
     message: str
     line: int | None
+    missing: bool = False
 
 
 def error_line(error: ValidationError, model: type[BaseModel], data: Any, what: str, where: str,
@@ -55,12 +64,28 @@ def error_line(error: ValidationError, model: type[BaseModel], data: Any, what: 
     inside = {entry["loc"][:length] for entry in errors for length in range(len(entry["loc"]))}
     placed = [(entry, follow(schema, data, entry["loc"])) for entry in errors
               if entry["type"] != "too_short" or entry["loc"] not in inside]
-    findings = [_finding(entry, place, lines) for entry, place in _without_other_members(placed)]
-    findings = list(dict.fromkeys(findings))
-    first = min(findings, key=lambda finding: finding.line or 0)  # of several in a line the first, as min is stable
-    at = where if first.line is None else f"{where}, line {first.line}"
+    found = [_finding(entry, place, data, lines) for entry, place in _without_other_members(placed)]
+    findings = list(dict.fromkeys(found))
+    # what is there tells more than what is missing: often it is the missing field, misspelt
+    first = min(findings, key=lambda finding: (finding.missing, finding.line or 0))
     more = f", and {len(findings) - 1} more" if len(findings) > 1 else ""
-    return InputError(f"{path_text(first.path) or what}: {first.message} ({at}){more}")
+    return InputError(f"{path_text(first.path) or what}: {first.message} {_at(where, first.line)}{more}")
+
+
+def field_error(path: Sequence[str | int], message: str, where: str, lines: Lines | None = None) -> InputError:
+    """The error to raise about one field, found where a model's validators cannot look.
+
+    Args:
+        path: of the field, keys and indices from the root of the document.
+        message: "expected ..., got ...".
+        where: source of the document.
+        lines: of the document, where it comes from a text.
+    """
+    return InputError(f"{path_text(path)}: {message} {_at(where, _line(lines, path))}")
+
+
+def _at(where: str, line: int | None) -> str:
+    return f"({where})" if line is None else f"({where}, line {line})"
 
 
 def path_text(path: Sequence[str | int]) -> str:
@@ -112,10 +137,11 @@ def _without_other_members(placed: list[tuple[ErrorDetails, Place]]) -> list[tup
     return kept
 
 
-def _finding(entry: ErrorDetails, place: Place, lines: Lines | None) -> _Finding:
+def _finding(entry: ErrorDetails, place: Place, data: Any, lines: Lines | None) -> _Finding:
     path, kind = place.path, entry["type"]
     if kind == "missing":
-        return _Finding(path[:-1], f"the field {str(path[-1])!r} is missing", _line(lines, path[:-1], of_key=True))
+        return _Finding(path[:-1], f"the field {str(path[-1])!r} is missing", _line(lines, path[:-1], of_key=True),
+                        missing=True)
     if kind == "extra_forbidden":
         hint = nearest(str(path[-1]), place.siblings)
         return _Finding(path, f"unknown field; {hint}", _line(lines, path, of_key=True))
@@ -123,16 +149,22 @@ def _finding(entry: ErrorDetails, place: Place, lines: Lines | None) -> _Finding
         cause = entry.get("ctx", {}).get("error")
         if isinstance(cause, FieldError):
             path = (*path, *cause.path)
+        if isinstance(cause, EmptyFieldError):
+            expected = follow(place.root, data, (*entry["loc"], *cause.path)).phrase()
+            return _Finding(path, f"expected {expected}, got nothing; leave the field out", _line(lines, path))
         return _Finding(path, str(cause), _line(lines, path))
     if entry["loc"] and entry["loc"][-1] == KEY:
         message = f"expected {place.phrase()} as a name, got {value_text(entry['input'])}"
-        return _Finding(path, message, _line(lines, path, of_key=True))
+        hint = "" if isinstance(entry["input"], str) else "; write it in quotes"
+        return _Finding(path, message + hint, _line(lines, path, of_key=True))
     return _Finding(path, _expected(entry, place), _line(lines, path))
 
 
 def _expected(entry: ErrorDetails, place: Place) -> str:
     value, choices, expected = entry["input"], place.choices(), place.phrase()
     message = f"expected {expected}, got {value_text(value)}"
+    if expected.startswith("a text") and " or " not in expected and isinstance(value, int | float | date):
+        return f"{message}; write it in quotes"
     if not isinstance(value, str):
         return message
     if choices:

@@ -1,9 +1,8 @@
 """Types of fields that several written files share."""
 
-from datetime import date
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 
 from feature_store.names import LONGEST, is_task_name, is_workload_name, printable
 
@@ -38,18 +37,8 @@ def _visible(text: str) -> str:
     return text
 
 
-def _category(value: Any) -> Any:
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    if isinstance(value, bool):
-        return str(value)
-    return str(value) if isinstance(value, int | float | date) else value
-
-
 TaskName = Annotated[str, AfterValidator(_task_name)]
 WorkloadName = Annotated[str, AfterValidator(_workload_name)]
 Label = Annotated[str, AfterValidator(_label)]  # of a column: it is only printed
 Unit = Annotated[str, AfterValidator(_visible)]  # may be empty
 Text = Annotated[str, Field(min_length=1)]
-# a value of a category: YAML reads 2 as a number and 2026-01-01 as a date; 2 and 2.0 are the same one
-Category = Annotated[str, BeforeValidator(_category, json_schema_input_type=str | float | bool)]

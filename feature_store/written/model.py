@@ -14,6 +14,9 @@ Nothing is converted: `"1"` is no number, `true` neither, `1` is a number where 
 infinity are refused. A list is a `ListOf[...]`, which the model holds as a tuple. A union has at most one member for
 each kind of value (text, number, list, mapping), so that an error can be told in the words of the one that was meant.
 
+A field that is written without a value (`deadline:`) is refused where it may be left out: nobody can tell whether a
+value was forgotten.
+
 A rule that goes beyond a field's type is a validator that raises ValueError("expected ..., got ..."), or `FieldError`
 where it concerns a field further inside.
 
@@ -25,10 +28,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Strict, ValidationError
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, Strict, ValidationError, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from feature_store.strict_yaml import Lines, parse_located_yaml, read_located_yaml
-from feature_store.written.error_line import error_line
+from feature_store.written.error_line import EmptyFieldError, error_line
 
 Item = TypeVar("Item")
 
@@ -36,7 +41,35 @@ Item = TypeVar("Item")
 class Written(BaseModel):
     """Base of the models of all files that people write: strict, frozen, without unknown fields."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, validate_default=False)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_empty(cls, data: Any) -> Any:
+        for name in cls._may_be_left_out() if isinstance(data, dict) else ():
+            if name in data and data[name] is None:
+                raise EmptyFieldError([name])
+        return data
+
+    @classmethod
+    def _may_be_left_out(cls) -> list[str]:
+        return [name for name, field in cls.model_fields.items() if not field.is_required() and field.default is None]
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """As pydantic makes it, without the null that stands for a field that was left out."""
+        schema = handler(core)
+        properties = handler.resolve_ref_schema(schema).get("properties", {})
+        for name in cls._may_be_left_out():
+            field = properties.get(name, {})
+            field.pop("default", None)
+            options = [option for option in field.get("anyOf", []) if option.get("type") != "null"]
+            if len(options) == 1 and field.keys() & options[0].keys() <= {"anyOf"}:
+                field.pop("anyOf")
+                field.update(options[0])
+            elif options:
+                field["anyOf"] = options
+        return schema
 
 
 Model = TypeVar("Model", bound=BaseModel)

@@ -122,17 +122,16 @@ def listed(texts: Any) -> str:
 
 
 def _limits(schema: Schema) -> str:
-    """" above 0 and below 1", " from 0 to 5"."""
+    """" above 0 and below 1", " from 0 to 5", " from 0.8 to below 1"."""
     low, high = schema.get("minimum"), schema.get("maximum")
     above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
-    parts = [f" {word} {limit:g}" for word, limit in (("above", above), ("from", low), ("to", high), ("below", below))
-             if limit is not None]
-    if len(parts) == 2:
-        joint = " and" if high is None and low is None else " up" if low is None and high is not None else ""
-        return parts[0] + joint + parts[1]
-    if high is not None:
-        return f" of at most {high:g}"
-    return "".join(parts)
+    lower = f"from {low:g}" if low is not None else f"above {above:g}" if above is not None else ""
+    upper = f"{high:g}" if high is not None else f"below {below:g}" if below is not None else ""
+    if not lower:
+        return upper and f" {'' if high is None else 'of at most '}{upper}"
+    if not upper:
+        return f" {lower}"
+    return f" {lower} {'to' if low is not None else 'and' if below is not None else 'up to'} {upper}"
 
 
 def _count(schema: Schema) -> str:

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from feature_store.errors import InputError
 from feature_store.strict_yaml import parse_located_yaml
 from feature_store.written.error_line import FieldError
-from feature_store.written.fields import Category, Label, TaskName, Unit, WorkloadName
+from feature_store.written.fields import Label, TaskName, Unit, WorkloadName
 from feature_store.written.model import ListOf, Written, check_written, parse_written, read_written
 
 
@@ -20,6 +20,7 @@ class Column(Written):
     name: str
     unit: str = ""
     minimum: float | None = None
+    values: dict[str, float] | ListOf[float] | None = None
 
 
 class Workload(Written):
@@ -63,7 +64,8 @@ workloads:
 def test_what_is_meant_is_read(tmp_path: Path) -> None:
     (tmp_path / "d.yaml").write_text(GOOD)
     for document in (read_written(Document, tmp_path / "d.yaml", "file"), parse_written(Document, GOOD, "file", "here"),
-                     check_written(Document, parse_written(Document, GOOD, "f", "h").model_dump(), "file", "code")):
+                     check_written(Document, parse_written(Document, GOOD, "f", "h").model_dump(
+                         exclude_none=True), "file", "code")):
         workload = document.workloads["nginx"]
         assert workload.hidden == (64, 32) and workload.share == 0.2
         assert workload.columns == ("psi", Column(name="load", minimum=1.0))
@@ -79,12 +81,15 @@ def in_workload(line: str) -> str:
     ("\n\n- 1\n- 2", "file: expected a mapping, got [1, 2] (here, line 3)"),
     ("name: demo", "file: the field 'workloads' is missing (here, line 1)"),
     ("name: ''\nworkloads: {}", "name: expected a text that is not empty, got '' (here, line 1)"),
-    ("name: 3\nworkloads: {}", "name: expected a text that is not empty, got 3 (here, line 1)"),
+    ("name: 3\nworkloads: {}", "name: expected a text that is not empty, got 3; write it in "
+     "quotes (here, line 1)"),
     ("name:\nworkloads: {}", "name: expected a text that is not empty, got nothing (here, line 1)"),
-    ("name: true\nworkloads: {}", "name: expected a text that is not empty, got true (here, line 1)"),
+    ("name: true\nworkloads: {}", "name: expected a text that is not empty, got true; write "
+     "it in quotes (here, line 1)"),
     ("workloads: {}\nnmae: demo\nname: d", "nmae: unknown field; did you mean 'name'? (here, line 2)"),
     ("name: d\nworkloads: [a]", "workloads: expected a mapping, got ['a'] (here, line 2)"),
-    ("name: d\nworkloads:\n  3: {hidden: [1]}", "workloads[3]: expected a text as a name, got 3 (here, line 3)"),
+    ("name: d\nworkloads:\n  3: {hidden: [1]}", "workloads[3]: expected a text as a name, got 3; write it in "
+     "quotes (here, line 3)"),
     ("name: d\nworkloads:\n  nginx:\n    share: 0.5",
      "workloads.nginx: the field 'hidden' is missing (here, line 3)"),
     ("name: demo\nworkloads:\n  nginx:\n    hidden:\n      - x",
@@ -112,6 +117,10 @@ def in_workload(line: str) -> str:
         ("columns: [3]", "columns[0]: expected a text or a mapping, got 3"),
         ("columns: [psi, {unit: ms}]", "columns[1]: the field 'name' is missing"),
         ("columns: [{name: a, uint: ms}]", "columns[0].uint: unknown field; did you mean 'unit'?"),
+        ("columns: [{name: 2}]", "columns[0].name: expected a text, got 2; write it in quotes"),
+        ("columns: [{name: a, minimum: }]", "columns[0].minimum: expected a number, got nothing; leave the field out"),
+        ("columns: [{name: a, values: }]", "columns[0].values: expected a mapping or a list, got nothing; leave the "
+                                           "field out"),
         ("columns: [{name: a, minimum: '1'}]", "columns[0].minimum: expected a number, got '1'; write it without "
                                                "quotes"),
     )),
@@ -171,7 +180,6 @@ class Named(Written):
     workload: WorkloadName = "w"
     column: Label = "c"
     unit: Unit = ""
-    category: Category = ""
     by_name: dict[WorkloadName, int] = Field(default_factory=dict)
 
 
@@ -184,18 +192,11 @@ class Named(Written):
     ("column: ' '", "column: expected a text that is not blank, got ' ' (here, line 1)"),
     ('unit: "a\\e[1m"', "unit: expected no control characters, no marks that change the direction of text and no blank "
      "or private-use characters, got 'a\\x1b[1m' (here, line 1)"),
-    ("category: [1]", "category: expected a text, a number or true or false, got [1] (here, line 1)"),
 ])
 def test_names_are_held_to_their_rules(text: str, message: str) -> None:
     with pytest.raises(InputError) as refused:
         parse_written(Named, text, "file", "here")
     assert str(refused.value) == message
-
-
-@pytest.mark.parametrize(("text", "value"), [("2", "2"), ("2.0", "2"), ("2.5", "2.5"), ("2026-01-02", "2026-01-02"),
-                                             ("'2.0'", "2.0"), ("true", "True")])
-def test_a_category_is_a_text_however_yaml_reads_it(text: str, value: str) -> None:
-    assert parse_written(Named, f"category: {text}", "file", "here").category == value
 
 
 def test_long_values_are_not_printed_whole() -> None:
