@@ -94,7 +94,7 @@ def make_request(
                 loaded, text = parse_task(own, f"{mapping}: task"), yaml.safe_dump(dict(own), sort_keys=False)
                 own_task = True
             # the mapping travels with its task inside, which may have been a path beside it
-            mapping_yaml = yaml.safe_dump({**content, "task": own and dict(own)}, sort_keys=False)
+            mapping_yaml = yaml.safe_dump({**content, **({"task": dict(own)} if own else {})}, sort_keys=False)
     if method is not None:
         data = parse_yaml(text, "task", task)
         data["training"] = {**(data.get("training") or {}), "method": method}

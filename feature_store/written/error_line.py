@@ -153,10 +153,11 @@ def _finding(entry: ErrorDetails, place: Place, data: Any, lines: Lines | None) 
             expected = follow(place.root, data, (*entry["loc"], *cause.path)).phrase()
             return _Finding(path, f"expected {expected}, got nothing; leave the field out", _line(lines, path))
         return _Finding(path, str(cause), _line(lines, path))
-    if entry["loc"] and entry["loc"][-1] == KEY:
-        message = f"expected {place.phrase()} as a name, got {value_text(entry['input'])}"
-        hint = "" if isinstance(entry["input"], str) else "; write it in quotes"
-        return _Finding(path, message + hint, _line(lines, path, of_key=True))
+    if kind == "invalid_key" or entry["loc"][-1:] == (KEY,):
+        name, expected = path[-1], "a text" if kind == "invalid_key" else place.phrase()
+        hint = "" if isinstance(name, str) else "; write it in quotes"
+        return _Finding(path, f"expected {expected} as a name, got {value_text(name)}{hint}",
+                        _line(lines, path, of_key=True))
     return _Finding(path, _expected(entry, place), _line(lines, path))
 
 

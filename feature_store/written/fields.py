@@ -39,6 +39,6 @@ def _visible(text: str) -> str:
 
 TaskName = Annotated[str, AfterValidator(_task_name)]
 WorkloadName = Annotated[str, AfterValidator(_workload_name)]
-Label = Annotated[str, AfterValidator(_label)]  # of a column: it is only printed
+ColumnName = Annotated[str, AfterValidator(_label)]  # of a column: it is only printed
 Unit = Annotated[str, AfterValidator(_visible)]  # may be empty
 Text = Annotated[str, Field(min_length=1)]

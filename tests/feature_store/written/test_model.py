@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from feature_store.errors import InputError
 from feature_store.strict_yaml import parse_located_yaml
 from feature_store.written.error_line import FieldError
-from feature_store.written.fields import Label, TaskName, Unit, WorkloadName
+from feature_store.written.fields import ColumnName, TaskName, Unit, WorkloadName
 from feature_store.written.model import ListOf, Written, check_written, parse_written, read_written
 
 
@@ -178,7 +178,7 @@ def test_lines_follow_aliases_and_merged_keys() -> None:
 class Named(Written):
     task: TaskName = "t"
     workload: WorkloadName = "w"
-    column: Label = "c"
+    column: ColumnName = "c"
     unit: Unit = ""
     by_name: dict[WorkloadName, int] = Field(default_factory=dict)
 
