@@ -14,7 +14,9 @@ from feature_store.measurement_mapping import is_measurement_mapping, parse_meas
 from feature_store.measurements import load_measurements
 from feature_store.sources.files import read_telemetry
 from feature_store.sources.production import is_prometheus, read_production
+from feature_store.sources.production_map import ProductionMap
 from feature_store.strict_yaml import parse_yaml
+from feature_store.written.model import parse_written
 from models.tasks.few_shot.model_inputs import samples_of
 
 MEASUREMENTS = "measurements.parquet"
@@ -30,7 +32,8 @@ def run_ingest(telemetry: str, mapping_yaml: str, output: Path) -> dict[str, Any
     """
     with step("ingest"):
         if is_prometheus(telemetry):
-            frame = read_production(telemetry, parse_yaml(mapping_yaml or "{}", "metric map", "mapping"))
+            production = parse_written(ProductionMap, mapping_yaml or "{}", "metric map", "mapping")
+            frame = read_production(telemetry, production)
         else:
             path, content = Path(telemetry), parse_yaml(mapping_yaml, "mapping", "mapping")
             if is_measurement_mapping(content):
