@@ -26,14 +26,17 @@ Importing this module imports pydantic: what runs beside a controller, and `assa
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, Strict, ValidationError, model_validator
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic import BaseModel, ConfigDict, Strict, ValidationError, model_validator
 
 from feature_store.strict_yaml import Lines, parse_located_yaml, read_located_yaml
 from feature_store.written.error_line import EmptyFieldError, error_line
+
+if TYPE_CHECKING:  # a schema is made where there is an error to tell, or for the documents
+    from pydantic import GetJsonSchemaHandler
+    from pydantic.json_schema import JsonSchemaValue
+    from pydantic_core import CoreSchema
 
 Item = TypeVar("Item")
 
@@ -56,7 +59,7 @@ class Written(BaseModel):
         return [name for name, field in cls.model_fields.items() if not field.is_required() and field.default is None]
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+    def __get_pydantic_json_schema__(cls, core: "CoreSchema", handler: "GetJsonSchemaHandler") -> "JsonSchemaValue":
         """As pydantic makes it, without the null that stands for a field that was left out."""
         schema = handler(core)
         properties = handler.resolve_ref_schema(schema).get("properties", {})
