@@ -1,8 +1,8 @@
 """What task, mapping and telemetry mean together, before anything runs: `assay validate`.
 
-A `TrainRequest` (request.py) has been read and checked already. Here the telemetry is read as `ingest` would read it and
-judged by the data gate that stops workloads in a run (feature_store/expectations.py); nothing is trained or kept. A
-Prometheus server is not asked: of its metric map it is said what would be there.
+A `TrainRequest` (request.py) has been read and checked already. Here the telemetry is read as `ingest` would read it,
+and judged by the data gate that stops workloads in a run (feature_store/expectations.py); nothing is trained or kept.
+A Prometheus server is not asked: what its metric map would give is all that is said.
 """
 
 import tempfile
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from models.tasks.kinds import kind_of
 
 from feature_store.mapping_file import ColumnFields, MappingFile
 from feature_store.measurement_mapping import is_measurement_mapping
@@ -22,7 +23,6 @@ from feature_store.sources.production import is_prometheus
 from feature_store.sources.production_map import ProductionMap
 from feature_store.strict_yaml import parse_yaml
 from feature_store.written.model import check_written, parse_written
-from models.tasks.kinds import kind_of
 from pipelines.request import TrainRequest
 
 
@@ -54,7 +54,7 @@ class WorkloadFound:
     Attributes:
         name: of the workload.
         rows: of its telemetry; None: it is a server's, and was not asked for.
-        inputs: those that the telemetry has.
+        inputs: those that the telemetry has; needed: how many its model takes.
         missing: columns that it lacks, the target among them.
         target: what its model predicts, with the unit.
         failures: rules of the data gate that its rows break, each a sentence; they stop it in a run.
@@ -64,6 +64,7 @@ class WorkloadFound:
     name: str
     rows: int | None
     inputs: tuple[str, ...]
+    needed: int
     missing: tuple[str, ...]
     target: str
     failures: tuple[str, ...]
@@ -139,7 +140,7 @@ def _workload(schema: TelemetrySchema, rows: int | None, present: set[str], fail
     ((target, column),) = schema.target.items()
     needed = (*schema.features, target, *(name for name in schema.split_by if rows is not None))
     return WorkloadFound(
-        schema.workload, rows, tuple(name for name in schema.features if name in present),
+        schema.workload, rows, tuple(name for name in schema.features if name in present), len(schema.features),
         tuple(dict.fromkeys(name for name in needed if name not in present)),
         f"{target}, {column.unit}" if column.unit else target, failures, warnings)
 

@@ -1,6 +1,7 @@
 """`assay validate`: reads what `assay run` would read, says what it understood, and runs nothing."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -31,12 +32,14 @@ if TYPE_CHECKING:
     from pipelines.validation import Understanding, WorkloadFound
 
 SHOWN = 20  # workloads of which a table shows all; of more, those that do not fit come first
+WORST = 3  # failures of a workload that are shown
 
 
 @reported
 def validate(
     task: TaskOption = "performance", telemetry: TelemetryOption = str(DEFAULT_TELEMETRY),
     mapping: MappingOption = None, workload: WorkloadOption = None, seed: SeedOption = 0, method: MethodOption = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Every failure and warning of every workload.")] = False,
     config: ConfigOption = None, json_output: JsonOption = False,
 ) -> None:
     """Check task, mapping, mlflow.yaml and data, and list the columns, units and workloads understood.
@@ -61,38 +64,54 @@ def validate(
     else:
         print_line(f"task {found.task}: kind {found.kind}, {count(len(found.workloads), 'workload')}, "
                    f"{count(len(gates), 'gate')}")
-        _print(found)
+        _print(found, verbose)
     raise typer.Exit(int(not found.fits))
 
 
-def _print(found: "Understanding") -> None:
-    columns = _table("column", "unit", "role", "made of", "least", "median", "most")
-    for column in columns.columns[4:]:
+def _print(found: "Understanding", verbose: bool) -> None:
+    print_table(_columns(found))
+    print_line("")
+    in_order = sorted(found.workloads, key=lambda one: one.fits)
+    shown = found.workloads if verbose or len(in_order) <= SHOWN else tuple(in_order[:SHOWN])
+    print_table(_workloads(shown))
+    misfits = sum(not one.fits for one in in_order)
+    if len(shown) < len(in_order):
+        hidden = len(in_order) - len(shown)
+        print_line(f"and {hidden:,} more workloads, {misfits:,} of all do not fit; --verbose shows all")
+    for one in shown:
+        _print_reasons(one, verbose)
+    warnings = sum(len(one.warnings) for one in found.workloads)
+    if warnings and not verbose:
+        print_line(f"{count(warnings, 'warning')}, which would stop nothing; --verbose shows all")
+
+
+def _columns(found: "Understanding") -> Table:
+    table = _table("column", "unit", "role", "made of", "least", "median", "most")
+    for column in table.columns[4:]:
         column.justify = "right"
     for one in found.columns:
         seen = ("" if value is None else significant(value) for value in (one.minimum, one.median, one.maximum))
-        columns.add_row(*map(Text, (one.name, one.unit, one.role, one.source, *seen)))
-    print_table(columns)
-    print_line("")
+        table.add_row(*map(Text, (one.name, one.unit, one.role, one.source, *seen)))
+    return table
+
+
+def _workloads(shown: Sequence["WorkloadFound"]) -> Table:
     table = _table("workload", "rows", "inputs", "missing", "target", "fits")
     table.columns[1].justify = "right"
-    in_order = sorted(found.workloads, key=lambda one: one.fits) if len(found.workloads) > SHOWN else found.workloads
-    for one in in_order[:SHOWN]:
-        table.add_row(*map(Text, (one.name, "" if one.rows is None else f"{one.rows:,}", str(len(one.inputs)),
-                                  ", ".join(one.missing), one.target)),
+    for one in shown:
+        table.add_row(*map(Text, (one.name, "" if one.rows is None else f"{one.rows:,}",
+                                  f"{len(one.inputs)} of {one.needed}", ", ".join(one.missing), one.target)),
                       Text("yes" if one.fits else "no", style="" if one.fits else "red"))
-    print_table(table)
-    if len(found.workloads) > SHOWN:
-        misfits = sum(not one.fits for one in found.workloads)
-        print_line(f"{len(found.workloads) - SHOWN:,} more workloads, --json has all; {misfits:,} in all do not fit")
-    for one in in_order[:SHOWN]:
-        _print_reasons(one)
+    return table
 
 
-def _print_reasons(workload: "WorkloadFound") -> None:
-    for failure in workload.failures:
+def _print_reasons(workload: "WorkloadFound", verbose: bool) -> None:
+    shown = workload.failures if verbose else workload.failures[:WORST]
+    for failure in shown:
         print_line(f"{workload.name}: {failure}")
-    for warning in workload.warnings:
+    if len(shown) < len(workload.failures):
+        print_line(f"{workload.name}: {len(workload.failures) - len(shown)} more; --verbose shows all")
+    for warning in workload.warnings if verbose else ():
         print_line(f"{workload.name}: warning: {warning}")
 
 
