@@ -13,14 +13,14 @@ IMAGE = os.environ.get("ASSAY_IMAGE", "assay:0.1.0")
 
 
 @dsl.component(base_image=IMAGE, install_kfp_package=False)
-def ingest(telemetry: str, mapping_yaml: str, data_version: str, code_version: str,
+def ingest(task_yaml: str, telemetry: str, mapping_yaml: str, data_version: str, code_version: str,
            samples: dsl.Output[dsl.Dataset]) -> None:
     """Reads telemetry into the canonical table. data_version and code_version only separate cache keys."""
     from pathlib import Path
 
     from components.ingest import run_ingest
 
-    samples.metadata.update(run_ingest(telemetry, mapping_yaml, Path(samples.path)))
+    samples.metadata.update(run_ingest(task_yaml, telemetry, mapping_yaml, Path(samples.path)))
 
 
 @dsl.component(base_image=IMAGE, install_kfp_package=False)
@@ -68,37 +68,41 @@ def pretrain(task_yaml: str, seed: int, code_version: str, features: dsl.Input[d
 
 
 @dsl.component(base_image=IMAGE, install_kfp_package=False)
-def finetune(task_yaml: str, workload: str, seed: int, code_version: str, features: dsl.Input[dsl.Dataset],
-             pretrained: dsl.Input[dsl.Model], learner: dsl.Output[dsl.Model]) -> None:
-    """Trains, verifies, adds counterexamples and repeats, for one workload."""
+def finetune(task_yaml: str, workloads: str, seed: int, code_version: str, features: dsl.Input[dsl.Dataset],
+             pretrained: dsl.Input[dsl.Model], learners: dsl.Output[dsl.Model]) -> None:
+    """Trains the learners of a shard. workloads: a JSON list of names."""
+    import json
     from pathlib import Path
 
     from components.finetune import run_finetune
 
-    run_finetune(task_yaml, workload, seed, Path(features.path), Path(pretrained.path), Path(learner.path))
+    run_finetune(task_yaml, json.loads(workloads), seed, Path(features.path), Path(pretrained.path),
+                 Path(learners.path))
 
 
 @dsl.component(base_image=IMAGE, install_kfp_package=False)
-def verify(task_yaml: str, workload: str, seed: int, code_version: str, features: dsl.Input[dsl.Dataset],
-           learner: dsl.Input[dsl.Model], verified: dsl.Output[dsl.Model]) -> None:
-    """Proves or refutes the specification on the learner."""
+def verify(task_yaml: str, workloads: str, seed: int, code_version: str, features: dsl.Input[dsl.Dataset],
+           learners: dsl.Input[dsl.Model], verified: dsl.Output[dsl.Model]) -> None:
+    """Proves or refutes the specification of each learner of a shard."""
+    import json
     from pathlib import Path
 
     from components.verify import run_verify
 
-    run_verify(task_yaml, workload, seed, Path(features.path), Path(learner.path), Path(verified.path))
+    run_verify(task_yaml, json.loads(workloads), seed, Path(features.path), Path(learners.path), Path(verified.path))
 
 
 @dsl.component(base_image=IMAGE, install_kfp_package=False)
-def export(task_yaml: str, workload: str, seed: int, code_version: str, command: str,
-           features: dsl.Input[dsl.Dataset], verified: dsl.Input[dsl.Model], bundle: dsl.Output[dsl.Model]) -> None:
-    """ONNX, contract, certificate and evidence of one workload."""
+def export(task_yaml: str, workloads: str, seed: int, code_version: str, command: str,
+           features: dsl.Input[dsl.Dataset], verified: dsl.Input[dsl.Model], bundles: dsl.Output[dsl.Model]) -> None:
+    """ONNX, contract, certificate and evidence of each workload of a shard."""
+    import json
     from pathlib import Path
 
     from components.export import run_export
 
-    run_export(task_yaml, workload, seed, code_version, command, Path(features.path), Path(verified.path),
-               Path(bundle.path))
+    run_export(task_yaml, json.loads(workloads), seed, code_version, command, Path(features.path),
+               Path(verified.path), Path(bundles.path))
 
 
 @dsl.component(base_image=IMAGE, install_kfp_package=False)
@@ -124,7 +128,7 @@ def register(workloads: list, telemetry: str, scheduled: bool, features: dsl.Inp
 
 
 @dsl.component(base_image=IMAGE, install_kfp_package=False)
-def report(workloads: list, run_name: str, features: dsl.Input[dsl.Dataset], gated: dsl.Input[dsl.Model],
+def report(task_yaml: str, run_name: str, features: dsl.Input[dsl.Dataset], gated: dsl.Input[dsl.Model],
            registered: dsl.Input[dsl.Artifact], page: dsl.Output[dsl.HTML]) -> None:
     """HTML reports of the run and of every version."""
     import shutil
@@ -133,5 +137,5 @@ def report(workloads: list, run_name: str, features: dsl.Input[dsl.Dataset], gat
     from components.report import run_report
 
     folder = Path(page.path + "-files")
-    run_report(workloads, run_name, Path(features.path), Path(gated.path), Path(registered.path), folder)
+    run_report(task_yaml, run_name, Path(features.path), Path(gated.path), Path(registered.path), folder)
     shutil.copyfile(folder / "index.html", page.path)

@@ -89,7 +89,7 @@ def _prepare(folder: Path, request: TrainRequest, cache: Path | None) -> None:
     for name in ("workspace", "tmp"):
         (folder / name).mkdir()
     specification = {
-        "package": str(folder / "train.yaml"), "arguments": request.arguments(),
+        "package": str(folder / "train.yaml"), "parallelism": request.parallelism, "arguments": request.arguments(),
         "pipeline_root": str(folder / "outputs"), "workspace_root": str(folder / "workspace"),
         "cache_root": str(cache) if cache else None}
     (folder / "request.json").write_text(json.dumps(specification, indent=1))
@@ -128,7 +128,7 @@ def _failure(events: list[dict[str, Any]], folder: Path) -> RunFailedError:
                               "make room and run the same command again to resume", 2)
     if failed:
         first = failed[0]
-        where = f"step {first['step']}" + (f", workload {first['workload']}" if first["workload"] else "")
+        where = f"step {first['step']}" + (f", shard of {first['shard']}" if first["shard"] else "")
         return RunFailedError(f"{first['message']} ({where}; log: {log})", first.get("exit_code", 2))
     return RunFailedError(f"the pipeline must end with a result, it stopped without one (log: {log}); "
                           "run the same command again to resume", 2)

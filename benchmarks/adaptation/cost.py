@@ -51,8 +51,10 @@ from feature_store.splits import split_by_group
 from models.tasks.few_shot.features import OWN, Adapted, adapt, learn_pool, pool_rows
 from models.tasks.few_shot.model_inputs import inputs_of
 from models.tasks.few_shot.settings import FewShot
-from models.tasks.task import Task, TrainingSettings, load_task
+from models.tasks.supervised.task import SupervisedTask
+from models.tasks.task import load_task
 from models.training.pretraining import POOL_HEAD, WorkloadData, pretrain
+from models.training.settings import TrainingSettings
 
 COST_RESULTS = RESULTS / "adaptation_cost.json"
 FORMAT = "assay-adaptation-cost/1"
@@ -257,7 +259,7 @@ def _without(x: FloatArray, configuration: int) -> FloatArray:
     return np.concatenate([x[:, :configuration], np.zeros((len(x), x.shape[1] - configuration))], axis=1)
 
 
-def _telemetry(task: Task, name: str, campaign: str, joint: Sequence[str], seed: int,
+def _telemetry(task: SupervisedTask, name: str, campaign: str, joint: Sequence[str], seed: int,
                ranges: Any = None) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, Any]:
     """Rows of a recorded workload in the joint features, zeros where it has none; ranges: scaling of another campaign,
     by default of the own training side."""

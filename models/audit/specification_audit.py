@@ -138,6 +138,20 @@ class PropertyAudit:
             return "obeyed"
         return "undecided"
 
+    @property
+    def sentence(self) -> str:
+        """What the data say of the direction, for people."""
+        what = f"{self.feature} {self.direction}: {self.verdict}"
+        if not self.pairs:
+            return f"{what}, no two rows can be compared"
+        text = (f"{what}, {self.obeys:.1%} of {self.pairs:,} {self.kind} pairs obey, {self.within_noise:.1%} do or lie "
+                "within the noise")
+        if self.verdict != "contradicted" or not self.worst:
+            return text
+        worst = self.worst[0]
+        return (f"{text}; at worst {worst.low_value:.4g} gives {worst.low_target:.4g} and {worst.high_value:.4g} gives "
+                f"{worst.high_target:.4g}")
+
     def to_json(self) -> dict[str, Any]:
         """Strict JSON: None for NaN."""
         plain = {name: _number(getattr(self, name)) for name in (

@@ -18,7 +18,8 @@ import numpy as np
 from feature_store.scaling import FeatureScaling
 from models.export.json_file import write_json
 from models.export.onnx_model import INPUT, OPSET, executable_onnx, require_same_weights
-from models.tasks.task import Quantity, Task
+from models.tasks.quantity import Quantity
+from models.tasks.supervised.task import SupervisedTask
 from models.verification.bundle_check import check_exported
 from models.verification.checker.model_file import statement
 from models.verification.language.specification import Specification
@@ -37,7 +38,7 @@ def specification_digest(contract: Mapping[str, Any]) -> str:
 
 
 def make_contract(
-    task: Task, workload: str, scaling: FeatureScaling, specification: Specification, model: bytes,
+    task: SupervisedTask, workload: str, scaling: FeatureScaling, specification: Specification, model: bytes,
     versions: Mapping[str, Any], embedding: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The content of contract.json. `specification` has its box in raw units; versions: code, data, seed; embedding:
@@ -68,7 +69,7 @@ def _entry(quantity: Quantity, low: float, high: float, **more: Any) -> dict[str
 
 
 def write_bundle(
-    folder: Path, task: Task, workload: str, network: ReluNetwork, scaling: FeatureScaling,
+    folder: Path, task: SupervisedTask, workload: str, network: ReluNetwork, scaling: FeatureScaling,
     specification: Specification, verdict: Verdict, versions: Mapping[str, Any],
     encoder: tuple[bytes, Mapping[str, Any]] | None = None,
 ) -> tuple[bytes, Verdict]:

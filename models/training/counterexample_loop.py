@@ -30,8 +30,8 @@ import torch
 from torch import Tensor, nn
 
 from models.learners.mlp import linear_layers
-from models.tasks.task import TrainingSettings
 from models.training.derivative_penalty import DerivativePenalty
+from models.training.settings import TrainingSettings
 from models.training.sign_pattern import project
 from models.verification.attack.falsification import falsify
 from models.verification.language.specification import FloatArray, Specification

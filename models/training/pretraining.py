@@ -21,7 +21,7 @@ from torch import nn
 from feature_store.errors import InputError
 from models.learners.backbone import Backbone, grow
 from models.learners.mlp import build_mlp, linear_layers
-from models.tasks.task import TrainingSettings
+from models.training.settings import TrainingSettings
 from models.training.sign_pattern import initialise, project
 from models.verification.language.specification import FloatArray
 

@@ -15,7 +15,7 @@ from torch import nn
 from feature_store.errors import InputError
 from feature_store.scaling import FeatureScaling
 from models.learners.mlp import build_mlp, linear_layers
-from models.tasks.task import Task
+from models.tasks.supervised.task import SupervisedTask
 from models.training.pretraining import UNREADABLE, WorkloadData
 from models.verification.language.specification import FloatArray, Specification
 from models.verification.language.specification_language import parse_specification
@@ -44,7 +44,7 @@ class Workload:
         return WorkloadData(self.scaling.features.names, self.x, self.y, self.specification.queries)
 
 
-def load_workload(folder: Path, task: Task, name: str) -> Workload:
+def load_workload(folder: Path, task: SupervisedTask, name: str) -> Workload:
     """Reads train.parquet, test.parquet and scaling.json of one workload.
 
     Raises:
@@ -77,7 +77,7 @@ def few_shot_pool(folder: Path, workloads: Mapping[str, Workload]) -> WorkloadDa
                         queries)
 
 
-def raw_specification(task: Task, name: str, scaling: FeatureScaling) -> Specification:
+def raw_specification(task: SupervisedTask, name: str, scaling: FeatureScaling) -> Specification:
     """The task's specification over its box in raw units; by default the range of the training side."""
     ranges = {feature: (low, high) for feature, low, high in
               zip(scaling.features.names, scaling.features.minimum, scaling.features.maximum, strict=True)}

@@ -58,7 +58,7 @@ def create(
         arguments = {**request.arguments(), "run_name": check_run_name(chosen)}
         del arguments["data_version"]  # create_schedule makes one
         with working("compiling the pipeline", json_output), tempfile.TemporaryDirectory() as folder:
-            package = compile_train(Path(folder) / "train.yaml")
+            package = compile_train(Path(folder) / "train.yaml", request.parallelism)
             made = create_schedule(chosen, cron, package, arguments, resolve_endpoint(endpoint, os.environ),
                                    now=datetime.now(UTC))
     _show([made], json_output)

@@ -54,8 +54,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
         steps.featurize()
         steps.audit()
         steps.pretrain()
-        for workload in ADAPTED:
-            steps.fan_out(workload)
+        steps.fan_out()
         steps.gate()
         entries = steps.register()
         steps.report()

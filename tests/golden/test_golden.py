@@ -48,9 +48,9 @@ def test_caching_is_off_exactly_where_a_result_must_not_be_older_than_the_run(tm
     assert set(cached_tasks(read_package(path))) == STEPS - UNCACHED
 
 
-def test_there_is_one_flat_loop_over_the_workloads_two_at_a_time(pipeline: dict[str, Any]) -> None:
+def test_there_is_one_flat_loop_over_the_shards_two_at_a_time(pipeline: dict[str, Any]) -> None:
     ((name, loop),) = loops(pipeline)
-    assert loop["parameterIterator"]["items"] == {"inputParameter": "pipelinechannel--workloads"}
+    assert loop["parameterIterator"]["items"] == {"inputParameter": "pipelinechannel--shards"}
     assert loop["iteratorPolicy"] == {"parallelismLimit": 2}
     inside = pipeline["components"][loop["componentRef"]["name"]]["dag"]["tasks"]
     assert set(inside) == FAN_OUT, name
@@ -84,7 +84,7 @@ def test_cached_steps_are_told_apart_by_code_and_ingestion_by_data_too(pipeline:
 
 def test_the_parameters_are_those_of_a_request(pipeline: dict[str, Any]) -> None:
     parameters = pipeline["root"]["inputDefinitions"]["parameters"]
-    assert set(parameters) == {"task_yaml", "workloads", "telemetry", "data_version", "code_version", "mapping_yaml",
-                               "seed", "run_name", "command", "scheduled"}
+    assert set(parameters) == {"task_yaml", "workloads", "shards", "telemetry", "data_version", "code_version",
+                               "mapping_yaml", "seed", "run_name", "command", "scheduled"}
     required = {name for name, definition in parameters.items() if "defaultValue" not in definition}
-    assert required == {"task_yaml", "workloads", "telemetry", "data_version", "code_version"}
+    assert required == {"task_yaml", "workloads", "shards", "telemetry", "data_version", "code_version"}

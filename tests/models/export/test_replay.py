@@ -9,7 +9,7 @@ import pytest
 from models.export import parity
 from models.export.onnx_model import INPUT, build_onnx
 from models.export.parity import replays
-from models.tasks.task import Task
+from models.tasks.supervised.task import SupervisedTask
 from models.training.workload import raw_specification, scaled_specification
 from models.verification.attack.falsification import falsify
 from models.verification.language.specification import Specification
@@ -27,7 +27,7 @@ def exported(network: ReluNetwork) -> bytes:
     return build_onnx(network, SCALING, "latency_ms", {})
 
 
-def claims(task: Task) -> tuple[Specification, Specification]:
+def claims(task: SupervisedTask) -> tuple[Specification, Specification]:
     raw = raw_specification(task, "w", SCALING)
     return raw, scaled_specification(raw, SCALING)
 

@@ -8,11 +8,23 @@ import pytest
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from models.reporting import plots
-from models.reporting.report import MOST_PLOTTED, render_run_report, render_version_report
+from models.reporting import plots, report
+from models.reporting.report import MOST_PLOTTED
+from models.tasks.supervised.pages import SupervisedPages
 from tests.models.reporting import sample
 
 VOID = {"meta", "img", "br", "wbr", "link", "input"}
+
+
+def render_version(*documents: Any) -> str:
+    """Of a supervised model."""
+    return report.render_version_report(*documents, SupervisedPages())
+
+
+def render_run(entries: Any, context: Any) -> str:
+    """Of supervised models."""
+    return report.render_run_report(entries, context, SupervisedPages())
+
 
 
 class Page(HTMLParser):
@@ -69,12 +81,12 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def version_html() -> str:
-    return render_version_report(sample.contract(), sample.evidence(), sample.gates(), sample.context())
+    return render_version(sample.contract(), sample.evidence(), sample.gates(), sample.context())
 
 
 @pytest.fixture(scope="module")
 def run_html() -> str:
-    return render_run_report(sample.entries(), sample.run_context())
+    return render_run(sample.entries(), sample.run_context())
 
 
 @pytest.fixture
@@ -114,11 +126,11 @@ def test_a_page_asks_nothing_of_the_network(name, request):
 
 def test_a_version_report_is_small_and_the_same_each_time(version_html):
     assert len(version_html.encode()) < 700_000
-    assert version_html == render_version_report(sample.contract(), sample.evidence(), sample.gates(), sample.context())
+    assert version_html == render_version(sample.contract(), sample.evidence(), sample.gates(), sample.context())
 
 
 def test_a_large_test_set_does_not_make_a_large_report():
-    html = render_version_report(sample.contract(), sample.evidence(rows=20_000), sample.gates(), sample.context())
+    html = render_version(sample.contract(), sample.evidence(rows=20_000), sample.gates(), sample.context())
     assert len(html.encode()) < 700_000
 
 
@@ -135,7 +147,7 @@ def test_gates_show_value_threshold_and_verdict(version_html):
     page = Page(version_html)
     assert page.row("baseline mse")[:5] == ["baseline mse", "holds", "0.00274 scaled²", "<=", "0.00453 scaled²"]
     assert page.row("champion mse")[4:] == ["none", "no champion yet"]
-    html = render_version_report(sample.contract(), sample.evidence(), sample.gates(False), sample.context())
+    html = render_version(sample.contract(), sample.evidence(), sample.gates(False), sample.context())
     assert Page(html).row("latency") == ["latency", "fails", "missing", "<=", "500 µs",
                                          "latency_us must be in the evidence, it is missing"]
     assert "1 of 7 gates failed" in html
@@ -153,7 +165,7 @@ def test_accuracy_is_compared_with_the_twin_and_the_baseline(version_html):
 
 def test_a_refuted_version_shows_its_worst_witness_in_raw_units(undrawn):
     evidence = {**sample.evidence(), "verdict": sample.verdict("REFUTED")}
-    page = Page(render_version_report(sample.contract(), evidence, sample.gates(False), sample.context()))
+    page = Page(render_version(sample.contract(), evidence, sample.gates(False), sample.context()))
     assert "Nothing is guaranteed: the verdict is REFUTED (a counterexample was found)" in page.text
     # target 0.21..38.4 ms, outputs 0.5 and 0.25; psi_io_full 0..0.41, 0.2 and 0.7
     assert "must not fall when psi_io_full rises and all else is equal" in page.text
@@ -167,7 +179,7 @@ def test_a_witness_that_lies_beside_the_range_by_rounding_is_shown_on_its_edge(u
     verdict = sample.verdict("REFUTED")
     for witness in verdict["witnesses"]:
         witness["low"] = [*witness["low"][:1], -1e-6, *witness["low"][2:]]
-    page = Page(render_version_report(sample.contract(), {**sample.evidence(), "verdict": verdict}, None,
+    page = Page(render_version(sample.contract(), {**sample.evidence(), "verdict": verdict}, None,
                                       sample.context()))
     assert page.row("lower input")[2] == "0"
 
@@ -175,12 +187,12 @@ def test_a_witness_that_lies_beside_the_range_by_rounding_is_shown_on_its_edge(u
 def test_without_the_scaling_a_witness_is_said_to_be_scaled(undrawn):
     evidence = {**sample.evidence(), "verdict": sample.verdict("REFUTED")}
     context = {key: value for key, value in sample.context().items() if key != "scaling"}
-    page = Page(render_version_report(sample.contract(), evidence, None, context))
+    page = Page(render_version(sample.contract(), evidence, None, context))
     assert "(scaled)" in page.text and page.row("lower input")[2] == "0.2"
 
 
 def test_what_is_not_there_is_said_in_words():
-    page = Page(render_version_report(None, None, None, {}))
+    page = Page(render_version(None, None, None, {}))
     for sentence in ("there is no verdict", "The box of inputs is missing", "The gates were not evaluated",
                      "The loss of each epoch was not recorded", "No metric was recorded", "No partial-dependence curve",
                      "No prediction on the test rows", "No data quality was recorded",
@@ -193,7 +205,7 @@ def test_what_is_not_there_is_said_in_words():
 def test_nan_is_shown_as_missing():
     evidence = sample.evidence()
     evidence["metrics"] = dict.fromkeys(evidence["metrics"], float("nan"))
-    page = Page(render_version_report(sample.contract(), evidence, None, sample.context()))
+    page = Page(render_version(sample.contract(), evidence, None, sample.context()))
     assert page.row("Accuracy, test rows")[1:] == ["missing"] * 4
     assert not re.search(r"\bnan\b", page.text, re.IGNORECASE)
 
@@ -202,7 +214,7 @@ def test_bad_data_is_listed_with_column_rule_count_and_row(undrawn):
     message = sample.entries()[3]["message"]
     failure = {"column": "psi_cpu_some", "rule": "time_gap", "count": 1204, "first_row": 0, "message": message}
     context = {**sample.context(), "validation": {"passed": False, "failures": [failure]}}
-    page = Page(render_version_report(None, None, None, context))
+    page = Page(render_version(None, None, None, context))
     assert ["psi_cpu_some", "time gap", "1,204", "0", message] in page.rows
     assert "did not pass" in page.text
 
@@ -210,10 +222,10 @@ def test_bad_data_is_listed_with_column_rule_count_and_row(undrawn):
 def test_data_quality_may_come_in_any_form(undrawn):
     for quality in (sample.context()["data_quality"], {"data": sample.context()["data_quality"]},
                     {"columns": {"latency_ms": {"min": 0.21, "median": 2.24, "max": 38.4, "missing": 3}}}):
-        page = Page(render_version_report(None, None, None, {"data_quality": quality}))
+        page = Page(render_version(None, None, None, {"data_quality": quality}))
         assert page.row("latency_ms")[2:6] == ["0.21", "2.24", "38.4", "3"]
     checks = {"checks": [{"column": "cpu_time", "statement": "must be in 0..1", "passed": False}]}
-    assert "1 rule checked, 1 broken" in render_version_report(None, None, None, {"data_quality": checks})
+    assert "1 rule checked, 1 broken" in render_version(None, None, None, {"data_quality": checks})
 
 
 def test_everything_is_escaped(undrawn):
@@ -223,8 +235,8 @@ def test_everything_is_escaped(undrawn):
     context = {**replace_texts(sample.run_context(), evil), "audit": {evil: [evil]}}
     entry = {**sample.entries()[1], "contract": contract, "evidence": evidence, "message": evil,
              "report_path": "javascript:alert(1)"}
-    for html in (render_version_report(contract, evidence, replace_texts(sample.gates(), evil), context),
-                 render_run_report([entry], context)):
+    for html in (render_version(contract, evidence, replace_texts(sample.gates(), evil), context),
+                 render_run([entry], context)):
         page = Page(html)
         assert "script" not in page.tags and evil in page.text
         assert not any(address.startswith("javascript") for address in page.addresses)
@@ -243,15 +255,15 @@ def test_a_run_report_has_a_row_for_every_workload(run_html):
 
 
 def test_a_run_without_workloads_or_context_is_reported():
-    page = Page(render_run_report([], {}))
+    page = Page(render_run([], {}))
     assert "The run has no workload." in page.text and "The times of the stages were not recorded." in page.text
 
 
 def test_a_run_of_very_many_workloads_plots_the_first(undrawn):
     entry = sample.entries()[0]
     many = [{**entry, "workload": f"copy {k}"} for k in range(80)]
-    page = Page(render_run_report(many, {}))
-    assert sum(tag == "details" for tag in re.findall("<(details)", render_run_report(many, {}))) == MOST_PLOTTED
+    page = Page(render_run(many, {}))
+    assert sum(tag == "details" for tag in re.findall("<(details)", render_run(many, {}))) == MOST_PLOTTED
     assert "The plots of the other 68 workloads are in their own reports." in page.text
 
 
@@ -272,7 +284,7 @@ def test_no_hole_in_the_evidence_breaks_the_report(undrawn, whole):
     for k, path in enumerate(paths):
         broken = copy.deepcopy(whole)
         put(broken, path, ODD[k % len(ODD)])
-        render_version_report(*broken.values())
+        render_version(*broken.values())
     assert len(paths) > 300
 
 
@@ -285,11 +297,11 @@ def test_no_hole_in_the_data_breaks_a_plot(unsaved, whole, part, odd):
     kept = copy.deepcopy(place[part])
     for path in places(kept):
         put(place[part], path, odd) if not isinstance(at(kept, path), dict | list) else None
-    render_version_report(*whole.values())
+    render_version(*whole.values())
     for path in [path for path in places(kept) if isinstance(at(kept, path), dict | list)]:
         place[part] = copy.deepcopy(kept)
         put(place[part], path, odd)
-        render_version_report(None, {part: place[part]}, None, {part: place[part]})
+        render_version(None, {part: place[part]}, None, {part: place[part]})
 
 
 def at(value: Any, path: tuple) -> Any:

@@ -12,7 +12,8 @@ import torch
 from feature_store.errors import InputError
 from feature_store.scaling import FeatureScaling, MinMaxScaling
 from models.learners.mlp import build_mlp
-from models.tasks.task import Task, parse_task
+from models.tasks.supervised.task import SupervisedTask
+from models.tasks.task import parse_task
 from models.training.workload import (
     WALL,
     load_network,
@@ -28,7 +29,7 @@ SCALING = FeatureScaling(MinMaxScaling(("cpu", "rate"), (0.0, 10.0), (0.5, 30.0)
                          MinMaxScaling(("latency_ms",), (2.0,), (6.0,)))
 
 
-def task(box: dict[str, Any] | None = None, features: tuple[str, ...] = ("cpu",)) -> Task:
+def task(box: dict[str, Any] | None = None, features: tuple[str, ...] = ("cpu",)) -> SupervisedTask:
     inputs = [{"name": "cpu", "unit": "share"}, {"name": "rate", "unit": "1/s"}]
     specification: dict[str, Any] = {"properties": [{"monotone": {"features": list(features)}}]}
     if box is not None:

@@ -1,6 +1,6 @@
 """Sections about the predictions: along each monotone feature, and against what was measured.
 
-Flow: as sections.py. evidence["curves"] holds partial_dependence (feature -> x, verified, unverified) and
+Flow: as model_sections.py. evidence["curves"] holds partial_dependence (feature -> x, verified, unverified) and
 predictions (measured, verified, unverified on the test rows), all in raw units.
 """
 
@@ -14,7 +14,8 @@ from models.reporting import plots
 from models.reporting.document import Grid, Note, Part, Plot
 from models.reporting.formatting import count, number, percent
 from models.reporting.reading import at, floats, mapping, together
-from models.reporting.sections import accuracy_tolerance, directions, tolerance
+from models.reporting.sections import directions
+from models.tasks.supervised.model_sections import accuracy_tolerance, tolerance
 
 Json = Mapping[str, Any]
 FloatArray = NDArray[np.float64]

@@ -3,8 +3,7 @@
 Of a model of telemetry: the mean absolute error on the test rows, in the target's unit. Of a model learned from few
 runs, whose target is a logarithm: the mean absolute percentage error over the configurations that it was not given.
 
-Flow: components/report.py puts it into the run's summary, which the command line prints; sections.py and report.py
-into the pages.
+Flow: pages.py puts it into the pages, and into the run's summary, which the command line prints.
 """
 
 from collections.abc import Mapping
