@@ -25,7 +25,7 @@ from feature_store.mapping_file import ColumnFields, LabelFields, MappingFile
 from feature_store.schema import CONFIGURATION, METRICS, TARGETS
 from feature_store.strict_yaml import Lines, read_located_yaml, read_yaml
 from feature_store.units import conversion_factor
-from feature_store.written.error_line import field_error, value_text
+from feature_store.written.field_errors import field_error, value_text
 from feature_store.written.model import check_written
 
 UNKNOWN_COMBINATION = "unknown"  # the file does not say which workloads ran together

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 from pydantic import AfterValidator, Field, model_validator
 
 from feature_store.schema import IDENTITY
-from feature_store.written.error_line import FieldError
+from feature_store.written.field_errors import FieldError
 from feature_store.written.fields import ColumnName, PositiveNumber, Text, WorkloadName
 from feature_store.written.model import ListOf, Written
 

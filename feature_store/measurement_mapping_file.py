@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from feature_store.errors import nearest
-from feature_store.written.error_line import FieldError
+from feature_store.written.field_errors import FieldError
 from feature_store.written.fields import ColumnName, PositiveNumber, Text, Unit
 from feature_store.written.model import ListOf, Written
 

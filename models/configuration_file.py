@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from feature_store.written.error_line import FieldError
+from feature_store.written.field_errors import FieldError
 from feature_store.written.fields import TaskName, Text
 from feature_store.written.model import Written
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from models.tasks.kinds import kind_of
 
 from feature_store.mapping_file import ColumnFields, MappingFile
 from feature_store.measurement_mapping import is_measurement_mapping
@@ -23,6 +22,7 @@ from feature_store.sources.production import is_prometheus
 from feature_store.sources.production_map import ProductionMap
 from feature_store.strict_yaml import parse_yaml
 from feature_store.written.model import check_written, parse_written
+from models.tasks.kinds import kind_of
 from pipelines.request import TrainRequest
 
 

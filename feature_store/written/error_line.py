@@ -7,7 +7,6 @@ at that place (schema_place.py), so that "a whole number above 0" is said of 'x'
 """
 
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -17,32 +16,12 @@ from pydantic_core import ErrorDetails
 
 from feature_store.errors import InputError, nearest
 from feature_store.strict_yaml import Lines
+from feature_store.written.field_errors import EmptyFieldError, FieldError, at_line, line_of, path_text, value_text
 from feature_store.written.schema_place import KEY, Place, follow, schema_of
 
-LONGEST_VALUE = 80  # characters of a value in a message
 # a text that a person means as a number: YAML 1.1 wants a dot in it
 _EXPONENT = re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+")
 _NUMBER = re.compile(r"[-+]?[0-9]*\.?[0-9]+")
-
-
-class FieldError(ValueError):
-    """Raised by a validator about a field inside of what it validates.
-
-    Args:
-        path: from what is validated to the field, keys and indices.
-        message: "expected ..., got ...".
-    """
-
-    def __init__(self, path: Sequence[str | int], message: str) -> None:
-        super().__init__(message)
-        self.path = tuple(path)
-
-
-class EmptyFieldError(FieldError):
-    """A field that may be left out is there without a value. The message says what is expected of it."""
-
-    def __init__(self, path: Sequence[str | int]) -> None:
-        super().__init__(path, "")
 
 
 @dataclass(frozen=True)
@@ -69,50 +48,7 @@ def error_line(error: ValidationError, model: type[BaseModel], data: Any, what: 
     # what is there tells more than what is missing: often it is the missing field, misspelt
     first = min(findings, key=lambda finding: (finding.missing, finding.line or 0))
     more = f", and {len(findings) - 1} more" if len(findings) > 1 else ""
-    return InputError(f"{path_text(first.path) or what}: {first.message} {_at(where, first.line)}{more}")
-
-
-def field_error(path: Sequence[str | int], message: str, where: str, lines: Lines | None = None) -> InputError:
-    """The error to raise about one field, found where a model's validators cannot look.
-
-    Args:
-        path: of the field, keys and indices from the root of the document.
-        message: "expected ..., got ...".
-        where: source of the document.
-        lines: of the document, where it comes from a text.
-    """
-    return InputError(f"{path_text(path)}: {message} {_at(where, _line(lines, path))}")
-
-
-def _at(where: str, line: int | None) -> str:
-    return f"({where})" if line is None else f"({where}, line {line})"
-
-
-def path_text(path: Sequence[str | int]) -> str:
-    """`workloads.nginx.hidden[0]`."""
-    text = ""
-    for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
-    return text
-
-
-def value_text(value: Any) -> str:
-    """A value of YAML as a message shows it, in at most some LONGEST_VALUE characters."""
-    if value is None:
-        return "nothing"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, Mapping | list | tuple):
-        text = repr(list(value) if isinstance(value, tuple) else value)
-        if len(text) <= LONGEST_VALUE:
-            return text
-        count, unit = len(value), "field" if isinstance(value, Mapping) else "entry"
-        plural = unit if count == 1 else "fields" if unit == "field" else "entries"
-        return f"a {'mapping' if isinstance(value, Mapping) else 'list'} of {count:,} {plural}"
-    if isinstance(value, int) and value.bit_length() > 256:
-        return "a number of more than 77 digits"
-    text = repr(value) if isinstance(value, str | int | float) else str(value)
-    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE - 1]}…"
+    return InputError(f"{path_text(first.path) or what}: {first.message} {at_line(where, first.line)}{more}")
 
 
 def _without_other_members(placed: list[tuple[ErrorDetails, Place]]) -> list[tuple[ErrorDetails, Place]]:
@@ -140,25 +76,25 @@ def _without_other_members(placed: list[tuple[ErrorDetails, Place]]) -> list[tup
 def _finding(entry: ErrorDetails, place: Place, data: Any, lines: Lines | None) -> _Finding:
     path, kind = place.path, entry["type"]
     if kind == "missing":
-        return _Finding(path[:-1], f"the field {str(path[-1])!r} is missing", _line(lines, path[:-1], of_key=True),
+        return _Finding(path[:-1], f"the field {str(path[-1])!r} is missing", line_of(lines, path[:-1], of_key=True),
                         missing=True)
     if kind == "extra_forbidden":
         hint = nearest(str(path[-1]), place.siblings)
-        return _Finding(path, f"unknown field; {hint}", _line(lines, path, of_key=True))
+        return _Finding(path, f"unknown field; {hint}", line_of(lines, path, of_key=True))
     if kind == "value_error":
         cause = entry.get("ctx", {}).get("error")
         if isinstance(cause, FieldError):
             path = (*path, *cause.path)
         if isinstance(cause, EmptyFieldError):
             expected = follow(place.root, data, (*entry["loc"], *cause.path)).phrase()
-            return _Finding(path, f"expected {expected}, got nothing; leave the field out", _line(lines, path))
-        return _Finding(path, str(cause), _line(lines, path))
+            return _Finding(path, f"expected {expected}, got nothing; leave the field out", line_of(lines, path))
+        return _Finding(path, str(cause), line_of(lines, path))
     if kind == "invalid_key" or entry["loc"][-1:] == (KEY,):
         name, expected = path[-1], "a text" if kind == "invalid_key" else place.phrase()
         hint = "" if isinstance(name, str) else "; write it in quotes"
         return _Finding(path, f"expected {expected} as a name, got {value_text(name)}{hint}",
-                        _line(lines, path, of_key=True))
-    return _Finding(path, _expected(entry, place), _line(lines, path))
+                        line_of(lines, path, of_key=True))
+    return _Finding(path, _expected(entry, place), line_of(lines, path))
 
 
 def _expected(entry: ErrorDetails, place: Place) -> str:
@@ -176,7 +112,3 @@ def _expected(entry: ErrorDetails, place: Place) -> str:
     if "number" in expected and _NUMBER.fullmatch(value):
         return f"{message}; write it without quotes"
     return message
-
-
-def _line(lines: Lines | None, path: Sequence[str | int], of_key: bool = False) -> int | None:
-    return None if lines is None else lines.line(path, of_key)

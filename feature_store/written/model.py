@@ -31,7 +31,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Strict, ValidationError, model_validator
 
 from feature_store.strict_yaml import Lines, parse_located_yaml, read_located_yaml
-from feature_store.written.error_line import EmptyFieldError, error_line
+from feature_store.written.error_line import error_line
+from feature_store.written.field_errors import EmptyFieldError
 
 if TYPE_CHECKING:  # a schema is made where there is an error to tell, or for the documents
     from pydantic import GetJsonSchemaHandler

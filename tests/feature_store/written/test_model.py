@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from feature_store.errors import InputError
 from feature_store.strict_yaml import parse_located_yaml
-from feature_store.written.error_line import FieldError
+from feature_store.written.field_errors import FieldError
 from feature_store.written.fields import ColumnName, TaskName, Unit, WorkloadName
 from feature_store.written.model import ListOf, Written, check_written, parse_written, read_written
 
