@@ -74,10 +74,11 @@ def finetune(task_yaml: str, workloads: str, seed: int, code_version: str, featu
     import json
     from pathlib import Path
 
-    from components.finetune import run_finetune
+    from components.isolation import run_isolated
 
-    run_finetune(task_yaml, json.loads(workloads), seed, Path(features.path), Path(pretrained.path),
-                 Path(learners.path))
+    run_isolated("finetune", json.loads(workloads), Path(learners.path), {
+        "task_yaml": task_yaml, "seed": seed, "code_version": code_version, "features": Path(features.path),
+        "pretrained": Path(pretrained.path)})
 
 
 @dsl.component(base_image=IMAGE, install_kfp_package=False)
@@ -87,9 +88,10 @@ def verify(task_yaml: str, workloads: str, seed: int, code_version: str, feature
     import json
     from pathlib import Path
 
-    from components.verify import run_verify
+    from components.isolation import run_isolated
 
-    run_verify(task_yaml, json.loads(workloads), seed, Path(features.path), Path(learners.path), Path(verified.path))
+    run_isolated("verify", json.loads(workloads), Path(verified.path), {
+        "task_yaml": task_yaml, "seed": seed, "features": Path(features.path), "learner": Path(learners.path)})
 
 
 @dsl.component(base_image=IMAGE, install_kfp_package=False)
@@ -99,10 +101,11 @@ def export(task_yaml: str, workloads: str, seed: int, code_version: str, command
     import json
     from pathlib import Path
 
-    from components.export import run_export
+    from components.isolation import run_isolated
 
-    run_export(task_yaml, json.loads(workloads), seed, code_version, command, Path(features.path),
-               Path(verified.path), Path(bundles.path))
+    run_isolated("export", json.loads(workloads), Path(bundles.path), {
+        "task_yaml": task_yaml, "seed": seed, "code_version": code_version, "command": command,
+        "features": Path(features.path), "verified": Path(verified.path)})
 
 
 @dsl.component(base_image=IMAGE, install_kfp_package=False)

@@ -28,7 +28,7 @@ def run_export(task_yaml: str, workloads: list[str], seed: int, code_version: st
         def work(name: str, folder: Path) -> None:
             quality = json.loads((features / name / "quality.json").read_text())
             versions = {"code_version": code_version, "data_version": quality["data_version"], "seed": int(seed)}
-            folder.rmdir()  # the bundle appears whole
+            folder.rmdir()  # the bundle's writer makes it
             verdict = kind.bundle(task, name, versions, features, verified / name, folder)
             write_json(folder / "evidence.json", {
                 "format": "assay-evidence/1", "kind": task.kind, "task": task.name, "workload": name,

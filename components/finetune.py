@@ -1,22 +1,33 @@
-"""finetune: each workload of a shard gets its learner."""
+"""finetune: each workload of a shard gets its learner. Learners of a run that was killed are taken from it."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
+from components.finished_learners import FinishedLearners
 from components.kind import task_and_kind
 from components.progress import step
 from components.workload_status import together
 
 
-def run_finetune(task_yaml: str, workloads: list[str], seed: int, features: Path, pretrained: Path,
+def run_finetune(task_yaml: str, workloads: list[str], seed: int, code_version: str, features: Path, pretrained: Path,
                  output: Path) -> None:
     """Writes <workload>/ below `output` for each of the shard's workloads."""
     with step("finetune", workloads) as progress:
         task, kind = task_and_kind(task_yaml)
+        kept = FinishedLearners.of(task_yaml, int(seed), code_version, features, pretrained)
         status = json.loads((features / "status.json").read_text())
-        messages = {name: status.get(name, "the telemetry has no such rows") for name in workloads}
+        resumed = kept.restore([name for name in workloads if not status.get(name, "lost")], output)
+        for name in resumed:
+            progress.done(name)
 
-        def work(names: list[str], folders: dict[str, Path]) -> dict[str, str]:
-            return kind.finetune(task, names, int(seed), features, pretrained, folders, progress)
+        def work(folders: dict[str, Path], finished: Callable[[str, str], None]) -> None:
+            kind.finetune(task, list(folders), int(seed), features, pretrained, folders, finished, progress)
 
-        together("finetune", workloads, messages, output, work, progress.done)
+        def done(name: str) -> None:
+            kept.keep(output / name)
+            progress.done(name)
+
+        together("finetune", {name: status.get(name, "the telemetry has no such rows")
+                              for name in workloads if name not in resumed}, output, work, done)
+        kept.forget(workloads)

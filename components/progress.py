@@ -19,6 +19,7 @@ import psutil
 from feature_store.errors import AssayError
 
 PROGRESS_VARIABLE = "ASSAY_PROGRESS"
+PROGRESS_SECONDS = 0.05  # between two events of progress: a display draws ten times a second
 
 
 def emit(event: dict[str, Any]) -> None:
@@ -40,10 +41,14 @@ class Reporter:
 
     def __init__(self, identity: dict[str, Any]) -> None:
         self._identity = identity
+        self._last = 0.0
 
     def __call__(self, event: dict[str, Any]) -> None:
-        """Progress, as a flat mapping."""
-        emit({**self._identity, "event": "progress", **event})
+        """Progress, as a flat mapping; of many in a moment one is written."""
+        now = time.monotonic()
+        if now - self._last >= PROGRESS_SECONDS:
+            self._last = now
+            emit({**self._identity, "event": "progress", **event})
 
     def done(self, workload: str) -> None:
         """A workload of the shard is dealt with."""

@@ -1,8 +1,8 @@
 """How a step of the fan-out says that a workload is lost, without sinking the others of its shard.
 
-A step of the fan-out reads and writes a folder for each workload of its shard. A step that raises inside a parallel
-loop discards its siblings' outputs, so a failed workload travels on as a folder that holds nothing but failed.json,
-and every later step passes it on.
+A step of the fan-out reads and writes a folder for each workload of its shard, which appears whole. A step that raises
+inside a parallel loop discards its siblings' outputs, so a failed workload travels on as a folder that holds nothing
+but failed.json, and every later step passes it on.
 """
 
 import json
@@ -15,6 +15,7 @@ from feature_store.names import inside
 from models.tasks.attempts import attempt
 
 FAILED = "failed.json"
+UNFINISHED = ".unfinished"
 
 
 def failure(folder: Path) -> dict[str, str] | None:
@@ -25,56 +26,76 @@ def failure(folder: Path) -> dict[str, str] | None:
 
 def fail(folder: Path, step: str, message: str) -> None:
     """Makes the folder one that holds nothing but what went wrong in the step."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    (folder / FAILED).write_text(json.dumps({"step": step, "message": message}))
+    new = _empty(folder)
+    (new / FAILED).write_text(json.dumps({"step": step, "message": message}))
+    _finish(folder)
 
 
 def each(step: str, workloads: Sequence[str], before: Path, output: Path, work: Callable[[str, Path], None],
          done: Callable[[str], None]) -> None:
-    """Runs `work(workload, <output>/<workload>)` for each workload that no earlier step lost.
+    """Runs `work(workload, folder)` for each workload that no earlier step lost.
+
+    The folder becomes <output>/<workload>.
 
     Args:
         before: the earlier step's folder of the shard.
-        output: this step's; whatever a killed attempt left in it is removed.
         done: called with each workload that is dealt with.
     """
-    shutil.rmtree(output, ignore_errors=True)
-    output.mkdir(parents=True)
     for name in workloads:
         folder, earlier = inside(output, name), failure(inside(before, name))
         if earlier:
             fail(folder, earlier["step"], earlier["message"])
+        elif message := attempt(partial(work, name, _empty(folder))):
+            fail(folder, step, message)
         else:
-            folder.mkdir()
-            if message := attempt(partial(work, name, folder)):
-                fail(folder, step, message)
+            _finish(folder)
         done(name)
+    _tidy(output)
 
 
-def together(step: str, workloads: Sequence[str], messages: Mapping[str, str], output: Path,
-             work: Callable[[list[str], dict[str, Path]], Mapping[str, str]], done: Callable[[str], None]) -> None:
-    """Runs `work` once for all workloads that have no message yet, with their empty folders below `output`.
+def together(step: str, messages: Mapping[str, str], output: Path,
+             work: Callable[[dict[str, Path], Callable[[str, str], None]], None], done: Callable[[str], None]) -> None:
+    """Runs `work(folders, finished)` once for all workloads without a message; each becomes <output>/<workload>.
 
     Args:
         messages: workload -> "" or why it is lost already.
-        work: returns workload -> "" or why it failed; where it raises, all of them did.
+        work: calls `finished(workload, message)` with each workload whose folder is whole, or why it failed. Those that
+            it has not named when it ends or raises have failed.
         done: called with each workload that is dealt with.
     """
-    shutil.rmtree(output, ignore_errors=True)
-    output.mkdir(parents=True)
-    status = {name: messages[name] for name in workloads}
-    left = [name for name in workloads if not status[name]]
-    folders = {name: inside(output, name) for name in left}
-    for folder in folders.values():
-        folder.mkdir()
+    left = {name: inside(output, name) for name, message in messages.items() if not message}
 
-    def run() -> None:
-        status.update(work(left, folders))
-
-    if left and (message := attempt(run)):
-        status.update({name: status[name] or message for name in left})
-    for name in workloads:
-        if status[name]:
-            fail(inside(output, name), step, status[name])
+    def finished(name: str, message: str) -> None:
+        folder = left.pop(name)
+        fail(folder, step, message) if message else _finish(folder)
         done(name)
+
+    for name, message in messages.items():
+        if message:
+            fail(inside(output, name), step, message)
+            done(name)
+    if left:
+        said = attempt(lambda: work({name: _empty(folder) for name, folder in left.items()}, finished))
+        for name in list(left):
+            finished(name, said or f"{step} ended without a word about this workload")
+    _tidy(output)
+
+
+def _empty(folder: Path) -> Path:
+    """Where a workload's folder is made."""
+    new = folder.parent / UNFINISHED / folder.name
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
+    return new
+
+
+def _tidy(output: Path) -> None:
+    """The folder is there, also of no workload, and holds nothing but workloads."""
+    output.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(output / UNFINISHED, ignore_errors=True)
+
+
+def _finish(folder: Path) -> None:
+    """The folder appears whole; whatever a killed attempt left of it is gone."""
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder.parent / UNFINISHED / folder.name).rename(folder)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from components.finished_learners import RESUME_VARIABLE
 from components.progress import PROGRESS_VARIABLE, read_events
 from feature_store.errors import AssayError
 from pipelines.process_group import start_group, stop_group
@@ -69,7 +70,8 @@ def run_local(
     with (folder / "kfp.log").open("wb") as log:
         child = start_group(
             [sys.executable, "-m", "pipelines.local_process", str(folder / "request.json")],
-            stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=_environment(folder), cwd=folder)
+            stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=_environment(folder, resume),
+            cwd=folder)
         try:
             _follow(child, folder / "events.jsonl", events, on_event)
         finally:
@@ -95,10 +97,11 @@ def _prepare(folder: Path, request: TrainRequest, cache: Path | None) -> None:
     (folder / "request.json").write_text(json.dumps(specification, indent=1))
 
 
-def _environment(folder: Path) -> dict[str, str]:
+def _environment(folder: Path, resume: bool) -> dict[str, str]:
     root = str(Path(__file__).resolve().parent.parent)
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
-    return {**os.environ, "PYTHONPATH": path, PROGRESS_VARIABLE: str(folder / "events.jsonl"), "PYTHONUNBUFFERED": "1",
+    return {**os.environ, "PYTHONPATH": path, PROGRESS_VARIABLE: str(folder / "events.jsonl"),
+            RESUME_VARIABLE: "1" if resume else "0", "PYTHONUNBUFFERED": "1",
             # kfp makes a temporary folder for every step and leaves it behind
             "TMPDIR": str(folder / "tmp"),
             "GX_ANALYTICS_ENABLED": "False", "MLFLOW_DISABLE_TELEMETRY": "true", "KFP_DISABLE_TELEMETRY": "true",

@@ -121,7 +121,8 @@ def _run_steps(prepared: Prepared, job: Job, own: Path) -> None:
 
     folder, task = _folder(prepared, job.data, job.seed), prepared.tasks[job.data][job.method]
     features = folder / "features"
-    run_finetune(task.text, [job.workload], job.seed, features, _pretrained(folder, task), own / "learner")
+    run_finetune(task.text, [job.workload], job.seed, code_version(), features, _pretrained(folder, task),
+                 own / "learner")
     run_verify(task.text, [job.workload], job.seed, features, own / "learner", own / "verified")
     run_export(task.text, [job.workload], job.seed, code_version(), "", features, own / "verified", own / "bundle")
 

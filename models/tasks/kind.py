@@ -34,6 +34,8 @@ if TYPE_CHECKING:  # the command line reads tasks, and needs none of these
 
 # Called with a flat mapping: an epoch's number and loss, the share of boxes proved, ...
 OnProgress = Callable[[dict[str, Any]], None]
+# Called with a workload, and "" or why it failed.
+OnFinished = Callable[[str, str], None]
 
 
 @dataclass(frozen=True)
@@ -136,15 +138,14 @@ class Kind(Protocol):
         """Writes the file `output`: what all workloads start from. Returns why there is nothing to pretrain, or ""."""
 
     def finetune(self, task: Any, workloads: Sequence[str], seed: int, features: Path, pretrained: Path,
-                 folders: Mapping[str, Path], progress: OnProgress) -> dict[str, str]:
+                 folders: Mapping[str, Path], finished: OnFinished, progress: OnProgress) -> None:
         """Writes each workload's learner into its folder, which is there and empty.
 
         Args:
             workloads: a shard: those of equal shape may be trained as one tensor operation.
             folders: by workload.
-
-        Returns:
-            workload -> "" or why it has no learner.
+            finished: to be called once with each workload, as soon as its folder is whole or it is clear why it has no
+                learner.
         """
 
     def verify(self, task: Any, workload: str, seed: int, features: Path, learner: Path, output: Path,

@@ -21,7 +21,7 @@ Symbols: x (m, n) scaled features, y (m,) scaled target; a counterexample set is
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -145,16 +145,27 @@ class CounterexampleLoop:
 
     def run(self) -> LoopResult:
         """Trains and verifies until PROVED or the limit of iterations (Algorithm 1)."""
+        phases = self.phases()
+        while True:
+            try:
+                epochs = next(phases)
+            except StopIteration as end:
+                result: LoopResult = end.value
+                return result
+            self.train(epochs)
+
+    def phases(self) -> Generator[int, None, LoopResult]:
+        """Algorithm 1, whoever trains: yields how many epochs must be trained before it goes on; returns the result."""
         settings = self.settings
-        self._train(settings.epochs // 2)
+        yield settings.epochs // 2
         # the verifier is also activated half way: its counterexamples are those of networks still in training
         verdict, twin_verdict = self._verify()
-        self._train(settings.epochs - settings.epochs // 2)
+        yield settings.epochs - settings.epochs // 2
         verdict, twin_verdict = self._verify()
         for _ in range(settings.iterations):
             if verdict.status is Status.PROVED or settings.method == "plain":
                 break
-            self._train(settings.epochs_per_iteration)
+            yield settings.epochs_per_iteration
             verdict, twin_verdict = self._verify()
         merged = Counterexamples()
         for part in (self.found, self.attacks):
@@ -162,18 +173,27 @@ class CounterexampleLoop:
         return LoopResult(self.network, self.twin, verdict, twin_verdict, tuple(self.epochs), tuple(self.rounds),
                           merged, dict(self.seconds))
 
-    def _train(self, epochs: int) -> None:
+    def train(self, epochs: int) -> None:
+        """Trains both networks for so many epochs, one after the other."""
         for _ in range(epochs):
             for optimiser in self.optimisers:
-                optimiser.param_groups[0]["lr"] = self._learning_rate()
-            order = torch.randperm(len(self.x), generator=self.batches)
+                optimiser.param_groups[0]["lr"] = self.learning_rate()
+            order = self.draw_order()
             losses = [self._epoch(network, optimiser, order) for network, optimiser in
                       zip((self.network, self.twin), self.optimisers, strict=True)]
-            self.epochs.append(Epoch(len(self.epochs) + 1, *losses))
-            self.on_progress({"stage": "finetune", "epoch": len(self.epochs), "epochs": self.settings.epochs,
-                              "loss": losses[0]})
+            self.end_epoch(*losses)
 
-    def _learning_rate(self) -> float:
+    def draw_order(self) -> Tensor:
+        """(m,) int64: the rows in the order of the next epoch's batches, the same for both networks."""
+        return torch.randperm(len(self.x), generator=self.batches)
+
+    def end_epoch(self, loss: float, twin_loss: float) -> None:
+        """Records an epoch that was trained, and reports it."""
+        self.epochs.append(Epoch(len(self.epochs) + 1, loss, twin_loss))
+        self.on_progress({"stage": "finetune", "epoch": len(self.epochs), "epochs": self.settings.epochs,
+                          "loss": loss})
+
+    def learning_rate(self) -> float:
         """Cosine from the task's rate to a twentieth of it over the planned epochs; constant in later iterations."""
         done = min(len(self.epochs) / self.settings.epochs, 1.0)
         return self.settings.learning_rate * (0.05 + 0.95 * 0.5 * (1 + np.cos(np.pi * done)))

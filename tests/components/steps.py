@@ -69,7 +69,7 @@ class Steps:
     def fan_out(self, workloads: Sequence[str] = ()) -> None:
         """finetune -> verify -> export of a shard; of all workloads where none is named."""
         features, at, shard = self.folder / "features", self.folder.joinpath, list(workloads or self.workloads)
-        run_finetune(self.task_yaml, shard, self.seed, features, self.folder / "pretrained", at("learner"))
+        run_finetune(self.task_yaml, shard, self.seed, CODE_VERSION, features, at("pretrained"), at("learner"))
         run_verify(self.task_yaml, shard, self.seed, features, at("learner"), at("verified"))
         run_export(self.task_yaml, shard, self.seed, CODE_VERSION, COMMAND, features, at("verified"), at("bundle"))
 

@@ -114,7 +114,8 @@ def test_finetune_gives_the_same_weights_again(finished: Finished, tmp_path: Pat
     from components.finetune import run_finetune
 
     again = tmp_path / "learner"
-    run_finetune(finished.steps.task_yaml, ["redis"], 0, finished.at("features"), finished.at("pretrained"), again)
+    run_finetune(finished.steps.task_yaml, ["redis"], 0, CODE_VERSION, finished.at("features"),
+                 finished.at("pretrained"), again)
     for name in ("network.npz", "twin.npz"):
         first, second = load_network(finished.at("learner", "redis", name)), load_network(again / "redis" / name)
         for a, b in zip(first.weights + first.biases, second.weights + second.biases, strict=True):

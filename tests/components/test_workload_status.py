@@ -1,7 +1,7 @@
 """A workload that fails travels on as a folder that says so, and takes nobody of its shard with it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -60,10 +60,11 @@ def test_an_earlier_failure_is_passed_on_and_no_work_is_done(tmp_path: Path, bef
 
 def test_what_an_attempt_before_has_left_is_gone(tmp_path: Path, before: Path) -> None:
     """A killed step's folder is taken up again by the next run."""
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / FAILED).write_text("{")
-    each("verify", ["a"], before, tmp_path / "out", lambda name, folder: None, lambda name: None)
-    assert content(tmp_path / "out") == ["a"]
+    for half in ("a", ".unfinished/a", ".unfinished/b"):
+        (tmp_path / "out" / half).mkdir(parents=True)
+        (tmp_path / "out" / half / FAILED).write_text("{")
+    each("verify", ["a"], before, tmp_path / "out", lambda name, folder: (folder / "new").touch(), lambda name: None)
+    assert content(tmp_path / "out") == ["a"] and content(tmp_path / "out" / "a") == ["new"]
 
 
 def test_ctrl_c_is_not_a_failed_workload(tmp_path: Path, before: Path) -> None:
@@ -75,24 +76,34 @@ def test_ctrl_c_is_not_a_failed_workload(tmp_path: Path, before: Path) -> None:
 
 
 def test_a_shard_that_is_trained_together_loses_only_those_that_failed(tmp_path: Path) -> None:
-    def work(names: list[str], folders: Mapping[str, Path]) -> dict[str, str]:
-        assert names == ["a", "b"]
-        for name in names:
+    def work(folders: Mapping[str, Path], finished: Callable[[str, str], None]) -> None:
+        assert list(folders) == ["a", "b"]
+        for name in ("b", "a"):
             (folders[name] / "network").touch()
-        return {"a": "", "b": "loss is NaN"}
+            finished(name, {"a": "", "b": "loss is NaN"}[name])
+            assert (tmp_path / "out" / name).is_dir()
 
     done: list[str] = []
-    together("finetune", ["a", "lost", "b"], {"a": "", "b": "", "lost": "no rows"}, tmp_path / "out", work, done.append)
-    assert done == ["a", "lost", "b"] and content(tmp_path / "out" / "a") == ["network"]
+    together("finetune", {"a": "", "lost": "no rows", "b": ""}, tmp_path / "out", work, done.append)
+    assert content(tmp_path / "out") == ["a", "b", "lost"]
+    assert done == ["lost", "b", "a"] and content(tmp_path / "out" / "a") == ["network"]
     assert failure(tmp_path / "out" / "b") == {"step": "finetune", "message": "loss is NaN"}
     assert failure(tmp_path / "out" / "lost") == {"step": "finetune", "message": "no rows"}
 
 
-def test_where_training_together_raises_all_of_them_are_lost_and_say_why(tmp_path: Path) -> None:
-    def work(names: list[str], folders: Mapping[str, Path]) -> dict[str, str]:
-        raise InputError("pretrained backbone must be readable")
+def test_where_training_together_raises_those_that_are_left_are_lost_and_say_why(tmp_path: Path) -> None:
+    def work(folders: Mapping[str, Path], finished: Callable[[str, str], None]) -> None:
+        finished("a", "")
+        raise InputError("memory must be left")
 
-    together("finetune", ["a", "b"], {"a": "", "b": ""}, tmp_path / "out", work, lambda name: None)
-    for name in ("a", "b"):
+    together("finetune", {"a": "", "b": "", "c": ""}, tmp_path / "out", work, lambda name: None)
+    assert failure(tmp_path / "out" / "a") is None
+    for name in ("b", "c"):
         said = json.loads((tmp_path / "out" / name / FAILED).read_text())
-        assert said == {"step": "finetune", "message": "pretrained backbone must be readable"}
+        assert said == {"step": "finetune", "message": "memory must be left"}
+
+
+def test_a_workload_that_training_forgot_has_failed(tmp_path: Path) -> None:
+    together("finetune", {"a": ""}, tmp_path / "out", lambda folders, finished: None, lambda name: None)
+    assert failure(tmp_path / "out" / "a") == {
+        "step": "finetune", "message": "finetune ended without a word about this workload"}

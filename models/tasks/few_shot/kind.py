@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from models.tasks.few_shot.settings import POOL
 from models.tasks.few_shot.task import FewShotTask, parse_few_shot_task
-from models.tasks.kind import OnProgress, OwnTask
+from models.tasks.kind import OnFinished, OnProgress, OwnTask
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,11 +111,11 @@ class FewShotKind:
         return ""
 
     def finetune(self, task: FewShotTask, workloads: Sequence[str], seed: int, features: Path, pretrained: Path,
-                 folders: Mapping[str, Path], progress: OnProgress) -> dict[str, str]:
+                 folders: Mapping[str, Path], finished: OnFinished, progress: OnProgress) -> None:
         """The counterexample-guided loop, and an unverified twin."""
         from models.tasks.supervised.finetuning import finetune_workloads
 
-        return finetune_workloads(task, workloads, seed, features, pretrained, folders, progress)
+        finetune_workloads(task, workloads, seed, features, pretrained, folders, finished, progress)
 
     def verify(self, task: FewShotTask, workload: str, seed: int, features: Path, learner: Path, output: Path,
                progress: OnProgress) -> Verdict:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from models.tasks.fields import located
-from models.tasks.kind import OnProgress, OwnTask
+from models.tasks.kind import OnFinished, OnProgress, OwnTask
 from models.tasks.supervised.task import SupervisedTask, supervised_fields
 
 if TYPE_CHECKING:
@@ -112,11 +112,11 @@ class Prediction:
         return ""
 
     def finetune(self, task: SupervisedTask, workloads: Sequence[str], seed: int, features: Path, pretrained: Path,
-                 folders: Mapping[str, Path], progress: OnProgress) -> dict[str, str]:
+                 folders: Mapping[str, Path], finished: OnFinished, progress: OnProgress) -> None:
         """The counterexample-guided loop, and an unverified twin."""
         from models.tasks.supervised.finetuning import finetune_workloads
 
-        return finetune_workloads(task, workloads, seed, features, pretrained, folders, progress)
+        finetune_workloads(task, workloads, seed, features, pretrained, folders, finished, progress)
 
     def verify(self, task: SupervisedTask, workload: str, seed: int, features: Path, learner: Path, output: Path,
                progress: OnProgress) -> Verdict:
