@@ -12,7 +12,7 @@ from components.workload_status import failure
 from feature_store.errors import AssayError
 from feature_store.names import inside
 from models.export.json_file import write_json
-from models.gates import evaluate_gates
+from models.gate_report import evaluate_gates
 from models.tasks.kind import Kind
 
 CHAMPIONS = "champions.json"
@@ -33,13 +33,13 @@ def run_gate(task_yaml: str, workloads: list[str], features: Path, bundles: list
 
     with step("gate"):
         (task, kind), configuration = task_and_kind(task_yaml), project_configuration()
+        folders = {workload: inside(output, workload) for workload in workloads}
         registry = Registry(configuration)
         shutil.rmtree(output, ignore_errors=True)
         output.mkdir(parents=True)
         made = {folder.name: folder for shard in bundles for folder in shard.iterdir() if folder.is_dir()}
         passed, champions = [], {}
-        for workload in workloads:
-            folder = inside(output, workload)
+        for workload, folder in folders.items():
             shutil.copytree(made[workload], folder)
             if failure(folder):
                 passed.append(False)
@@ -62,5 +62,5 @@ def _champion(registry: Any, kind: Kind, task: Any, workload: str, features: Pat
         return {"version": version,
                 **kind.champion(task, workload, features, registry.open_champion(task.name, workload))}
     except (AssayError, KeyError) as error:
-        # a champion that cannot be compared must not be replaced unseen: NaN fails its gate
-        return {"version": version, "test_mse": float("nan"), "reason": str(error)}
+        # a champion that cannot be compared must not be replaced unseen: a metric that is missing fails its gate
+        return {"version": version, "metrics": {}, "reason": str(error)}

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from feature_store.errors import InputError, nearest
 from feature_store.names import TASK, WORKLOAD, check_task_name, check_workload_name
 from feature_store.strict_yaml import Lines, read_located_yaml
-from models.gates import check_thresholds
+from models.gates import Gate, parse_gates
 from models.paired_comparison import ComparisonRule
 
 Approval = Literal["auto", "manual"]
@@ -48,7 +48,7 @@ class Configuration:
         approval: "auto" or "manual".
         ledger_path: the promotion ledger (JSON lines).
         private_key_path, public_key_path: EC P-256 key pair, PEM.
-        gates: gates[task][gate][parameter]; asking for a task that is not listed is an InputError.
+        gates: gates[task], in the order of the file; asking for a task that is not listed is an InputError.
         promotion: what replaces a champion without a person's word.
     """
 
@@ -63,7 +63,7 @@ class Configuration:
     ledger_path: Path
     private_key_path: Path
     public_key_path: Path
-    gates: dict[str, dict[str, dict[str, Any]]]
+    gates: dict[str, tuple[Gate, ...]]
     promotion: PromotionRule = field(default_factory=PromotionRule)
 
     def model_name(self, task: str, workload: str) -> str:
@@ -87,10 +87,10 @@ class Configuration:
 DEFAULT_GATES = "default"
 
 
-class _GatesByTask(dict[str, dict[str, dict[str, Any]]]):
+class _GatesByTask(dict[str, tuple[Gate, ...]]):
     """Answers for a task that is not listed: with the gates named `default`, or an error that names the task."""
 
-    def __missing__(self, task: str) -> dict[str, dict[str, Any]]:
+    def __missing__(self, task: str) -> tuple[Gate, ...]:
         if task != DEFAULT_GATES and DEFAULT_GATES in self:
             return self[DEFAULT_GATES]
         raise InputError(
@@ -117,7 +117,7 @@ def load_configuration(path: Path, environment: Mapping[str, str] = os.environ) 
     data, lines = read_located_yaml(path, "configuration")
     file = check_written(ConfigurationFile, data, "configuration", str(path), lines)
     home = _home(path, environment)
-    comparison = ComparisonRule(file.promotion.minimum_improvement, file.promotion.confidence)
+    comparison = ComparisonRule(**file.promotion.model_dump(exclude={"specification_leeway"}))
     return Configuration(
         home=home,
         tracking_uri=_tracking_uri(file.tracking.uri, home),
@@ -130,7 +130,7 @@ def load_configuration(path: Path, environment: Mapping[str, str] = os.environ) 
         ledger_path=home / file.ledger,
         private_key_path=home / file.keys.private,
         public_key_path=home / file.keys.public,
-        gates=_gates(file.gates, str(path), lines),
+        gates=_gates(data["gates"], str(path), lines),
         promotion=PromotionRule(comparison, file.promotion.specification_leeway),
     )
 
@@ -158,10 +158,9 @@ def _location(location: str, home: Path) -> str:
     return location if re.match(r"[a-z][a-z0-9+.-]*:", location) else str(home / location)
 
 
-def _gates(tasks: Mapping[str, Mapping[str, dict[str, Any]]], where: str,
-           lines: Lines) -> dict[str, dict[str, dict[str, Any]]]:
+def _gates(tasks: Mapping[str, Any], where: str, lines: Lines) -> dict[str, tuple[Gate, ...]]:
     gates = _GatesByTask()
-    for task, thresholds in tasks.items():
-        check_thresholds(thresholds, f"{where}, line {lines.line(['gates', task])}: gates.{task}")
-        gates[task] = dict(thresholds)
+    for task, written in tasks.items():
+        places = {name: f"{where}, line {lines.line(['gates', task, name])}, gates.{task}" for name in written}
+        gates[task] = tuple(gate for name in written for gate in parse_gates({name: written[name]}, places[name]))
     return gates

@@ -4,7 +4,7 @@ This module imports pydantic; what runs beside a controller must not.
 """
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -77,13 +77,17 @@ class PromotionFields(Written):
     """What replaces a champion without a person's word."""
 
     minimum_improvement: float = Field(
-        default=0.01, ge=0, json_schema_extra={"unit": "share of the champion's error"},
-        description="`better_than_champion`: what the lower end of the improvement of the mean squared error on the "
-                    "same test rows must exceed")
+        default=0.01, ge=0, json_schema_extra={"unit": "share of the champion's mean"},
+        description="Margin for errors and costs (`better: smaller`, no case below 0)")
+    minimum_improvement_of_spread: float = Field(
+        default=0.01, ge=0, json_schema_extra={"unit": "share of the champion's spread"},
+        description="Margin for anything else, such as rewards; the spread is the standard deviation over its cases "
+                    "([decision 11](../decisions/0011-margin-of-a-reward.md))")
+    minimum_gain: dict[str, Annotated[float, Field(ge=0)]] = Field(
+        default_factory=dict, json_schema_extra={"unit": "that of the metric's cases"},
+        description="Margins for single metrics, in place of a share: `{mean_reward: 0.5}`")
     confidence: float = Field(
-        default=0.99, ge=0.8, lt=1,
-        description="Of that lower end (one-sided, paired block bootstrap with a fixed seed); how often luck wins: "
-                    "[promotion](../benchmarks/promotion.md)")
+        default=0.99, ge=0.8, lt=1, description="Of each end of the interval (one-sided)")
     specification_leeway: float = Field(
         default=0.0, ge=0, lt=1, json_schema_extra={"unit": "share"},
         description="`specification_not_weaker`: by which share of its width a side of the box may fall short of the "
@@ -95,6 +99,35 @@ class KeyFields(Written):
 
     private: Name = Field(description="Private key, which signs bundles and ledger entries")
     public: Name = Field(description="Public key, which controllers get")
+
+
+class GateFields(Written):
+    """A gate: a metric, which way is better, and one limit. What fits together is seen by models/gates.py."""
+
+    verdict: Literal["PROVED"] | None = Field(
+        default=None, description="Of the gate `specification` alone: the verifier's verdict")
+    metric: str | None = Field(default=None, description="Name in `metrics` of `evidence.json`")
+    better: Literal["smaller", "larger"] | None = Field(
+        default=None,
+        description="Which values are better; `at_most...` goes with `smaller`, `at_least...` with `larger`")
+    relative_to: str | None = Field(
+        default=None,
+        description="`champion`: the same metric of the champion, measured on the same cases; passes where there is no "
+                    "champion. Or another metric of the evidence, such as a baseline's: `baseline_mse`, `mean_mse`")
+    at_most: float | None = Field(default=None, description="Absolute limit, in the metric's unit, of either sign")
+    at_least: float | None = Field(default=None, description="Absolute limit, in the metric's unit, of either sign")
+    at_most_ratio: float | None = Field(
+        default=None, description="Limit of metric / reference; fails where one of the two is not above 0")
+    at_least_ratio: float | None = Field(
+        default=None, description="Limit of metric / reference; fails where one of the two is not above 0")
+    at_most_difference: float | None = Field(
+        default=None, description="Limit of metric - reference, of either sign: for rewards")
+    at_least_difference: float | None = Field(
+        default=None, description="Limit of metric - reference, of either sign: for rewards")
+    least_cases: int | None = Field(
+        default=None, ge=0,
+        description="Least number of test rows, configurations or episodes that the metric is a mean of (`case_counts` "
+                    "of `evidence.json`); below, or where the evidence does not say, the gate fails")
 
 
 class ConfigurationFile(Written):
@@ -111,6 +144,6 @@ class ConfigurationFile(Written):
     promotion: PromotionFields = Field(default=PromotionFields(), description="What replaces a champion by itself")
     ledger: Name = Field(description="File of the promotion ledger")
     keys: KeyFields = Field(description="Key pair that signs")
-    gates: dict[TaskName, dict[str, dict[str, Any]]] = Field(
+    gates: dict[TaskName, Annotated[dict[str, GateFields], Field(min_length=1)]] = Field(
         min_length=1,
-        description="Gates of each task, all of which must hold; `default` is for tasks that are not named")
+        description="Gates of each task by name, all of which must hold; `default` is for tasks that are not named")

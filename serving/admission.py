@@ -15,8 +15,8 @@ from typing import Any
 
 from feature_store.errors import InputError, RefusedError
 from models.configuration import Configuration
-from models.gates import evaluate_gates
-from models.recorded_errors import checked_residuals
+from models.gate_report import evaluate_gates
+from models.paired_cases import checked_cases
 from serving.bundle import (
     Bundle,
     CertificateChecker,
@@ -45,7 +45,7 @@ def let_through(
 
     Args:
         folder: the bundle as the gate step left it.
-        champion: {"test_mse", "version", ...} that the gates measured, None where there was no champion.
+        champion: {"version", "metrics", "cases"} that the gates measured, None where there was no champion.
         checker: independent checker of certificates; None: the project's.
 
     Raises:
@@ -72,7 +72,7 @@ def require_evidence(bundle: Bundle, configuration: Configuration, champion: Map
     """Refuses a bundle whose gates.json says that its gates hold where its evidence does not bear it. Reads alone.
 
     Raises:
-        RefusedError: a gate does not hold, or the errors of single rows contradict the metrics.
+        RefusedError: a gate does not hold, or the paired cases contradict the metrics.
     """
     report = evaluate_gates(bundle.evidence, champion, configuration.gates[bundle.contract.task])
     if failed := [f"{gate.name}: {gate.reason}" for gate in report.gates if not gate.passed]:
@@ -99,17 +99,14 @@ def present_failures(bundle: Bundle, configuration: Configuration) -> tuple[str,
 
 
 def _refuse_contradictions(bundle: Bundle, champion: Mapping[str, Any] | None) -> None:
-    """Errors of single rows decide about the champion: where there are any, they must bear the gates' metric."""
-    sides = ((bundle.evidence.get("test"), bundle.evidence["metrics"], "errors of the bundle"),
-             (champion, champion, "errors of the champion"))
-    for found, metrics, whose in sides:
-        if not isinstance(found, Mapping) or not isinstance(metrics, Mapping) or "residuals" not in found:
+    """Paired cases decide about the champion: where there are any, they must bear the gates' metric."""
+    for found, whose in ((bundle.evidence, "the bundle"), (champion, "the champion")):
+        if not isinstance(found, Mapping) or "cases" not in found:
             continue  # nothing is compared then, and nothing replaces a champion
         try:
-            checked_residuals(found["residuals"], metrics.get("test_mse"), bundle.evidence)
+            checked_cases(found["cases"], found.get("metrics"), bundle.evidence.get("case_counts"))
         except InputError as error:
-            rule = "evidence must not contradict itself"
-            raise RefusedError(f"{rule}, got {whose}: {error} ({bundle.folder})") from error
+            raise RefusedError(f"the evidence of {whose} contradicts itself: {error} ({bundle.folder})") from error
 
 
 def _with_champion(bundle: Bundle, champion: Mapping[str, Any] | None) -> Bundle:

@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any, NewType, Protocol
 
 from feature_store.errors import InputError, RefusedError
-from models.gates import PROVED, GateReport
+from models.gate_report import GateReport
+from models.gates import PROVED
 from serving.canonical import parse_json
 from serving.contract import ENCODER_FILE, MODEL_FILE, Contract, specification_sha256
 from serving.signature import SIGNATURE_FILE, read_folder, verify_files, verify_with_library

@@ -187,7 +187,7 @@ class Lifecycle:
 
         Args:
             folder: the bundle as the gate step left it. Gets its model.sig, and `champion` in its evidence.
-            champion: the champion that the gates measured, {"test_mse", "version", "residuals", "test_sha256"}
+            champion: the champion that the gates measured, {"version", "metrics", "cases"}
                 (components/gate.py); None where there was no champion.
             run_id: run that the version belongs to; None: a run of its own.
             data_path: the data it was trained on, for the lineage.

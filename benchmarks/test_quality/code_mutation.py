@@ -47,7 +47,8 @@ class Subject:
 
 _VERIFICATION = "tests/models/verification"
 SUBJECTS: Mapping[str, Subject] = {
-    "gates": Subject(("models/gates.py",), ("tests/models/test_gates.py",)),
+    "gates": Subject(("models/gates.py", "models/gate_report.py"),
+                     ("tests/models/test_gates.py", "tests/models/test_gate_report.py")),
     "checker": Subject(
         tuple(f"models/verification/checker/{name}.py" for name in ("check", "bounds", "chain", "model_file")),
         (f"{_VERIFICATION}/checker", f"{_VERIFICATION}/test_proof_file.py")),

@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from models.gates import finite_number
+from models.metrics import finite_number
 from models.reporting.figures import (
     BASELINE,
     INK,

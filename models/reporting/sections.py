@@ -7,7 +7,7 @@ parts of one section, in words where something is not there.
 from collections.abc import Mapping
 from typing import Any
 
-from models.gates import finite_number
+from models.metrics import SHARE_UNIT, finite_number
 from models.reporting.document import Badge, Cell, Note, Part, Table, figures, text
 from models.reporting.formatting import GAP, count, duration, number, percent, words
 from models.reporting.reading import at, items, mapping, mappings
@@ -17,10 +17,6 @@ Json = Mapping[str, Any]
 
 PROVED, REFUTED = "PROVED", "REFUTED"
 MOST_ROUNDS = 14  # rounds in the table: the first half and the last half
-
-GATE_UNITS = {"champion_mse": "scaled²", "baseline_mse": "scaled²", "mean_baseline": "scaled²", "parity": "scaled",
-              "latency": "µs"}
-SHARE_GATES = ("test_accuracy", "counterexample_accuracy")
 
 
 def verdict_badge(evidence: Json | None) -> Badge:
@@ -113,22 +109,37 @@ def _verdicts(evidence: Json | None) -> Part:
                  "output range per feature range; proved: share of the box's volume; leaves: boxes of the certificate.")
 
 
-def gate_table(gates: Json | None) -> tuple[Part, ...]:
-    """Value, threshold, comparison and verdict of every gate."""
+def gate_table(gates: Json | None, decision: str = "") -> tuple[Part, ...]:
+    """Value, threshold, comparison, cases and verdict of every gate, and what registration decided.
+
+    Args:
+        gates: content of gates.json.
+        decision: why the version got its alias, with interval and number of cases, as the ledger says it.
+    """
     results = mappings(gates, "gates")
     if not results:
         return (Note("The gates were not evaluated: there is no gate report. Such a version is not promoted.",
                      "missing"),)
     rows = []
     for gate in results:
-        name, passed = str(gate.get("name")), gate.get("passed") is True
-        shown = [percent(gate.get(key)) if name in SHARE_GATES else number(gate.get(key), GATE_UNITS.get(name, ""))
-                 for key in ("value", "threshold")]
-        rows.append((Cell(words(name)), Cell("holds" if passed else "fails", tone="good" if passed else "bad"),
-                     Cell(shown[0], numeric=True), Cell(str(gate.get("comparison"))),
-                     Cell("none" if gate.get("threshold") is None else shown[1], numeric=True),
-                     text(gate.get("reason"))))
+        passed, cases = gate.get("passed") is True, gate.get("cases")
+        rows.append((Cell(words(str(gate.get("name")))), Cell(str(gate.get("metric")), code=True),
+                     Cell("holds" if passed else "fails", tone="good" if passed else "bad"),
+                     Cell(_with_unit(gate, "value"), numeric=True), Cell(str(gate.get("comparison"))),
+                     Cell("none" if gate.get("threshold") is None else _with_unit(gate, "threshold"), numeric=True),
+                     Cell("" if cases is None else number(cases), numeric=True), text(gate.get("reason"))))
     held = at(gates, "passed") is True
-    return (Note("All gates hold." if held else "Not every gate holds: this version may not be promoted.",
-                 "good" if held else "bad"),
-            Table(("Gate", "Verdict", "Value", f"must{GAP}be", "Threshold", "Reason"), tuple(rows)))
+    parts: list[Part] = [
+        Note("All gates hold." if held else "Not every gate holds: this version may not be promoted.",
+             "good" if held else "bad"),
+        Table(("Gate", "Metric", "Verdict", "Value", f"must{GAP}be", "Threshold", "Cases", "Reason"), tuple(rows),
+              note="Cases: test rows, episodes or points that the metric is a mean of, where it is one.")]
+    if decision:
+        parts.append(Note(f"At registration: {decision}."))
+    return tuple(parts)
+
+
+def _with_unit(gate: Json, key: str) -> str:
+    """Value or threshold of a gate: a share in percent, anything else in its unit."""
+    unit = str(gate.get("unit") or "")
+    return percent(gate.get(key)) if unit == SHARE_UNIT else number(gate.get(key), unit)

@@ -168,7 +168,9 @@ class Kind(Protocol):
         """What a reviewer and the gates want to know of the model, beside verdict, data and how to reproduce it.
 
         Returns:
-            `metrics`: name -> number, what gates hold against their thresholds; anything else that `pages` shows.
+            `metrics`: name -> number, what gates hold against their thresholds; `case_counts`: metric -> how many cases
+            it is a mean of; `units`: metric -> unit, where models/metrics.py does not list it; `cases`: what it is
+            compared with a champion by (models/paired_cases.py); anything else that `pages` shows.
         """
 
     def champion(self, task: Any, workload: str, features: Path, bundle: Any) -> dict[str, Any]:
@@ -176,6 +178,9 @@ class Kind(Protocol):
 
         Args:
             bundle: of the champion (serving/bundle.py).
+
+        Returns:
+            `metrics`: those that gates compare with a champion's; `cases`.
 
         Raises:
             InputError, KeyError: the champion cannot be run on these cases.

@@ -149,6 +149,7 @@ class FewShotKind:
         return {**found, "baseline": FEW_SHOT_BASELINE,
                 "metrics": found["metrics"] | few_shot_metrics(folder, trained.network, data.scaling,
                                                                task.accuracy_tolerance),
+                "case_counts": found["case_counts"] | {"test_mape": found["metrics"]["test_rows"]},
                 "few_shot": {"note": task.workload(workload).note, **facts}}
 
     def champion(self, task: FewShotTask, workload: str, features: Path, bundle: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from feature_store.digests import content_digest
 from feature_store.scaling import FeatureScaling
 from models.export.onnx_model import INPUT
 from models.export.parity import largest_difference, one_row_latency_us
-from models.export.row_errors import ordered_test_set, recorded, residuals
+from models.export.row_errors import ordered_test_set, residuals, squared_errors
 from models.tasks.supervised.task import SupervisedTask
 from models.training.baseline import BASELINE, monotone_gradient_boosting
 from models.training.counterexample_loop import counterexample_accuracy
@@ -91,7 +91,7 @@ def champion_on_test_rows(task: SupervisedTask, workload: str, features: Path, b
         inputs: values that take the place of the columns of these names.
 
     Returns:
-        test_mse, in the new scaling; residuals, a row each; test_sha256, which rows they are.
+        metrics {test_mse}, in the new scaling; cases (models/paired_cases.py), a row each.
 
     Raises:
         KeyError: the rows lack an input of the champion's.
@@ -100,9 +100,9 @@ def champion_on_test_rows(task: SupervisedTask, workload: str, features: Path, b
     frame = ordered_test_set(folder, task.split_by).assign(**dict(inputs or {}))
     errors = residuals(bundle.model, bundle.contract.model.input, bundle.contract.input_names, frame, task.target.name)
     scaling = FeatureScaling.from_json((folder / "scaling.json").read_text()).target
-    scaled = errors / (scaling.maximum[0] - scaling.minimum[0])
-    return {"test_mse": mean_squared_error(scaled, np.zeros_like(scaled)), "residuals": recorded(errors),
-            "test_sha256": content_digest(folder / "test.parquet")}
+    span = scaling.maximum[0] - scaling.minimum[0]
+    cases = squared_errors(errors, span, task.target.unit, content_digest(folder / "test.parquet"))
+    return {"metrics": {"test_mse": mean_squared_error(errors / span, np.zeros_like(errors))}, "cases": cases.to_json()}
 
 
 def _scores(task: SupervisedTask, trained: Trained, loop: Mapping[str, Any]) -> dict[str, Any]:
@@ -124,12 +124,16 @@ def _scores(task: SupervisedTask, trained: Trained, loop: Mapping[str, Any]) -> 
 
 
 def _test_errors(task: SupervisedTask, trained: Trained, folder: Path, metrics: dict[str, Any]) -> dict[str, Any]:
-    """Puts test_mse, test_mae and test_accuracy of the exported file into `metrics`; returns its errors row by row."""
+    """Puts test_mse, test_mae and test_accuracy of the exported file into `metrics`; returns its paired cases."""
     scaling = trained.data.scaling
     errors = residuals(trained.model, INPUT, scaling.features.names, ordered_test_set(folder, task.split_by),
                        task.target.name)
-    scaled = errors / (scaling.target.maximum[0] - scaling.target.minimum[0])
+    span = scaling.target.maximum[0] - scaling.target.minimum[0]
+    scaled = errors / span
     zeros = np.zeros_like(scaled)
     metrics |= {"test_mse": mean_squared_error(scaled, zeros), "test_mae": mean_absolute_error(scaled, zeros),
                 "test_accuracy": accuracy(scaled, zeros, task.accuracy_tolerance)}
-    return {"test": {"unit": task.target.unit, "residuals": recorded(errors)}}
+    cases = squared_errors(errors, span, task.target.unit, content_digest(folder / "test.parquet"))
+    counts = {**dict.fromkeys(("test_mse", "test_mae", "test_accuracy"), "test_rows"),
+              "counterexample_accuracy": "counterexamples", "parity_max_abs": "parity_points"}
+    return {"cases": cases.to_json(), "case_counts": {metric: metrics[count] for metric, count in counts.items()}}

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from models.gates import finite_number
+from models.metrics import finite_number
 from models.reporting import plots
 from models.reporting.document import Cell, Facts, Note, Part, Plot, Table, figures, text
 from models.reporting.formatting import count, duration, number, percent, points

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from models.gates import finite_number
+from models.metrics import finite_number
 from models.reporting.document import Cell, Facts, Part, figures
 from models.reporting.formatting import number, percent
 from models.reporting.reading import mapping

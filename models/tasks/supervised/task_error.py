@@ -9,7 +9,7 @@ Flow: pages.py puts it into the pages, and into the run's summary, which the com
 from collections.abc import Mapping
 from typing import Any
 
-from models.gates import finite_number
+from models.metrics import finite_number
 from models.reporting.reading import at, mapping
 
 PERCENTAGE = "mean absolute percentage error"

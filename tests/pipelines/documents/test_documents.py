@@ -112,7 +112,8 @@ def test_every_field_has_a_meaning(name: str) -> None:
 
 def test_a_part_of_a_file_has_a_table_of_its_own() -> None:
     lines = field_table("mlflow promotion").splitlines()
-    assert [line.split("`")[1] for line in lines[2:]] == ["minimum_improvement", "confidence", "specification_leeway"]
+    assert [line.split("`")[1] for line in lines[2:]] == [
+        "minimum_improvement", "minimum_improvement_of_spread", "minimum_gain", "confidence", "specification_leeway"]
 
 
 def test_a_page_is_filled_and_what_stood_there_is_replaced() -> None:
