@@ -1,7 +1,8 @@
 """Field tables of the files that people write, for docs/reference.
 
 A page gets one by the two lines `<!-- fields: NAME -->` and `<!-- end fields -->`; what stands between them is
-replaced. `<!-- fields: NAME PATH -->` is the table of the fields below one field alone: `mlflow promotion`.
+replaced. `<!-- fields: NAME PATH -->` is the table of the fields below one field alone (`mlflow promotion`), and
+`<!-- fields: NAME without PATH PATH -->` the one that leaves out what stands below some fields.
 
     workloads.*.hidden    `*` stands for a name that the writer chooses
     failed[].column       `[]` for the entries of a list
@@ -46,17 +47,20 @@ def fill(page: str) -> str:
 
 
 def field_table(name: str) -> str:
-    """The table of a file, or of what stands below one of its fields ("mlflow promotion"), in Markdown."""
-    file, _, below = name.partition(" ")
+    """The table of a file, or of a part of it ("mlflow promotion", "mlflow without promotion"), in Markdown."""
+    file, *path = name.split(" ")
     if file not in FILES:
         raise InputError(f"fields: expected the name of a written file, got {file!r}; {nearest(file, FILES)}")
     root = schema_of(FILES[file].model)
     rows = list(_rows(root, root, ""))
-    if below:
+    if path[:1] == ["without"]:
+        rows = [row for row in rows if not row.field.startswith(tuple(f"{each}." for each in path[1:]))]
+    elif path:
+        below = " ".join(path)
         rows = [Row(row.field.removeprefix(f"{below}."), row.type, row.default, row.unit, row.meaning) for row in rows
                 if row.field.startswith(f"{below}.")]
     if not rows:
-        raise InputError(f"fields: expected a field with fields below it, got {below!r} (fields: {name})")
+        raise InputError(f"fields: expected a field with fields below it, got {' '.join(path)!r} (fields: {name})")
     has_unit = any(row.unit for row in rows)
     header = ["field", "type", "default", *(["unit"] if has_unit else []), "meaning"]
     cells = [[f"`{row.field}`", row.type, row.default, *([row.unit] if has_unit else []), row.meaning] for row in rows]

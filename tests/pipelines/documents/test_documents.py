@@ -116,6 +116,12 @@ def test_a_part_of_a_file_has_a_table_of_its_own() -> None:
         "minimum_improvement", "minimum_improvement_of_spread", "minimum_gain", "confidence", "specification_leeway"]
 
 
+def test_a_table_may_leave_out_what_has_a_table_of_its_own() -> None:
+    fields = [line.split("`")[1] for line in field_table("mlflow without promotion gates").splitlines()[2:]]
+    assert "promotion" in fields and "gates" in fields and "keys.public" in fields
+    assert not [field for field in fields if field.startswith(("promotion.", "gates."))]
+
+
 def test_a_page_is_filled_and_what_stood_there_is_replaced() -> None:
     page = "# A\n<!-- fields: mlflow keys -->\nold\n<!-- end fields -->\nrest\n"
     filled = fill(page)
