@@ -55,7 +55,7 @@ class Place:
         return f"127.0.0.1:{self.port}"
 
 
-class Workload(ABC):
+class RecordedWorkload(ABC):
     """One application with its load generator.
 
     Attributes:

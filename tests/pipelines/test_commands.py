@@ -83,7 +83,7 @@ TINY = ("--task", "tiny.yaml", "--telemetry", "samples.parquet")
         (("compile", "train.json"), "output must end in .yaml"),
         (("submit", *TINY), "endpoint"),
         (("schedule", "create", "--cron", "0 2 * *", *TINY), "cron"),
-        (("schedule", "create", "--cron", "0 2 * * *", "--name", "two words", "--local", *TINY), "schedule name must"),
+        (("schedule", "create", "--cron", "0 2 * * *", "--name", "two words", "--local", *TINY), "schedule name:"),
         (("schedule", "list"), "endpoint"),
         (("schedule", "delete", "nightly"), "endpoint"),
         (("check", "nowhere"), "bundle must be a folder"),

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feature_store.errors import InputError
-from pipelines.cron import from_kfp_cron, next_runs, parse_cron
-from pipelines.cron_fields import CronField
+from pipelines.schedules.cron import CronField, from_kfp_cron, next_runs, parse_cron
 
 NOON = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)  # a Thursday
 
@@ -113,29 +112,29 @@ def test_canonical_text_is_what_every_reader_reads_alike(given_text: str, canoni
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("0 0 2 * * *", ["five fields", "got six", "leave the seconds out"]),
+        ("0 0 2 * * *", ["five fields", "got 6", "leave the seconds out"]),
         ("0 2 * *", ["five fields", "got 4"]),
         ("", ["five fields", "got 0"]),
-        ("60 * * * *", ["minute must be 0 to 59", "got 60"]),
-        ("0 24 * * *", ["hour must be 0 to 23", "got 24"]),
-        ("0 0 0 * *", ["day of month must be 1 to 31", "got 0"]),
-        ("0 0 * 13 *", ["month must be 1 to 12", "got 13"]),
-        ("0 0 * * 8", ["day of week must be 0 to 7", "got 8"]),
+        ("60 * * * *", ["minute of 0 to 59", "got '60'"]),
+        ("0 24 * * *", ["hour of 0 to 23", "got '24'"]),
+        ("0 0 0 * *", ["day of month of 1 to 31", "got '0'"]),
+        ("0 0 * 13 *", ["month of 1 to 12", "got '13'"]),
+        ("0 0 * * 8", ["day of week of 0 to 7", "got '8'"]),
         ("0 0 * foo *", ["JAN..DEC", "'foo'"]),
         ("0 0 L * *", ["day of month", "'L'"]),
         ("0 0 15W * *", ["day of month", "'15W'"]),
         ("0 0 * * 1#2", ["'1#2'", "neither to Kubeflow nor to crontab"]),
         ("H * * * *", ["minute", "'H'"]),
-        ("? * * * *", ["in a day field"]),
+        ("? * * * *", ["a whole day field"]),
         ("1,,2 * * * *", ["got ''"]),
         ("-5 * * * *", ["got '-5'"]),
-        ("*/90 * * * *", ["step must be 1 to 59", "'90'"]),
-        ("*/0 * * * *", ["step must be 1 to 59", "'0'"]),
+        ("*/90 * * * *", ["step of 1 to 59", "'90'"]),
+        ("*/0 * * * *", ["step of 1 to 59", "'0'"]),
         ("0 0 * * fri-mon", ["backwards", "5-6,0-1"]),
         ("0 0 31 2 *", ["a date that comes", "31 2"]),
         ("@reboot", ["alias", "@daily"]),
         ("@every 1h", ["alias"]),
-        ("\u0665 * * * *", ["minute must be 0 to 59"]),
+        ("\u0665 * * * *", ["minute of 0 to 59"]),
     ],
 )
 def test_a_bad_expression_is_refused_with_field_rule_and_value(text: str, words: list[str]) -> None:

@@ -1,8 +1,8 @@
 """Local schedules: the real crontab of this user (put back exactly as it was), and systemd units."""
 
-import fcntl
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -15,15 +15,16 @@ from pathlib import Path
 import pytest
 
 from feature_store.errors import InputError, MissingToolError, SourceError
-from pipelines import crontab, systemd_timer
-from pipelines.cron import next_runs, parse_cron
-from pipelines.local_job import LocalJob, training_job
-from pipelines.local_schedule import (
+from feature_store.file_lock import file_lock
+from pipelines.schedules import crontab, systemd_timer
+from pipelines.schedules.cron import next_runs, parse_cron
+from pipelines.schedules.local import (
     create_local_schedule,
     delete_local_schedule,
     list_local_schedules,
     local_time_zone,
 )
+from pipelines.schedules.local_job import LocalJob, training_job
 
 NIGHTLY = parse_cron("0 2 * * *")
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -56,8 +57,7 @@ def own_crontab() -> Iterator[None]:
 
     Locked, because tests in other processes share the one crontab of the user.
     """
-    with (Path(tempfile.gettempdir()) / f"assay-test-crontab-{os.getuid()}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with file_lock(Path(tempfile.gettempdir()) / f"assay-test-crontab-{os.getuid()}.lock"):
         before = read_crontab()
         try:
             write_crontab(OWN)
@@ -119,9 +119,8 @@ class TestCrontab:
         content = read_crontab()
         assert content is not None
         assert content.startswith(OWN)
-        marker, line, end = content.removeprefix(OWN).decode().split("\n")
-        assert (marker, end) == ("# assay schedule nightly", "")
-        assert line.startswith("0 2 * * * cd ")
+        line, end = content.removeprefix(OWN).decode().split("\n")
+        assert line.startswith("0 2 * * * cd ") and line.endswith(" # assay schedule nightly") and end == ""
         assert "run --task performance" in line
         assert (info.name, info.cron, info.kfp_cron, info.target) == ("nightly", "0 2 * * *", None, "crontab")
         assert info.enabled
@@ -151,11 +150,15 @@ class TestCrontab:
         delete_local_schedule("nightly")
         assert read_crontab() == b"# first\n" + OWN + b"# last\n"
 
-    def test_a_marker_whose_job_was_deleted_by_hand_takes_no_foreign_line_along(self) -> None:
-        write_crontab(OWN + b"# assay schedule nightly\n1 1 * * * true\n")
+    def test_a_line_that_only_mentions_schedules_is_none(self, tmp_path: Path) -> None:
+        others = OWN + b"# assay schedule x\n1 1 * * * true\n# \xff\xfe \xc3\xa4\n5 5 * * *   echo '# assay schedule n'"
+        write_crontab(others + b"\n")
         assert list_local_schedules() == ()
         crontab.remove("nightly")
-        assert read_crontab() == OWN + b"1 1 * * * true\n"
+        assert read_crontab() == others + b"\n"
+        crontab.install(LocalJob("nightly", ("true",), Path("/"), {}, tmp_path / "log"), NIGHTLY)
+        crontab.remove("nightly")
+        assert read_crontab() == others + b"\n"
 
     def test_a_crontab_that_held_nothing_is_gone_again(self, tmp_path: Path) -> None:
         write_crontab(None)
@@ -167,15 +170,15 @@ class TestCrontab:
         create_local_schedule(make_job(tmp_path), NIGHTLY)
         content = read_crontab()
         assert content is not None
-        write_crontab(content.replace(b"\n0 2 * * * cd", b"\n#0 2 * * * cd"))
+        write_crontab(content.replace(b"\n0 2 * * * cd", b"\n# 0 2 * * * cd"))
         (info,) = list_local_schedules()
         assert (info.name, info.cron, info.enabled, info.next_runs) == ("nightly", "0 2 * * *", False, ())
 
     def test_an_entry_edited_into_nonsense_is_listed_with_the_reason(self) -> None:
-        write_crontab(b"# assay schedule odd\n*/90 * * * * x run --scheduled\n")
+        write_crontab(b"*/90 * * * * x run --scheduled # assay schedule odd\n")
         (info,) = list_local_schedules()
         assert info.next_runs == ()
-        assert any("step must be" in note for note in info.notes)
+        assert any("a step of 1 to 59" in note for note in info.notes)
 
     def test_deleting_an_unknown_schedule_names_the_nearest(self, tmp_path: Path) -> None:
         create_local_schedule(make_job(tmp_path), NIGHTLY)
@@ -205,7 +208,7 @@ class TestCrontab:
 @pytest.mark.parametrize(("extra", "accepted"), [(0, True), (1, False)])
 def test_the_longest_command_is_the_one_that_crontab_takes(extra: int, accepted: bool) -> None:
     """The oracle for the limit that crontab.install checks."""
-    line = f"0 2 * * * {'x' * (crontab._MAX_COMMAND + extra)}\n"
+    line = f"0 2 * * * {'x' * (crontab._MOST_BYTES + extra)}\n"
     run = subprocess.run(["crontab", "-"], input=line.encode(), capture_output=True, check=False)
     assert (run.returncode == 0) == accepted
 
@@ -319,6 +322,17 @@ def test_calendar_events_elapse_at_the_crons_times(text: str) -> None:
         assert moment.strftime("%a %Y-%m-%d %H:%M:%S UTC") in run.stdout
 
 
+def test_the_unit_runs_the_job_whatever_signs_its_paths_hold(tmp_path: Path) -> None:
+    """systemd.service(5): in double quotes backslash escapes; `%%` and `$$` are one sign each."""
+    job = make_job(tmp_path)
+    job.log.parent.mkdir(parents=True)
+    (line,) = [line for line in systemd_timer.service_text(job).split("\n") if line.startswith("ExecStart=")]
+    start, quoted = line.removeprefix("ExecStart=").split(" -c ")
+    unquoted = re.sub(r"\\(.)", r"\1", quoted[1:-1]).replace("%%", "%").replace("$$", "$")
+    subprocess.run([start, "-c", unquoted], env={}, cwd="/", check=True)
+    assert job.log.read_text() == expected_output(job)
+
+
 def test_crons_either_day_rule_takes_two_calendar_events() -> None:
     assert systemd_timer.on_calendar(parse_cron("0 2 13 * 5")) == ("Fri *-*-* 02:00:00", "*-*-13 02:00:00")
 
@@ -338,7 +352,7 @@ def test_a_job_without_program_says_how_to_install_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "two words", "a\nb", "-x", "a/b", "x" * 64, "50%"])
 def test_a_name_that_cannot_stand_everywhere_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError, match="schedule name must"):
+    with pytest.raises(InputError, match="schedule name: expected"):
         make_job(tmp_path, name)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from feature_store.errors import InputError
-from pipelines.freshness import is_new_data, record_data_version
+from pipelines.schedules.freshness import is_new_data, record_data_version
 
 
 @pytest.fixture

@@ -1,8 +1,7 @@
 """Schedules without a cluster: the user's crontab, else the user's systemd timers.
 
-`assay schedule create --local` comes here; `assay schedule create` goes to pipelines/cluster.py. What is
-started is a `LocalJob` (pipelines/local_job.py), at the times of a `Cron` (pipelines/cron.py) in the
-machine's time zone.
+`assay schedule create --local` comes here; `assay schedule create` goes to pipelines/cluster.py. What is started is a
+`LocalJob` (local_job.py), at the times of a `Cron` (cron.py) in the machine's time zone.
 """
 
 from dataclasses import replace
@@ -12,10 +11,10 @@ from typing import Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from feature_store.errors import InputError, MissingToolError
-from pipelines import crontab, systemd_timer
-from pipelines.cron import Cron, next_runs, parse_cron
-from pipelines.local_job import LocalEntry, LocalJob
-from pipelines.schedule import ScheduleInfo, no_such_schedule
+from pipelines.schedules import crontab, systemd_timer
+from pipelines.schedules.cron import Cron, next_runs, parse_cron
+from pipelines.schedules.local_job import LocalEntry, LocalJob
+from pipelines.schedules.schedule import ScheduleInfo, no_such_schedule
 
 
 class _Place(Protocol):
@@ -35,11 +34,11 @@ _PLACES: tuple[_Place, ...] = (crontab, systemd_timer)
 
 
 def create_local_schedule(job: LocalJob, cron: Cron, now: datetime | None = None) -> ScheduleInfo:
-    """Schedule the job on this machine; a schedule of the same name is replaced.
+    """Schedules the job on this machine, in the machine's time zone; a schedule of the same name is replaced.
 
     Args:
         job: what to run.
-        cron: when, in the machine's time zone.
+        cron: when.
         now: the time to count the next runs from; without it the clock.
 
     Raises:
@@ -48,48 +47,41 @@ def create_local_schedule(job: LocalJob, cron: Cron, now: datetime | None = None
         InputError: the command does not fit into a crontab line.
     """
     place, *others = _available_places()
-    before = {entry.name: entry for entry in place.entries()}
+    before = [entry.cron for entry in place.entries() if entry.name == job.name]
     place.install(job, cron)
     for other in others:
         other.remove(job.name)  # as left by a time when this machine had no cron
     info = _info(LocalEntry(job.name, cron.expression, enabled=True), place, now)
-    if job.name not in before:
-        return info
-    return replace(info, notes=(f"replaced the schedule of that name ({before[job.name].cron})", *info.notes))
+    replaced = [f"replaced the schedule of that name ({expression})" for expression in before[:1]]
+    return replace(info, notes=(*replaced, *info.notes))
 
 
 def list_local_schedules(now: datetime | None = None) -> tuple[ScheduleInfo, ...]:
-    """All local schedules of this user; `now` as in `create_local_schedule`.
-
-    Raises:
-        MissingToolError, SourceError: as `create_local_schedule`.
-    """
+    """All local schedules of this user. `now`, errors: as in `create_local_schedule`."""
     return tuple(_info(entry, place, now) for place in _available_places() for entry in place.entries())
 
 
 def delete_local_schedule(name: str) -> ScheduleInfo:
-    """Take a local schedule away; a run that it started goes on. Returns what stood there.
+    """Deletes a local schedule and returns it as it was; a run that it started goes on.
 
     Raises:
         InputError: no schedule has that name.
         MissingToolError, SourceError: as `create_local_schedule`.
     """
-    schedules = list_local_schedules()
-    for info in schedules:
-        if info.name == name:
-            for place in _available_places():
-                place.remove(name)
-            return info
-    raise no_such_schedule(name, (info.name for info in schedules), "this machine")
+    schedules = {info.name: info for info in list_local_schedules()}
+    if name not in schedules:
+        raise no_such_schedule(name, schedules, "this machine")
+    for place in _available_places():
+        place.remove(name)
+    return schedules[name]
 
 
 def local_time_zone(localtime: Path = Path("/etc/localtime")) -> tzinfo:
     """The machine's time zone, which cron and systemd schedule in; $TZ of a shell does not reach them."""
     try:
-        if localtime.is_symlink():
-            _, found, key = str(localtime.readlink()).partition("zoneinfo/")
-            if found:
-                return ZoneInfo(key)
+        _, in_database, key = str(localtime.readlink()).partition("zoneinfo/") if localtime.is_symlink() else [""] * 3
+        if in_database:
+            return ZoneInfo(key)
         with localtime.open("rb") as file:
             return ZoneInfo.from_file(file, key="local")
     except (OSError, ValueError, ZoneInfoNotFoundError):
@@ -100,17 +92,14 @@ def _available_places() -> list[_Place]:
     """Where schedules can stand on this machine, the preferred one first."""
     places = [place for place in _PLACES if place.available()]
     if not places:
-        raise MissingToolError(
-            "local scheduling must have crontab or a systemd user session, got neither; "
-            "run apt-get install cron"
-        )
+        raise MissingToolError("local scheduling: expected crontab or a systemd user session, got neither; "
+                               "run apt-get install cron")
     return places
 
 
 def _info(entry: LocalEntry, place: _Place, now: datetime | None) -> ScheduleInfo:
     """An entry as it is shown, with its next runs where it is active and its cron is one."""
-    zone = local_time_zone()
-    notes = list(place.notes())
+    zone, notes = local_time_zone(), [*place.notes()]
     runs: tuple[datetime, ...] = ()
     try:
         cron = parse_cron(entry.cron)

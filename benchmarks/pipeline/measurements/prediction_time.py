@@ -1,6 +1,6 @@
 """Measures one prediction with all its checks beside plain onnxruntime, in the same process.
 
-Used by the benchmark; nothing else depends on it. Times are microseconds, medians over single calls.
+Times are microseconds, medians over single calls.
 """
 
 import statistics
