@@ -131,14 +131,29 @@ def register(workloads: list, telemetry: str, scheduled: bool, features: dsl.Inp
 
 
 @dsl.component(base_image=IMAGE, install_kfp_package=False)
+def pages(task_yaml: str, workloads: str, run_name: str, features: dsl.Input[dsl.Dataset],
+          gated: dsl.Input[dsl.Model], registered: dsl.Input[dsl.Artifact], pages: dsl.Output[dsl.Artifact]) -> None:
+    """HTML page of each version of a shard."""
+    import json
+    from pathlib import Path
+
+    from components.pages import run_pages
+
+    run_pages(task_yaml, json.loads(workloads), run_name, Path(features.path), Path(gated.path),
+              Path(registered.path), Path(pages.path))
+
+
+@dsl.component(base_image=IMAGE, install_kfp_package=False)
 def report(task_yaml: str, run_name: str, features: dsl.Input[dsl.Dataset], gated: dsl.Input[dsl.Model],
-           registered: dsl.Input[dsl.Artifact], page: dsl.Output[dsl.HTML]) -> None:
-    """HTML reports of the run and of every version."""
+           registered: dsl.Input[dsl.Artifact], pages: dsl.Input[list[dsl.Artifact]],
+           page: dsl.Output[dsl.HTML]) -> None:
+    """HTML page of the run, with the pages of its versions beside it."""
     import shutil
     from pathlib import Path
 
     from components.report import run_report
 
     folder = Path(page.path + "-files")
-    run_report(task_yaml, run_name, Path(features.path), Path(gated.path), Path(registered.path), folder)
+    run_report(task_yaml, run_name, Path(features.path), Path(gated.path), Path(registered.path),
+               [Path(shard.path) for shard in pages], folder)
     shutil.copyfile(folder / "index.html", page.path)

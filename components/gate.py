@@ -33,13 +33,13 @@ def run_gate(task_yaml: str, workloads: list[str], features: Path, bundles: list
 
     with step("gate"):
         (task, kind), configuration = task_and_kind(task_yaml), project_configuration()
+        folders = {workload: inside(output, workload) for workload in workloads}
         registry = Registry(configuration)
         shutil.rmtree(output, ignore_errors=True)
         output.mkdir(parents=True)
         made = {folder.name: folder for shard in bundles for folder in shard.iterdir() if folder.is_dir()}
         passed, champions = [], {}
-        for workload in workloads:
-            folder = inside(output, workload)
+        for workload, folder in folders.items():
             shutil.copytree(made[workload], folder)
             if failure(folder):
                 passed.append(False)

@@ -184,6 +184,6 @@ def code_version() -> str:
     digest = hashlib.sha256()
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*")):
-            if path.suffix in (".py", ".yaml", ".lua", ".html", ".css"):
+            if path.suffix in (".py", ".yaml", ".lua", ".html", ".css", ".js"):
                 digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:16]

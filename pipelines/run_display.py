@@ -8,8 +8,9 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from pipelines.console import shortened
 
 STAGES = ("ingest", "validate", "featurize", "audit", "pretrain", "finetune", "verify", "export", "gate", "register",
-          "report")
-FAN_OUT = ("finetune", "verify", "export")
+          "pages", "report")
+LOOPS = (("finetune", "verify", "export"), ("pages",))
+FAN_OUT = tuple(stage for loop in LOOPS for stage in loop)
 LABEL_WIDTH, NOTE_WIDTH = 24, 30  # with spinner, bar and time: 80 columns
 # Of more steps than this, a log gets a line for each twentieth that is done.
 MOST_LINES = 60
@@ -81,8 +82,8 @@ class RunDisplay:
     def _count(self, stage: str, workload: str) -> None:
         """A step that ended is done, with all before it: those that the cache answered say nothing."""
         for earlier in STAGES[: STAGES.index(stage) + 1]:
-            both_fan_out = earlier in FAN_OUT and stage in FAN_OUT
-            names = (workload,) if both_fan_out else self._workloads if earlier in FAN_OUT else ("",)
+            same_loop = any(earlier in loop and stage in loop for loop in LOOPS)
+            names = (workload,) if same_loop else self._workloads if earlier in FAN_OUT else ("",)
             self._done |= {(earlier, name) for name in names}
 
 

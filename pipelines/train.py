@@ -1,9 +1,9 @@
 """The `train` pipeline: recorded telemetry in, proved and gated models in the registry out.
 
-The same compiled YAML runs locally (kfp.local) and on a cluster. One flat fan-out over shards of the workloads; a
+The same compiled YAML runs locally (kfp.local) and on a cluster. Two flat fan-outs over shards of the workloads; a
 workload that fails travels on as a failure and does not sink the others. Steps whose result must not be older than the
-run (verify, export, gate, register, report) are never cached; the others are cached by code_version and data_version,
-which is what makes a run resumable after a kill.
+run (verify, export, gate, register, pages, report) are never cached; the others are cached by code_version and
+data_version, which is what makes a run resumable after a kill. No step is retried.
 """
 
 from typing import Any
@@ -17,6 +17,7 @@ from components.definitions import (
     finetune,
     gate,
     ingest,
+    pages,
     pretrain,
     register,
     report,
@@ -44,7 +45,7 @@ def train_pipeline(parallelism: int) -> Any:
         """shards: each a JSON list of names of workloads; together all of `workloads`.
 
         ingest -> validate -> featurize -> audit -> pretrain -> (finetune -> verify -> export) -> gate -> register ->
-        report.
+        pages -> report.
         """
         ingested = ingest(task_yaml=task_yaml, telemetry=telemetry, mapping_yaml=mapping_yaml,
                           data_version=data_version, code_version=code_version)
@@ -68,9 +69,13 @@ def train_pipeline(parallelism: int) -> Any:
                      bundles=dsl.Collected(exported.outputs["bundles"]))
         registered = register(workloads=workloads, telemetry=telemetry, scheduled=scheduled,
                               features=features, gated=gated.outputs["gated"])
+        with dsl.ParallelFor(items=shards, name="pages", parallelism=parallelism) as shard:
+            shown = pages(task_yaml=task_yaml, workloads=shard, run_name=run_name, features=features,
+                          gated=gated.outputs["gated"], registered=registered.outputs["registered"])
+
         reported = report(task_yaml=task_yaml, run_name=run_name, features=features, gated=gated.outputs["gated"],
-                          registered=registered.outputs["registered"])
-        for task in (verified, exported, gated, registered, reported):
+                          registered=registered.outputs["registered"], pages=dsl.Collected(shown.outputs["pages"]))
+        for task in (verified, exported, gated, registered, shown, reported):
             task.set_caching_options(False)
 
     return train

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from models.gates import finite_number
 from models.reporting import data_sections, plots, sections
 from models.reporting.document import (
     Badge,
@@ -22,7 +23,6 @@ from models.reporting.document import (
     Plot,
     Section,
     Table,
-    figures,
     render,
 )
 from models.reporting.formatting import count, duration, number, words
@@ -125,7 +125,8 @@ def _overview(entries: Sequence[Json], pages: Pages) -> Part:
         rows.append(_overview_row(entry, pages, len(columns.names)))
         if entry.get("message") and entry.get("alias") != "champion":  # a champion speaks for itself
             rows.append((Cell(""), Cell(_why(entry), span=len(names) - 1)))
-    return Table(names, tuple(rows), groups=groups, note=f"A workload's name leads to its report. {columns.note}")
+    return Table(names, tuple(rows), groups=groups, sortable=len(entries) > 1,
+                 note=f"A workload's name leads to its report. {columns.note}")
 
 
 def _why(entry: Json) -> str:
@@ -142,13 +143,13 @@ def _overview_row(entry: Json, pages: Pages, columns: int) -> tuple[Cell, ...]:
     held = f"{sum(g.get('passed') is True for g in results)} of {len(results)}" if results else "none"
     alias = f" {entry['alias']}" if entry.get("alias") else ""
     version = "none" if entry.get("version") is None else f"{entry['version']}{alias}"
+    seconds = metrics.get("verification_seconds", at(evidence, "verdict", "seconds"))
     name = Cell(_workload(entry), strong=True, link=_link(entry.get("report_path")))
     status = Cell(words(entry.get("status") or "not recorded"))
     if not metrics:
         return name, status, Cell("no evidence", span=columns + 2), Cell(held, tone=gate.tone), Cell(version)
     return (name, status, *pages.cells(evidence), Cell(verdict.text, tone=verdict.tone),
-            *figures([duration(at(evidence, "verdict", "seconds") if metrics.get("verification_seconds") is None
-                               else metrics["verification_seconds"])]),
+            Cell(duration(seconds), numeric=True, sort=finite_number(seconds)),
             Cell(held, tone=gate.tone), Cell(version))
 
 

@@ -20,6 +20,7 @@ from components.featurize import run_featurize
 from components.finetune import run_finetune
 from components.gate import run_gate
 from components.ingest import run_ingest
+from components.pages import run_pages
 from components.pretrain import run_pretrain
 from components.progress import PROGRESS_VARIABLE, read_events
 from components.register import run_register
@@ -94,8 +95,10 @@ class Steps:
 
     def report(self, run_name: str = "here") -> dict[str, Any]:
         """The summary that the command line prints."""
-        run_report(self.task_yaml, run_name, self.folder / "features", self.folder / "gated",
-                   self.folder / "registered", self.folder / "page")
+        at = self.folder.joinpath
+        run_pages(self.task_yaml, list(self.workloads), run_name, at("features"), at("gated"), at("registered"),
+                  at("pages"))
+        run_report(self.task_yaml, run_name, at("features"), at("gated"), at("registered"), [at("pages")], at("page"))
         (last,) = [event for event in self.events() if event["event"] == "result"][-1:]
         summary: dict[str, Any] = last["summary"]
         return summary

@@ -42,7 +42,7 @@ def test_gate_copies_no_bundle_out_of_its_folder(tmp_path: Path, precious: Path,
 @pytest.mark.parametrize("name", ["../../precious", "/etc", "..", ""])
 def test_report_keeps_no_pages_out_of_the_state_folder(tmp_path: Path, precious: Path, name: str) -> None:
     with project(tmp_path / "project"), pytest.raises(InputError, match="folder must lie below"):
-        run_report(yaml.safe_dump(tiny.task()), name, tmp_path, tmp_path, tmp_path, tmp_path / "page")
+        run_report(yaml.safe_dump(tiny.task()), name, tmp_path, tmp_path, tmp_path, [], tmp_path / "page")
     assert untouched(precious)
 
 

@@ -11,7 +11,7 @@ from components.definitions import IMAGE
 from pipelines.package import cached_tasks, read_package
 from tests.golden.regenerate import PIPELINE, compiled_pipeline
 
-UNCACHED = {"verify", "export", "gate", "register", "report"}
+UNCACHED = {"verify", "export", "gate", "register", "pages", "report"}
 STEPS = {"ingest", "validate", "featurize", "audit", "pretrain", "finetune", *UNCACHED}
 FAN_OUT = {"finetune", "verify", "export"}
 
@@ -48,12 +48,14 @@ def test_caching_is_off_exactly_where_a_result_must_not_be_older_than_the_run(tm
     assert set(cached_tasks(read_package(path))) == STEPS - UNCACHED
 
 
-def test_there_is_one_flat_loop_over_the_shards_two_at_a_time(pipeline: dict[str, Any]) -> None:
-    ((name, loop),) = loops(pipeline)
-    assert loop["parameterIterator"]["items"] == {"inputParameter": "pipelinechannel--shards"}
-    assert loop["iteratorPolicy"] == {"parallelismLimit": 2}
-    inside = pipeline["components"][loop["componentRef"]["name"]]["dag"]["tasks"]
-    assert set(inside) == FAN_OUT, name
+def test_there_are_two_flat_loops_over_the_shards_two_at_a_time(pipeline: dict[str, Any]) -> None:
+    found = {}
+    for _, loop in loops(pipeline):
+        assert loop["parameterIterator"]["items"] == {"inputParameter": "pipelinechannel--shards"}
+        assert loop["iteratorPolicy"] == {"parallelismLimit": 2}
+        inside = frozenset(pipeline["components"][loop["componentRef"]["name"]]["dag"]["tasks"])
+        found[inside] = loop
+    assert set(found) == {frozenset(FAN_OUT), frozenset({"pages"})}
 
 
 def test_every_step_runs_in_the_one_image_and_installs_nothing(pipeline: dict[str, Any]) -> None:
@@ -67,12 +69,16 @@ def test_every_step_runs_in_the_one_image_and_installs_nothing(pipeline: dict[st
 
 def test_the_steps_come_in_the_order_of_the_design(pipeline: dict[str, Any]) -> None:
     depends = {name: set(task.get("dependentTasks", ())) for name, task in tasks(pipeline)}
-    ((loop, _),) = loops(pipeline)
+    names = {name: set(pipeline["components"][loop["componentRef"]["name"]]["dag"]["tasks"])
+             for name, loop in loops(pipeline)}
+    (loop,) = (name for name, inside in names.items() if inside == FAN_OUT)
+    (pages,) = (name for name, inside in names.items() if inside == {"pages"})
     assert depends["validate"] == {"ingest"} and depends["featurize"] == {"validate"}
     assert depends["audit"] == {"featurize"} and depends["pretrain"] == {"audit"}
     assert {"audit", "pretrain"} <= depends[loop]
     assert "finetune" in depends["verify"] and "verify" in depends["export"]
     assert loop in depends["gate"] and "gate" in depends["register"] and "register" in depends["report"]
+    assert "register" in depends[pages] and pages in depends["report"]
 
 
 def test_cached_steps_are_told_apart_by_code_and_ingestion_by_data_too(pipeline: dict[str, Any]) -> None:

@@ -42,14 +42,14 @@ def test_steps_that_the_cache_answers_count_as_done() -> None:
     """A resumed run begins with the first step that is not cached; at its end the bar is full."""
     text = io.StringIO()
     with RunDisplay(Console(file=text, width=80, force_terminal=True), ("redis", "nginx")) as display:
-        for name, workload in (("verify", "redis"), ("export", "redis"), ("report", "")):
+        for name, workload in (("verify", "redis"), ("export", "redis"), ("pages", "redis"), ("report", "")):
             display.show({"event": "start", "step": name, "shard": workload})
             if workload:
                 display.show({"event": "workload", "step": name, "shard": workload, "workload": workload})
             display.show({"event": "end", "step": name, "shard": workload, "seconds": 1.0})
             (total,) = [task for task in display._progress.tasks if task.description == "pipeline"]
-            expected = {"verify": 5 + 2, "export": 5 + 3, "report": 8 + 3 * 2}[name]
-            assert (total.completed, total.total) == (expected, 14)
+            expected = {"verify": 5 + 2, "export": 5 + 3, "pages": 7 + 3 * 2 + 1, "report": 8 + 4 * 2}[name]
+            assert (total.completed, total.total) == (expected, 16)
 
 
 def test_quiet_prints_nothing() -> None:
@@ -66,7 +66,7 @@ def test_a_log_of_a_thousand_workloads_is_short_and_names_what_failed() -> None:
     with RunDisplay(Console(file=text, width=80), names) as display:
         for shard in (names[:500], names[500:]):
             label = f"{shard[0]} and 499 more"
-            for step in ("finetune", "verify", "export"):
+            for step in ("finetune", "verify", "export", "pages"):
                 display.show({"event": "start", "step": step, "shard": label})
                 for name in shard:
                     display.show({"event": "workload", "step": step, "shard": label, "workload": name})
