@@ -15,12 +15,12 @@ import yaml
 from onnx import numpy_helper
 
 from feature_store.errors import InputError
-from models.verification import onnx_verification
+from models.verification import decide as decide_module
 from models.verification.checker.model_file import MOST_BYTES, Rejected
+from models.verification.decide import OnnxVerdict, decide
 from models.verification.execution import execution_of
 from models.verification.language.claim import read_claim
 from models.verification.network.onnx_reader import read_onnx
-from models.verification.onnx_verification import OnnxVerdict, verify_onnx
 from models.verification.proof_file import (
     MOST_SPLITS,
     ProofCheck,
@@ -57,7 +57,7 @@ def prove(model: Path, claim: dict[str, Any] | str, **options: Any) -> tuple[Onn
     specification = model.with_name("claim.vnnlib" if isinstance(claim, str) else "claim.yaml")
     specification.write_text(claim if isinstance(claim, str) else yaml.safe_dump(claim))
     proof = model.with_name("proof.npz")
-    return verify_onnx(model, specification, 20.0, certificate=proof, **options), specification, proof
+    return decide(model, specification, 20.0, certificate=proof, **options), specification, proof
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_what_is_refuted_leaves_no_proof(model: Path) -> None:
 def test_a_proof_that_the_checker_refuses_as_a_whole_is_no_proof(
     model: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(onnx_verification, "write_proof", lambda *_: ProofCheck(False, "a leaf too many"))
+    monkeypatch.setattr(decide_module, "write_proof", lambda *_: ProofCheck(False, "a leaf too many"))
     found, _, proof = prove(model, {**BOX, "properties": [RULES["slope"]]})
     assert found.status is Status.UNKNOWN and "a leaf too many" in found.parts[-1].reason
     assert found.certificate is None and not proof.exists()
@@ -108,7 +108,7 @@ def test_boxes_that_only_the_search_can_prove_are_split_further(tmp_path: Path) 
     model = dense_file(tmp_path / "model.onnx", weights, [rng.normal(size=size) for size in (20, 20, 1)])
     claim = {"box": {f"x{i}": [-1, 1] for i in range(3)}, "properties": [{"range": {"maximum": 4.0}}]}
     found, specification, proof = prove(model, claim)
-    alone = verify_onnx(model, specification, 20.0)
+    alone = decide(model, specification, 20.0)
     assert found.status is alone.status is Status.PROVED
     assert sum(part.boxes for part in found.parts) >= sum(part.boxes for part in alone.parts)
     assert check_proof(proof, model, specification).accepted
@@ -254,7 +254,7 @@ def test_a_model_that_is_no_network_is_bad_input(proved: tuple[Path, Path, Path]
 def test_nothing_half_written_stays_where_the_folder_is_gone(model: Path) -> None:
     (model.parent / "claim.yaml").write_text(yaml.safe_dump({**BOX, "properties": [RULES["slope"]]}))
     with pytest.raises(InputError, match="certificate must be writable"):
-        verify_onnx(model, model.parent / "claim.yaml", certificate=model.parent / "gone" / "proof.npz")
+        decide(model, model.parent / "claim.yaml", certificate=model.parent / "gone" / "proof.npz")
 
 
 def test_a_proof_that_unfolds_too_far_is_refused_before_it_does(proved: tuple[Path, Path, Path]) -> None:

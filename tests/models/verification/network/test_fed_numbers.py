@@ -16,7 +16,7 @@ from models.verification.language.specification import Specification
 from models.verification.network.fed_numbers import as_fed, fed, held, hull, inward
 from models.verification.proof_file import check_proof
 from tests.models.verification.onnx_files import dense_file, replayed, run_file
-from tests.models.verification.test_onnx_verification import chain, one_input, verify
+from tests.models.verification.test_decide import chain, one_input, verify
 
 TYPES = [np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)]
 WALLS = st.floats(-1e3, 1e3) | st.sampled_from([0.0, -0.0, 0.1, 0.7, -0.1, 5e-324, 1e-45, 6e4, 1e30, -1e39, 1e300])

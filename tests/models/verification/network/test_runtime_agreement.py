@@ -38,7 +38,7 @@ from tests.models.verification.certified import SCALING, monotone, prove, task_w
 from tests.models.verification.network.test_onnx_reader import PUBLIC, build, chains, op
 from tests.models.verification.networks import monotone_network
 from tests.models.verification.onnx_files import dense_model
-from tests.models.verification.test_onnx_verification import chain, one_input, verify
+from tests.models.verification.test_decide import chain, one_input, verify
 
 TYPES = [np.float16, np.float32, np.float64]
 # Output weights that are wrong by this share of themselves are seen in networks of a few dozen neurons a layer.

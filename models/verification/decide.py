@@ -92,7 +92,7 @@ class OnnxVerdict:
                 "certificate": self.certificate, "execution": self.execution}
 
 
-def verify_onnx(model: Path, specification: Path, seconds: float = 120.0, points: FloatArray | None = None,
+def decide(model: Path, specification: Path, seconds: float = 120.0, points: FloatArray | None = None,
                 seed: int = 0, on_progress: OnPart = None, certificate: Path | None = None) -> OnnxVerdict:
     """Decides the property of the network.
 
