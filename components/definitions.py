@@ -81,18 +81,18 @@ def finetune(task_yaml: str, workload: str, seed: int, code_version: str, featur
 @dsl.component(base_image=IMAGE, install_kfp_package=False)
 def verify(task_yaml: str, workload: str, seed: int, code_version: str, features: dsl.Input[dsl.Dataset],
            learner: dsl.Input[dsl.Model], verified: dsl.Output[dsl.Model]) -> None:
-    """Proves or refutes the specification on the learner."""
+    """Makes the file that ships, and proves or refutes its specification."""
     from pathlib import Path
 
     from components.verify import run_verify
 
-    run_verify(task_yaml, workload, seed, Path(features.path), Path(learner.path), Path(verified.path))
+    run_verify(task_yaml, workload, seed, code_version, Path(features.path), Path(learner.path), Path(verified.path))
 
 
 @dsl.component(base_image=IMAGE, install_kfp_package=False)
 def export(task_yaml: str, workload: str, seed: int, code_version: str, command: str,
            features: dsl.Input[dsl.Dataset], verified: dsl.Input[dsl.Model], bundle: dsl.Output[dsl.Model]) -> None:
-    """ONNX, contract, certificate and evidence of one workload."""
+    """The bundle of one workload: what was proved, with its evidence."""
     from pathlib import Path
 
     from components.export import run_export

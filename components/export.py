@@ -1,4 +1,4 @@
-"""export: the final network -> a bundle (ONNX, contract, certificate, evidence), about the exported file itself."""
+"""export: what was proved, and the evidence about the file that ships, become a bundle."""
 
 import json
 import platform
@@ -10,13 +10,12 @@ import numpy as np
 import torch
 
 from components.progress import step
+from components.verify import PRODUCT
 from components.workload_status import guarded
-from models.export.bundle import write_bundle
-from models.export.json_file import write_json
+from models.export.bundle import MODEL_FILE, complete_bundle
 from models.export.onnx_model import INPUT
-from models.export.parity import largest_difference, one_row_latency_us, replays
+from models.export.parity import largest_difference, one_row_latency_us
 from models.export.row_errors import ordered_test_set, recorded, residuals
-from models.tasks.few_shot.encoder_file import few_shot_encoder
 from models.tasks.few_shot.settings import POOL
 from models.tasks.task import Task, read_task
 from models.training.baseline import BASELINE, monotone_gradient_boosting
@@ -31,7 +30,6 @@ from models.training.evaluation import (
 )
 from models.training.workload import Workload, load_network, load_workload
 from models.verification.network.fully_connected import ReluNetwork
-from models.verification.verdict import Status, Verdict, restore_verdict
 
 PARITY_POINTS = 10_000
 PACKAGES = ("torch", "onnx", "onnxruntime", "scikit-learn", "numpy", "pandas", "mlflow", "kfp")
@@ -39,7 +37,7 @@ PACKAGES = ("torch", "onnx", "onnxruntime", "scikit-learn", "numpy", "pandas", "
 
 def run_export(task_yaml: str, workload: str, seed: int, code_version: str, command: str, features: Path,
                verified: Path, output: Path) -> None:
-    """Writes model.onnx, contract.json, certificate.* (PROVED only) and evidence.json to the folder `output`.
+    """Writes the bundle that `verify` left, with its evidence.json, to the folder `output`.
 
     Args:
         command: what reproduces the version, see pipelines/request.py; "": unknown.
@@ -53,12 +51,7 @@ def run_export(task_yaml: str, workload: str, seed: int, code_version: str, comm
             network, twin = (load_network(verified / name) for name in ("network.npz", "twin.npz"))
             quality = json.loads((features / workload / "quality.json").read_text())
             versions = {"code_version": code_version, "data_version": quality["data_version"], "seed": seed}
-            folder.rmdir()  # write_bundle makes it whole
-            encoder = None if task.few_shot is None else few_shot_encoder(
-                features / workload, features / POOL, data.scaling, task, versions)
-            model, verdict = write_bundle(folder, task, workload, network, data.scaling, data.raw_specification,
-                                          _final_verdict(verified), versions, encoder)
-            verdict = _replayed(verdict, model, data)
+            model = (verified / PRODUCT / MODEL_FILE).read_bytes()
             evidence = _evidence(task, data, network, twin, verified, int(seed))
             evidence["metrics"] |= {
                 "parity_max_abs": largest_difference(model, network, data.scaling, PARITY_POINTS, int(seed)),
@@ -75,25 +68,13 @@ def run_export(task_yaml: str, workload: str, seed: int, code_version: str, comm
                 evidence["few_shot"] = {
                     "note": task.workload(workload).note,
                     **few_shot_facts(own, features / POOL, network, data.scaling, data.specification, int(seed))}
-            evidence |= {"verdict": verdict.to_json(), "data": _data(features / workload, quality),
+            verdict = json.loads((verified / "verdict.json").read_text())
+            evidence |= {"verdict": verdict, "data": _data(features / workload, quality),
                          "reproduce": _reproduce(command, versions)}
-            write_json(folder / "evidence.json", evidence)
+            folder.rmdir()  # complete_bundle makes it whole
+            complete_bundle(verified / PRODUCT, folder, evidence)
 
         guarded("export", verified, output, work)
-
-
-def _final_verdict(folder: Path) -> Verdict:
-    tree = folder / "tree.npz"
-    return restore_verdict(json.loads((folder / "verdict.json").read_text()), tree if tree.is_file() else None)
-
-
-def _replayed(verdict: Verdict, model: bytes, data: Workload) -> Verdict:
-    """REFUTED stands only if a witness violates the order in onnxruntime on the exported file."""
-    if verdict.status is not Status.REFUTED:
-        return verdict
-    if any(replays(model, witness, data.scaling, data.raw_specification) for witness in verdict.witnesses):
-        return verdict
-    return verdict.because(Status.UNKNOWN, "no witness replays on the exported file")
 
 
 def _evidence(task: Task, data: Workload, network: ReluNetwork, twin: ReluNetwork, verified: Path,

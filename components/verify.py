@@ -1,39 +1,48 @@
-"""verify: the final proof of one workload's learner, with the full budget."""
+"""verify: the final network becomes the file that ships, and its specification is decided on that file."""
 
 import json
 import shutil
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from components.progress import step
 from components.workload_status import guarded
+from models.export.bundle import write_bundle
+from models.export.network_product import network_product
+from models.export.product import Versions
+from models.tasks.few_shot.encoder_file import few_shot_encoder
+from models.tasks.few_shot.settings import POOL
 from models.tasks.task import read_task
 from models.training.workload import load_network, load_workload
-from models.verification.search.branch_and_bound import Budget, Progress
-from models.verification.verify import verify as verify_network
+from models.verification.search.search_result import Progress
+
+PRODUCT = "product"  # the folder of the bundle, as yet without evidence
 
 
-def run_verify(task_yaml: str, workload: str, seed: int, features: Path, learner: Path, output: Path) -> None:
-    """Adds verdict.json, witnesses.npz and, where PROVED, tree.npz to a copy of the learner's folder."""
+def run_verify(task_yaml: str, workload: str, seed: int, code_version: str, features: Path, learner: Path,
+               output: Path) -> None:
+    """Adds product/ (the bundle but for its evidence) and verdict.json to a copy of the learner's folder."""
     with step("verify", workload) as progress:
         torch.set_num_threads(1)
 
         def work(folder: Path) -> None:
             task = read_task(task_yaml)
             data = load_workload(features / workload, task, workload)
+            quality = json.loads((features / workload / "quality.json").read_text())
+            versions = Versions(code_version, str(quality["data_version"]), int(seed))
+            encoder = None if task.few_shot is None else few_shot_encoder(
+                features / workload, features / POOL, data.scaling, task, vars(versions))
+            product = network_product(task, workload, load_network(learner / "network.npz"), data.scaling,
+                                      data.raw_specification, versions, encoder)
 
-            def report(state: Progress) -> None:
+            def report(part: str, state: Progress) -> None:
                 progress({"proved_share": state.proved_share, "open_boxes": state.open_boxes,
                           "worst_bound": state.worst_bound})
 
-            verdict = verify_network(load_network(learner / "network.npz"), data.specification,
-                                     Budget(seconds=task.training.verify_seconds), data.x, int(seed), report)
             shutil.copytree(learner, folder, dirs_exist_ok=True)
-            (folder / "verdict.json").write_text(json.dumps(verdict.to_json()))
-            if verdict.tree is not None:
-                np.savez_compressed(folder / "tree.npz", split_dimension=verdict.tree.split_dimension,
-                                    split_value=verdict.tree.split_value)
+            verdict = write_bundle(folder / PRODUCT, product, task.training.verify_seconds,
+                                   data.scaling.features.unscale(data.x), int(seed), report)
+            (folder / "verdict.json").write_text(json.dumps(verdict.evidence()))
 
         guarded("verify", learner, output, work)

@@ -7,9 +7,13 @@ step adds the evidence. A kind may prove any property of the specification langu
 All values are in raw units, as the model takes and gives them. Symbols: n inputs, o outputs.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
+
+from feature_store.errors import InputError
+from models.verification.language.specification import Specification
+from models.verification.language.tolerance import share_of, with_tolerance
 
 OutputKind = Literal["prediction", "target", "change"]
 
@@ -71,9 +75,8 @@ class Product:
     Args:
         task, workload: whose it is.
         model: content of model.onnx: one input float32 [batch, n], one output float32 [batch, o], both in raw units.
-        specification: content of specification.yaml as plain values, with nothing left to defaults: `features`,
-            `outputs`, `units`, `box`, `properties`, and `tolerance` and `rounding` where they matter
-            (models/verification/language/specification_writing.py makes it of a Specification).
+        specification: what must hold of it, its box in raw units; specification.yaml is this, written out. `promised`
+            makes one of a task's, whose tolerance is a share.
         inputs: n columns, in the order of the specification's `features`.
         outputs: o columns, in the order of the specification's `outputs`.
         versions: of what it was made.
@@ -85,9 +88,40 @@ class Product:
     task: str
     workload: str
     model: bytes
-    specification: Mapping[str, Any]
+    specification: Specification
     inputs: tuple[ProductInput, ...]
     outputs: tuple[ProductOutput, ...]
     versions: Versions
     files: Mapping[str, bytes] = field(default_factory=dict)
     embedding: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        units = self.specification.units
+        for what, names, columns in (("inputs", self.specification.feature_names, self.inputs),
+                                     ("outputs", self.specification.output_names, self.outputs)):
+            known = [(name, units.get(name, "")) for name in names]
+            given = [(column.name, column.unit) for column in columns]
+            if known != given:
+                raise InputError(f"{what} of a product must be the specification's, with their units, {known}, got "
+                                 f"{given} ({self.task}, {self.workload})")
+        if (self.embedding is None) != ("encoder.onnx" not in self.files):
+            raise InputError("encoder.onnx must come with what the contract says of the embedding, got one of the two "
+                             f"({self.task}, {self.workload})")
+
+
+# Largest share of an output's range that execution may add to a violation (docs/decisions/0010).
+MOST_ROUNDING = 1e-5
+
+
+def promised(specification: Specification, spans: Sequence[float], units: Mapping[str, str]) -> Specification:
+    """A specification in raw units, with what a task says in shares of the outputs' ranges as amounts.
+
+    Args:
+        specification: its box and limits in raw units, its `tolerance` a share of an output's range.
+        spans: (o,) those ranges, the largest minus the smallest value that training saw, > 0.
+        units: of inputs and outputs, by name; empty ones are left out.
+    """
+    amounts = [share_of(span, specification.tolerance) for span in spans]
+    limits = {output: share_of(span, MOST_ROUNDING) for output, span in enumerate(spans)}
+    named = {name: unit for name, unit in units.items() if unit}
+    return with_tolerance(replace(specification, units=named, rounding=limits), amounts)

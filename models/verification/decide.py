@@ -25,11 +25,11 @@ from models.verification.language.unsafe_set import UnsafeSet
 from models.verification.network.graph import FloatArray
 from models.verification.network.onnx_reader import OnnxNetwork, read_onnx
 from models.verification.network.runtime_agreement import require_agreement
-from models.verification.obligations.compile import PairObligation
+from models.verification.obligations.compile import PairObligation, RelationObligation
 from models.verification.obligations.slopes import Slopes
 from models.verification.proof_file import checkable, part_check, write_proof
 from models.verification.search.search_result import Budget, Check, Progress, SearchResult
-from models.verification.verdict import BoxTree, Status
+from models.verification.verdict import BoxTree, Status, Witness
 
 OnPart = Callable[[str, Progress], None] | None
 OnProgress = Callable[[Progress], None] | None
@@ -79,12 +79,23 @@ class OnnxVerdict:
         """PROVED, REFUTED, UNKNOWN or TIMEOUT."""
         return str(self.status)
 
+    @property
+    def reason(self) -> str:
+        """How it ended, in words."""
+        if len(self.parts) <= 1:
+            return self.parts[0].reason if self.parts else "no two inputs of the box can be compared"
+        return f"{sum(part.status is Status.PROVED for part in self.parts)} of {len(self.parts)} parts proved"
+
+    def evidence(self) -> dict[str, Any]:
+        """What a bundle's evidence keeps of it: strict JSON."""
+        document = self.to_json()
+        told = ("reason", "statement", "execution", "seconds", "boxes", "proved_share", "parts", "witness")
+        return {"status": self.verdict, **{key: document[key] for key in told},
+                "leaves": 0 if self.certificate is None else self.certificate["leaves"]}
+
     def to_json(self) -> dict[str, Any]:
         """The document that --json prints: strict JSON."""
-        reason = f"{sum(part.status is Status.PROVED for part in self.parts)} of {len(self.parts)} parts proved"
-        if len(self.parts) <= 1:
-            reason = self.parts[0].reason if self.parts else "no two inputs of the box can be compared"
-        return {"verdict": self.verdict, "reason": reason, "statement": self.statement, "seconds": self.seconds,
+        return {"verdict": self.verdict, "reason": self.reason, "statement": self.statement, "seconds": self.seconds,
                 "boxes": sum(part.boxes for part in self.parts),
                 "proved_share": min((part.proved_share for part in self.parts), default=1.0),
                 "parts": [part.to_json() for part in self.parts], "witness": self.witness,
@@ -120,7 +131,7 @@ def decide(model: Path, specification: Path, seconds: float = 120.0, points: Flo
     chain = None if certificate is None else checkable(model)
     run = _Run(network, claim, Replay(model, network), seconds, points, seed, on_progress, chain, started)
     file = model.read_bytes()
-    require_agreement(file, network.sha256, graph_stages(network.graph), claim.parts, str(model))
+    require_agreement(file, network.sha256, graph_stages(network.graph), claim.parts, str(model), network.executed)
     run.work()
     added = execution_of(file, network.graph, claim)
     if added.objection and run.status is Status.PROVED:
@@ -164,7 +175,7 @@ class _Run:
         self.network, self.claim, self.replay, self.points, self.seed = network, claim, replay, points, seed
         self.on_progress, self.seconds = on_progress, seconds
         self.checks = [None if chain is None else part_check(chain, part) for part in claim.parts]
-        self.look, self.chain = FirstLook(network.graph, replay, points, seed), chain or _chain(replay.model)
+        self.look, self.chain = FirstLook(network.graph, points, seed), chain or _chain(replay.model)
         self.started = started
         self.parts: list[PartVerdict] = []
         self.trees: list[tuple[str, BoxTree]] = []
@@ -219,10 +230,14 @@ class _Run:
         points: list[FloatArray] = []
         match part.obligation:
             case Slopes() as slopes:
-                pair = look.slopes(slopes, part.lower, part.upper, self.claim.given)
+                pair = look.slopes(slopes, part.lower, part.upper, self._counts(part))
                 points = [] if pair is None else [pair.low, pair.high]
             case UnsafeSet() as unsafe:
                 found = look.outputs(graph, unsafe, lambda witness: replay.inside(witness, unsafe))
+                points = [] if found is None else [found.x]
+            case RelationObligation() as relation:
+                found = look.outputs(relation.graph, relation.unsafe,
+                                     lambda witness: replay.related(witness, relation.unsafe))
                 points = [] if found is None else [found.x]
             case PairObligation() as step:
                 found = look.outputs(step.graph, step.unsafe, lambda witness: replay.step(witness, step))
@@ -235,6 +250,11 @@ class _Run:
             return None
         proved = prove_roots(self.chain, part_check(self.chain, part), *part.proved, queries_of(part.obligation))
         return None if proved is None else (proved, [])
+
+    def _counts(self, part: Part) -> Callable[[Witness], bool]:
+        """Whether a pair in the wrong order replays in the part's boxes."""
+        return lambda witness: self.replay.pair(witness, part.lower, part.upper,
+                                                self.claim.given.slope(witness.feature, witness.output))
 
     def _prove(self, part: Part, check: Check | None, budget: Budget,
                report: OnProgress) -> tuple[SearchResult, list[FloatArray]]:
@@ -257,12 +277,18 @@ class _Run:
                 result, pairs = prove_slopes(
                     graph, slopes, part.lower, part.upper, budget, points, seed, report,
                     checked(lambda: DerivativeQuery(graph, slopes)), proved=part.proved,
-                    accept=lambda witness: replay.pair(witness, self.claim.given), wanted=1)
+                    accept=self._counts(part), wanted=1)
                 return result, [pairs[0].low, pairs[0].high] if pairs else []
             case UnsafeSet() as unsafe:
                 result, found = prove_outputs(
                     graph, unsafe, budget, points, seed, report, lambda witness: replay.inside(witness, unsafe),
                     checked(lambda: OutputQuery(graph, unsafe)), part.proved)
+                return result, [found.x] if found else []
+            case RelationObligation() as relation:
+                result, found = prove_outputs(
+                    relation.graph, relation.unsafe, budget, points, seed, report,
+                    lambda witness: replay.related(witness, relation.unsafe),
+                    checked(lambda: OutputQuery(relation.graph, relation.unsafe)), part.proved)
                 return result, [found.x] if found else []
             case PairObligation() as pair:
                 result, found = prove_outputs(

@@ -18,12 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.verification.attack.output_witness import OutputWitness, output_witnesses
-from models.verification.attack.replay import Replay
 from models.verification.checker.chain import Chain
-from models.verification.language.specification import Specification
 from models.verification.language.unsafe_set import UnsafeSet
 from models.verification.network.graph import FloatArray, Graph
-from models.verification.obligations.compile import PairObligation
+from models.verification.obligations.compile import PairObligation, RelationObligation
 from models.verification.obligations.slopes import Slopes
 from models.verification.search.search_result import Check, SearchResult
 from models.verification.verdict import BoxTree, Status, Witness
@@ -44,17 +42,17 @@ class FirstLook:
     """Looks at parts of one claim on one network. seed: of the random points; points: (P, n) given ones, or None."""
 
     graph: Graph
-    replay: Replay
     points: FloatArray | None
     seed: int
 
-    def slopes(self, slopes: Slopes, lower: FloatArray, upper: FloatArray, given: Specification) -> Witness | None:
-        """A pair in the wrong order that replays, or None. lower, upper (R, n)."""
+    def slopes(self, slopes: Slopes, lower: FloatArray, upper: FloatArray,
+               accept: Callable[[Witness], bool]) -> Witness | None:
+        """A pair in the wrong order that is accepted, or None. lower, upper (R, n)."""
         count = min(SLOPE_POINTS, PRODUCTS // (_products(self.graph) * PLACES * len(slopes.features)))
         for x, box in self._batches(lower, upper, count):
             low, high = _representable(lower[box], upper[box])
             for witness in _pairs(self.graph, slopes, x, low, high):
-                if self.replay.pair(witness, given):
+                if accept(witness):
                     return witness
         return None
 
@@ -166,12 +164,14 @@ def _products(graph: Graph) -> int:
     return sum(matrix.size for affine in graph.affines for matrix in affine.matrices.values())
 
 
-def queries_of(obligation: Slopes | UnsafeSet | PairObligation) -> int:
+def queries_of(obligation: Slopes | UnsafeSet | RelationObligation | PairObligation) -> int:
     """Rows that the checker bounds over each root."""
     match obligation:
         case Slopes():
             return 2 * len(obligation.features)
         case UnsafeSet():
             return int(obligation.constants[0].size)
+        case RelationObligation():
+            return int(obligation.unsafe.constants[0].size)
         case PairObligation():
             return 4 * int(obligation.unsafe.constants[0].size)

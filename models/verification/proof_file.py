@@ -25,16 +25,16 @@ from numpy.typing import NDArray
 
 from feature_store.errors import InputError
 from feature_store.whole_files import new_beside
+from models.verification.checker.archive import Rejected, require_limited
 from models.verification.checker.chain import Chain, read_chain
 from models.verification.checker.check import leaf_bounds, leaf_boxes, leaf_margins
-from models.verification.checker.model_file import Rejected, require_limited
 from models.verification.execution import execution_of
 from models.verification.language.claim import Part, read_claim, require_readable
 from models.verification.language.unsafe_set import UnsafeSet
 from models.verification.network.graph import FloatArray
 from models.verification.network.onnx_reader import read_onnx
 from models.verification.network.runtime_agreement import chain_stages, require_agreement
-from models.verification.obligations.compile import PairObligation
+from models.verification.obligations.compile import PairObligation, RelationObligation
 from models.verification.obligations.slopes import Slopes
 from models.verification.search.search_result import Check
 from models.verification.verdict import BoxTree
@@ -75,6 +75,8 @@ def part_check(chain: Chain, part: Part) -> Check:
             return partial(_slopes, chain, slopes)
         case UnsafeSet() as unsafe:
             return partial(_unsafe, chain, unsafe)
+        case RelationObligation() as relation:
+            return partial(_unsafe, chain, relation.unsafe)
         case PairObligation() as pair:
             return partial(_unsafe, chain.step(pair.feature, pair.output, pair.low, pair.high), pair.unsafe)
         case _:
@@ -97,12 +99,13 @@ def _slopes(chain: Chain, slopes: Slopes, lower: FloatArray, upper: FloatArray,
 
 def _unsafe(chain: Chain, unsafe: UnsafeSet, lower: FloatArray, upper: FloatArray,
             root: Numbers) -> tuple[Mask, FloatArray]:
-    """A box is safe if of every alternative one constraint stays below zero."""
+    """A box is safe if of every alternative one constraint stays below zero; of outputs, or of outputs and inputs."""
     coefficients, constants = -unsafe.coefficients[root], -unsafe.constants[root]
     count, alternatives, rows = constants.shape
-    bounds = leaf_margins(chain.weights, chain.biases, lower, upper,
-                          coefficients.reshape(count, alternatives * rows, -1), constants.reshape(count, -1),
-                          relus=chain.relus)
+    coefficients, outputs = coefficients.reshape(count, alternatives * rows, -1), len(chain.biases[-1])
+    bounds = leaf_margins(chain.weights, chain.biases, lower, upper, coefficients[..., :outputs],
+                          constants.reshape(count, -1), relus=chain.relus,
+                          on_inputs=coefficients[..., outputs:] if coefficients.shape[-1] > outputs else None)
     margin = np.nan_to_num(bounds, nan=-np.inf).reshape(count, alternatives, rows).max(axis=2).min(axis=1)
     return margin > 0, margin
 
@@ -147,7 +150,7 @@ def check_proof(proof: Path, model: Path, specification: Path, seconds: float = 
     claim = read_claim(specification, network.graph, network.number, deadline - time.monotonic())
     chain = checkable(model)
     file, stages = model.read_bytes(), chain_stages(chain.weights, chain.biases, chain.relus)
-    require_agreement(file, network.sha256, stages, claim.parts, str(model))
+    require_agreement(file, network.sha256, stages, claim.parts, str(model), chain.executed)
     try:
         document, trees = _read(proof)
         for name, path in (("model", model), ("specification", specification)):

@@ -70,7 +70,7 @@ class Steps:
         """finetune -> verify -> export of one workload."""
         features, at = self.folder / "features", lambda name: self.folder / name / workload
         run_finetune(self.task_yaml, workload, self.seed, features, self.folder / "pretrained", at("learner"))
-        run_verify(self.task_yaml, workload, self.seed, features, at("learner"), at("verified"))
+        run_verify(self.task_yaml, workload, self.seed, CODE_VERSION, features, at("learner"), at("verified"))
         run_export(self.task_yaml, workload, self.seed, CODE_VERSION, COMMAND, features, at("verified"),
                    at("bundle"))
 

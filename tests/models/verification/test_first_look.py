@@ -75,7 +75,7 @@ def test_a_proof_about_a_network_that_is_read_in_two_ways_is_left_to_the_search(
 def test_points_of_the_first_look_lie_in_their_boxes_as_float32() -> None:
     graph = read_onnx(bytes(dense_model([[[1, 0], [0, 1]], [[1, 1]]], [[0.1, 0.1], [0]]).SerializeToString())).graph
     lower, upper = np.array([[0.7, -0.1], [0.1, 0.1]]), np.array([[0.8, 0.3], [0.1, 0.30000001]])
-    for x, box in FirstLook(graph, None, np.array([[0.75, 0.0], [9.0, 9.0]]), 0)._batches(lower, upper, 64):  # type: ignore[arg-type]
+    for x, box in FirstLook(graph, np.array([[0.75, 0.0], [9.0, 9.0]]), 0)._batches(lower, upper, 64):
         assert ((lower[box] <= x) & (x <= upper[box])).all()
         wide = lower[box] < upper[box]
         assert (x[wide] == x[wide].astype(np.float32)).mean() > 0.9
