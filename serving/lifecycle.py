@@ -24,8 +24,8 @@ from models.configuration import Configuration
 from serving.admission import let_through, present_failures, require_evidence
 from serving.bundle import (
     Bundle,
-    CertificateChecker,
     CheckedBundle,
+    ProofChecker,
     check_bundle,
     open_bundle,
     write_folder,
@@ -103,7 +103,7 @@ class Lifecycle:
         store: Store,
         actor: str,
         clock: Callable[[], datetime],
-        checker: CertificateChecker | None = None,
+        checker: ProofChecker | None = None,
     ) -> None:
         self._configuration = configuration
         self._store = store
@@ -400,7 +400,7 @@ class Lifecycle:
             champion = self._open_version(task, workload, standing, standing.champion)
         except AssayError as error:
             return (f"{GATE} could not be decided: champion version {standing.champion}: {error}",)
-        found = weaker_in(bundle.contract, champion.contract)
+        found = weaker_in(bundle.promise, champion.promise)
         return tuple(f"weaker than version {standing.champion}: {line}" for line in found)
 
     def _move(

@@ -16,6 +16,7 @@ from typing import Any
 import onnx
 
 from feature_store.errors import InputError
+from feature_store.strict_yaml import read_yaml
 from models.export.json_file import write_json
 from models.export.product import Product, ProductInput
 from models.verification.decide import OnnxVerdict, OnPart, PartVerdict, decide
@@ -60,11 +61,15 @@ def write_bundle(folder: Path, product: Product, seconds: float, points: FloatAr
 
 
 def complete_bundle(source: Path, folder: Path, evidence: Mapping[str, Any]) -> None:
-    """Copies what `write_bundle` wrote to `folder`, an empty one, and adds evidence.json; the folder appears whole."""
+    """Copies what `write_bundle` wrote to `folder`, an empty one, and adds evidence.json; the folder appears whole.
+
+    The evidence gets the specification, as plain values, for reports.
+    """
     with tempfile.TemporaryDirectory(prefix=".bundle.", dir=folder.parent) as temporary:
         new = Path(temporary) / "bundle"
         shutil.copytree(source, new)
-        write_json(new / "evidence.json", evidence)
+        promised = read_yaml(new / SPECIFICATION_FILE, "specification")
+        write_json(new / "evidence.json", {**evidence, "specification": promised})
         new.rename(folder)
 
 

@@ -60,7 +60,7 @@ def render_version_report(contract: Json | None, evidence: Json | None, gates: J
         ("gates", "Gates", sections.gate_table(gates)),
         ("training", "Training and verification", sections.training(evidence, "v")),
         ("accuracy", "Verified against unverified", sections.accuracy(contract, evidence, scaling, "v")),
-        ("curves", "Along each monotone feature", curve_sections.partial_dependence(contract, evidence, "v")),
+        ("curves", "Along each monotone feature", curve_sections.partial_dependence(evidence, "v")),
         ("predictions", "Predicted against measured", curve_sections.predictions(evidence, "v")),
         *([("few-shot", "Few runs", few_shot_sections.few_shot(evidence))] if mapping(evidence, "few_shot") else []),
         ("data", "Data", data_sections.data_quality(contract, evidence, context)),
@@ -182,7 +182,7 @@ def _details(entries: Sequence[Json]) -> tuple[Part, ...]:
         if evidence is not None:
             parts = (*sections.training(evidence, page)[:1],
                      *sections.accuracy(contract, evidence, mapping(entry, "scaling"), page)[:1],
-                     *curve_sections.partial_dependence(contract, evidence, page),
+                     *curve_sections.partial_dependence(evidence, page),
                      *curve_sections.predictions(evidence, page))
         folds.append(Fold(_workload(entry), (*message, *parts),
                           (sections.verdict_badge(evidence), sections.gates_badge(entry.get("gates")))))

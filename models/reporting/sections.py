@@ -15,7 +15,7 @@ from models.reporting.document import Badge, Cell, Facts, Note, Part, Plot, Tabl
 from models.reporting.formatting import GAP, count, duration, number, percent, points, words
 from models.reporting.reading import at, column, items, mapping, mappings, together
 from models.reporting.task_error import task_error
-from models.reporting.witness import witness_parts
+from models.reporting.witness import replayed_witness, witness_parts
 
 Json = Mapping[str, Any]
 
@@ -87,26 +87,26 @@ def guarantee(contract: Json | None, evidence: Json | None, scaling: Json | None
     parts.append(Note(statement, "good" if status == PROVED else "statement") if isinstance(statement, str) else
                  Note("The contract with the statement and the box is missing.", "missing"))
     if status == REFUTED:
-        parts += witness_parts(contract, evidence, scaling, "verdict", "model")
-    parts.append(_box(contract))
+        parts += replayed_witness(evidence)
+    parts.append(_box(contract, evidence))
     parts.append(_verdicts(evidence))
     return tuple(parts)
 
 
-def directions(contract: Json | None) -> dict[str, str]:
-    """Feature -> increasing or decreasing, for the features of a monotonicity property."""
+def directions(evidence: Json | None) -> dict[str, str]:
+    """Feature -> increasing or decreasing, for the features of a monotonicity property without conditions."""
     found = {}
-    for rule in mappings(contract, "specification", "properties"):
-        for feature in items(rule, "monotone", "features"):
+    for rule in mappings(evidence, "specification", "properties"):
+        for feature in items(rule, "monotone", "features") if not at(rule, "monotone", "when") else ():
             found[str(feature)] = str(at(rule, "monotone", "direction"))
     return found
 
 
-def _box(contract: Json | None) -> Part:
+def _box(contract: Json | None, evidence: Json | None) -> Part:
     inputs = mappings(contract, "inputs")
     if not inputs:
         return Note("The box of inputs is missing.", "missing")
-    required = directions(contract)
+    required = directions(evidence)
     rows = tuple((Cell(str(item.get("name")), code=True), text(item.get("unit")),
                   *figures([number(item.get("minimum")), number(item.get("maximum"))]),
                   Cell(required.get(str(item.get("name")), ""), strong=True), text(_physical(item)),

@@ -1,4 +1,4 @@
-"""A property of an ONNX file, decided: what `assay verify` does.
+"""A property of an ONNX file, decided: what `assay verify` does, and the pipeline with every file that ships.
 
 The property is a SPEC.yaml or a VNN-LIB file (claim.py). A counterexample counts only if onnxruntime shows it on the
 file itself (replay.py). The parts of a property are decided in turn. One that is refuted ends the run; after an
@@ -104,7 +104,7 @@ class OnnxVerdict:
 
 
 def decide(model: Path, specification: Path, seconds: float = 120.0, points: FloatArray | None = None,
-                seed: int = 0, on_progress: OnPart = None, certificate: Path | None = None) -> OnnxVerdict:
+           seed: int = 0, on_progress: OnPart = None, certificate: Path | None = None) -> OnnxVerdict:
     """Decides the property of the network.
 
     Args:
@@ -133,19 +133,17 @@ def decide(model: Path, specification: Path, seconds: float = 120.0, points: Flo
     file = model.read_bytes()
     require_agreement(file, network.sha256, graph_stages(network.graph), claim.parts, str(model), network.executed)
     run.work()
+    if certificate is not None and run.status is Status.PROVED:
+        checked = write_proof(certificate, model, specification, run.trees)
+        if not checked.accepted:  # bounds round by their batch: a box at the edge may fail alone
+            run.parts.append(PartVerdict("certificate", Status.UNKNOWN, "the independent checker refused the proof: "
+                                         f"{checked.reason}", 0.0, 0, 0.0, math.nan))
+        proof = {"file": str(certificate), "leaves": checked.leaves} if checked.accepted else None
+        return run.verdict(digest, checked.execution, proof)
     added = execution_of(file, network.graph, claim)
     if added.objection and run.status is Status.PROVED:
         run.parts.append(PartVerdict("execution", Status.UNKNOWN, added.objection, 0.0, 0, 0.0, math.nan))
-    proof, status = None, run.status
-    if certificate is not None and status is Status.PROVED:
-        checked = write_proof(certificate, model, specification, claim.statement, added.sentence, run.trees)
-        proof = {"file": str(certificate), "leaves": checked.leaves} if checked.accepted else None
-        if not checked.accepted:  # its bounds round by their batch: a box at the edge may fail alone
-            status = Status.UNKNOWN
-            run.parts.append(PartVerdict("certificate", status, f"the independent checker refused the proof: "
-                                         f"{checked.reason}", 0.0, 0, 0.0, math.nan))
-    return OnnxVerdict(status, tuple(run.parts), claim.statement, run.described(),
-                       time.monotonic() - run.started, network.sha256, digest, proof, added.sentence)
+    return run.verdict(digest, added.sentence)
 
 
 def _digest(path: Path) -> str:
@@ -178,7 +176,7 @@ class _Run:
         self.look, self.chain = FirstLook(network.graph, points, seed), chain or _chain(replay.model)
         self.started = started
         self.parts: list[PartVerdict] = []
-        self.trees: list[tuple[str, BoxTree]] = []
+        self.trees: list[BoxTree] = []
         self.witness: list[FloatArray] = []
         self.interrupted = False
 
@@ -191,6 +189,11 @@ class _Run:
                 return status
         return Status.PROVED
 
+    def verdict(self, specification_sha256: str, execution: str, proof: dict[str, Any] | None = None) -> OnnxVerdict:
+        """What came out of it."""
+        return OnnxVerdict(self.status, tuple(self.parts), self.claim.statement, self.described(),
+                           time.monotonic() - self.started, self.network.sha256, specification_sha256, proof, execution)
+
     def work(self) -> None:
         """Decides the parts, until one is refuted."""
         for part, check in zip(self.claim.parts, self.checks, strict=True):
@@ -199,7 +202,7 @@ class _Run:
             self.parts.append(PartVerdict(part.name, result.status, result.reason, time.monotonic() - began,
                                           result.boxes, result.proved_share, result.lower_bound))
             if result.tree is not None:
-                self.trees.append((part.name, result.tree))
+                self.trees.append(result.tree)
             if result.status is Status.REFUTED:
                 self.witness = points
                 return

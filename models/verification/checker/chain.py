@@ -8,6 +8,7 @@ identity as its matrix. Whatever else a file holds is refused: its proof cannot 
 Flow: proof_file.py checks proofs about what is read here, of bundles and of anybody's files.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -17,7 +18,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
-from models.verification.checker.archive import Array, Rejected, require_plain
+from models.verification.checker.archive import Array, Rejected
 from models.verification.checker.scalar_factors import ScalarFactors
 
 FLOATS = {onnx.TensorProto.FLOAT: np.float32, onnx.TensorProto.DOUBLE: np.float64, onnx.TensorProto.FLOAT16: np.float16}
@@ -65,7 +66,7 @@ def read_chain(file: bytes) -> Chain:
     graph = model.graph
     stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     variables = [entry for entry in graph.input if entry.name not in stored]  # old files list the weights too
-    require_plain(model, variables)
+    _require_plain(model, variables)
     (source,) = variables
     if len(graph.output) != 1 or source.type.tensor_type.elem_type not in FLOATS:
         raise Rejected(f"network must have one input of floats and one output, got {len(graph.output)} outputs")
@@ -182,3 +183,19 @@ class _Reader:
             size = prod(self.shape)
             self._affine(np.eye(size), np.zeros(size))
         return Chain(tuple(w for w, _ in self.layers), tuple(b for _, b in self.layers), tuple(self.relus[:-1]))
+
+
+def _require_plain(model: onnx.ModelProto, inputs: Iterable[onnx.ValueInfoProto]) -> None:
+    """One meaning a name, and nothing outside of the file: no functions, no sparse and no external weights.
+
+    Raises Rejected where it is not so.
+    """
+    graph = model.graph
+    names = [item.name for item in (*graph.initializer, *inputs)]
+    names += [name for node in graph.node for name in node.output]
+    if "" in names or len(set(names)) < len(names):
+        raise Rejected("every input, weight and node output must have a name of its own")
+    elsewhere = any(tensor.data_location or tensor.external_data for tensor in graph.initializer)
+    if elsewhere or model.functions or graph.sparse_initializer:
+        raise Rejected("weights must stand in the file itself, as dense tensors, and operators must be ONNX's own")
+    onnx.checker.check_model(model)

@@ -53,7 +53,7 @@ def written_out(specification: Specification) -> dict[str, Any]:
 
 def as_yaml(data: Mapping[str, Any]) -> str:
     """The text of specification.yaml; numbers keep every digit."""
-    return HEADER + yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True, width=120)
+    return HEADER + yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True, width=120, default_flow_style=None)
 
 
 def _entry(rule: Property, specification: Specification) -> dict[str, Any]:

@@ -37,7 +37,7 @@ def with_relative_tolerance(graph: Graph, specification: Specification) -> Speci
 
 def share_of(reach: float, share: float = DEFAULT_TOLERANCE) -> float:
     """This share of a range, cut to three digits, in its unit: the tolerance of an output over the box."""
-    return _below(cut(Fraction(share) * Fraction(reach)))
+    return float(cut(Fraction(share) * Fraction(reach)))
 
 
 def with_tolerance(specification: Specification, over_the_box: Sequence[float]) -> Specification:
