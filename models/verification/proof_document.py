@@ -7,8 +7,10 @@ one after the other in preorder: `dimension_k`, `value_k` (m,). The document:
     model_sha256, specification_sha256     hex digests of the two files that it is about
     statement, execution                   what was proved and what executing the file adds, in words
     parts                                  [{"name", "leaves"}, ...], in the order of the property's parts
+    trees_sha256                           hex digest of the arrays, of type, shape and content of each in turn
 """
 
+import hashlib
 import io
 import json
 from collections.abc import Mapping, Sequence
@@ -50,6 +52,15 @@ def read_trees(content: bytes, parts: int) -> Sequence[BoxTree]:
     if (splits := sum(tree.split_dimension.size for tree in trees)) > MOST_SPLITS:
         raise Rejected(f"proof must have at most {MOST_SPLITS:,} boxes, got {splits:,}")
     return trees
+
+
+def trees_digest(trees: Sequence[BoxTree]) -> str:
+    """Hex SHA-256 of split trees."""
+    digest = hashlib.sha256()
+    for tree in trees:
+        for array in (tree.split_dimension, tree.split_value):
+            digest.update(f"{array.dtype.str} {array.shape} ".encode() + np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
 
 
 def proof_bytes(document: Mapping[str, Any], trees: Sequence[BoxTree]) -> bytes:

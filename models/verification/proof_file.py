@@ -33,7 +33,7 @@ from models.verification.network.onnx_reader import read_onnx
 from models.verification.network.runtime_agreement import chain_stages, require_agreement
 from models.verification.obligations.compile import PairObligation, RelationObligation
 from models.verification.obligations.slopes import Slopes
-from models.verification.proof_document import FORMAT, PROVED, proof_bytes, read_document, read_trees
+from models.verification.proof_document import FORMAT, PROVED, proof_bytes, read_document, read_trees, trees_digest
 from models.verification.search.search_result import Check
 from models.verification.verdict import BoxTree
 
@@ -123,7 +123,7 @@ def write_proof(path: Path, model: Path, specification: Path, trees: Sequence[Bo
         return checked
     document = {"format": FORMAT, "verdict": PROVED, "model_sha256": checked.model_sha256,
                 "specification_sha256": checked.specification_sha256, "statement": checked.statement,
-                "execution": checked.execution, "parts": list(checked.counted)}
+                "execution": checked.execution, "parts": list(checked.counted), "trees_sha256": trees_digest(trees)}
     try:
         temporary = new_beside(path)
         try:
@@ -157,6 +157,8 @@ def check_proof(proof: Path, model: Path, specification: Path, seconds: float = 
             if document[f"{name}_sha256"] != _digest(path):
                 raise Rejected(f"{name} must be the file that the proof is about, its SHA-256 differs ({path})")
         trees = read_trees(content, len(document["parts"]))
+        if document["trees_sha256"] != trees_digest(trees):
+            raise Rejected("trees must be the ones that were proved, their SHA-256 differs")
         checked = check_trees(trees, model, specification, seconds)
         statement = checked.statement
         if not checked.accepted:
