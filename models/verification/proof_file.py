@@ -26,10 +26,10 @@ from models.verification.checker.archive import Rejected
 from models.verification.checker.chain import Chain, read_chain
 from models.verification.checker.check import leaf_bounds, leaf_boxes, leaf_margins
 from models.verification.execution import execution_of
-from models.verification.language.claim import Part, read_claim, require_readable
+from models.verification.language.claim import Claim, Part, read_claim, require_readable
 from models.verification.language.unsafe_set import UnsafeSet
 from models.verification.network.graph import FloatArray
-from models.verification.network.onnx_reader import read_onnx
+from models.verification.network.onnx_reader import OnnxNetwork, read_onnx
 from models.verification.network.runtime_agreement import chain_stages, require_agreement
 from models.verification.obligations.compile import PairObligation, RelationObligation
 from models.verification.obligations.slopes import Slopes
@@ -112,13 +112,25 @@ def _unsafe(chain: Chain, unsafe: UnsafeSet, lower: FloatArray, upper: FloatArra
     return margin > 0, margin
 
 
+@dataclass(frozen=True)
+class _Question:
+    """What must be proved of a file, read from the files alone; chain: the network as the checker reads it."""
+
+    file: bytes
+    specification: bytes
+    network: OnnxNetwork
+    claim: Claim
+    chain: Chain
+
+
 def write_proof(path: Path, model: Path, specification: Path, trees: Sequence[BoxTree],
                 seconds: float = math.inf) -> ProofCheck:
     """Checks the trees of a property's parts, as `check_proof` does, and writes the proof if it is accepted.
 
     The file appears whole. Raises InputError where it cannot be written, and as `check_proof` does.
     """
-    checked = check_trees(trees, model, specification, seconds)
+    deadline = time.monotonic() + seconds
+    checked = _judged(_question(model, specification, seconds), trees, deadline)
     if not checked.accepted:
         return checked
     document = {"format": FORMAT, "verdict": PROVED, "model_sha256": checked.model_sha256,
@@ -129,13 +141,10 @@ def write_proof(path: Path, model: Path, specification: Path, trees: Sequence[Bo
         try:
             temporary.write_bytes(proof_bytes(document, trees))
             stored = temporary.read_bytes()
-            again = read_trees(stored, len(trees))
-            same = read_document(stored) == document and all(
-                np.array_equal(a.split_dimension, b.split_dimension) and np.array_equal(a.split_value, b.split_value)
-                for a, b in zip(trees, again, strict=True))
-            if same:
-                temporary.replace(path)
-            return checked if same else replace(checked, accepted=False, reason="proof must be stored as it was made")
+            if read_document(stored) != document or trees_digest(read_trees(stored, len(trees))) != trees_digest(trees):
+                return replace(checked, accepted=False, reason="proof must be stored as it was made")
+            temporary.replace(path)
+            return checked
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
@@ -148,19 +157,20 @@ def check_proof(proof: Path, model: Path, specification: Path, seconds: float = 
     A proof that is not checked within `seconds` is refused, too. Raises InputError where the model or the specification
     cannot be read, or no proof can be about them.
     """
-    require_readable(model, specification)
-    statement = ""
+    deadline = time.monotonic() + seconds
+    question = _question(model, specification, seconds)
+    statement = question.claim.statement
     try:
         content = proof.read_bytes()
         document = read_document(content)
-        for name, path in (("model", model), ("specification", specification)):
-            if document[f"{name}_sha256"] != _digest(path):
+        for name, path, own in (("model", model, question.file), ("specification", specification,
+                                                                  question.specification)):
+            if document[f"{name}_sha256"] != _digest(own):
                 raise Rejected(f"{name} must be the file that the proof is about, its SHA-256 differs ({path})")
         trees = read_trees(content, len(document["parts"]))
         if document["trees_sha256"] != trees_digest(trees):
             raise Rejected("trees must be the ones that were proved, their SHA-256 differs")
-        checked = check_trees(trees, model, specification, seconds)
-        statement = checked.statement
+        checked = _judged(question, trees, deadline)
         if not checked.accepted:
             return checked
         facts = {"format": FORMAT, "verdict": PROVED, "statement": statement, "execution": checked.execution}
@@ -171,27 +181,29 @@ def check_proof(proof: Path, model: Path, specification: Path, seconds: float = 
             raise Rejected(f"parts must be named and their leaves be counted right, got {document['parts']}")
     except Rejected as error:
         return ProofCheck(False, str(error), statement)
-    except InputError:
-        raise
     except Exception as error:  # a malformed file of any kind is a refusal, not a crash
         return ProofCheck(False, f"proof must be readable, got {type(error).__name__}: {error}", statement)
     return checked
 
 
-def check_trees(trees: Sequence[BoxTree], model: Path, specification: Path, seconds: float = math.inf) -> ProofCheck:
-    """Whether these trees, one a part of the property, prove it of the model: where PROVED is decided.
-
-    Raises as `check_proof` does.
-    """
-    deadline = time.monotonic() + seconds
+def _question(model: Path, specification: Path, seconds: float) -> _Question:
+    """Raises InputError where the files cannot be read, or onnxruntime computes something else than was read."""
+    began = time.monotonic()
     require_readable(model, specification)
+    file, text = model.read_bytes(), specification.read_bytes()
     network = read_onnx(model, seconds)
-    claim = read_claim(specification, network.graph, network.number, deadline - time.monotonic())
+    claim = read_claim(specification, network.graph, network.number, seconds - (time.monotonic() - began))
     chain = checkable(model)
-    file, stages = model.read_bytes(), chain_stages(chain.weights, chain.biases, chain.relus)
-    require_agreement(file, network.sha256, stages, claim.parts, str(model), chain.executed)
+    require_agreement(file, network.sha256, chain_stages(chain.weights, chain.biases, chain.relus), claim.parts,
+                      str(model), chain.executed)
+    return _Question(file, text, network, claim, chain)
+
+
+def _judged(question: _Question, trees: Sequence[BoxTree], deadline: float) -> ProofCheck:
+    """Whether these trees, one a part of the property, prove it: where PROVED is decided."""
+    claim, chain = question.claim, question.chain
     try:
-        added = execution_of(file, network.graph, claim)
+        added = execution_of(question.file, question.network.graph, claim)
         if added.objection:
             raise Rejected(added.objection)
         if len(trees) != len(claim.parts):
@@ -200,13 +212,11 @@ def check_trees(trees: Sequence[BoxTree], model: Path, specification: Path, seco
                   for part, tree in zip(claim.parts, trees, strict=True)]
     except Rejected as error:
         return ProofCheck(False, str(error), claim.statement)
-    except InputError:
-        raise
     except Exception as error:  # a malformed tree of any kind is a refusal, not a crash
         return ProofCheck(False, f"proof must be readable, got {type(error).__name__}: {error}", claim.statement)
     counted = tuple({"name": part.name, "leaves": count} for part, count in zip(claim.parts, leaves, strict=True))
-    return ProofCheck(True, "", claim.statement, len(leaves), sum(leaves), added.sentence, network.sha256,
-                      _digest(specification), counted)
+    return ProofCheck(True, "", claim.statement, len(leaves), sum(leaves), added.sentence, question.network.sha256,
+                      _digest(question.specification), counted)
 
 
 def _prove(part: Part, check: Check, tree: BoxTree, deadline: float) -> int:
@@ -225,5 +235,5 @@ def _prove(part: Part, check: Check, tree: BoxTree, deadline: float) -> int:
     return len(holds)
 
 
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -59,7 +59,8 @@ def twin_verdict() -> dict[str, Any]:
                "high": [0.4, 0.7, 0.5, 0.5, 0.9, 0.5, 0.25, 0.1], "output_low": 0.5, "output_high": 0.25,
                "excess": 0.24995}
     return {"status": "REFUTED", "reason": "a counterexample was found", "lower_bound": -3.2, "proved_share": 0.0,
-            "seconds": 0.84, "boxes": 1731, "leaves": 0, "witnesses": [{**witness, "feature": 0, "excess": 0.001}, witness]}
+            "seconds": 0.84, "boxes": 1731, "leaves": 0,
+            "witnesses": [{**witness, "feature": 0, "excess": 0.001}, witness]}
 
 
 def evidence(workload: str = "redis", rows: int = 420, seed: int = 7) -> dict[str, Any]:

@@ -16,13 +16,13 @@ from onnx import numpy_helper
 
 from feature_store.errors import InputError
 from models.verification import decide as decide_module
-from models.verification.checker.model_file import MOST_BYTES, Rejected
+from models.verification.checker.archive import MOST_BYTES, Rejected
 from models.verification.decide import OnnxVerdict, decide
 from models.verification.execution import execution_of
 from models.verification.language.claim import read_claim
 from models.verification.network.onnx_reader import read_onnx
+from models.verification.proof_document import MOST_SPLITS, trees_digest
 from models.verification.proof_file import (
-    MOST_SPLITS,
     ProofCheck,
     _prove,
     check_proof,
@@ -84,7 +84,9 @@ def test_a_proof_of_thousands_of_vnnlib_boxes_is_accepted(tmp_path: Path) -> Non
     found, specification, proof = prove(
         model, f"(declare-const X_0 Real)\n(declare-const Y_0 Real)\n(assert (or {boxes}))")
     assert found.status is Status.PROVED
-    assert check_proof(proof, model, specification) == ProofCheck(True, "", found.statement, 1, 2000, found.execution)
+    checked = check_proof(proof, model, specification)
+    assert checked == ProofCheck(True, "", found.statement, 1, 2000, found.execution, found.model_sha256,
+                                 found.specification_sha256, ({"name": "outputs", "leaves": 2000},))
 
 
 def test_what_is_refuted_leaves_no_proof(model: Path) -> None:
@@ -212,6 +214,8 @@ def rehashed(model: Path, specification: Path, proof: Path) -> None:
         document["specification_sha256"] = sha256(specification.read_bytes()).hexdigest()
         graph = read_onnx(model).graph
         claim = read_claim(specification, graph)
+        trees = [BoxTree(arrays[f"dimension_{k}"], arrays[f"value_{k}"]) for k in range(len(document["parts"]))]
+        document["trees_sha256"] = trees_digest(trees)
         document |= {"statement": claim.statement, "execution": execution_of(model.read_bytes(), graph, claim).sentence}
 
     rewritten(proof, change)

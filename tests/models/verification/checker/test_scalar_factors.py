@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from feature_store.errors import InputError
+from models.verification.checker.archive import Rejected
 from models.verification.checker.chain import read_chain
-from models.verification.checker.model_file import Rejected
 from models.verification.checker.scalar_factors import ScalarFactors
 from models.verification.decide import decide
 from models.verification.network.onnx_reader import read_onnx

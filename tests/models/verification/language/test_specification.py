@@ -449,7 +449,7 @@ def test_a_file_may_give_units(tmp_path: Path) -> None:
     [
         ("box: {x1: [0, 1]}\n" + RANGE, r"box must be given for every input, got none for x0 \(.*SPEC.yaml\)"),
         (RANGE, "box must be given for every input, got none for x0, x1"),
-        ("", r"specification must be a mapping of tolerance.*features, outputs, units, rounding, got None \(.*SPEC.yaml\)"),
+        ("", r"specification must be a mapping of tolerance.*outputs, units, rounding, got None \(.*SPEC.yaml\)"),
         ("- 1", "specification must be a mapping"),
         ("feature: [a, b]\n" + RANGE, r"got 'feature' \(.*SPEC.yaml\); did you mean 'features'\?"),
         ("features: [a]\n" + RANGE, r"features must name the network's 2 inputs, got 1 names \(.*SPEC.yaml\)"),

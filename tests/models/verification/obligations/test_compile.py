@@ -447,8 +447,8 @@ FREE = (Condition(0, 0.5, 1.0), Condition(1, 2.0, 2.0))
 
 def test_a_condition_narrows_the_boxes_of_its_property_alone() -> None:
     graph = random_graph(np.random.default_rng(0), 4)
-    rules = (OutputRange(0, 0.0, when=FREE), OutputRange(0, maximum=9.0), Monotonicity((0, 1, 2), "increasing", when=FREE),
-             Monotonicity((3,), "increasing"))
+    rules = (OutputRange(0, 0.0, when=FREE), OutputRange(0, maximum=9.0),
+             Monotonicity((0, 1, 2), "increasing", when=FREE), Monotonicity((3,), "increasing"))
     found = obligations(graph, claim(*rules))
     assert found.unsafe is not None
     assert sorted(zip(found.unsafe.lower.tolist(), found.unsafe.upper.tolist(), strict=True)) == [
@@ -481,7 +481,8 @@ def test_a_condition_that_no_input_meets_is_an_error(when: tuple[Condition, ...]
 
 @pytest.mark.parametrize("rule", [
     OutputOrder(1, InputValue(2), 0.25), OutputOrder(InputValue(0), 1), OutputRange(1, -1.0, 0.5, minus=0),
-    OutputRange(0, -2.0, minus=InputValue(3)), OutputOrder(0, InputValue(1), -0.5, when=(Condition(2, 0.0, 1.0),))], ids=str)
+    OutputRange(0, -2.0, minus=InputValue(3)), OutputOrder(0, InputValue(1), -0.5, when=(Condition(2, 0.0, 1.0),)),
+], ids=str)
 def test_a_point_is_unsafe_where_a_relation_to_an_input_or_another_output_is_violated(rule: Any) -> None:
     rng = np.random.default_rng(5)
     graph = random_graph(rng, 4, kinds=ALL_KINDS)
