@@ -45,7 +45,7 @@ def write_bundle(folder: Path, product: Product, seconds: float, points: FloatAr
         The verdict about the files in the folder. A model that cannot be judged, because it cannot be read, does not
         run or is not what runs, is UNKNOWN, with the reason.
     """
-    with whole_folder(folder) as new:
+    with whole_folder(folder, overwrite=False) as new:
         model, specification = new / MODEL_FILE, new / SPECIFICATION_FILE
         model.write_bytes(product.model)
         specification.write_text(as_yaml(written_out(product.specification)), encoding="utf-8")
@@ -61,7 +61,7 @@ def complete_bundle(source: Path, folder: Path, evidence: Mapping[str, Any]) -> 
 
     The evidence gets the specification, as plain values, for reports.
     """
-    with whole_folder(folder) as new:
+    with whole_folder(folder, overwrite=False) as new:
         shutil.copytree(source, new, dirs_exist_ok=True)
         promised = read_yaml(new / SPECIFICATION_FILE, "specification")
         write_json(new / "evidence.json", {**evidence, "specification": promised})
