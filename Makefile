@@ -42,8 +42,9 @@ ui: $(STAMP) ## MLflow's web page on loopback
 golden: $(STAMP) ## make the golden files again
 	$(BIN)/python -m tests.golden.regenerate
 
-tables: $(STAMP) ## make the tables in README and docs again from the measurements in benchmarks/results
+tables: $(STAMP) ## make the tables in README and docs again: measurements, fields of files; JSON Schemas
 	$(BIN)/python -m benchmarks tables
+	$(BIN)/python -m pipelines.documents
 
 benchmark: $(STAMP) ## measure the pipeline (benchmarks/results/pipeline.json)
 	$(BIN)/python -m benchmarks pipeline

@@ -18,7 +18,7 @@ from benchmarks.adaptation.plots import draw_adaptation_scale
 from benchmarks.gates import false_promotion
 from benchmarks.harness.markdown import fill, marked_tables
 from benchmarks.harness.result_file import read_results
-from benchmarks.learning import performance_tables
+from benchmarks.learning import performance_tables, stacked_training
 from benchmarks.pipeline import tables as pipeline_tables
 from benchmarks.pipeline.scale_plot import draw_scale
 from benchmarks.test_quality import code_mutation_tables
@@ -82,6 +82,8 @@ TABLES: dict[str, Source] = {
     "pipeline-stages": Source("pipeline", pipeline_tables.stages_table),
     "pipeline-shares": Source("pipeline", pipeline_tables.shares_table),
     "pipeline-scale": Source("pipeline", pipeline_tables.scale_table),
+    "stacked-training": Source("stacked_training", stacked_training.stacked_table),
+    "stacked-training-conditions": Source("stacked_training", stacked_training.conditions_line),
     "pipeline-machine": Source("pipeline", pipeline_tables.machine_line),
     "verification-published": Source("verification", published_tables.published_table),
     "verification-goals": Source("verification_campaign", campaign_tables.goals_table),

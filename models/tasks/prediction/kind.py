@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from models.tasks.fields import located
-from models.tasks.kind import OnFinished, OnProgress, OwnTask
+from models.tasks.kind import OnFinished, OnProgress, OwnTask, ToProve
 from models.tasks.supervised.task import SupervisedTask, supervised_fields
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from feature_store.schema import TelemetrySchema
     from models.audit.specification_audit import PropertyAudit
+    from models.export.product import Versions
     from models.tasks.supervised.pages import SupervisedPages
-    from models.verification.verdict import Verdict
 
 
 class Prediction:
@@ -54,7 +54,8 @@ class Prediction:
         content = read_yaml(mapping, "mapping")
         task = load_mapping(mapping).task
         data = None if task is None else dict(task)
-        return OwnTask(data, yaml.safe_dump({**content, "task": data}, sort_keys=False))
+        travelling = content if data is None else {**content, "task": data}
+        return OwnTask(data, yaml.safe_dump(travelling, sort_keys=False))
 
     def ingest(self, task: SupervisedTask, telemetry: str, mapping_yaml: str, output: Path) -> pd.DataFrame:
         """Of a file or of a Prometheus server, in the canonical schema."""
@@ -62,10 +63,13 @@ class Prediction:
         from feature_store.mapping import parse_mapping
         from feature_store.sources.files import read_telemetry
         from feature_store.sources.production import is_prometheus, read_production
+        from feature_store.sources.production_map import ProductionMap
         from feature_store.strict_yaml import parse_yaml
+        from feature_store.written.model import parse_written
 
         if is_prometheus(telemetry):
-            return read_production(telemetry, parse_yaml(mapping_yaml or "{}", "metric map", "mapping"))
+            production = parse_written(ProductionMap, mapping_yaml or "{}", "metric map", "mapping")
+            return read_production(telemetry, production)
         content = parse_yaml(mapping_yaml, "mapping", "mapping")
         if not self.recognises(content):
             raise InputError(f"task {task.name}: expected a mapping of telemetry, got one of measurements")
@@ -114,26 +118,19 @@ class Prediction:
 
         finetune_workloads(task, workloads, seed, features, pretrained, folders, finished, progress)
 
-    def verify(self, task: SupervisedTask, workload: str, seed: int, features: Path, learner: Path, output: Path,
-               progress: OnProgress) -> Verdict:
-        """The specification over the workload's box."""
-        from models.tasks.supervised.proving import verify_learner
+    def product(self, task: SupervisedTask, workload: str, versions: Versions, features: Path,
+                learner: Path) -> ToProve:
+        """The network behind its scaling, and the task's specification over the workload's box."""
+        from models.tasks.supervised.product import learner_to_prove
 
-        return verify_learner(task, workload, seed, features, learner, output, progress)
-
-    def bundle(self, task: SupervisedTask, workload: str, versions: Mapping[str, Any], features: Path, verified: Path,
-               output: Path) -> Verdict:
-        """ONNX, contract and certificate."""
-        from models.tasks.supervised.proving import bundle_learner
-
-        return bundle_learner(task, workload, versions, features, verified, output)
+        return learner_to_prove(task, workload, versions, features, learner)
 
     def evidence(self, task: SupervisedTask, workload: str, seed: int, features: Path, verified: Path,
-                 bundle: Path) -> dict[str, Any]:
+                 product: Path) -> dict[str, Any]:
         """Beside a gradient boosting baseline."""
         from models.tasks.supervised.evidence import boosting_baseline, load_trained, supervised_evidence
 
-        trained = load_trained(task, workload, features, verified, bundle)
+        trained = load_trained(task, workload, features, verified, product)
         found = supervised_evidence(task, trained, features, seed)
         baseline = boosting_baseline(task, trained.data, seed)
         return {**found, "metrics": found["metrics"] | baseline["metrics"], "baseline": baseline["baseline"]}

@@ -12,6 +12,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from models.reporting import plots, report
+from models.reporting.data_sections import MOST_CORRELATED
 from models.reporting.document import Cell, Table
 from models.reporting.report import MOST_PLOTTED
 from models.tasks.supervised.pages import SupervisedPages
@@ -189,10 +190,22 @@ def test_accuracy_is_compared_with_the_twin_and_the_baseline(version_html):
     assert "312 counterexamples" in page.text
 
 
-def test_a_refuted_version_shows_its_worst_witness_in_raw_units(undrawn):
+def test_a_refuted_version_shows_its_counterexample_in_raw_units(undrawn):
     evidence = {**sample.evidence(), "verdict": sample.verdict("REFUTED")}
     page = Page(render_version(sample.contract(), evidence, sample.gates(False), sample.context()))
     assert "Nothing is guaranteed: the verdict is REFUTED (a counterexample was found)" in page.text
+    assert "the outputs stand in the wrong order. onnxruntime shows it on the file itself" in page.text
+    assert page.row("latency_ms") == ["latency_ms", "ms", "19.3", "9.758"]
+
+
+def test_a_refuted_version_without_its_witness_says_so(undrawn):
+    evidence = {**sample.evidence(), "verdict": {**sample.verdict("REFUTED"), "witness": None}}
+    page = Page(render_version(sample.contract(), evidence, None, sample.context()))
+    assert "The verdict is REFUTED, but its witness was not recorded." in page.text
+
+
+def test_the_twins_worst_witness_is_shown_in_raw_units(undrawn):
+    page = Page(render_version(sample.contract(), sample.evidence(), sample.gates(), sample.context()))
     # target 0.21..38.4 ms, outputs 0.5 and 0.25; psi_io_full 0..0.41, 0.2 and 0.7
     assert "must not fall when psi_io_full rises and all else is equal" in page.text
     assert "here it falls from 19.3 ms to 9.758 ms" in page.text
@@ -202,18 +215,17 @@ def test_a_refuted_version_shows_its_worst_witness_in_raw_units(undrawn):
 
 
 def test_a_witness_that_lies_beside_the_range_by_rounding_is_shown_on_its_edge(undrawn):
-    verdict = sample.verdict("REFUTED")
+    verdict = sample.twin_verdict()
     for witness in verdict["witnesses"]:
         witness["low"] = [*witness["low"][:1], -1e-6, *witness["low"][2:]]
-    page = Page(render_version(sample.contract(), {**sample.evidence(), "verdict": verdict}, None,
+    page = Page(render_version(sample.contract(), {**sample.evidence(), "twin_verdict": verdict}, None,
                                       sample.context()))
     assert page.row("lower input")[2] == "0"
 
 
 def test_without_the_scaling_a_witness_is_said_to_be_scaled(undrawn):
-    evidence = {**sample.evidence(), "verdict": sample.verdict("REFUTED")}
     context = {key: value for key, value in sample.context().items() if key != "scaling"}
-    page = Page(render_version(sample.contract(), evidence, None, context))
+    page = Page(render_version(sample.contract(), sample.evidence(), None, context))
     assert "(scaled)" in page.text and page.row("lower input")[2] == "0.2"
 
 
@@ -375,3 +387,44 @@ def test_a_row_and_what_is_said_of_it_stay_together_when_a_table_is_sorted() -> 
     table = Table(("name", "value", "more"), (full, wide, full, full), sortable=True)
     assert table.row_groups == ((full, wide), (full,), (full,))
     assert Table(("name", "value"), (full, said), sortable=False).row_groups == ((full, said),)
+
+
+# --- many workloads ---------------------------------------------------------------------------------------
+
+
+def correlated(workloads: int) -> dict[str, Any]:
+    names = [f"w{number:03d}" for number in range(workloads)]
+    return {"workloads": names, "metrics": ["psi_cpu_some"], "pearson": [[0.5 - k / 1000] for k in range(workloads)]}
+
+
+def test_of_many_workloads_a_page_shows_its_own_correlation_and_the_run_the_first() -> None:
+    context = {**sample.context(), "correlation": correlated(MOST_CORRELATED + 1)}
+    contract = {**sample.contract(), "workload": "w007"}
+    page = Page(render_version(contract, sample.evidence(), sample.gates(), context))
+    correlations = [row for row in page.rows if row and re.fullmatch(r"w\d{3}", row[0].strip())]
+    assert [(row[0].strip(), row[1].strip()) for row in correlations] == [("w007", "0.49")]
+    run = Page(render_run([], context))
+    assert sum(bool(re.fullmatch(r"w\d{3}", row[0].strip())) for row in run.rows if row) == MOST_CORRELATED
+
+
+def test_a_page_costs_the_same_whatever_the_number_of_workloads() -> None:
+    contract, evidence, gates = ({**sample.contract(), "workload": "w007"}, sample.evidence(), sample.gates())
+    sizes = [len(render_version(contract, evidence, gates, {**sample.context(), "correlation": correlated(count)}))
+             for count in (101, 1000)]  # all but its own: numbers of three digits
+    assert sizes[0] == sizes[1]
+
+
+def test_the_heat_map_that_all_pages_share_is_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[str] = []
+    original = plots.embed
+
+    def counted(draw: Any, width: float, height: float, name: str, description: str) -> Markup:
+        drawn.append(name)
+        return original(draw, width, height, name, description)
+
+    monkeypatch.setattr(plots, "embed", counted)
+    context = {**sample.context(), "correlation": correlated(5)}
+    pages = [render_version({**sample.contract(), "workload": name}, sample.evidence(), sample.gates(), context)
+             for name in ("w001", "w002")]
+    assert drawn.count("v-correlation") == 1
+    assert all('id="correlation"' in page for page in pages)
