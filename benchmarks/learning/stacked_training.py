@@ -75,7 +75,12 @@ def make_loop(problem: Problem, hidden: Sequence[int], epochs: int, seed: int) -
 
 @dataclass(frozen=True)
 class Way:
-    """train: all loops for so many epochs; run: all loops to their end."""
+    """A way of training many loops.
+
+    Attributes:
+        train: all loops for so many epochs.
+        run: all loops to their end.
+    """
 
     train: Callable[[int, Sequence[CounterexampleLoop]], None]
     run: Callable[[Sequence[CounterexampleLoop]], list[LoopResult]]

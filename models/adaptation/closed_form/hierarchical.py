@@ -31,9 +31,15 @@ CHUNK_ELEMENTS = 20_000_000
 
 @dataclass(frozen=True)
 class Hierarchical:
-    """lengthscale: of the kernel, in units of the mean distance of configurations; additive: share of the kernel that
-    is a sum over the configuration's columns, the rest is a product; strength: of the prior, in workloads;
-    metrics: whether metrics are used."""
+    """See the module docstring.
+
+    Attributes:
+        lengthscale: of the kernel, in units of the mean distance of configurations.
+        additive: share of the kernel that is a sum over the configuration's columns; the rest is a product.
+        strength: of the prior, in workloads.
+        metrics: whether metrics are used.
+        name: in reports.
+    """
 
     lengthscale: float = 2.0
     additive: float = 0.5
