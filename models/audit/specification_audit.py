@@ -44,7 +44,7 @@ from models.verification.language.properties import Direction, FloatArray, Monot
 Kind = Literal["exact", "matched", "none"]
 Verdict = Literal["obeyed", "contradicted", "undecided"]
 WIDTH = float(norm.ppf(0.975))  # of the noise, in standard deviations of a difference: 19 of 20 differences
-COIN = 0.5
+CHANCE_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -139,9 +139,9 @@ class PropertyAudit:
         """See the module docstring."""
         if self.pairs < self.minimum_pairs:
             return "undecided"
-        if self.within_noise_interval.upper < self.at_least or self.obeys_interval.upper < COIN:
+        if self.within_noise_interval.upper < self.at_least or self.obeys_interval.upper < CHANCE_SHARE:
             return "contradicted"
-        if self.within_noise_interval.lower >= self.at_least and self.obeys_interval.lower > COIN:
+        if self.within_noise_interval.lower >= self.at_least and self.obeys_interval.lower > CHANCE_SHARE:
             return "obeyed"
         return "undecided"
 
