@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from feature_store.errors import InputError, RefusedError
+from feature_store.whole_files import write_file
 from models.configuration import Configuration
 from models.gate_report import evaluate_gates
 from models.paired_cases import checked_cases
@@ -114,13 +115,9 @@ def _with_champion(bundle: Bundle, champion: Mapping[str, Any] | None) -> Bundle
     if CHAMPION in bundle.evidence and bundle.evidence[CHAMPION] == champion:
         return bundle
     known = None if champion is None else dict(champion)
-    path = bundle.folder / "evidence.json"
-    temporary = bundle.folder.with_name(f".{bundle.folder.name}.evidence.tmp")
-    try:
-        temporary.write_text(json.dumps({**bundle.evidence, CHAMPION: known}, indent=1) + "\n", encoding="utf-8")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)  # a full disk: nothing half-written stays
+    # Beside the bundle until it is whole: a bundle holds exactly its files.
+    write_file(bundle.folder / "evidence.json", json.dumps({**bundle.evidence, CHAMPION: known}, indent=1) + "\n",
+               folder=bundle.folder.parent)
     return open_bundle(bundle.folder)
 
 

@@ -14,7 +14,6 @@ What was checked is what is used: `Bundle.model` holds the checked bytes, nothin
 """
 
 import hashlib
-import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any, NewType, Protocol
 
 from feature_store.errors import InputError, RefusedError
+from feature_store.whole_files import whole_folder
 from models.gate_report import GateReport
 from models.gates import PROVED
 from serving.canonical import parse_json
@@ -213,16 +213,9 @@ def write_folder(bundle: Bundle, destination: Path) -> None:
     """
     if destination.exists():
         raise InputError(f"destination must be a new folder, got one that exists ({destination})")
-    destination.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=destination.parent, prefix=f".{destination.name}."))
-    try:
+    with whole_folder(destination, overwrite=False) as new:
         for name, data in bundle.files.items():
-            (temporary / name).write_bytes(data)
-        temporary.chmod(0o755)
-        temporary.rename(destination)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
+            (new / name).write_bytes(data)
 
 
 def _parse(folder: Path, files: Mapping[str, bytes]) -> Bundle:

@@ -8,7 +8,6 @@ import hashlib
 import io
 import json
 import math
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from feature_store.scaling import FeatureScaling
+from feature_store.whole_files import whole_folder
 from models.export.json_file import write_json
 from models.export.onnx_model import INPUT, OPSET, executable_onnx, require_same_weights
 from models.tasks.quantity import Quantity
@@ -92,10 +92,7 @@ def write_bundle(
     embedding = None if encoder is None else {
         "file": ENCODER_FILE, "sha256": hashlib.sha256(encoder[0]).hexdigest(), **encoder[1]}
     contract = make_contract(task, workload, scaling, specification, model, versions, embedding)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".bundle.", dir=folder.parent) as temporary:
-        new = Path(temporary) / "bundle"
-        new.mkdir()
+    with whole_folder(folder, overwrite=False) as new:
         (new / "model.onnx").write_bytes(model)
         if encoder is not None:
             (new / ENCODER_FILE).write_bytes(encoder[0])
@@ -103,7 +100,6 @@ def write_bundle(
         write_json(new / "contract.json", contract)
         if verdict.status is Status.PROVED:
             verdict = _write_certificate(new, contract, verdict)
-        new.rename(folder)
     return model, verdict
 
 

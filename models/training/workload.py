@@ -9,12 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import torch
 from torch import nn
 
 from feature_store.errors import InputError
 from feature_store.scaling import FeatureScaling
-from models.learners.mlp import build_mlp, linear_layers
+from models.learners.mlp import linear_layers
 from models.tasks.supervised.task import SupervisedTask
 from models.training.pretraining import UNREADABLE, WorkloadData
 from models.verification.language.specification import FloatArray, Specification
@@ -109,13 +108,3 @@ def load_network(path: Path) -> ReluNetwork:
                                tuple(stored[f"bias_{k}"] for k in range(layers)))
     except UNREADABLE as error:
         raise InputError(f"network must be readable, got {error} ({path})") from error
-
-
-def to_torch(network: ReluNetwork) -> nn.Sequential:
-    """The same network as a torch module."""
-    module = build_mlp(network.inputs, [len(b) for b in network.biases[:-1]], torch.Generator())
-    with torch.no_grad():
-        for layer, weight, bias in zip(linear_layers(module), network.weights, network.biases, strict=True):
-            layer.weight.copy_(torch.as_tensor(weight))
-            layer.bias.copy_(torch.as_tensor(bias))
-    return module

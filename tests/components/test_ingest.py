@@ -64,8 +64,8 @@ def test_a_users_own_file_is_mapped(tmp_path: Path) -> None:
         ("half.parquet", "", InputError, "must be a whole Parquet table"),
         ("http://127.0.0.1:1", "workloads: {redis: {latency_ms: x}}\nlast_s: 600", SourceError,
          "server must answer, got ConnectionError after 4 tries"),
-        ("http://127.0.0.1:1", "", InputError, "metric map must name the workloads"),
-        ("http://127.0.0.1:1", "[redis]", InputError, "metric map must be a mapping"),
+        ("http://127.0.0.1:1", "", InputError, "metric map: the field 'workloads' is missing"),
+        ("http://127.0.0.1:1", "[redis]", InputError, r"metric map: expected a mapping, got \['redis'\]"),
     ],
 )
 def test_what_cannot_be_read_leaves_nothing(

@@ -11,7 +11,7 @@ from components.register import _register_one
 from components.report import run_report
 from feature_store.errors import InputError
 from models.configuration import load_configuration
-from serving.lifecycle import Registration
+from serving.outcomes import Registration
 from tests.components.steps import project
 from tests.e2e import tiny
 from tests.serving.conftest import write_bundle

@@ -119,7 +119,7 @@ def test_every_command_works(document: str, finished: Finished, tmp_path: Path) 
 def try_command(command: Command, finished: Finished) -> None:
     program, *arguments = command.words
     match program, arguments:
-        case "assay", ["run" | "record", *_]:
+        case "assay", ["run" | "record" | "validate", *_]:
             take_apart(arguments)
         case "assay", _:
             arguments = [os.environ["ASSAY_KFP_ENDPOINT"] if word == "URL" else word for word in arguments]

@@ -70,20 +70,25 @@ def test_a_file_without_the_section_promotion_has_the_shipped_values(tmp_path: P
     shipped, without = load_configuration(SHIPPED, {}), load_configuration(path, {})
     assert without.promotion == shipped.promotion == PromotionRule(ComparisonRule(0.01, 0.01, {}, 0.99), 0.0)
     path.write_text(f"{text[:start]}promotion: 3\n{text[end:]}")
-    with pytest.raises(InputError, match=r"promotion must be a mapping of minimum_improvement, .*, got 3"):
+    with pytest.raises(InputError, match=r"^promotion: expected a mapping, got 3 \(.*mlflow.yaml, line \d+\)$"):
         load_configuration(path, {})
 
 
 @pytest.mark.parametrize(("old", "new", "message"), [
-    ("minimum_improvement: 0.01", "minimum_improvement: -0.01", "minimum_improvement: expected a number from 0"),
-    ("minimum_improvement: 0.01", "minimum_improvement: .nan", "minimum_improvement: expected a number from 0"),
-    ("minimum_improvement: 0.01", "minimum_improvement: .inf", "minimum_improvement: expected a number from 0"),
+    ("minimum_improvement: 0.01", "minimum_improvement: -0.01", "^promotion.minimum_improvement: "
+     "expected a number from 0, got -0.01"),
+    ("minimum_improvement: 0.01", "minimum_improvement: .nan", "^promotion.minimum_improvement: "
+     "expected a number from 0, got nan"),
+    ("minimum_improvement: 0.01", "minimum_improvement: .inf", "^promotion.minimum_improvement: "
+     "expected a number from 0, got inf"),
     ("minimum_improvement: 0.01", "improvement: 0.01", "did you mean 'minimum_improvement'"),
     ("confidence: 0.99", "confidence: 1", "confidence: expected a number from 0.8 to below 1, got 1"),
     ("confidence: 0.99", "confidence: 0.5", "confidence: expected a number from 0.8 to below 1, got 0.5"),
-    ("confidence: 0.99", "confidence: true", "confidence: expected a number"),
-    ("specification_leeway: 0.0", "specification_leeway: 1", "specification_leeway must be a number from 0 to below 1"),
-    ("specification_leeway: 0.0", "specification_leeway: -0.1", "specification_leeway must be a number from 0"),
+    ("confidence: 0.99", "confidence: true", "confidence: expected a number from 0.8 to below 1, got true"),
+    ("specification_leeway: 0.0", "specification_leeway: 1",
+     "specification_leeway: expected a number from 0 to below 1, got 1"),
+    ("specification_leeway: 0.0", "specification_leeway: -0.1",
+     "specification_leeway: expected a number from 0 to below 1, got -0.1"),
 ])
 def test_a_rule_of_promotion_that_means_nothing_is_refused(edited, old: str, new: str, message: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(InputError, match=message):
@@ -144,21 +149,29 @@ def test_an_artifact_store_uri_is_kept_and_a_path_is_resolved(edited) -> None:  
     [
         ("approval: auto", "aproval: auto", "did you mean 'approval'"),
         ("  uri:", "  url:", "did you mean 'uri'"),
-        ("at_least: 0.5", "at_lest: 0.5", r"key 'at_lest' .*performance\.test_accuracy\); did you mean 'at_least'"),
-        ("at_most: 0.0001", "at_most: 1e-4", "YAML reads 1e-4 as text"),
-        ("minimum_gain: {}", "minimum_gain: 3", r"minimum_gain: expected a mapping .*promotion\)"),
-        ("approval: auto", "approval: maybe", "approval must be auto or manual, got 'maybe'"),
-        ("approval: auto", "", "'approval' must be given"),
-        ("experiment: assay", "experiment: ", "experiment must be a text"),
+        ("at_least: 0.5", "at_lest: 0.5", r"^gates.performance.test_accuracy.at_lest: unknown field; did you mean "
+         r"'at_least'\? \(.*mlflow.yaml, line \d+\)$"),
+        ("at_most: 0.0001", "at_most: 1e-4", "parity.at_most: expected a number, got '1e-4'; YAML reads 1e-4 as text"),
+        ("at_least: 0.5, ", "", r"expected one limit .*, got none \(.*mlflow.yaml, line \d+, "
+         r"gates.performance.test_accuracy\)"),
+        ("better: larger", "better: more", "better: expected smaller or larger, got 'more'"),
+        ("least_cases: 30", "least_cases: 1.5", "least_cases: expected a whole number from 0, got 1.5"),
+        ("verdict: PROVED", "verdict: UNKNOWN", "specification.verdict: expected PROVED, got 'UNKNOWN'"),
+        ("minimum_gain: {}", "minimum_gain: 3", "^promotion.minimum_gain: expected a mapping, got 3"),
+        ("minimum_gain: {}", "minimum_gain: {r: -1}", "^promotion.minimum_gain.r: expected a number from 0, got -1"),
+        ("approval: auto", "approval: maybe", "approval: expected auto or manual, got 'maybe'"),
+        ("approval: auto", "", "the field 'approval' is missing"),
+        ("experiment: assay", "experiment: ", "experiment: expected a text that is not empty, got nothing"),
         ("sqlite:///mlflow.db", "file:///tmp/mlruns", "no longer keeps runs in a plain folder"),
-        ("sqlite:///mlflow.db", "mlruns", "must name a database or a server"),
+        ("sqlite:///mlflow.db", "mlruns", "tracking.uri: expected the address of a database or a server, got 'mlruns'"),
         ("assay.{task}.{workload}", "assay.{task}", "once each"),
-        ("assay.{task}.{workload}", "assay{task}{workload}", "must have a dot"),
-        ("assay.{task}.{workload}", "a/{task}.{workload}", "must have a dot"),
-        ("assay.{task}.{workload}", "a.{workload}_{task}", "must have a dot"),
-        ("champion: champion", "champion: latest", "alias champion must be a name of its own"),
-        ("champion: champion", "champion: v2", "alias champion must be a name of its own"),
-        ("champion: champion", "champion: challenger", "alias champion must be a name of its own"),
+        ("assay.{task}.{workload}", "assay{task}{workload}", "expected a dot between"),
+        ("assay.{task}.{workload}", "a/{task}.{workload}", "expected a dot between"),
+        ("assay.{task}.{workload}", "a.{workload}_{task}", "expected a dot between"),
+        ("champion: champion", "champion: latest", "aliases.champion: expected a letter"),
+        ("champion: champion", "champion: v2", "aliases.champion: expected a letter"),
+        ("champion: champion", "champion: challenger",
+         "aliases.challenger: expected another alias than the champion's, got 'challenger'"),
         ("approval: auto", "approval: auto\napproval: manual", "given once, got 'approval' twice"),
         ("at_least: 1.0", "at_least: 1.0, at_least: 0.0", "given once, got 'at_least' twice"),
         ("experiment: assay", "experiment: [", "must be YAML"),
@@ -169,11 +182,16 @@ def test_an_unusable_file_is_refused_with_the_reason(edited, old: str, new: str,
         edited(old, new)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "gates: {}"])
-def test_a_file_that_is_not_the_mapping_is_refused(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(("text", "message"), [
+    ("", "configuration: expected a mapping, got nothing"), ("[]", r"configuration: expected a mapping, got \[\]"),
+    ("gates: {}", "gates: expected a mapping that is not empty, got {}"),
+    ("gates: {a/b: {}}", "gates.a/b: expected letters, digits, _ and -"),
+    ("gates: {a: {parity: 3}}", "gates.a.parity: expected a mapping, got 3"),
+])
+def test_a_file_that_is_not_the_mapping_is_refused(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "mlflow.yaml"
     path.write_text(text)
-    with pytest.raises(InputError, match="must be"):
+    with pytest.raises(InputError, match=message):
         load_configuration(path, {})
 
 

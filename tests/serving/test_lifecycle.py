@@ -19,7 +19,8 @@ from serving.bundle import check_bundle, open_bundle
 from serving.kept_bundles import keep_bundle, kept_bundle
 from serving.ledger import Ledger
 from serving.ledger_heads import head_file
-from serving.lifecycle import Lifecycle, Retirement
+from serving.lifecycle import Lifecycle
+from serving.outcomes import Retirement
 from serving.signature import SIGNATURE_FILE
 from tests.serving.measured import GATES, measured_champion
 

@@ -21,7 +21,6 @@ from serving.contract import Contract, specification_sha256
 from serving.inputs import InputReader
 from serving.session import Prediction, Predictor
 from serving.signature import sign_folder
-from serving.timing import time_prediction
 
 Keys = tuple[Path, Path]
 ROW = {"psi_cpu_some": 0.2, "psi_io_full": 0.5, "connections": 8.0}
@@ -375,10 +374,3 @@ def test_a_masked_array_is_refused_whatever_its_mask_says(predictor: Predictor, 
         for rows in (row, [row]):
             with pytest.raises(InputError, match="connections must hold plain numbers, got a masked array"):
                 predictor.predict(rows)
-
-
-def test_the_timing_measures_both(predictor: Predictor) -> None:
-    timing = time_prediction(predictor, ROW, repeats=20)
-    assert timing.checked_us > 0
-    assert timing.plain_us > 0
-    assert timing.repeats == 20

@@ -54,7 +54,8 @@ class Prediction:
         content = read_yaml(mapping, "mapping")
         task = load_mapping(mapping).task
         data = None if task is None else dict(task)
-        return OwnTask(data, yaml.safe_dump({**content, "task": data}, sort_keys=False))
+        travelling = content if data is None else {**content, "task": data}
+        return OwnTask(data, yaml.safe_dump(travelling, sort_keys=False))
 
     def ingest(self, task: SupervisedTask, telemetry: str, mapping_yaml: str, output: Path) -> pd.DataFrame:
         """Of a file or of a Prometheus server, in the canonical schema."""
@@ -62,10 +63,13 @@ class Prediction:
         from feature_store.mapping import parse_mapping
         from feature_store.sources.files import read_telemetry
         from feature_store.sources.production import is_prometheus, read_production
+        from feature_store.sources.production_map import ProductionMap
         from feature_store.strict_yaml import parse_yaml
+        from feature_store.written.model import parse_written
 
         if is_prometheus(telemetry):
-            return read_production(telemetry, parse_yaml(mapping_yaml or "{}", "metric map", "mapping"))
+            production = parse_written(ProductionMap, mapping_yaml or "{}", "metric map", "mapping")
+            return read_production(telemetry, production)
         content = parse_yaml(mapping_yaml, "mapping", "mapping")
         if not self.recognises(content):
             raise InputError(f"task {task.name}: expected a mapping of telemetry, got one of measurements")
