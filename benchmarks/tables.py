@@ -1,6 +1,6 @@
 """Makes the tables in README.md and docs/ from the result files, and says whether they are up to date.
 
-    python -m benchmarks.tables [--check]
+    python -m benchmarks tables [--check]
 
 A page gets a table by the two lines `<!-- table: NAME -->` and `<!-- end table -->`; what stands between them
 is replaced. Nothing in a table is typed by hand.
@@ -8,7 +8,7 @@ is replaced. Nothing in a table is typed by hand.
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,15 @@ from benchmarks.adaptation.plots import draw_adaptation_scale
 from benchmarks.gates import false_promotion
 from benchmarks.harness.markdown import fill, marked_tables
 from benchmarks.harness.result_file import read_results
-from benchmarks.learning import performance_tables
+from benchmarks.learning import performance_tables, stacked_training
 from benchmarks.pipeline import tables as pipeline_tables
 from benchmarks.pipeline.scale_plot import draw_scale
 from benchmarks.test_quality import code_mutation_tables
 from benchmarks.verification import campaign_tables, execution_rounding, mutant_tables, published_tables
 from benchmarks.verification.plots import draw_cactus, draw_growth
-from feature_store.errors import nearest
+from feature_store.errors import InputError, nearest
 
+OUTPUT = None  # pages of README and docs, not a result file
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = "benchmarks/results"
 SCALE_PLOT = "docs/images/pipeline_scale.svg"
@@ -62,9 +63,15 @@ TABLES: dict[str, Source] = {
     "adaptation-metrics-conditions": Source("adaptation_metrics", pool_tables.metrics_conditions_line),
     "adaptation-scale": Source("adaptation_scale", pool_tables.scale_table),
     "adaptation-scale-conditions": Source("adaptation_scale", pool_tables.scale_conditions_line),
-    "false-promotion": Source("false_promotion", false_promotion.equal_table),
-    "false-promotion-missed": Source("false_promotion", false_promotion.missed_table),
-    "false-promotion-missed-more": Source("false_promotion", false_promotion.missed_more_table),
+    "false-promotion": Source("false_promotion", false_promotion.equal_table("errors")),
+    "false-promotion-missed": Source("false_promotion", false_promotion.missed_table("errors", 0.05)),
+    "false-promotion-missed-more": Source("false_promotion", false_promotion.missed_table("errors", 0.2)),
+    "false-promotion-rewards": Source("false_promotion", false_promotion.equal_table("rewards")),
+    "false-promotion-rewards-missed": Source("false_promotion", false_promotion.missed_table("rewards", 0.05)),
+    "false-promotion-rewards-missed-more": Source("false_promotion", false_promotion.missed_table("rewards", 0.2)),
+    "false-promotion-margin": Source("false_promotion", false_promotion.margin_table),
+    "false-promotion-blocks": Source("false_promotion", false_promotion.block_table),
+    "false-promotion-zero": Source("false_promotion", false_promotion.zero_table),
     "false-promotion-conditions": Source("false_promotion", false_promotion.conditions_line),
     "performance": Source("performance", performance_tables.verified_table),
     "performance-methods": Source("performance", performance_tables.methods_table),
@@ -75,6 +82,8 @@ TABLES: dict[str, Source] = {
     "pipeline-stages": Source("pipeline", pipeline_tables.stages_table),
     "pipeline-shares": Source("pipeline", pipeline_tables.shares_table),
     "pipeline-scale": Source("pipeline", pipeline_tables.scale_table),
+    "stacked-training": Source("stacked_training", stacked_training.stacked_table),
+    "stacked-training-conditions": Source("stacked_training", stacked_training.conditions_line),
     "pipeline-machine": Source("pipeline", pipeline_tables.machine_line),
     "verification-published": Source("verification", published_tables.published_table),
     "verification-goals": Source("verification_campaign", campaign_tables.goals_table),
@@ -90,17 +99,19 @@ TABLES: dict[str, Source] = {
 RESULT_FILES = tuple(dict.fromkeys(source.results for source in TABLES.values()))
 
 
-def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
-    """Exit code 0; 1 with --check if a page is not up to date; 2 if a page or a result file is unusable."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.tables", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """See benchmarks/harness/runner.py."""
     parser.add_argument("--check", action="store_true", help="change nothing; exit code 1 if a page is not up to date")
-    options = parser.parse_args(arguments)
+    parser.add_argument("--root", type=Path, default=ROOT, help="folder with README.md, docs and benchmarks/results")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Exit code 0; 1 with --check if a page is not up to date."""
+    root = options.root
     try:
         stale = {page: text for page, text in new_pages(root).items() if page.read_text(encoding="utf-8") != text}
     except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        raise InputError(str(error)) from error
     for page, text in stale.items():
         if options.check:
             print(f"{page.relative_to(root)} is not up to date: run `make tables`", file=sys.stderr)
@@ -164,7 +175,3 @@ def _draw(root: Path) -> None:
     if cost.get("entries"):
         cost_tables.draw_amortisation(cost, root / AMORTISATION_PLOT)
         print(f"wrote {AMORTISATION_PLOT}")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

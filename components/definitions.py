@@ -13,14 +13,14 @@ IMAGE = os.environ.get("ASSAY_IMAGE", "assay:0.1.0")
 
 
 @dsl.component(base_image=IMAGE, install_kfp_package=False)
-def ingest(telemetry: str, mapping_yaml: str, data_version: str, code_version: str,
+def ingest(task_yaml: str, telemetry: str, mapping_yaml: str, data_version: str, code_version: str,
            samples: dsl.Output[dsl.Dataset]) -> None:
     """Reads telemetry into the canonical table. data_version and code_version only separate cache keys."""
     from pathlib import Path
 
     from components.ingest import run_ingest
 
-    samples.metadata.update(run_ingest(telemetry, mapping_yaml, Path(samples.path)))
+    samples.metadata.update(run_ingest(task_yaml, telemetry, mapping_yaml, Path(samples.path)))
 
 
 @dsl.component(base_image=IMAGE, install_kfp_package=False)
@@ -68,37 +68,45 @@ def pretrain(task_yaml: str, seed: int, code_version: str, features: dsl.Input[d
 
 
 @dsl.component(base_image=IMAGE, install_kfp_package=False)
-def finetune(task_yaml: str, workload: str, seed: int, code_version: str, features: dsl.Input[dsl.Dataset],
-             pretrained: dsl.Input[dsl.Model], learner: dsl.Output[dsl.Model]) -> None:
-    """Trains, verifies, adds counterexamples and repeats, for one workload."""
+def finetune(task_yaml: str, workloads: str, seed: int, code_version: str, features: dsl.Input[dsl.Dataset],
+             pretrained: dsl.Input[dsl.Model], learners: dsl.Output[dsl.Model]) -> None:
+    """Trains the learners of a shard. workloads: a JSON list of names."""
+    import json
     from pathlib import Path
 
-    from components.finetune import run_finetune
+    from components.isolation import run_isolated
 
-    run_finetune(task_yaml, workload, seed, Path(features.path), Path(pretrained.path), Path(learner.path))
+    run_isolated("finetune", json.loads(workloads), Path(learners.path), {
+        "task_yaml": task_yaml, "seed": seed, "code_version": code_version, "features": Path(features.path),
+        "pretrained": Path(pretrained.path)})
 
 
 @dsl.component(base_image=IMAGE, install_kfp_package=False)
-def verify(task_yaml: str, workload: str, seed: int, code_version: str, features: dsl.Input[dsl.Dataset],
-           learner: dsl.Input[dsl.Model], verified: dsl.Output[dsl.Model]) -> None:
-    """Makes the file that ships, and proves or refutes its specification."""
+def verify(task_yaml: str, workloads: str, seed: int, code_version: str, features: dsl.Input[dsl.Dataset],
+           learners: dsl.Input[dsl.Model], verified: dsl.Output[dsl.Model]) -> None:
+    """Makes the files of a shard that ship, and proves or refutes the specification of each."""
+    import json
     from pathlib import Path
 
-    from components.verify import run_verify
+    from components.isolation import run_isolated
 
-    run_verify(task_yaml, workload, seed, code_version, Path(features.path), Path(learner.path), Path(verified.path))
+    run_isolated("verify", json.loads(workloads), Path(verified.path), {
+        "task_yaml": task_yaml, "seed": seed, "code_version": code_version, "features": Path(features.path),
+        "learner": Path(learners.path)})
 
 
 @dsl.component(base_image=IMAGE, install_kfp_package=False)
-def export(task_yaml: str, workload: str, seed: int, code_version: str, command: str,
-           features: dsl.Input[dsl.Dataset], verified: dsl.Input[dsl.Model], bundle: dsl.Output[dsl.Model]) -> None:
-    """The bundle of one workload: what was proved, with its evidence."""
+def export(task_yaml: str, workloads: str, seed: int, code_version: str, command: str,
+           features: dsl.Input[dsl.Dataset], verified: dsl.Input[dsl.Model], bundles: dsl.Output[dsl.Model]) -> None:
+    """The bundle of each workload of a shard: what was proved, with its evidence."""
+    import json
     from pathlib import Path
 
-    from components.export import run_export
+    from components.isolation import run_isolated
 
-    run_export(task_yaml, workload, seed, code_version, command, Path(features.path), Path(verified.path),
-               Path(bundle.path))
+    run_isolated("export", json.loads(workloads), Path(bundles.path), {
+        "task_yaml": task_yaml, "seed": seed, "code_version": code_version, "command": command,
+        "features": Path(features.path), "verified": Path(verified.path)})
 
 
 @dsl.component(base_image=IMAGE, install_kfp_package=False)
@@ -124,14 +132,29 @@ def register(workloads: list, telemetry: str, scheduled: bool, features: dsl.Inp
 
 
 @dsl.component(base_image=IMAGE, install_kfp_package=False)
-def report(workloads: list, run_name: str, features: dsl.Input[dsl.Dataset], gated: dsl.Input[dsl.Model],
-           registered: dsl.Input[dsl.Artifact], page: dsl.Output[dsl.HTML]) -> None:
-    """HTML reports of the run and of every version."""
+def pages(task_yaml: str, workloads: str, run_name: str, features: dsl.Input[dsl.Dataset],
+          gated: dsl.Input[dsl.Model], registered: dsl.Input[dsl.Artifact], pages: dsl.Output[dsl.Artifact]) -> None:
+    """HTML page of each version of a shard."""
+    import json
+    from pathlib import Path
+
+    from components.pages import run_pages
+
+    run_pages(task_yaml, json.loads(workloads), run_name, Path(features.path), Path(gated.path),
+              Path(registered.path), Path(pages.path))
+
+
+@dsl.component(base_image=IMAGE, install_kfp_package=False)
+def report(task_yaml: str, run_name: str, features: dsl.Input[dsl.Dataset], gated: dsl.Input[dsl.Model],
+           registered: dsl.Input[dsl.Artifact], pages: dsl.Input[list[dsl.Artifact]],
+           page: dsl.Output[dsl.HTML]) -> None:
+    """HTML page of the run, with the pages of its versions beside it."""
     import shutil
     from pathlib import Path
 
     from components.report import run_report
 
     folder = Path(page.path + "-files")
-    run_report(workloads, run_name, Path(features.path), Path(gated.path), Path(registered.path), folder)
+    run_report(task_yaml, run_name, Path(features.path), Path(gated.path), Path(registered.path),
+               [Path(shard.path) for shard in pages], folder)
     shutil.copyfile(folder / "index.html", page.path)

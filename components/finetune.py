@@ -1,53 +1,33 @@
-"""finetune: Algorithm 1 on one workload, and its unverified twin."""
+"""finetune: each workload of a shard gets its learner. Learners of a run that was killed are taken from it."""
 
 import json
-from dataclasses import asdict
+from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-import torch
-
+from components.finished_learners import FinishedLearners
+from components.kind import task_and_kind
 from components.progress import step
-from components.workload_status import guarded
-from feature_store.errors import InputError
-from models.tasks.task import read_task
-from models.training.counterexample_loop import CounterexampleLoop
-from models.training.pretraining import load_pretrained
-from models.training.workload import load_workload, save_network
+from components.workload_status import together
 
 
-def run_finetune(task_yaml: str, workload: str, seed: int, features: Path, pretrained: Path, output: Path) -> None:
-    """Writes network.npz, twin.npz, counterexamples.npz and loop.json to the folder `output`."""
-    with step("finetune", workload) as progress:
-        torch.set_num_threads(1)  # two workloads train at once
+def run_finetune(task_yaml: str, workloads: list[str], seed: int, code_version: str, features: Path, pretrained: Path,
+                 output: Path) -> None:
+    """Writes <workload>/ below `output` for each of the shard's workloads."""
+    with step("finetune", workloads) as progress:
+        task, kind = task_and_kind(task_yaml)
+        kept = FinishedLearners.of(task_yaml, int(seed), code_version, features, pretrained)
+        status = json.loads((features / "status.json").read_text())
+        resumed = kept.restore([name for name in workloads if not status.get(name, "lost")], output)
+        for name in resumed:
+            progress.done(name)
 
-        def work(folder: Path) -> None:
-            message = json.loads((features / "status.json").read_text()).get(workload, "the telemetry has no such rows")
-            if message:
-                raise InputError(message)
-            task = read_task(task_yaml)
-            settings, hidden = task.training, task.workload(workload).hidden
-            data = load_workload(features / workload, task, workload)
-            pool, names = load_pretrained(pretrained), data.scaling.features.names
-            queries = data.specification.queries
-            kind = "monotone" if settings.method == "monotone" else "plain"
-            network = pool.start(workload, names, hidden, queries, kind, int(seed))
-            twin = pool.start(workload, names, hidden, queries, "plain", int(seed))
-            result = CounterexampleLoop(network, twin, data.x, data.y, data.specification, settings, int(seed),
-                                        progress).run()
-            save_network(result.network, folder / "network.npz")
-            save_network(result.twin, folder / "twin.npz")
-            with (folder / "counterexamples.npz").open("wb") as file:
-                np.savez_compressed(file, allow_pickle=False, **result.counterexamples.arrays(len(names)))
-            (folder / "loop.json").write_text(json.dumps({
-                "epochs": [asdict(epoch) for epoch in result.epochs],
-                "rounds": [asdict(one) for one in result.rounds],
-                "verdict": result.verdict.to_json(), "twin_verdict": result.twin_verdict.to_json(),
-                "seconds": result.seconds}))
+        def work(folders: dict[str, Path], finished: Callable[[str, str], None]) -> None:
+            kind.finetune(task, list(folders), int(seed), features, pretrained, folders, finished, progress)
 
-        # the moments of weights that stay zero decay into denormal numbers, which are many times slower
-        torch.set_flush_denormal(True)
-        try:
-            guarded("finetune", None, output, work)
-        finally:
-            torch.set_flush_denormal(False)  # it is the whole process's
+        def done(name: str) -> None:
+            kept.keep(output / name)
+            progress.done(name)
+
+        together("finetune", {name: status.get(name, "the telemetry has no such rows")
+                              for name in workloads if name not in resumed}, output, work, done)
+        kept.forget(workloads)

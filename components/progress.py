@@ -9,7 +9,7 @@ import json
 import os
 import resource
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import psutil
 from feature_store.errors import AssayError
 
 PROGRESS_VARIABLE = "ASSAY_PROGRESS"
+PROGRESS_SECONDS = 0.05  # between two events of progress: a display draws ten times a second
 
 
 def emit(event: dict[str, Any]) -> None:
@@ -35,15 +36,48 @@ def emit(event: dict[str, Any]) -> None:
         os.close(descriptor)
 
 
+class Reporter:
+    """Reports what goes on within a step."""
+
+    def __init__(self, identity: dict[str, Any]) -> None:
+        self._identity = identity
+        self._last = 0.0
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        """Progress, as a flat mapping; of many in a moment one is written."""
+        now = time.monotonic()
+        if now - self._last >= PROGRESS_SECONDS:
+            self._last = now
+            emit({**self._identity, "event": "progress", **event})
+
+    def done(self, workload: str) -> None:
+        """A workload of the shard is dealt with."""
+        emit({**self._identity, "event": "workload", "workload": workload})
+
+    def note(self, sentence: str) -> None:
+        """What a reader of the log should know: why a stage did nothing."""
+        if sentence:
+            emit({**self._identity, "event": "note", "message": sentence})
+
+
+def shard_label(workloads: Sequence[str]) -> str:
+    """A shard in a few words: its first workload, and how many more there are."""
+    return "" if not workloads else workloads[0] + (f" and {len(workloads) - 1:,} more" if len(workloads) > 1 else "")
+
+
 @contextmanager
-def step(name: str, workload: str = "") -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Reports the start and the end of a step; yields a function that reports progress within it."""
+def step(name: str, workloads: Sequence[str] = ()) -> Iterator[Reporter]:
+    """Reports the start and the end of a step.
+
+    Args:
+        workloads: of the shard, in the fan-out.
+    """
     started_at = psutil.Process().create_time()
     began = time.time()
-    identity = {"step": name, "workload": workload}
+    identity = {"step": name, "shard": shard_label(workloads)}
     emit({**identity, "event": "start"})
     try:
-        yield lambda event: emit({**identity, "event": "progress", **event})
+        yield Reporter(identity)
     except BaseException as error:
         known = isinstance(error, AssayError)
         emit({**identity, "event": "failed", "message": str(error) if known else f"{type(error).__name__}: {error}",
@@ -51,7 +85,7 @@ def step(name: str, workload: str = "") -> Iterator[Callable[[dict[str, Any]], N
         raise
     # startup_s: process start and imports before the step's own work; peak memory of this process
     emit({**identity, "event": "end", "seconds": time.time() - began, "startup_s": began - started_at,
-          "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024})
+          "workloads": len(workloads), "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024})
 
 
 def read_events(path: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]:

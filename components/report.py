@@ -1,70 +1,65 @@
-"""report: one self-contained HTML a version, logged to MLflow, and one for the run."""
+"""report: the page of the run, an index of its versions' pages, and its summary."""
 
 import json
 import os
+import shutil
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from components.kind import task_and_kind
+from components.pages import documents, heat_map, scaling_of
 from components.progress import PROGRESS_VARIABLE, emit, read_events, step
 from components.register import REGISTERED
-from components.tracking import log_version, project_configuration
+from components.tracking import project_configuration
 from feature_store.names import inside
 from models.export.json_file import write_json
-from models.reporting.task_error import task_error
+from models.tasks.pages import Pages
+
+# Of a workload that the run's page does not plot, only the figures are needed: its curves stand in its own page.
+PLOTTED_ALONE = ("curves", "history", "cases")
 
 
-def run_report(workloads: list[str], run_name: str, features: Path, gated: Path, registered: Path,
+def run_report(task_yaml: str, run_name: str, features: Path, gated: Path, registered: Path, pages: list[Path],
                output: Path) -> Path:
-    """Writes <workload>.html, index.html and summary.json under `output` and keeps a copy in the state folder.
+    """Writes index.html, every version's page and summary.json under `output`; keeps a copy in the state folder.
+
+    Args:
+        pages: what the `pages` step left, a folder a shard.
 
     Returns:
         Path of index.html as the user will open it.
     """
-    from models.reporting.report import render_run_report, render_version_report
+    from models.reporting.report import MOST_PLOTTED, render_run_report
 
     with step("report"):
-        configuration = project_configuration()
+        (_, kind), configuration = task_and_kind(task_yaml), project_configuration()
         kept = inside(configuration.home / "reports", run_name)
         kept.mkdir(parents=True, exist_ok=True)
         output.mkdir(parents=True, exist_ok=True)
-        validation = json.loads((features / "validation.json").read_text())
-        audits = json.loads((features / "audit.json").read_text())
-        correlation = _heat_map(json.loads((features / "correlation.json").read_text())["pooled"])
         record = json.loads((registered / REGISTERED).read_text())
+        made = {page.stem for folder in pages for page in folder.glob("*.html")}
+        for folder in pages:
+            shutil.copytree(folder, output, dirs_exist_ok=True)
         entries = []
-        for made in record["entries"]:
-            name = made["workload"]
-            scaling = features / name / "scaling.json"
-            entry = {**made, **_documents(gated / name),
-                     "scaling": json.loads(scaling.read_text()) if scaling.is_file() else None}
-            if entry["contract"]:
-                context = {"correlation": correlation, "validation": validation.get(name), "run_name": run_name,
-                           "version": made.get("version"), "alias": made.get("alias"), "scaling": entry["scaling"],
-                           "data_quality": entry["evidence"]["data"]["quality"], "audit": audits.get(name)}
-                page = render_version_report(entry["contract"], entry["evidence"], entry["gates"], context)
-                for folder in (output, kept):
-                    inside(folder, f"{name}.html").write_text(page, encoding="utf-8")
+        for number, registration in enumerate(record["entries"]):
+            name = registration["workload"]
+            entry = {**registration, **documents(gated / name), "scaling": scaling_of(features / name)}
+            if number >= MOST_PLOTTED and entry["evidence"]:
+                entry["evidence"] = {key: value for key, value in entry["evidence"].items() if key not in PLOTTED_ALONE}
+            if name in made:
                 entry["report_path"] = f"{name}.html"
-                if made.get("run_id"):
-                    log_version(configuration, made["run_id"], entry["evidence"], output / f"{name}.html")
             entries.append(entry)
-        page = render_run_report(entries, {"run_id": run_name, "correlation": correlation, "validation": validation,
-                                           "source": record["source"], **_times()})
+        page = render_run_report(entries, {
+            "run_id": run_name, "correlation": heat_map(features), "source": record["source"],
+            "validation": json.loads((features / "validation.json").read_text()), **_times()}, kind.pages)
         for folder in (output, kept):
             (folder / "index.html").write_text(page, encoding="utf-8")
-        summary = {"report": str(kept / "index.html"), "entries": [_summary(entry) for entry in entries]}
+        summary = {"report": str(kept / "index.html"), "entries": [_summary(entry, kind.pages) for entry in entries]}
         write_json(output / "summary.json", summary)
         emit({"event": "result", "summary": summary})
         return kept / "index.html"
-
-
-def _heat_map(pooled: dict[str, dict[str, float | None]]) -> dict[str, Any]:
-    """Pearson coefficients as the report wants them: a row a workload, a column a metric."""
-    metrics = list(next(iter(pooled.values()), {}))
-    return {"workloads": list(pooled), "metrics": metrics,
-            "pearson": [[row[metric] for metric in metrics] for row in pooled.values()]}
 
 
 def _times() -> dict[str, Any]:
@@ -73,21 +68,18 @@ def _times() -> dict[str, Any]:
     events = read_events(Path(path))[0] if path else []
     if not events:
         return {}
-    stages = [{"name": f"{event['step']} {event['workload']}".strip(), "seconds": event["seconds"],
+    stages = [{"name": f"{event['step']} {event['shard']}".strip(), "seconds": event["seconds"],
                "peak_mb": event["peak_mb"]} for event in events if event["event"] == "end"]
     started = datetime.fromtimestamp(events[0]["at"], UTC)
     return {"stages": stages, "started": started.strftime("%Y-%m-%d %H:%M:%S UTC"),
             "seconds": time.time() - events[0]["at"]}
 
 
-def _documents(folder: Path) -> dict[str, Any]:
-    return {name: json.loads((folder / f"{name}.json").read_text()) if (folder / f"{name}.json").is_file() else None
-            for name in ("contract", "evidence", "gates")}
-
-
-def _summary(entry: dict[str, Any]) -> dict[str, Any]:
+def _summary(entry: dict[str, Any], pages: Pages) -> dict[str, Any]:
     """What the command line prints about a workload."""
     evidence = entry["evidence"] or {}
+    figures = [vars(figure) for figure in pages.figures(evidence)] if evidence else []
     keys = ("workload", "status", "message", "model", "version", "alias", "bundle", "report_path")
-    return {**{key: entry.get(key) for key in keys}, "metrics": evidence.get("metrics"), "error": task_error(evidence),
+    return {**{key: entry.get(key) for key in keys}, "metrics": evidence.get("metrics"), "figures": figures,
+            "badness": pages.badness(evidence),
             "verdict": evidence.get("verdict", {}).get("status"), "gates": entry["gates"]}

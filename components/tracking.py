@@ -20,17 +20,23 @@ def project_configuration() -> Configuration:
     return load_configuration(Path(os.environ.get(CONFIGURATION_VARIABLE, default)))
 
 
-def log_version(configuration: Configuration, run_id: str, evidence: Mapping[str, Any], report: Path) -> None:
-    """Adds the loss curve, the parameters of reproduction and the report to a version's MLflow run."""
+def log_version(configuration: Configuration, run_id: str, evidence: Mapping[str, Any], chosen: Mapping[str, Any],
+                report: Path) -> None:
+    """Adds the loss curve, the parameters of reproduction and the report to a version's MLflow run.
+
+    Args:
+        evidence: of the version; `history.epochs` has an entry an epoch: its number and losses by name.
+        chosen: settings that the run itself chose.
+    """
     import mlflow
     from mlflow.entities import Metric, Param
 
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     client = mlflow.MlflowClient(tracking_uri=configuration.tracking_uri)
-    curve = [Metric(name, epoch[name], 0, epoch["epoch"]) for epoch in evidence["history"]["epochs"]
-             for name in ("loss", "twin_loss")]
+    epochs = evidence.get("history", {}).get("epochs", [])
+    curve = [Metric(name, value, 0, epoch["epoch"]) for epoch in epochs for name, value in epoch.items()
+             if name != "epoch"]
     parameters = {key: value for key, value in evidence["reproduce"].items() if key != "packages"}
-    tuned = evidence.get("few_shot", {}).get("pool", {}).get("settings", {})
-    parameters |= {f"few_shot.{key}": value for key, value in tuned.items()}
+    parameters |= chosen
     client.log_batch(run_id, metrics=curve[:1000], params=[Param(k, str(v)) for k, v in parameters.items()])
     client.log_artifact(run_id, str(report))

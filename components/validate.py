@@ -10,10 +10,10 @@ from typing import Any
 
 import pandas as pd
 
+from components.kind import task_and_kind
 from components.progress import step
 from feature_store.errors import InputError, RefusedError, nearest
 from feature_store.expectations import validate_all
-from models.tasks.task import read_task
 
 SAID = 3  # reasons in the message of a run that is stopped
 
@@ -29,10 +29,10 @@ def run_validate(task_yaml: str, workloads: list[str], samples: Path, output: Pa
         RefusedError: no workload passed; with the first reasons. The Data Docs are written all the same.
     """
     with step("validate"):
-        task = read_task(task_yaml)
+        task, kind = task_and_kind(task_yaml)
         frame = pd.read_parquet(samples / "samples.parquet")
         _require_rows(workloads, frame)
-        schemas = {name: task.telemetry_schema(name) for name in workloads}
+        schemas = {name: kind.schema(task, name) for name in workloads}
         results = validate_all(dict.fromkeys(workloads, frame), schemas, docs)
         verdicts = {name: result.to_dict() for name, result in results.items()}
         shutil.copytree(samples, output, dirs_exist_ok=True)

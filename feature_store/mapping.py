@@ -17,19 +17,17 @@ mapping:
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from feature_store.errors import InputError, nearest
-from feature_store.names import check_label, check_workload_name
-from feature_store.schema import CONFIGURATION, IDENTITY, METRICS, TARGETS
-from feature_store.strict_yaml import read_yaml
+from feature_store.mapping_file import ColumnFields, LabelFields, MappingFile
+from feature_store.schema import CONFIGURATION, METRICS, TARGETS
+from feature_store.strict_yaml import Lines, read_located_yaml, read_yaml
 from feature_store.units import conversion_factor
-from feature_store.yaml_fields import fields_of, number
+from feature_store.written.field_errors import field_error, value_text
+from feature_store.written.model import check_written
 
-TIME_UNITS = ("iso", "s", "ms", "us", "ns")
 UNKNOWN_COMBINATION = "unknown"  # the file does not say which workloads ran together
 DEFAULT_ENVIRONMENT = "base"
 
@@ -89,109 +87,59 @@ def load_mapping(path: Path) -> TelemetryMapping:
     Raises:
         InputError: the file is missing or no YAML, or a field is unknown, missing or of the wrong kind.
     """
-    return parse_mapping(read_yaml(path, "mapping file"), path)
+    content, lines = read_located_yaml(path, "mapping file")
+    return parse_mapping(content, path, lines)
 
 
-def parse_mapping(content: Any, path: Path) -> TelemetryMapping:
+def parse_mapping(content: Any, path: Path, lines: Lines | None = None) -> TelemetryMapping:
     """Builds a mapping from parsed YAML; a task that is a path stands beside `path`.
+
+    Args:
+        content: the parsed YAML.
+        path: the mapping file, as errors name it.
+        lines: of the values in it, where it was read from a file.
 
     Raises:
         InputError: a field is unknown, missing or of the wrong kind.
     """
-    known = {"workload", "environment", "combination", "time", "columns", "keep", "task"}
-    data = fields_of(content, known, str(path))
-    for key in ("workload", "columns"):
-        if key not in data:
-            raise InputError(f"mapping must have the field {key!r}, got {', '.join(data) or 'nothing'} "
-                             f"({path})")
-    task = _task(data.get("task"), path)
-    optional: dict[str, Any] = {}
-    for key in ("environment", "combination"):
-        if key in data:
-            optional[key] = _label(data[key], f"{path}: {key}")
-    if "time" in data:
-        optional["time"] = _time(data["time"], f"{path}: time")
-    columns = _columns(data["columns"], _target_units(task), f"{path}: columns")
-    keep = _keep(data.get("keep", []), columns, f"{path}: keep")
-    workload = _label(data["workload"], f"{path}: workload")
-    if workload.constant is not None:
-        check_workload_name(workload.constant, f"{path}: workload.constant")
-    return TelemetryMapping(workload=workload, columns=columns,
-                            keep=keep, task=task, where=str(path), **optional)
+    file = check_written(MappingFile, content, "mapping", str(path), lines)
+    task = _task(file.task, path, lines)
+    units = _target_units(task)
+    columns = {name: _column(name, entry, units, str(path), lines) for name, entry in file.columns.items()}
+    time = None if file.time is None else TimeSource(**file.time.model_dump())
+    return TelemetryMapping(workload=_label(file.workload), columns=columns, environment=_label(file.environment),
+                            combination=_label(file.combination), time=time, keep=file.keep, task=task,
+                            where=str(path))
 
 
-def _label(entry: Any, where: str) -> Label:
-    data = fields_of(entry, {"constant", "column"}, where)
-    if len(data) != 1:
-        raise InputError(f"label must have either `constant` or `column`, got {entry!r} ({where})")
-    return Label(**{key: str(value) for key, value in data.items()})
+def _label(fields: LabelFields) -> Label:
+    return Label(constant=fields.constant, column=fields.column)
 
 
-def _time(entry: Any, where: str) -> TimeSource:
-    data = fields_of(entry, {"column", "unit", "zone", "window_s"}, where)
-    if "column" not in data:
-        raise InputError(f"time must name its `column`, got {entry!r} ({where})")
-    unit = str(data.get("unit", "iso"))
-    if unit not in TIME_UNITS:
-        raise InputError(f"unit of time must be one of {', '.join(TIME_UNITS)}, got {unit!r} ({where}); "
-                         + nearest(unit, TIME_UNITS))
-    window_s = data.get("window_s")
-    if window_s is not None and number(window_s, where) <= 0.0:
-        raise InputError(f"window_s must be positive, got {window_s!r} ({where})")
-    zone = str(data.get("zone", "UTC"))
+def _column(name: str, entry: ColumnFields, units: Mapping[str, str], where: str, lines: Lines | None) -> ColumnSource:
+    place = ["columns", name]
+    if name not in units:
+        message = f"expected a column of the schema or of the task, got {name!r}; {nearest(name, units)}"
+        raise field_error(place, message, where, lines)
     try:
-        if zone != "UTC":  # known to pandas also where the machine has no time zone database
-            ZoneInfo(zone)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        near = get_close_matches(zone, available_timezones(), n=1)
-        raise InputError(f"zone must be in the time zone database, got {zone!r} ({where}); "
-                         f"did you mean {near[0] if near else 'UTC'}?") from error
-    return TimeSource(column=str(data["column"]), unit=unit, zone=zone,
-                      window_s=None if window_s is None else float(window_s))
+        factor = entry.scale * conversion_factor(units[name] if entry.unit is None else entry.unit, units[name])
+    except InputError as error:
+        raise field_error([*place, "unit"], str(error), where, lines) from None
+    return ColumnSource(column=entry.column, factor=factor)
 
 
-def _columns(entries: Any, units: Mapping[str, str], where: str) -> dict[str, ColumnSource]:
-    if not isinstance(entries, Mapping) or not entries:
-        raise InputError(f"columns must be a mapping with at least one entry, got {entries!r} ({where})")
-    columns = {}
-    for name, entry in entries.items():
-        if name not in units:
-            raise InputError(f"column must be in the schema or in the task, got {name!r} ({where}); "
-                             + nearest(str(name), units))
-        place = f"{where}.{name}"
-        data = fields_of(entry, {"column", "unit", "scale"}, place)
-        if "column" not in data:
-            raise InputError(f"column must name the `column` of the file, got {entry!r} ({place})")
-        scale = number(data.get("scale", 1.0), place)
-        factor = scale * conversion_factor(str(data.get("unit", units[name])), units[name], place)
-        columns[check_label(name, "name of a column", where)] = ColumnSource(column=str(data["column"]), factor=factor)
-    return columns
-
-
-def _keep(entries: Any, columns: Mapping[str, ColumnSource], where: str) -> tuple[str, ...]:
-    if not isinstance(entries, list):
-        raise InputError(f"keep must be a list of columns, got {entries!r} ({where})")
-    keep = tuple(str(entry) for entry in entries)
-    for name in keep:
-        if name in columns or name in IDENTITY:
-            raise InputError(f"kept column must not bear the name of another column, got {name!r} ({where}); "
-                             "the mapping makes that one already")
-    return keep
-
-
-def _task(entry: Any, path: Path) -> Mapping[str, Any] | None:
+def _task(entry: str | Mapping[str, Any] | None, path: Path, lines: Lines | None) -> Mapping[str, Any] | None:
     """The task as a mapping; a path is read relative to the mapping file."""
-    if isinstance(entry, str):
-        file = path.parent / entry
-        if not file.is_file():
-            raise InputError(f"task must be a mapping or the path of a YAML file, got {entry!r} "
-                             f"({path}: task); there is no file {file}")
-        entry = read_yaml(file, "task file")
-    if entry is None:
-        return None
-    if not isinstance(entry, Mapping):
-        raise InputError(f"task must be a mapping or the path of a YAML file, got {entry!r} ({path}: task)")
-    return entry
+    if not isinstance(entry, str):
+        return entry
+    file = path.parent / entry
+    if not file.is_file():
+        message = f"expected a task or the path of a YAML file, got {entry!r}; there is no file {file}"
+        raise field_error(["task"], message, str(path), lines)
+    task = read_yaml(file, "task file")
+    if not isinstance(task, Mapping):
+        raise InputError(f"task: expected a mapping, got {value_text(task)} ({file}, line 1)")
+    return task
 
 
 def _target_units(task: Mapping[str, Any] | None) -> dict[str, str]:

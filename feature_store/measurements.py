@@ -23,7 +23,8 @@ import numpy as np
 import pandas as pd
 
 from feature_store.errors import InputError, nearest
-from feature_store.measurement_mapping import ColumnRule, FailureRule, MeasurementMapping, label
+from feature_store.measurement_mapping import ColumnRule, FailureRule, MeasurementMapping
+from feature_store.measurement_mapping_file import label
 
 # A workload whose median of a column lies so many times above or below the median workload's is flagged: nearer to a
 # thousandfold (ms for s) than to none. Those of scout and CloudBandit lie between 0.125 and 10.6 times.

@@ -8,11 +8,15 @@ It takes less than YAML allows, because each of these files decides what is prov
 - numbers that mean something else than they look like are refused: `010`, which is 8, and `1:30`, which is 90;
 - lists and mappings are nested at most `MAX_DEPTH` deep, a file has at most `MAX_BYTES`;
 - every error is one line, an `InputError` with the file and the line.
+
+`Lines` keeps where each value stood, for errors about its content (feature_store/written).
 """
 
 import math
 import re
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +32,52 @@ MAX_NUMBER = 4_300  # characters: Python's own limit for an integer's digits, he
 MISREAD = re.compile(r"[-+]?(0[0-9_]+$|[^:]*:)")  # 010 is read in base 8, 1:30 in base 60
 
 
+@dataclass(frozen=True)
+class Lines:
+    """Where the values of a document stand in its text. root: the document as PyYAML's nodes; None: it is empty."""
+
+    root: yaml.Node | None = None
+
+    def line(self, path: Sequence[str | int], of_key: bool = False) -> int:
+        """The line (from 1) of the value at a path of keys and indices, or of what there is nearest above it.
+
+        A list or mapping that begins in a line below its key has the line of the key.
+
+        Args:
+            path: from the root of the document.
+            of_key: the line of the value's key, where it has one.
+        """
+        node, mark = self.root, self.root.start_mark if self.root else None
+        for number, part in enumerate(path):
+            found = _child(node, part)
+            if found is None:
+                break
+            key, node = found
+            last = number == len(path) - 1
+            in_text = isinstance(node, yaml.ScalarNode) and not (of_key and last)
+            mark = node.start_mark if key is None or in_text else key.start_mark
+        return mark.line + 1 if mark else 1
+
+    def below(self, *path: str | int) -> "Lines":
+        """The lines of the value at a path, for what is read from there on."""
+        node = self.root
+        for part in path:
+            found = _child(node, part)
+            node = found[1] if found else None
+        return Lines(node)
+
+
+def _child(node: yaml.Node | None, part: str | int) -> tuple[yaml.Node | None, yaml.Node] | None:
+    """Key and value of a mapping, None and an entry of a list; None: there is no such part."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in reversed(node.value):  # what a merge key brought in stands before what overrules it
+            if isinstance(key, yaml.ScalarNode) and key.value == str(part):
+                return key, value
+    elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and 0 <= part < len(node.value):
+        return None, node.value[part]
+    return None
+
+
 def read_yaml(path: Path, what: str, seconds: float = math.inf) -> Any:
     """The plain values in a YAML file.
 
@@ -38,6 +88,16 @@ def read_yaml(path: Path, what: str, seconds: float = math.inf) -> Any:
     Raises:
         InputError: the file cannot be read, is not UTF-8 or not YAML, or breaks a rule of the module docstring.
     """
+    return read_located_yaml(path, what, seconds)[0]
+
+
+def parse_yaml(text: str, what: str, where: str, seconds: float = math.inf) -> Any:
+    """The plain values in a text of YAML; `where` names its source in errors. The rest as in `read_yaml`."""
+    return parse_located_yaml(text, what, where, seconds)[0]
+
+
+def read_located_yaml(path: Path, what: str, seconds: float = math.inf) -> tuple[Any, Lines]:
+    """The plain values in a YAML file and their lines. The rest as in `read_yaml`."""
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
@@ -51,14 +111,15 @@ def read_yaml(path: Path, what: str, seconds: float = math.inf) -> Any:
         line = content.count(b"\n", 0, error.start) + 1
         raise InputError(f"{what} must be YAML in UTF-8, got the byte 0x{content[error.start]:02x} "
                          f"({path}, line {line})") from error
-    return parse_yaml(text, what, str(path), seconds)
+    return parse_located_yaml(text, what, str(path), seconds)
 
 
-def parse_yaml(text: str, what: str, where: str, seconds: float = math.inf) -> Any:
-    """The plain values in a text of YAML; `where` names its source in errors. The rest as in `read_yaml`."""
+def parse_located_yaml(text: str, what: str, where: str, seconds: float = math.inf) -> tuple[Any, Lines]:
+    """The plain values in a text of YAML and their lines. The rest as in `parse_yaml`."""
     try:
         loader = _Loader(text, what, where, time.monotonic() + seconds)
-        return loader.get_single_data()
+        node = loader.get_single_node()
+        return (None if node is None else loader.construct_document(node)), Lines(node)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise InputError(f"{what} must be YAML, got {error.reason} ({where}, line {line})") from error
@@ -102,6 +163,8 @@ class _Loader(yaml.SafeLoader):
         if number and isinstance(node, yaml.ScalarNode) and len(node.value) > MAX_NUMBER:
             raise InputError(f"number must have at most {MAX_NUMBER} digits, got {len(node.value)} "
                              f"{self._line(node)}")
+        if node.tag == "tag:yaml.org,2002:set":  # it has no order, so what is made of one could differ between runs
+            raise InputError(f"list must be written as [a, b], got a !!set {self._line(node)}")
         try:
             value = super().construct_object(node, deep)
         except (ValueError, LookupError, ArithmeticError, AttributeError) as error:  # 2020-13-45, !!bool maybe

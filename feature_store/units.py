@@ -20,7 +20,7 @@ DIMENSIONS: dict[str, dict[str, float]] = {
 }
 
 
-def conversion_factor(unit: str, target: str, where: str) -> float:
+def conversion_factor(unit: str, target: str) -> float:
     """What a value in `unit` is multiplied by to be in `target`; 1 where the two are the same word.
 
     Raises:
@@ -30,6 +30,6 @@ def conversion_factor(unit: str, target: str, where: str) -> float:
         return 1.0
     scales = next((scales for scales in DIMENSIONS.values() if target in scales), {target: 1.0})
     if unit not in scales:
-        raise InputError(f"unit must convert to {target!r}, got {unit!r} ({where}); {nearest(unit, scales)} "
-                         "Another one: give its factor with `scale` and leave `unit` out")
+        raise InputError(f"expected a unit that converts to {target!r}, got {unit!r}; {nearest(unit, scales)} For "
+                         "another one give its factor as `scale` and leave `unit` out")
     return scales[unit] / scales[target]

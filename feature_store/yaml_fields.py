@@ -1,6 +1,5 @@
 """Values out of parsed YAML (strict_yaml.py), each with an error that says where it stands."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,16 +14,3 @@ def fields_of(data: Any, known: set[str], where: str) -> dict[str, Any]:
         if key not in known:
             raise InputError(f"field must be known, got {key!r} ({where}); {nearest(str(key), known)}")
     return {str(key): value for key, value in data.items()}
-
-
-def number(value: Any, where: str) -> float:
-    """A finite number; a bool is none."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InputError(f"a number must stand here, got {value!r} ({where})")
-    try:
-        found = float(value)
-    except OverflowError:
-        found = math.inf
-    if not math.isfinite(found):
-        raise InputError(f"a finite number must stand here, got {value!r} ({where})")
-    return found

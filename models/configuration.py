@@ -14,22 +14,11 @@ from typing import Any, Literal
 
 from feature_store.errors import InputError, nearest
 from feature_store.names import TASK, WORKLOAD, check_task_name, check_workload_name
-from feature_store.strict_yaml import read_yaml
-from models.gates import check_thresholds
+from feature_store.strict_yaml import Lines, read_located_yaml
+from models.gates import Gate, parse_gates
 from models.paired_comparison import ComparisonRule
 
 Approval = Literal["auto", "manual"]
-
-# MLflow reserves "latest" and names such as "v3" as aliases.
-_ALIAS = re.compile(r"(?!(?:latest|[vV]\d+)$)[A-Za-z][A-Za-z0-9_-]*")
-_URI = re.compile(r"[a-z][a-z0-9+.-]*:")
-_KEYS: dict[str, tuple[str, ...]] = {
-    "": ("tracking", "experiment", "model_name", "aliases", "approval", "ledger", "keys", "gates"),
-    "tracking": ("uri", "artifacts"),
-    "aliases": ("champion", "challenger"),
-    "keys": ("private", "public"),
-}
-_OPTIONAL: dict[str, tuple[str, ...]] = {"": ("promotion",)}
 
 
 @dataclass(frozen=True)
@@ -59,7 +48,7 @@ class Configuration:
         approval: "auto" or "manual".
         ledger_path: the promotion ledger (JSON lines).
         private_key_path, public_key_path: EC P-256 key pair, PEM.
-        gates: gates[task][gate][parameter]; asking for a task that is not listed is an InputError.
+        gates: gates[task], in the order of the file; asking for a task that is not listed is an InputError.
         promotion: what replaces a champion without a person's word.
     """
 
@@ -74,7 +63,7 @@ class Configuration:
     ledger_path: Path
     private_key_path: Path
     public_key_path: Path
-    gates: dict[str, dict[str, dict[str, Any]]]
+    gates: dict[str, tuple[Gate, ...]]
     promotion: PromotionRule = field(default_factory=PromotionRule)
 
     def model_name(self, task: str, workload: str) -> str:
@@ -98,10 +87,10 @@ class Configuration:
 DEFAULT_GATES = "default"
 
 
-class _GatesByTask(dict[str, dict[str, dict[str, Any]]]):
+class _GatesByTask(dict[str, tuple[Gate, ...]]):
     """Answers for a task that is not listed: with the gates named `default`, or an error that names the task."""
 
-    def __missing__(self, task: str) -> dict[str, dict[str, Any]]:
+    def __missing__(self, task: str) -> tuple[Gate, ...]:
         if task != DEFAULT_GATES and DEFAULT_GATES in self:
             return self[DEFAULT_GATES]
         raise InputError(
@@ -120,25 +109,29 @@ def load_configuration(path: Path, environment: Mapping[str, str] = os.environ) 
     Raises:
         InputError: the file is missing or not YAML, a key is unknown or missing, a value is unusable.
     """
+    # what runs beside a controller imports this module, and does without pydantic
+    from feature_store.written.model import check_written
+    from models.configuration_file import ConfigurationFile
+
     path = Path(path).absolute()
-    data = read_yaml(path, "configuration")
+    data, lines = read_located_yaml(path, "configuration")
+    file = check_written(ConfigurationFile, data, "configuration", str(path), lines)
     home = _home(path, environment)
-    root = _section(data, "", path)
-    tracking, aliases, keys = (_section(root[name], name, path) for name in ("tracking", "aliases", "keys"))
+    comparison = ComparisonRule(**file.promotion.model_dump(exclude={"specification_leeway"}))
     return Configuration(
         home=home,
-        tracking_uri=_tracking_uri(_text(tracking, "uri", path), home, path),
-        artifact_root=_location(_text(tracking, "artifacts", path), home),
-        experiment=_text(root, "experiment", path),
-        model_name_template=_template(_text(root, "model_name", path), path),
-        champion_alias=_alias(aliases, "champion", path),
-        challenger_alias=_alias(aliases, "challenger", path),
-        approval=_approval(root["approval"], path),
-        ledger_path=home / _text(root, "ledger", path),
-        private_key_path=home / _text(keys, "private", path),
-        public_key_path=home / _text(keys, "public", path),
-        gates=_gates(root["gates"], path),
-        promotion=_promotion(root.get("promotion", {}), path),
+        tracking_uri=_tracking_uri(file.tracking.uri, home),
+        artifact_root=_location(file.tracking.artifacts, home),
+        experiment=file.experiment,
+        model_name_template=file.model_name,
+        champion_alias=file.aliases.champion,
+        challenger_alias=file.aliases.challenger,
+        approval=file.approval,
+        ledger_path=home / file.ledger,
+        private_key_path=home / file.keys.private,
+        public_key_path=home / file.keys.public,
+        gates=_gates(data["gates"], str(path), lines),
+        promotion=PromotionRule(comparison, file.promotion.specification_leeway),
     )
 
 
@@ -152,103 +145,22 @@ def _home(path: Path, environment: Mapping[str, str]) -> Path:
     return Path(given)
 
 
-def _promotion(data: Any, path: Path) -> PromotionRule:
-    known = ("minimum_improvement", "confidence", "specification_leeway")
-    where = f"{path}, promotion"
-    if not isinstance(data, Mapping):
-        raise InputError(f"promotion must be a mapping of {', '.join(known)}, got {data!r} ({path})")
-    for key in data:
-        if key not in known:
-            raise InputError(f"key must be a known one, got {key!r} ({where}); {nearest(str(key), known)}")
-    leeway = data.get("specification_leeway", 0.0)
-    if isinstance(leeway, bool) or not isinstance(leeway, (int, float)) or not 0 <= leeway < 1:
-        raise InputError(f"specification_leeway must be a number from 0 to below 1, got {leeway!r} ({where})")
-    try:
-        rule = ComparisonRule(**{key: value for key, value in data.items() if key != "specification_leeway"})
-    except InputError as error:
-        raise InputError(f"{error} ({where})") from error
-    return PromotionRule(rule, float(leeway))
-
-
-def _section(data: Any, name: str, path: Path) -> Mapping[str, Any]:
-    where = f"{path}, {name}" if name else str(path)
-    known = _KEYS[name] + _OPTIONAL.get(name, ())
-    if not isinstance(data, Mapping):
-        raise InputError(
-            f"configuration must be a mapping of {', '.join(_KEYS[name])}, got {data!r} ({where})"
-        )
-    for key in data:
-        if key not in known:
-            raise InputError(f"key must be a known one, got {key!r} ({where}); {nearest(str(key), known)}")
-    for key in _KEYS[name]:
-        if key not in data:
-            raise InputError(
-                f"key {key!r} must be given, got {', '.join(map(str, data)) or 'none'} ({where})"
-            )
-    return data
-
-
-def _text(section: Mapping[str, Any], key: str, path: Path) -> str:
-    value = section[key]
-    if not isinstance(value, str) or not value.strip():
-        raise InputError(f"{key} must be a text, got {value!r} ({path})")
-    return value
-
-
-def _tracking_uri(uri: str, home: Path, path: Path) -> str:
-    if uri.startswith("sqlite:///"):
-        if found := set("?#%") & set(str(home)):
-            # A URI ends its path there: the database would be written beside the state folder.
-            raise InputError(f"state folder must have no ?, # or % in its path, got {' '.join(sorted(found))} ({home})")
-        return f"sqlite:///{home / uri.removeprefix('sqlite:///')}"
-    if uri.startswith("file:") or not _URI.match(uri):
-        raise InputError(
-            f"tracking uri must name a database or a server, got {uri!r} ({path}); "
-            "MLflow no longer keeps runs in a plain folder: write sqlite:///mlflow.db"
-        )
-    return uri
+def _tracking_uri(uri: str, home: Path) -> str:
+    if not uri.startswith("sqlite:///"):
+        return uri
+    if ending := set("?#%") & set(str(home)):
+        # A URI ends its path there: the database would be written beside the state folder.
+        raise InputError(f"state folder must have no ?, # or % in its path, got {' '.join(sorted(ending))} ({home})")
+    return f"sqlite:///{home / uri.removeprefix('sqlite:///')}"
 
 
 def _location(location: str, home: Path) -> str:
-    return location if _URI.match(location) else str(home / location)
+    return location if re.match(r"[a-z][a-z0-9+.-]*:", location) else str(home / location)
 
 
-def _template(template: str, path: Path) -> str:
-    if not all(template.count(part) == 1 for part in ("{task}", "{workload}")):
-        raise InputError(
-            f"model_name must hold {{task}} and {{workload}} once each, got {template!r} ({path})"
-        )
-    between = re.split(r"\{task\}|\{workload\}", template)
-    if set("/:{}%'\"") & set("".join(between)) or "." not in between[1]:
-        rule = "must have a dot between its parts and hold none of / : {} % and quotes"
-        raise InputError(f"model_name {rule}, got {template!r} ({path})")
-    return template
-
-
-def _alias(aliases: Mapping[str, Any], key: str, path: Path) -> str:
-    alias = _text(aliases, key, path)
-    other = aliases["challenger" if key == "champion" else "champion"]
-    if not _ALIAS.fullmatch(alias) or alias == other:
-        rule = "must be a name of its own (letters, digits, _, -; not latest or v3)"
-        raise InputError(f"alias {key} {rule}, got {alias!r} ({path})")
-    return alias
-
-
-def _approval(value: Any, path: Path) -> Approval:
-    if value == "auto":
-        return "auto"
-    if value == "manual":
-        return "manual"
-    raise InputError(f"approval must be auto or manual, got {value!r} ({path})")
-
-
-def _gates(data: Any, path: Path) -> dict[str, dict[str, dict[str, Any]]]:
-    if not isinstance(data, Mapping) or not data:
-        raise InputError(f"gates must map a task to its gates, got {data!r} ({path})")
+def _gates(tasks: Mapping[str, Any], where: str, lines: Lines) -> dict[str, tuple[Gate, ...]]:
     gates = _GatesByTask()
-    for task, thresholds in data.items():
-        if not isinstance(thresholds, Mapping):
-            raise InputError(f"gates.{task} must map a gate to its threshold, got {thresholds!r} ({path})")
-        check_thresholds(thresholds, f"{path}, gates.{task}")
-        gates[str(task)] = {name: dict(item) for name, item in thresholds.items()}
+    for task, written in tasks.items():
+        places = {name: f"{where}, line {lines.line(['gates', task, name])}, gates.{task}" for name in written}
+        gates[task] = tuple(gate for name in written for gate in parse_gates({name: written[name]}, places[name]))
     return gates

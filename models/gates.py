@@ -1,265 +1,216 @@
-"""Promotion gates: named predicates over the evidence of one trained model.
+"""What a gate of mlflow.yaml says: a metric, which way is better, and the limit that it has to keep.
 
-Stands between `export` and `register`: the evidence goes in, a report goes out, nothing is read
-from disk or clock. A gate that cannot be evaluated (a metric that is missing, NaN, infinite, of a
-wrong type or outside what it can physically be) FAILS: a hole in the evidence never lets a model through.
+Flow: models/configuration.py reads the lines of `gates:` with `parse_gates`; models/gate_report.py holds evidence
+against them. A line says everything itself:
 
-    gate                     metric (evidence["metrics"])       holds where
-    specification            evidence["verdict"]["status"]      == verdict (only "PROVED" is allowed)
-    test_accuracy            test_accuracy, share 0..1          >= minimum
-    champion_mse             test_mse, squared target units     <= champion's test_mse * maximum_ratio
-    baseline_mse             test_mse, squared target units     <= baseline_mse * maximum_ratio
-    mean_baseline            test_mse, squared target units     <= mean_mse * maximum_ratio
-    test_rows                test_rows, a count                 >= minimum
-    test_mape                test_mape, share of the measured   <= maximum
-    counterexample_accuracy  counterexample_accuracy, 0..1      >= minimum
-    parity                   parity_max_abs, scaled target      <= maximum
-    latency                  latency_us, microseconds           <= maximum_us
+    specification:  {verdict: PROVED}
+    test_accuracy:  {metric: test_accuracy, better: larger, at_least: 0.5, least_cases: 30}
+    champion_mse:   {metric: test_mse, better: smaller, relative_to: champion, at_most_ratio: 1.05}
+    beats_rules:    {metric: mean_reward, better: larger, relative_to: rules_reward, at_least_difference: 0.0}
 
-The champion's test_mse is that of the standing champion evaluated on the SAME new test set; mean_mse that of the
-training rows' mean target, predicted for every test row.
+    metric          name in evidence["metrics"]
+    better          smaller | larger
+    relative_to     champion (the same metric of the champion, on the same cases), or another metric of the evidence,
+                    such as a baseline's; left out: the limit is absolute
+    one limit       absolute           at_most             at_least                in the metric's unit, of either sign
+                    ratio              at_most_ratio       at_least_ratio          metric / reference; both must be > 0
+                    difference         at_most_difference  at_least_difference     metric - reference, of either sign
+    least_cases     least number of cases (test rows, episodes) behind the metric, evidence["case_counts"][metric]
 """
 
-import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, Literal
 
 from feature_store.errors import InputError, nearest
+from models.metrics import Better, finite_number, known_metric
 
-Comparison = Literal["==", ">=", "<="]
+Compared = Literal["value", "ratio", "difference"]
 PROVED = "PROVED"
+SPECIFICATION = "specification"  # the one gate about the verdict
+CHAMPION = "champion"  # in relative_to
+LIMITS: dict[str, tuple[Better, Compared]] = {
+    "at_most": ("smaller", "value"), "at_least": ("larger", "value"),
+    "at_most_ratio": ("smaller", "ratio"), "at_least_ratio": ("larger", "ratio"),
+    "at_most_difference": ("smaller", "difference"), "at_least_difference": ("larger", "difference"),
+}
+KEYS = ("metric", "better", "relative_to", *LIMITS, "least_cases")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+_EXAMPLE = "{metric: test_mse, better: smaller, at_most: 0.1}"
 
 
 @dataclass(frozen=True)
-class Gate:
-    """What a gate compares.
+class VerdictGate:
+    """The verifier's verdict must be `verdict`, which is PROVED: no other may be promoted."""
+
+    name: str = SPECIFICATION
+    verdict: str = PROVED
+
+
+@dataclass(frozen=True)
+class MetricGate:
+    """A metric must keep a limit.
 
     Attributes:
-        metric: name in evidence["metrics"]; the verdict for `specification`.
-        parameter: the one key of its threshold in mlflow.yaml.
-        comparison: how the value stands to the threshold where the gate holds.
-        maximum: largest value the metric can have (1.0 for a share), None where there is none.
-        relative_to: metric that the threshold multiplies, None where the threshold is absolute.
+        name: of the gate, in mlflow.yaml and in every report.
+        metric: name in evidence["metrics"].
+        better: "smaller": the metric must be at most the threshold; "larger": at least.
+        limit: number of mlflow.yaml: the threshold itself, or what makes one of the reference.
+        compared: "value": the threshold is `limit`; "ratio": reference * limit; "difference": reference + limit.
+        relative_to: where the reference is from: CHAMPION, or a metric of the evidence; None for "value".
+        least_cases: least number of cases behind the metric; 0: not asked.
     """
-
-    metric: str
-    parameter: str
-    comparison: Comparison
-    maximum: float | None = None
-    relative_to: str | None = None
-
-
-GATES: dict[str, Gate] = {
-    "specification": Gate("verdict", "verdict", "=="),
-    "test_accuracy": Gate("test_accuracy", "minimum", ">=", maximum=1.0),
-    "champion_mse": Gate("test_mse", "maximum_ratio", "<=", relative_to="champion"),
-    "baseline_mse": Gate("test_mse", "maximum_ratio", "<=", relative_to="baseline_mse"),
-    "mean_baseline": Gate("test_mse", "maximum_ratio", "<=", relative_to="mean_mse"),
-    "test_rows": Gate("test_rows", "minimum", ">="),
-    "test_mape": Gate("test_mape", "maximum", "<="),
-    "counterexample_accuracy": Gate("counterexample_accuracy", "minimum", ">=", maximum=1.0),
-    "parity": Gate("parity_max_abs", "maximum", "<="),
-    "latency": Gate("latency_us", "maximum_us", "<="),
-}
-
-
-@dataclass(frozen=True)
-class GateResult:
-    """One gate: the value it saw (None: unusable), the threshold it applied (None: none to apply)."""
 
     name: str
-    value: float | str | None
-    threshold: float | str | None
-    comparison: Comparison
-    passed: bool
-    reason: str
+    metric: str
+    better: Better
+    limit: float
+    compared: Compared = "value"
+    relative_to: str | None = None
+    least_cases: int = 0
 
 
-@dataclass(frozen=True)
-class GateReport:
-    """All gates of one model, in the order of the configuration."""
-
-    gates: tuple[GateResult, ...]
-
-    def __post_init__(self) -> None:
-        if not self.gates:
-            raise InputError("gates must hold at least one gate, got none; an empty list proves nothing")
-
-    @property
-    def passed(self) -> bool:
-        """Whether every gate holds."""
-        return all(gate.passed for gate in self.gates)
-
-    def to_json(self) -> dict[str, Any]:
-        """The content of gates.json; values are finite, so that it is strict JSON."""
-        return {"passed": self.passed, "gates": [vars(gate).copy() for gate in self.gates]}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "GateReport":
-        """Reads gates.json back.
-
-        Raises:
-            InputError: a key or a type is wrong, or `passed` contradicts the gates.
-        """
-        _require_keys(data, {"passed", "gates"}, "gates.json")
-        if not isinstance(data["gates"], list):
-            raise InputError(f"gates must be a list, got {data['gates']!r} (gates.json)")
-        report = cls(tuple(_result_from_json(item, number) for number, item in enumerate(data["gates"])))
-        names = [gate.name for gate in report.gates]
-        if len(set(names)) != len(names):
-            raise InputError(f"gate names must be unique, got {names} (gates.json)")
-        if data["passed"] is not report.passed:
-            raise InputError(
-                f"passed must be {report.passed} as its gates say, got {data['passed']!r} (gates.json)"
-            )
-        return report
+Gate = VerdictGate | MetricGate
 
 
-def check_thresholds(thresholds: Mapping[str, Mapping[str, Any]], where: str) -> None:
-    """Refuses a threshold table that names an unknown gate or parameter, or holds an unusable number.
-
-    Raises:
-        InputError: with the nearest known name; `where` says which table it was.
-    """
-    if not thresholds:
-        raise InputError(f"gates must name at least one gate, got none ({where}); known: {', '.join(GATES)}")
-    for name, parameters in thresholds.items():
-        if name not in GATES:
-            raise InputError(f"gate must be a known one, got {name!r} ({where}); {nearest(str(name), GATES)}")
-        gate = GATES[name]
-        _require_keys(parameters, {gate.parameter}, f"{where}.{name}")
-        value = parameters[gate.parameter]
-        if name == "specification":
-            if value != PROVED:
-                raise InputError(
-                    f"verdict must be {PROVED!r}, got {value!r} ({where}.{name}); "
-                    "no other verdict may be promoted, leave the gate out of an experiment instead"
-                )
-        elif (number := finite_number(value)) is None or number < 0 or number > (gate.maximum or math.inf):
-            hint = "; YAML reads 1e-4 as text, write 0.0001" if isinstance(value, str) else ""
-            limit = "" if gate.maximum is None else f" up to {gate.maximum:g}"
-            rule = f"{gate.parameter} must be a finite number from 0{limit}"
-            raise InputError(f"{rule}, got {value!r} ({where}.{name}){hint}")
-
-
-def evaluate_gates(
-    evidence: Mapping[str, Any],
-    champion: Mapping[str, Any] | None,
-    thresholds: Mapping[str, Mapping[str, Any]],
-) -> GateReport:
-    """Holds the evidence against every configured gate.
+def parse_gates(mapping: Any, where: str) -> tuple[Gate, ...]:
+    """The gates of one task, in the order of the file.
 
     Args:
-        evidence: the content of evidence.json: {"metrics": {name: float}, "verdict": {"status": str}, ...}.
-        champion: {"test_mse": standing champion on the same new test set, "version": ...}; None: no champion.
-        thresholds: gates of the task, `Configuration.gates[task]`.
+        mapping: gate -> its line, as YAML holds it.
+        where: file and section, for messages.
 
     Raises:
-        InputError: the threshold table is empty, names an unknown gate or holds an unusable number.
+        InputError: there is no gate, or a line means nothing.
     """
-    check_thresholds(thresholds, "gates")
-    return GateReport(tuple(_evaluate(name, evidence, champion, thresholds[name]) for name in thresholds))
+    if not isinstance(mapping, Mapping):
+        raise InputError(f"expected a mapping of gates, such as `latency: {_EXAMPLE}`, got {mapping!r} ({where})")
+    if not mapping:
+        raise InputError(f"expected at least one gate, got none ({where}); an empty list proves nothing")
+    return tuple(parse_gate(name, line, where) for name, line in mapping.items())
 
 
-def finite_number(value: Any) -> float | None:
-    """A value of a JSON file as a finite float; None: it is no number, a truth value, or none that a float can hold."""
-    if isinstance(value, bool) or not isinstance(value, Real):
+def parse_gate(name: Any, mapping: Any, where: str) -> Gate:
+    """One gate.
+
+    Args:
+        name: of the gate.
+        mapping: its line, as YAML holds it.
+        where: file and section, for messages.
+
+    Raises:
+        InputError: a key is unknown or missing, a value is unusable, or the line contradicts itself.
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InputError(f"expected a gate's name of letters, digits, _ and -, got {name!r} ({where})")
+    where = f"{where}.{name}"
+    if not isinstance(mapping, Mapping):
+        example = "{verdict: PROVED}" if name == SPECIFICATION else _EXAMPLE
+        raise InputError(f"expected a mapping such as {example}, got {mapping!r} ({where})")
+    if name == SPECIFICATION:
+        return _verdict_gate(mapping, where)
+    if "verdict" in mapping:
+        raise InputError(f"verdict belongs to the gate {SPECIFICATION!r}, got it in {name!r} ({where})")
+    _require_known_keys(mapping, KEYS, where)
+    metric = _name_of_metric(mapping, "metric", where)
+    better = _better(mapping, where)
+    key, compared = _limit_key(mapping, better, where)
+    relative_to = _reference(mapping, metric, key, compared, where)
+    return MetricGate(name, metric, better, _limit(mapping[key], key, metric, compared, where), compared, relative_to,
+                      _least_cases(mapping, where))
+
+
+def _verdict_gate(mapping: Mapping[Any, Any], where: str) -> VerdictGate:
+    _require_known_keys(mapping, ("verdict",), where)
+    _require_given(mapping, "verdict", where)
+    if mapping["verdict"] != PROVED:
+        raise InputError(f"verdict: expected {PROVED}, got {mapping['verdict']!r} ({where}); no other verdict may be "
+                         "promoted, leave the gate out of an experiment instead")
+    return VerdictGate()
+
+
+def _require_known_keys(mapping: Mapping[Any, Any], known: tuple[str, ...], where: str) -> None:
+    for key in mapping:
+        if key not in known:
+            raise InputError(f"unknown key {key!r} ({where}); {nearest(str(key), known)}")
+
+
+def _require_given(mapping: Mapping[Any, Any], key: str, where: str) -> None:
+    if key not in mapping:
+        raise InputError(f"expected the key {key!r}, got {', '.join(map(str, mapping)) or 'none'} ({where})")
+
+
+def _name_of_metric(mapping: Mapping[Any, Any], key: str, where: str) -> str:
+    _require_given(mapping, key, where)
+    value = mapping[key]
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise InputError(f"{key}: expected the name of a metric, such as test_mse, got {value!r} ({where})")
+    return value
+
+
+def _better(mapping: Mapping[Any, Any], where: str) -> Better:
+    _require_given(mapping, "better", where)
+    match mapping["better"]:
+        case "smaller":
+            return "smaller"
+        case "larger":
+            return "larger"
+        case other:
+            raise InputError(f"better: expected smaller or larger, got {other!r} ({where}); "
+                             f"{nearest(str(other), ('smaller', 'larger'))}")
+
+
+def _limit_key(mapping: Mapping[Any, Any], better: Better, where: str) -> tuple[str, Compared]:
+    """The one limit of the line. Raises InputError: there is none, more than one, or it contradicts `better`."""
+    given = [key for key in LIMITS if key in mapping]
+    fitting = [key for key, (direction, _) in LIMITS.items() if direction == better]
+    if len(given) != 1:
+        raise InputError(f"expected one limit ({', '.join(fitting)}), got {' and '.join(given) or 'none'} ({where}); "
+                         "write one gate for each limit")
+    key = given[0]
+    direction, compared = LIMITS[key]
+    if direction != better:
+        other = next(name for name in fitting if LIMITS[name][1] == compared)
+        raise InputError(f"{key} contradicts better: {better} ({where}); did you mean {other!r}, or better: "
+                         f"{direction}?")
+    return key, compared
+
+
+def _reference(mapping: Mapping[Any, Any], metric: str, key: str, compared: Compared, where: str) -> str | None:
+    """Raises InputError: a relative limit without a reference, an absolute one with it, or the metric itself."""
+    if compared == "value":
+        if "relative_to" in mapping:
+            raise InputError(f"{key} is an absolute limit, got it with relative_to: {mapping['relative_to']} "
+                             f"({where}); did you mean {key}_ratio or {key}_difference?")
         return None
-    try:
-        number = float(value)
-    except OverflowError:  # an integer that no float can hold
-        return None
-    return number if math.isfinite(number) else None
+    if "relative_to" not in mapping:
+        absolute = key.removesuffix(f"_{compared}")
+        raise InputError(f"{key} needs relative_to: {CHAMPION}, or a metric such as baseline_mse, got none ({where}); "
+                         f"for an absolute limit write {absolute}")
+    relative_to = _name_of_metric(mapping, "relative_to", where)
+    if relative_to == metric:
+        raise InputError(f"relative_to: expected {CHAMPION} or another metric, got the gate's own, {metric} ({where}); "
+                         f"did you mean relative_to: {CHAMPION}?")
+    return relative_to
 
 
-def _evaluate(
-    name: str, evidence: Mapping[str, Any], champion: Mapping[str, Any] | None, parameters: Mapping[str, Any]
-) -> GateResult:
-    gate = GATES[name]
-    limit = parameters[gate.parameter]
-    if name == "specification":
-        return _evaluate_verdict(evidence, limit)
-    value, problem = _usable(_metric(evidence, gate.metric), gate.metric, gate.maximum)
-    if value is None:
-        absolute = float(limit) if gate.relative_to is None else None
-        return GateResult(name, None, absolute, gate.comparison, False, problem)
-    if gate.relative_to is None:
-        threshold, held_against = float(limit), ""
-    else:
-        if gate.relative_to == "champion" and champion is None:
-            return GateResult(name, value, None, gate.comparison, True, "no champion yet")
-        reference, problem = _reference(gate.relative_to, evidence, champion)
-        threshold = math.inf if reference is None else reference * limit
-        if not math.isfinite(threshold):
-            problem = problem or f"threshold must be finite, got {reference!r} times {limit!r}"
-            return GateResult(name, value, None, gate.comparison, False, problem)
-        held_against = f"; {gate.relative_to} has {reference:.6g}, times {limit:g}"
-    passed = value >= threshold if gate.comparison == ">=" else value <= threshold
-    verb = "holds" if passed else "does not hold"
-    reason = f"{gate.metric} {value:.6g} {gate.comparison} {threshold:.6g} {verb}{held_against}"
-    return GateResult(name, value, threshold, gate.comparison, passed, reason)
-
-
-def _evaluate_verdict(evidence: Mapping[str, Any], required: str) -> GateResult:
-    verdict = evidence.get("verdict")
-    status = verdict.get("status") if isinstance(verdict, Mapping) else None
-    value = status if isinstance(status, str) else None
-    reason = f"the verdict is {value}" if value else f"verdict.status must be in the evidence, got {status!r}"
-    return GateResult("specification", value, required, "==", value == required, reason)
-
-
-def _reference(
-    relative_to: str, evidence: Mapping[str, Any], champion: Mapping[str, Any] | None
-) -> tuple[float | None, str]:
-    if relative_to == "champion":
-        return _usable((champion or {}).get("test_mse", _Missing), "the champion's test_mse", None)
-    return _usable(_metric(evidence, relative_to), relative_to, None)
-
-
-class _Missing:
-    """Stands for a metric that the evidence does not hold (None may be its recorded value)."""
-
-
-def _metric(evidence: Mapping[str, Any], name: str) -> Any:
-    metrics = evidence.get("metrics")
-    return metrics.get(name, _Missing) if isinstance(metrics, Mapping) else _Missing
-
-
-def _usable(value: Any, name: str, maximum: float | None) -> tuple[float | None, str]:
-    """The value and no problem, or None and the reason why the gate fails closed."""
-    if value is _Missing:
-        return None, f"{name} must be in the evidence, it is missing"
+def _limit(value: Any, key: str, metric: str, compared: Compared, where: str) -> float:
     number = finite_number(value)
     if number is None:
-        return None, f"{name} must be a finite number, got {value!r}"
-    if number < 0 or (maximum is not None and number > maximum):
-        limit = "infinity" if maximum is None else f"{maximum:g}"
-        return None, f"{name} must lie in 0..{limit}, got {number!r}"
-    return number, ""
+        hint = "; YAML reads 1e-4 as text, write 0.0001" if isinstance(value, str) else ""
+        raise InputError(f"{key}: expected a finite number, got {value!r} ({where}){hint}")
+    if compared == "ratio" and number <= 0:
+        hint = f"; of values that may be negative use {key.removesuffix('ratio')}difference"
+        raise InputError(f"{key}: expected a number above 0, got {number:g} ({where}){hint}")
+    known = known_metric(metric)
+    if compared == "value" and not known.holds(number):
+        raise InputError(f"{key}: expected {known.limits}, all that {metric} can be, got {number:g} ({where})")
+    return number
 
 
-def _require_keys(data: Any, keys: set[str], where: str) -> None:
-    if not isinstance(data, Mapping):
-        raise InputError(f"{where} must be a mapping with {', '.join(sorted(keys))}, got {data!r}")
-    for key in data:
-        if key not in keys:
-            raise InputError(f"key must be a known one, got {key!r} ({where}); {nearest(str(key), keys)}")
-    for key in sorted(keys - set(data)):
-        raise InputError(f"key {key!r} must be given, got {sorted(map(str, data))} ({where})")
-
-
-def _result_from_json(item: Any, number: int) -> GateResult:
-    where = f"gates.json, gate {number}"
-    _require_keys(item, set(GateResult.__dataclass_fields__), where)
-    if not isinstance(item["name"], str) or not isinstance(item["reason"], str):
-        raise InputError(f"name and reason must be text, got {item['name']!r}, {item['reason']!r} ({where})")
-    if item["comparison"] not in ("==", ">=", "<="):
-        raise InputError(f"comparison must be ==, >= or <=, got {item['comparison']!r} ({where})")
-    if not isinstance(item["passed"], bool):
-        raise InputError(f"passed must be true or false, got {item['passed']!r} ({where})")
-    for key in ("value", "threshold"):
-        if not (item[key] is None or isinstance(item[key], str) or finite_number(item[key]) is not None):
-            raise InputError(f"{key} must be a finite number, text or null, got {item[key]!r} ({where})")
-    return GateResult(**item)
+def _least_cases(mapping: Mapping[Any, Any], where: str) -> int:
+    value = mapping.get("least_cases", 0)
+    if isinstance(value, bool) or not isinstance(value, int) or (value < 1 and "least_cases" in mapping):
+        raise InputError(f"least_cases: expected a whole number from 1, got {value!r} ({where})")
+    return value

@@ -1,7 +1,7 @@
 """Runs and schedules on a cluster, through `kfp.Client`: `assay submit` and `assay schedule`.
 
 A schedule is a KFP recurring run in one experiment, found again by its name (KFP's own names need not be
-unique). Cron has six fields there and is in UTC by default: pipelines/cron.py.
+unique). Cron has six fields there and is in UTC by default: pipelines/schedules/cron.py.
 
 The cache. KFP answers a task from its cache where image, command, inputs and outputs are those of an earlier
 run (backend/src/v2/driver/cache.go, `getFingerPrint`), so a recurring run with fixed arguments trains once
@@ -32,10 +32,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pipelines.cron import from_kfp_cron, next_runs, parse_cron
 from pipelines.kfp_connection import Endpoint, connected
 from pipelines.package import PipelinePackage, check_arguments, read_package, without_caching, write_package
-from pipelines.schedule import ScheduleInfo, check_schedule_name, no_such_schedule
+from pipelines.schedules.cron import from_kfp_cron, next_runs, parse_cron
+from pipelines.schedules.schedule import ScheduleInfo, check_schedule_name, no_such_schedule
 
 EXPERIMENT = "assay"
 DATA_VERSION = "data_version"

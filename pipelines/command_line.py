@@ -12,6 +12,7 @@ from pipelines.commands import (
     registry_commands,
     schedule_commands,
     train_commands,
+    validate_command,
     verify_command,
 )
 
@@ -25,6 +26,7 @@ app = typer.Typer(
          "Exit codes: 0 done, 1 the job said no, 2 bad usage or input.")
 
 app.command("run")(train_commands.run)
+app.command("validate")(validate_command.validate)
 app.command("record")(record_command.record)
 app.command("compile")(train_commands.compile_pipeline)
 app.command("submit")(train_commands.submit)

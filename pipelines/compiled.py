@@ -2,15 +2,21 @@
 
 from pathlib import Path
 
+from feature_store.whole_files import whole_file
 
-def compile_train(path: Path) -> Path:
-    """Writes the compiled pipeline to `path` (a temporary name first) and returns it."""
+
+def compile_train(path: Path, parallelism: int = 2) -> Path:
+    """Writes the compiled pipeline whole to `path` and returns it.
+
+    Args:
+        path: of the YAML.
+        parallelism: shards at work at once.
+    """
     from kfp import compiler
 
-    from pipelines.train import train
+    from pipelines.train import train_pipeline
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.stem}.tmp.yaml")
-    compiler.Compiler().compile(train, str(temporary))
-    temporary.replace(path)
+    with whole_file(path) as new:
+        compiler.Compiler().compile(train_pipeline(parallelism), str(new))
     return path

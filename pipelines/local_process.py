@@ -25,7 +25,7 @@ def main(path: Path) -> None:
     cache = request["cache_root"]
     local.init(runner=local.SubprocessRunner(use_venv=False), pipeline_root=request["pipeline_root"],
                workspace_root=request["workspace_root"], enable_caching=cache is not None, cache_root=cache)
-    pipeline = components.load_component_from_file(str(compile_train(Path(request["package"]))))
+    pipeline = components.load_component_from_file(str(compile_train(Path(request["package"]), request["parallelism"])))
     pipeline(**request["arguments"])
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from components.finished_learners import RESUME_VARIABLE
 from components.progress import PROGRESS_VARIABLE, read_events
 from feature_store.errors import AssayError
 from pipelines.process_group import start_group, stop_group
@@ -69,7 +70,8 @@ def run_local(
     with (folder / "kfp.log").open("wb") as log:
         child = start_group(
             [sys.executable, "-m", "pipelines.local_process", str(folder / "request.json")],
-            stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=_environment(folder), cwd=folder)
+            stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=_environment(folder, resume),
+            cwd=folder)
         try:
             _follow(child, folder / "events.jsonl", events, on_event)
         finally:
@@ -89,16 +91,17 @@ def _prepare(folder: Path, request: TrainRequest, cache: Path | None) -> None:
     for name in ("workspace", "tmp"):
         (folder / name).mkdir()
     specification = {
-        "package": str(folder / "train.yaml"), "arguments": request.arguments(),
+        "package": str(folder / "train.yaml"), "parallelism": request.parallelism, "arguments": request.arguments(),
         "pipeline_root": str(folder / "outputs"), "workspace_root": str(folder / "workspace"),
         "cache_root": str(cache) if cache else None}
     (folder / "request.json").write_text(json.dumps(specification, indent=1))
 
 
-def _environment(folder: Path) -> dict[str, str]:
+def _environment(folder: Path, resume: bool) -> dict[str, str]:
     root = str(Path(__file__).resolve().parent.parent)
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
-    return {**os.environ, "PYTHONPATH": path, PROGRESS_VARIABLE: str(folder / "events.jsonl"), "PYTHONUNBUFFERED": "1",
+    return {**os.environ, "PYTHONPATH": path, PROGRESS_VARIABLE: str(folder / "events.jsonl"),
+            RESUME_VARIABLE: "1" if resume else "0", "PYTHONUNBUFFERED": "1",
             # kfp makes a temporary folder for every step and leaves it behind
             "TMPDIR": str(folder / "tmp"),
             "GX_ANALYTICS_ENABLED": "False", "MLFLOW_DISABLE_TELEMETRY": "true", "KFP_DISABLE_TELEMETRY": "true",
@@ -128,7 +131,7 @@ def _failure(events: list[dict[str, Any]], folder: Path) -> RunFailedError:
                               "make room and run the same command again to resume", 2)
     if failed:
         first = failed[0]
-        where = f"step {first['step']}" + (f", workload {first['workload']}" if first["workload"] else "")
+        where = f"step {first['step']}" + (f", shard of {first['shard']}" if first["shard"] else "")
         return RunFailedError(f"{first['message']} ({where}; log: {log})", first.get("exit_code", 2))
     return RunFailedError(f"the pipeline must end with a result, it stopped without one (log: {log}); "
                           "run the same command again to resume", 2)

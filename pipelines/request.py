@@ -5,6 +5,7 @@ Task and mapping travel as text, so that the same request runs where their files
 """
 
 import hashlib
+import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,8 +17,11 @@ import yaml
 
 from feature_store.errors import InputError
 from feature_store.names import is_task_name
-from feature_store.strict_yaml import parse_yaml, read_yaml
-from models.tasks.task import Task, load_task, parse_task
+from feature_store.strict_yaml import read_yaml
+from models.tasks.kind import OwnTask
+from models.tasks.kinds import kind_names, kind_of
+from models.tasks.task import DEFAULT_KIND, parse_task, task_path
+from pipelines.shards import make_shards, shard_texts
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("components", "feature_store", "models", "pipelines", "recording", "serving")
@@ -28,12 +32,20 @@ DEFAULT_TELEMETRY = ROOT / "data" / "base" / "samples.parquet"
 class TrainRequest:
     """Arguments of the pipeline.
 
-    telemetry: a file's path or the address of a Prometheus server. command: what a user types to do it again.
+    Attributes:
+        task: as its kind reads it; task_yaml: its text.
+        workloads: the ones to train.
+        shards: the same, as the fan-out takes them.
+        parallelism: shards at work at once.
+        telemetry: a file's path or the address of a Prometheus server.
+        command: what a user types to do it again.
     """
 
-    task: Task
+    task: Any
     task_yaml: str
     workloads: tuple[str, ...]
+    shards: tuple[tuple[str, ...], ...]
+    parallelism: int
     telemetry: str
     mapping_yaml: str
     data_version: str
@@ -45,10 +57,27 @@ class TrainRequest:
 
     def arguments(self) -> dict[str, Any]:
         """The pipeline's parameters."""
-        return {"task_yaml": self.task_yaml, "workloads": list(self.workloads), "telemetry": self.telemetry,
-                "data_version": self.data_version, "code_version": self.code_version,
+        return {"task_yaml": self.task_yaml, "workloads": list(self.workloads), "shards": shard_texts(self.shards),
+                "telemetry": self.telemetry, "data_version": self.data_version, "code_version": self.code_version,
                 "mapping_yaml": self.mapping_yaml, "seed": self.seed, "run_name": self.run_name,
                 "command": self.command, "scheduled": self.scheduled}
+
+
+@dataclass(frozen=True)
+class Fanout:
+    """How the workloads are spread: shards, and how many are at work at once; None: as many as there are cores."""
+
+    shards: int | None = None
+    parallelism: int | None = None
+
+    def settled(self) -> tuple[int, int]:
+        """Numbers of shards and of those at work at once. Raises InputError for a number below 1."""
+        parallelism = os.cpu_count() or 1 if self.parallelism is None else self.parallelism
+        shards = parallelism if self.shards is None else self.shards
+        for name, value in (("shards", shards), ("parallelism", parallelism)):
+            if value < 1:
+                raise InputError(f"{name}: expected a number from 1, got {value} (--{name})")
+        return shards, parallelism
 
 
 def check_run_name(name: str) -> str:
@@ -60,7 +89,7 @@ def check_run_name(name: str) -> str:
 
 def make_request(
     task: str, telemetry: str, mapping: Path | None, workloads: Sequence[str], seed: int, run_name: str,
-    method: str | None = None, scheduled: bool = False, config: Path | None = None,
+    method: str | None = None, scheduled: bool = False, config: Path | None = None, fanout: Fanout = Fanout(),
 ) -> TrainRequest:
     """Reads task and mapping, checks the options against each other, and digests code and data.
 
@@ -69,49 +98,43 @@ def make_request(
         workloads: the ones to train; empty: all of the task.
         method: overrules the task's training method.
         config: the mlflow.yaml that was named, which the command that reproduces the run names again.
+        fanout: how the workloads are spread.
 
     Raises:
         InputError: a file is missing or malformed, or a workload or method is unknown.
     """
     from feature_store.digests import content_digest
-    from feature_store.mapping import load_mapping
-    from feature_store.measurement_mapping import is_measurement_mapping
     from feature_store.sources.production import is_prometheus
 
-    loaded, text, mapping_yaml = load_task(task), _task_text(task), ""
-    own_task, given = False, telemetry
+    given = telemetry
+    content, text, where = read_yaml(task_path(task), "task file"), task_path(task).read_text(encoding="utf-8"), task
+    mapping_yaml, own = "", None
     if mapping is not None:
-        if not mapping.is_file():
-            raise InputError(f"mapping must be an existing file, got {mapping}")
-        content = read_yaml(mapping, "mapping")
-        mapping_yaml = mapping.read_text(encoding="utf-8")
-        if is_measurement_mapping(content):
-            loaded, text = _few_shot_task(content, Path(telemetry), mapping, workloads, seed)
-            own_task = True
-        elif not is_prometheus(telemetry):
-            own = load_mapping(mapping).task
-            if own is not None:
-                loaded, text = parse_task(own, f"{mapping}: task"), yaml.safe_dump(dict(own), sort_keys=False)
-                own_task = True
-            # the mapping travels with its task inside, which may have been a path beside it
-            mapping_yaml = yaml.safe_dump({**content, "task": own and dict(own)}, sort_keys=False)
+        own = _own_task(mapping, content, telemetry, workloads, seed)
+        mapping_yaml = own.mapping_yaml
+        if own.data is not None:
+            content, where = dict(own.data), f"{mapping}: task"
+            text = yaml.safe_dump(content, sort_keys=False)
     if method is not None:
-        data = parse_yaml(text, "task", task)
-        data["training"] = {**(data.get("training") or {}), "method": method}
-        text = yaml.safe_dump(data, sort_keys=False)
-        loaded = parse_task(data, "--method")
+        content = {**content, "training": {**(content.get("training") or {}), "method": method}}
+        text, where = yaml.safe_dump(content, sort_keys=False), "--method"
+    loaded = parse_task(content, where)
+    kind = kind_of(loaded.kind, where)
     chosen = tuple(dict.fromkeys(workloads)) or tuple(loaded.workloads)
     for name in chosen:
-        _check_specification(loaded, name)
+        kind.check(loaded, name)
+    count, parallelism = fanout.settled()
+    shards = make_shards(chosen, {name: kind.shape(loaded, name) for name in chosen}, count)
     if is_prometheus(telemetry):
         # a new one each time: neither the step cache nor a schedule may take old telemetry for the server's present
         version = f"live-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
     else:
         telemetry = str(_existing(telemetry))
         version = content_digest(Path(telemetry))
-    command = reproducing_command(None if own_task else task, given, mapping, workloads, seed, method, config)
-    return TrainRequest(loaded, text, chosen, telemetry, mapping_yaml, version, code_version(), seed, run_name,
-                        scheduled, command)
+    its_own = own is not None and own.data is not None
+    command = reproducing_command(None if its_own else task, given, mapping, workloads, seed, method, config)
+    return TrainRequest(loaded, text, chosen, shards, parallelism, telemetry, mapping_yaml, version, code_version(),
+                        seed, run_name, scheduled, command)
 
 
 def reproducing_command(task: str | None, telemetry: str, mapping: Path | None, workloads: Sequence[str], seed: int,
@@ -134,33 +157,19 @@ def reproducing_command(task: str | None, telemetry: str, mapping: Path | None, 
     return shlex.join([*words, *(["--config", str(config)] if config else [])])
 
 
-def _few_shot_task(content: Any, telemetry: Path, mapping: Path, workloads: Sequence[str],
-                   seed: int) -> tuple[Task, str]:
-    """The task that measurements and the `task` of their mapping make, and its YAML."""
-    from feature_store.measurement_mapping import parse_measurement_mapping
-    from feature_store.measurements import load_measurements
-    from models.tasks.few_shot.measurements_task import expand
+def _own_task(mapping: Path, content: Any, telemetry: str, workloads: Sequence[str], seed: int) -> OwnTask:
+    """What the mapping brings along, by the task's kind or else by the kind whose form the mapping has."""
+    from feature_store.sources.production import is_prometheus
 
-    parsed = parse_measurement_mapping(content, str(mapping))
-    if parsed.task is None:
-        raise InputError(f"mapping of measurements must have a `task` that demands a direction, got none ({mapping}); "
-                         "for example task: {demand: {nodes: decreasing}}")
-    where = f"{mapping}: task"
-    data = expand(parsed.task, load_measurements(telemetry, parsed), workloads, seed, where)
-    return parse_task(data, where), yaml.safe_dump(data, sort_keys=False)
-
-
-def _check_specification(task: Task, workload: str) -> None:
-    """Refuses a specification that no data could fit, before any work; `featurize` checks it against the data."""
-    from models.verification.language.specification_language import parse_specification
-
-    specification = task.workload(workload).specification
-    names = [quantity.name for quantity in task.features(workload)]
-    where = f"task {task.name}, workload {workload}"
-    try:
-        parse_specification(specification, names, dict.fromkeys(names, (0.0, 1.0)), where)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"specification must be of the documented form, got {error} ({where})") from error
+    if not mapping.is_file():
+        raise InputError(f"mapping must be an existing file, got {mapping}")
+    written = read_yaml(mapping, "mapping")
+    if is_prometheus(telemetry):
+        return OwnTask(None, mapping.read_text(encoding="utf-8"))
+    its_kind = content.get("kind", DEFAULT_KIND) if isinstance(content, dict) else DEFAULT_KIND
+    kinds = [kind_of(name, "task") for name in dict.fromkeys((its_kind, *kind_names()))]
+    kind = next(kind for kind in kinds if kind.recognises(written))
+    return kind.own_task(mapping, Path(telemetry), workloads, seed)
 
 
 def _existing(telemetry: str) -> Path:
@@ -170,16 +179,11 @@ def _existing(telemetry: str) -> Path:
     return path.absolute()  # the steps run in folders of their own
 
 
-def _task_text(task: str) -> str:
-    path = Path(task)
-    return (path if path.suffix else ROOT / "models" / "tasks" / f"{task}.yaml").read_text()
-
-
 def code_version() -> str:
     """A digest of the source files of all packages: what a cached step's result depends on beside its data."""
     digest = hashlib.sha256()
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*")):
-            if path.suffix in (".py", ".yaml", ".lua", ".html", ".css"):
+            if path.suffix in (".py", ".yaml", ".lua", ".html", ".css", ".js"):
                 digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:16]

@@ -8,10 +8,11 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from pipelines.console import shortened
 
 STAGES = ("ingest", "validate", "featurize", "audit", "pretrain", "finetune", "verify", "export", "gate", "register",
-          "report")
-FAN_OUT = ("finetune", "verify", "export")
+          "pages", "report")
+LOOPS = (("finetune", "verify", "export"), ("pages",))
+FAN_OUT = tuple(stage for loop in LOOPS for stage in loop)
 LABEL_WIDTH, NOTE_WIDTH = 24, 30  # with spinner, bar and time: 80 columns
-# Of more steps than this, a log gets a line for each that failed, and one for each twentieth that is done.
+# Of more steps than this, a log gets a line for each twentieth that is done.
 MOST_LINES = 60
 
 
@@ -42,40 +43,47 @@ class RunDisplay:
     def show(self, event: dict[str, Any]) -> None:
         """Called with every event of the run."""
         kind, name = event["event"], event.get("step", "")
-        label = f"{name} {event.get('workload', '')}".strip()
+        label = f"{name} {event.get('shard', '')}".strip()
         if kind == "start":
             self._bars[label] = self._progress.add_task(shortened(label, LABEL_WIDTH), total=1.0, note="")
         elif kind == "progress" and label in self._bars:
             done, note = _share(event)
             self._progress.update(self._bars[label], completed=done, note=note)
+        elif kind == "workload":
+            self._count(name, event["workload"])
+            self._update(f"{name} {event['workload']}", "done")
+            if self._steps > MOST_LINES:
+                self._print_share(f"{name} {event['workload']}")
+        elif kind == "note":
+            self._print(f"{name}: {event['message']}")
         elif kind in ("end", "failed") and label in self._bars:
             self._progress.remove_task(self._bars.pop(label))
-            self._count(name, event.get("workload", ""))
-            ended = "done" if kind == "end" else "FAILED"
-            self._progress.update(self._total, completed=len(self._done),
-                                  note=f"{shortened(label, NOTE_WIDTH - 1 - len(ended))} {ended}")
-            if not self._live and not self._quiet:
-                self._log(label, event)
+            if name not in FAN_OUT:
+                self._count(name, "")
+            self._update(label, "done" if kind == "end" else "FAILED")
+            self._print(f"{label}: FAILED" if kind == "failed" else f"{label}: {event['seconds']:.1f} s")
 
-    def _log(self, label: str, event: dict[str, Any]) -> None:
+    def _update(self, label: str, ended: str) -> None:
+        self._progress.update(self._total, completed=len(self._done),
+                              note=f"{shortened(label, NOTE_WIDTH - 1 - len(ended))} {ended}")
+
+    def _print(self, line: str) -> None:
         """A line where nothing can be drawn over."""
+        if not self._live and not self._quiet:
+            self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    def _print_share(self, last: str) -> None:
+        """A line for each twentieth of the steps."""
         twentieths = 20 * len(self._done) // self._steps
-        if event["event"] == "failed":
-            line = f"{label}: FAILED"
-        elif self._steps <= MOST_LINES or event["step"] not in FAN_OUT:
-            line = f"{label}: {event['seconds']:.1f} s"
-        elif twentieths > self._twentieths:
-            line = f"{len(self._done):,} of {self._steps:,} steps done, the last: {label}"
-        else:
-            return
-        self._twentieths = twentieths
-        self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+        if twentieths > self._twentieths:
+            self._twentieths = twentieths
+            self._print(f"{len(self._done):,} of {self._steps:,} steps done, the last: {last}")
 
     def _count(self, stage: str, workload: str) -> None:
         """A step that ended is done, with all before it: those that the cache answered say nothing."""
         for earlier in STAGES[: STAGES.index(stage) + 1]:
-            both_fan_out = earlier in FAN_OUT and stage in FAN_OUT
-            names = (workload,) if both_fan_out else self._workloads if earlier in FAN_OUT else ("",)
+            same_loop = any(earlier in loop and stage in loop for loop in LOOPS)
+            names = (workload,) if same_loop else self._workloads if earlier in FAN_OUT else ("",)
             self._done |= {(earlier, name) for name in names}
 
 

@@ -25,58 +25,65 @@ def summary_table(summary: dict[str, Any]) -> Table:
     """One row a workload, or the worst of many."""
     entries = shown_entries(summary)
     title = "Workloads" if len(entries) == len(summary["entries"]) else f"The {len(entries)} that need a look first"
-    units = {entry["error"]["unit"] for entry in entries if entry.get("error")}
-    unit = units.pop() if len(units) == 1 else ""  # of all: then it stands in the header
+    columns = _columns(entries)
     table = Table(title=title, title_justify="left", header_style="bold", pad_edge=False, box=SIMPLE_HEAD,
                   padding=(0, 1, 0, 0))
     table.add_column("workload", overflow="fold", min_width=12)
-    for name, justify in ((f"error\n{unit}", "right"), (f"twin's\n{unit}", "right"), ("right\n%", "right"),
-                          ("verdict", "left"), ("gates", "left"), ("version", "left")):
-        table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    for name, unit in columns.items():
+        table.add_column(f"{name}\n{unit or ''}", justify="right", no_wrap=True)
+    for name in ("verdict", "gates", "version"):
+        table.add_column(name, no_wrap=True)
     for entry in entries:
-        table.add_row(Text(shortened(entry["workload"], NAME_WIDTH)), *_cells(entry, bool(unit)))
+        table.add_row(Text(shortened(entry["workload"], NAME_WIDTH)), *_cells(entry, columns))
     return table
 
 
-def _cells(entry: dict[str, Any], unit_is_said: bool) -> list[Text]:
-    gates, error = entry["gates"], entry.get("error")
+def _columns(entries: list[dict[str, Any]]) -> dict[str, str | None]:
+    """Names of the figures that any workload has, with their unit where it is one for all; else None."""
+    units: dict[str, set[str]] = {}
+    for entry in entries:
+        for figure in entry["figures"]:
+            units.setdefault(figure["name"], set()).add(figure["unit"])
+    return {name: found.pop() if len(found) == 1 else None for name, found in units.items()}
+
+
+def _cells(entry: dict[str, Any], columns: dict[str, str | None]) -> list[Text]:
+    gates = entry["gates"]
     if gates is None:
-        return [Text(""), Text(""), Text(""), Text(entry["status"], style="red"), Text(""), Text("")]
+        return [*(Text("") for _ in columns), Text(entry["status"], style="red"), Text(""), Text("")]
     held = sum(gate["passed"] for gate in gates["gates"])
     version = " ".join(str(part) for part in (entry["version"], entry["alias"] or entry["status"]) if part)
-    accuracy = (entry["metrics"] or {}).get("test_accuracy")
-    return [*(Text(_quantity(error, key, unit_is_said)) for key in ("value", "twin")),
-            Text("" if accuracy is None else significant(100 * accuracy)),
+    figures = {figure["name"]: figure for figure in entry["figures"]}
+    return [*(Text(_quantity(figures.get(name), unit is not None)) for name, unit in columns.items()),
             Text(str(entry["verdict"]), style="" if entry["verdict"] == "PROVED" else "red"),
             Text(f"{held} of {len(gates['gates'])}", style="" if held == len(gates["gates"]) else "red"),
             Text(version)]
 
 
-def _quantity(error: dict[str, Any] | None, key: str, unit_is_said: bool) -> str:
-    if error is None or error[key] is None:
+def _quantity(figure: dict[str, Any] | None, unit_is_said: bool) -> str:
+    if figure is None or figure["value"] is None:
         return ""
-    return significant(error[key]) if unit_is_said else f"{significant(error[key])} {error['unit']}"
+    value = significant(figure["value"])
+    return value if unit_is_said else f"{value} {figure['unit']}"
 
 
 def shown_entries(summary: dict[str, Any]) -> list[dict[str, Any]]:
-    """All, or of many the worst: what was not let through, then the largest errors as shares of the target's range."""
+    """All, or of many the worst: what was not let through, then what its kind of task calls worst."""
     entries: list[dict[str, Any]] = summary["entries"]
     if len(entries) <= MOST_ROWS:
         return entries
-    return sorted(entries, key=lambda entry: (entry["status"] in SETTLED, -_share(entry)))[:WORST]
+    return sorted(entries, key=lambda entry: (entry["status"] in SETTLED, -_badness(entry)))[:WORST]
 
 
-def _share(entry: dict[str, Any]) -> float:
-    share = (entry.get("error") or {}).get("share")
-    return -1.0 if share is None else float(share)
+def _badness(entry: dict[str, Any]) -> float:
+    return -1.0 if entry.get("badness") is None else float(entry["badness"])
 
 
 def summary_notes(summary: dict[str, Any]) -> list[str]:
     """Lines below the table: what its columns are, counts, what went wrong, where the bundles and the report are."""
     entries, shown = summary["entries"], shown_entries(summary)
-    found = [entry["error"] for entry in entries if entry.get("error")]
-    lines = [f"columns: error, the {found[0]['name']} on test rows; twin's, the unverified network's; right, the share "
-             "of rows predicted within the task's accuracy_tolerance"] if found else []
+    meanings = {figure["name"]: figure["meaning"] for entry in entries for figure in entry["figures"]}
+    lines = ["columns: " + "; ".join(f"{name}, {meaning}" for name, meaning in meanings.items())] if meanings else []
     if len(shown) < len(entries):
         lines += _counts(entries)
     said = [entry for entry in shown if _needs_a_reason(entry)]
@@ -101,10 +108,10 @@ def _reason(entry: dict[str, Any]) -> list[str]:
 def _counts(entries: list[dict[str, Any]]) -> list[str]:
     said = Counter(" as ".join(part for part in (entry["status"], entry["alias"]) if part) for entry in entries)
     lines = [f"{len(entries):,} workloads: " + ", ".join(f"{count:,} {what}" for what, count in said.most_common())]
-    values = [entry["error"]["value"] for entry in entries if entry.get("error")]
-    if values:
-        unit = next(entry["error"]["unit"] for entry in entries if entry.get("error"))
-        lines.append(f"median error {significant(median(values))} {unit}, largest {significant(max(values))} {unit}")
+    first = [entry["figures"][0] for entry in entries if entry["figures"] and entry["figures"][0]["value"] is not None]
+    if first:
+        name, unit, values = first[0]["name"], first[0]["unit"], [figure["value"] for figure in first]
+        lines.append(f"median {name} {significant(median(values))} {unit}, largest {significant(max(values))} {unit}")
     return lines
 
 

@@ -1,10 +1,12 @@
 """The `train` pipeline: recorded telemetry in, proved and gated models in the registry out.
 
-The same compiled YAML runs locally (kfp.local) and on a cluster. One flat fan-out over the workloads; a
-workload that fails travels on as a failure and does not sink the others. Steps whose result must not be
-older than the run (verify, export, gate, register, report) are never cached; the others are cached by
-code_version and data_version, which is what makes a run resumable after a kill.
+The same compiled YAML runs locally (kfp.local) and on a cluster. Two flat fan-outs over shards of the workloads; a
+workload that fails travels on as a failure and does not sink the others. Steps whose result must not be older than the
+run (verify, export, gate, register, pages, report) are never cached; the others are cached by code_version and
+data_version, which is what makes a run resumable after a kill. No step is retried.
 """
+
+from typing import Any
 
 from kfp import dsl
 
@@ -15,6 +17,7 @@ from components.definitions import (
     finetune,
     gate,
     ingest,
+    pages,
     pretrain,
     register,
     report,
@@ -23,45 +26,56 @@ from components.definitions import (
 )
 
 
-@dsl.pipeline(name="train", description="Meta-pretrain, fine-tune, verify, gate and register learned controllers.")
-def train(
-    task_yaml: str,
-    workloads: list,
-    telemetry: str,
-    data_version: str,
-    code_version: str,
-    mapping_yaml: str = "",
-    seed: int = 0,
-    run_name: str = "train",
-    command: str = "",
-    scheduled: bool = False,
-) -> None:
-    """ingest -> validate -> featurize -> audit -> pretrain -> (finetune -> verify -> export) -> gate -> register ->
-    report.
-    """
-    ingested = ingest(telemetry=telemetry, mapping_yaml=mapping_yaml, data_version=data_version,
-                      code_version=code_version)
-    validated = validate(task_yaml=task_yaml, workloads=workloads, code_version=code_version,
-                         samples=ingested.outputs["samples"])
-    featurized = featurize(task_yaml=task_yaml, workloads=workloads, seed=seed, code_version=code_version,
-                           validated=validated.outputs["validated"])
-    audited = audit(task_yaml=task_yaml, code_version=code_version, features=featurized.outputs["features"])
-    features = audited.outputs["audited"]
-    pretrained = pretrain(task_yaml=task_yaml, seed=seed, code_version=code_version, features=features)
+def train_pipeline(parallelism: int) -> Any:
+    """The pipeline; kfp fixes when it is compiled how many shards are at work at once."""
+    @dsl.pipeline(name="train", description="Meta-pretrain, fine-tune, verify, gate and register learned controllers.")
+    def train(
+        task_yaml: str,
+        workloads: list,
+        shards: list,
+        telemetry: str,
+        data_version: str,
+        code_version: str,
+        mapping_yaml: str = "",
+        seed: int = 0,
+        run_name: str = "train",
+        command: str = "",
+        scheduled: bool = False,
+    ) -> None:
+        """shards: each a JSON list of names of workloads; together all of `workloads`.
 
-    with dsl.ParallelFor(items=workloads, name="workloads", parallelism=2) as workload:
-        finetuned = finetune(task_yaml=task_yaml, workload=workload, seed=seed, code_version=code_version,
-                             features=features, pretrained=pretrained.outputs["pretrained"])
-        verified = verify(task_yaml=task_yaml, workload=workload, seed=seed, code_version=code_version,
-                          features=features, learner=finetuned.outputs["learner"])
-        exported = export(task_yaml=task_yaml, workload=workload, seed=seed, code_version=code_version,
-                          command=command, features=features, verified=verified.outputs["verified"])
+        ingest -> validate -> featurize -> audit -> pretrain -> (finetune -> verify -> export) -> gate -> register ->
+        pages -> report.
+        """
+        ingested = ingest(task_yaml=task_yaml, telemetry=telemetry, mapping_yaml=mapping_yaml,
+                          data_version=data_version, code_version=code_version)
+        validated = validate(task_yaml=task_yaml, workloads=workloads, code_version=code_version,
+                             samples=ingested.outputs["samples"])
+        featurized = featurize(task_yaml=task_yaml, workloads=workloads, seed=seed, code_version=code_version,
+                               validated=validated.outputs["validated"])
+        audited = audit(task_yaml=task_yaml, code_version=code_version, features=featurized.outputs["features"])
+        features = audited.outputs["audited"]
+        pretrained = pretrain(task_yaml=task_yaml, seed=seed, code_version=code_version, features=features)
 
-    gated = gate(task_yaml=task_yaml, workloads=workloads, features=features,
-                 bundles=dsl.Collected(exported.outputs["bundle"]))
-    registered = register(workloads=workloads, telemetry=telemetry, scheduled=scheduled,
-                          features=features, gated=gated.outputs["gated"])
-    reported = report(workloads=workloads, run_name=run_name, features=features, gated=gated.outputs["gated"],
-                      registered=registered.outputs["registered"])
-    for task in (verified, exported, gated, registered, reported):
-        task.set_caching_options(False)
+        with dsl.ParallelFor(items=shards, name="shards", parallelism=parallelism) as shard:
+            finetuned = finetune(task_yaml=task_yaml, workloads=shard, seed=seed, code_version=code_version,
+                                 features=features, pretrained=pretrained.outputs["pretrained"])
+            verified = verify(task_yaml=task_yaml, workloads=shard, seed=seed, code_version=code_version,
+                              features=features, learners=finetuned.outputs["learners"])
+            exported = export(task_yaml=task_yaml, workloads=shard, seed=seed, code_version=code_version,
+                              command=command, features=features, verified=verified.outputs["verified"])
+
+        gated = gate(task_yaml=task_yaml, workloads=workloads, features=features,
+                     bundles=dsl.Collected(exported.outputs["bundles"]))
+        registered = register(workloads=workloads, telemetry=telemetry, scheduled=scheduled,
+                              features=features, gated=gated.outputs["gated"])
+        with dsl.ParallelFor(items=shards, name="pages", parallelism=parallelism) as shard:
+            shown = pages(task_yaml=task_yaml, workloads=shard, run_name=run_name, features=features,
+                          gated=gated.outputs["gated"], registered=registered.outputs["registered"])
+
+        reported = report(task_yaml=task_yaml, run_name=run_name, features=features, gated=gated.outputs["gated"],
+                          registered=registered.outputs["registered"], pages=dsl.Collected(shown.outputs["pages"]))
+        for task in (verified, exported, gated, registered, shown, reported):
+            task.set_caching_options(False)
+
+    return train

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from feature_store.errors import InputError, RefusedError
+from feature_store.whole_files import write_file
 from models.configuration import Configuration
-from models.gates import evaluate_gates
-from models.recorded_errors import checked_residuals
+from models.gate_report import evaluate_gates
+from models.paired_cases import checked_cases
 from serving.bundle import (
     Bundle,
     ProofChecker,
@@ -45,7 +46,7 @@ def let_through(
 
     Args:
         folder: the bundle as the gate step left it.
-        champion: {"test_mse", "version", ...} that the gates measured, None where there was no champion.
+        champion: {"version", "metrics", "cases"} that the gates measured, None where there was no champion.
         checker: independent checker of proofs; None: the project's.
 
     Raises:
@@ -72,7 +73,7 @@ def require_evidence(bundle: Bundle, configuration: Configuration, champion: Map
     """Refuses a bundle whose gates.json says that its gates hold where its evidence does not bear it. Reads alone.
 
     Raises:
-        RefusedError: a gate does not hold, or the errors of single rows contradict the metrics.
+        RefusedError: a gate does not hold, or the paired cases contradict the metrics.
     """
     report = evaluate_gates(bundle.evidence, champion, configuration.gates[bundle.contract.task])
     if failed := [f"{gate.name}: {gate.reason}" for gate in report.gates if not gate.passed]:
@@ -99,17 +100,14 @@ def present_failures(bundle: Bundle, configuration: Configuration) -> tuple[str,
 
 
 def _refuse_contradictions(bundle: Bundle, champion: Mapping[str, Any] | None) -> None:
-    """Errors of single rows decide about the champion: where there are any, they must bear the gates' metric."""
-    sides = ((bundle.evidence.get("test"), bundle.evidence["metrics"], "errors of the bundle"),
-             (champion, champion, "errors of the champion"))
-    for found, metrics, whose in sides:
-        if not isinstance(found, Mapping) or not isinstance(metrics, Mapping) or "residuals" not in found:
+    """Paired cases decide about the champion: where there are any, they must bear the gates' metric."""
+    for found, whose in ((bundle.evidence, "the bundle"), (champion, "the champion")):
+        if not isinstance(found, Mapping) or "cases" not in found:
             continue  # nothing is compared then, and nothing replaces a champion
         try:
-            checked_residuals(found["residuals"], metrics.get("test_mse"), bundle.evidence)
+            checked_cases(found["cases"], found.get("metrics"), bundle.evidence.get("case_counts"))
         except InputError as error:
-            rule = "evidence must not contradict itself"
-            raise RefusedError(f"{rule}, got {whose}: {error} ({bundle.folder})") from error
+            raise RefusedError(f"the evidence of {whose} contradicts itself: {error} ({bundle.folder})") from error
 
 
 def _with_champion(bundle: Bundle, champion: Mapping[str, Any] | None) -> Bundle:
@@ -117,13 +115,9 @@ def _with_champion(bundle: Bundle, champion: Mapping[str, Any] | None) -> Bundle
     if CHAMPION in bundle.evidence and bundle.evidence[CHAMPION] == champion:
         return bundle
     known = None if champion is None else dict(champion)
-    path = bundle.folder / "evidence.json"
-    temporary = bundle.folder.with_name(f".{bundle.folder.name}.evidence.tmp")
-    try:
-        temporary.write_text(json.dumps({**bundle.evidence, CHAMPION: known}, indent=1) + "\n", encoding="utf-8")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)  # a full disk: nothing half-written stays
+    # Beside the bundle until it is whole: a bundle holds exactly its files.
+    write_file(bundle.folder / "evidence.json", json.dumps({**bundle.evidence, CHAMPION: known}, indent=1) + "\n",
+               folder=bundle.folder.parent)
     return open_bundle(bundle.folder)
 
 

@@ -15,7 +15,6 @@ What was checked is what is used: `Bundle.model` holds the checked bytes, nothin
 """
 
 import hashlib
-import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,7 +22,9 @@ from pathlib import Path
 from typing import Any, NewType, Protocol
 
 from feature_store.errors import InputError, RefusedError
-from models.gates import PROVED, GateReport
+from feature_store.whole_files import whole_folder
+from models.gate_report import GateReport
+from models.gates import PROVED
 from models.verification.checker.archive import Rejected
 from models.verification.proof_document import FORMAT as PROOF_FORMAT
 from models.verification.proof_document import read_document
@@ -222,16 +223,9 @@ def write_folder(bundle: Bundle, destination: Path) -> None:
     """
     if destination.exists():
         raise InputError(f"destination must be a new folder, got one that exists ({destination})")
-    destination.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=destination.parent, prefix=f".{destination.name}."))
-    try:
+    with whole_folder(destination, overwrite=False) as new:
         for name, data in bundle.files.items():
-            (temporary / name).write_bytes(data)
-        temporary.chmod(0o755)
-        temporary.rename(destination)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
+            (new / name).write_bytes(data)
 
 
 def _parse(folder: Path, files: Mapping[str, bytes]) -> Bundle:

@@ -38,12 +38,12 @@ def gate_table(bundle: Bundle) -> str:
     lines = [
         f"**{bundle.contract.specification.statement}**",
         "",
-        "| gate | passed | value | | threshold | reason |",
-        "|---|---|---|---|---|---|",
+        "| gate | passed | metric | value | | threshold | unit | cases | reason |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for gate in bundle.gates.gates:
-        cells = [gate.name, "yes" if gate.passed else "NO", _cell(gate.value), gate.comparison,
-                 _cell(gate.threshold), gate.reason]  # fmt: skip
+        cells = [gate.name, "yes" if gate.passed else "NO", gate.metric, _cell(gate.value), gate.comparison,
+                 _cell(gate.threshold), gate.unit, _cell(gate.cases), gate.reason]  # fmt: skip
         lines.append("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |")
     return "\n".join(lines)
 

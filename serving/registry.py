@@ -1,4 +1,4 @@
-"""The one module that talks to MLflow's registry. What is done with it stands in serving/lifecycle.py.
+"""The one module that talks to MLflow's registry. What is done with it is in serving/lifecycle.py.
 
 Traps, met by running it: two processes on a fresh database fail in its migrations (it is initialised
 under a lock); a version source `models:/m-...` is looked up through the global tracking URI;

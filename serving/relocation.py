@@ -9,7 +9,6 @@ Concerns a database in the state folder alone. What a tracking server holds does
 """
 
 import contextlib
-import fcntl
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from feature_store.errors import AssayError, InputError, RefusedError
+from feature_store.file_lock import file_lock
 from models.configuration import Configuration
 
 HOME_TAG = "assay.home"
@@ -123,14 +123,16 @@ def adopt(configuration: Configuration) -> Adoption:
 @contextlib.contextmanager
 def locked_database(home: Path) -> Iterator[None]:
     """Holds a state folder's database against other processes of this project."""
+    lock = file_lock(home / DATABASE_LOCK)
     try:
         home.mkdir(parents=True, exist_ok=True)
-        lock = (home / DATABASE_LOCK).open("ab")
+        lock.acquire()
     except OSError as error:
         raise AssayError(f"registry must be writable, got {error} ({home})") from error
-    with lock:
-        fcntl.flock(lock.fileno(), fcntl.LOCK_EX)
+    try:
         yield
+    finally:
+        lock.release()
 
 
 @contextlib.contextmanager

@@ -19,12 +19,12 @@ import hashlib
 import os
 import re
 import stat
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from feature_store.errors import InputError, MissingToolError, RefusedError
+from feature_store.whole_files import whole_file
 from serving.canonical import parse_json
 from serving.keys import is_signed, load_private_key, load_public_key, public_pem
 
@@ -88,15 +88,11 @@ def sign_folder(folder: Path, private_key_path: Path) -> Path:
     read_folder(folder)
     load_private_key(private_key_path)  # for its error messages: the library's are bare
     hashing, signing, _ = _library()
-    # Written outside first: a half-written model.sig in the folder would look like a tampered one.
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".sign-") as temporary:
-        written = Path(temporary) / SIGNATURE_FILE
+    # Beside the folder until it is whole: what lies in the folder is signed.
+    with whole_file(folder / SIGNATURE_FILE, folder=folder.parent) as new:
         config = hashing.Config().set_ignored_paths(paths=[Path(SIGNATURE_FILE)], ignore_git_paths=False)
         signer = signing.Config().use_elliptic_key_signer(private_key=private_key_path)
-        signer.set_hashing_config(config).sign(folder, written)
-        with written.open("rb") as file:
-            os.fsync(file.fileno())
-        written.replace(folder / SIGNATURE_FILE)
+        signer.set_hashing_config(config).sign(folder, new)
     return folder / SIGNATURE_FILE
 
 

@@ -3,13 +3,12 @@
 Flow: `register` asks with the ledger held, so that it is the champion of this instant that is compared. Two conditions,
 both of them of mlflow.yaml's `promotion`; else the version stays challenger until a person promotes it:
 
-    better_than_champion        on the same test rows, by more than luck explains (models/paired_comparison.py)
+    better_than_champion        on the same cases, by more than luck explains (models/paired_comparison.py)
     specification_not_weaker    specification_change.py
 
-Residuals (prediction - measured, in the target's own unit) of both models were made alike: by onnxruntime on the files
-that ship, on the rows of the challenger's test set in order of time. They are the same rows where the digests of the
-test sets are equal; others are never compared. Nor are residuals whose mean square is not the test_mse that the gates
-saw: evidence that contradicts itself makes no champion.
+Cases (models/paired_cases.py) of both models were measured alike, on the files that ship: test rows in order of time,
+or episodes with the same seeds. They are the same cases where their digests are equal; others are never compared. Nor
+are cases whose mean is not the metric that the gates saw: evidence that contradicts itself makes no champion.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,8 +17,8 @@ from typing import Any
 
 from feature_store.errors import AssayError, InputError
 from models.configuration import PromotionRule
+from models.paired_cases import Cases, checked_cases, same_cases
 from models.paired_comparison import compare
-from models.recorded_errors import checked_residuals
 from serving.bundle import Bundle
 from serving.specification_change import GATE, weaker_in
 
@@ -34,23 +33,22 @@ class Decision:
     reason: str
 
 
-@dataclass(frozen=True)
-class RowErrors:
-    """What one model's errors were on one test set: its digest, and a residual a row, target's unit."""
+def bundle_cases(bundle: Bundle) -> Cases:
+    """A bundle's cases, from its evidence.
 
-    test_set: str
-    residuals: tuple[float, ...]
-
-
-def own_errors(bundle: Bundle) -> RowErrors:
-    """A bundle's own, from its evidence. Raises InputError where it does not say, or contradicts itself."""
-    metric = bundle.evidence["metrics"].get("test_mse")
-    return _errors(_digest_of_test_set(bundle), bundle.evidence.get("test"), metric, bundle)
+    Raises:
+        InputError: it has none, or they contradict its metric.
+    """
+    return _cases(bundle.evidence, bundle)
 
 
-def measured_errors(measured: Mapping[str, Any], bundle: Bundle) -> RowErrors:
-    """A champion's on the test set of `bundle`, as the gates measured them. Raises InputError as `own_errors`."""
-    return _errors(measured.get("test_sha256"), measured, measured.get("test_mse"), bundle)
+def champion_cases(measured: Mapping[str, Any], bundle: Bundle) -> Cases:
+    """A champion's cases, as the gates measured them on those of `bundle`.
+
+    Raises:
+        InputError: there are none, or they contradict the champion's metric.
+    """
+    return _cases(measured, bundle)
 
 
 def decide(
@@ -65,9 +63,10 @@ def decide(
     Args:
         bundle: the version.
         standing: the champion's version, None where there is none.
-        measured: the champion as the gates measured it on the bundle's test set: {"version", "residuals",
-            "test_sha256", ...}; None where there was none at that time.
+        measured: the champion as the gates measured it on the bundle's cases: {"version", "metrics", "cases"}; None
+            where there was none at that time.
         opened: opens a version's checked bundle; raises AssayError where it cannot be had.
+        rule: `promotion` of mlflow.yaml.
     """
     if standing is None:
         return Decision(True, "no champion yet")
@@ -86,31 +85,21 @@ def _better(
     bundle: Bundle, champion: Bundle, version: int, measured: Mapping[str, Any] | None, rule: PromotionRule
 ) -> tuple[bool, str]:
     try:
-        own = own_errors(bundle)
+        new = bundle_cases(bundle)
         if measured is not None and str(measured.get("version")) == str(version):  # MLflow writes text
-            digest, other_errors = measured.get("test_sha256"), lambda: measured_errors(measured, bundle)
+            old = champion_cases(measured, bundle)
         else:  # another process has moved the champion since the gates ran
-            digest, other_errors = _digest_of_test_set(champion), lambda: own_errors(champion)
-        if digest != own.test_set:
-            return False, f"{BETTER} does not hold: champion version {version} was not measured on this test set"
-        squared, other_squared = ([value * value for value in one.residuals] for one in (own, other_errors()))
-        found = compare(squared, other_squared, "smaller", rule.comparison)
+            old = bundle_cases(champion)
+        if not same_cases(new, old):
+            return False, f"{BETTER} does not hold: champion version {version} was not measured on the same cases"
+        found = compare(new.values, old.values, new.better, rule.comparison, new.metric, new.block)
     except InputError as error:
         return False, f"{BETTER} does not hold: {error}"
     verb = "holds" if found.wins else "does not hold"
-    return found.wins, f"{BETTER} {verb} against version {version}: mean squared error, {found}"
+    return found.wins, f"{BETTER} {verb} against version {version}: {found.sentence(new.quantity, new.unit)}"
 
 
-def _errors(digest: Any, found: Any, test_mse: Any, bundle: Bundle) -> RowErrors:
-    """Raises InputError: there are none, or they are not of the bundle's test set or do not bear `test_mse`."""
-    if not isinstance(digest, str) or not digest:
-        raise InputError("errors of single test rows must name their test set, got none")
-    residuals = found.get("residuals") if isinstance(found, Mapping) else None
-    return RowErrors(digest, checked_residuals(residuals, test_mse, bundle.evidence))
-
-
-def _digest_of_test_set(bundle: Bundle) -> Any:
-    """Content digest of test.parquet, as `export` writes it."""
-    data = bundle.evidence.get("data")
-    files = data.get("files") if isinstance(data, Mapping) else None
-    return files.get("test.parquet") if isinstance(files, Mapping) else None
+def _cases(found: Mapping[str, Any], bundle: Bundle) -> Cases:
+    if found.get("cases") is None:
+        raise InputError(f"cases: expected one value for each test row or episode, got none ({bundle.folder})")
+    return checked_cases(found["cases"], found.get("metrics"), bundle.evidence.get("case_counts"))

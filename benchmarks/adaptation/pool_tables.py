@@ -1,4 +1,4 @@
-"""Tables of what a pool's size brings and costs: benchmarks/adaptation/metrics.py and adaptation_scale.py."""
+"""Tables of what a pool's size brings and costs: benchmarks/adaptation/metrics.py and adaptation/scale.py."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,125 +1,128 @@
 """How often a model that is no better would replace the champion, and how often a better one would not.
 
-    python -m benchmarks.gates.false_promotion [--repeats 1000]
+    python -m benchmarks false-promotion [--repeats 500] [--repeats-better 200]
 
-Simulated are the errors of a champion and of a challenger on the same test rows: one part of each error is the target's
-own noise, which both share, the other is the model's own; both parts have the same variance. An equal challenger's own
-part has the champion's variance; of one that is 5 % (20 %) better it is smaller by so much that its mean squared error
-is 5 % (20 %) lower. models/paired_comparison.py decides with the defaults of mlflow.yaml, as a registration does.
+Simulated are the paired cases of a champion and of a challenger (simulated_cases.py): squared errors of test rows, and
+rewards of episodes, which are negative and have heavy tails. models/paired_comparison.py decides with the defaults of
+mlflow.yaml, as a registration does. Three more parts are for decision 11: what the margin of a reward should be a share
+of (the same pairs with the reward's zero moved, and with other shares of the spread), and how long blocks should be.
 Resumable: a cell that is there for the same code and number of repeats is kept.
 """
 
 import argparse
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.signal import lfilter
 
+from benchmarks.gates.simulated_cases import ERRORS, FAMILIES, REWARDS, Simulation, Traded
 from benchmarks.harness.code_digest import code_digest
 from benchmarks.harness.machine import describe_machine, now_utc
 from benchmarks.harness.markdown import paragraph, table
 from benchmarks.harness.result_file import RESULTS, read_results, write_results
+from models import paired_comparison
 from models.paired_comparison import ComparisonRule, compare
 
-PATH = RESULTS / "false_promotion.json"
-ROWS = (35, 100, 350, 1000, 5000)
+OUTPUT = RESULTS / "false_promotion.json"
+CASES = (35, 100, 350, 1000, 5000)
 IMPROVEMENTS = (0.0, 0.05, 0.2)
-REPEATS, REPEATS_BETTER = 1000, 400
-PERSISTENCE = 0.9  # of the autocorrelated errors: correlation of neighbouring windows
-TEST_SHARE = 0.2
-WARM_UP = 200  # windows, after which the first error is forgotten
-TAIL = 3  # degrees of freedom: squared errors have no variance
-STALL = 1.5  # standard deviation of the logarithm of an error's size
+REPEATS, REPEATS_BETTER = 500, 200
+MARGIN_KIND, MARGIN_CASES = "student_t", 1000
+SHARES = (0.0, 0.01, 0.05, 0.1)  # of the champion's spread
+ZEROS = (0.0, 1.0, 10.0, 100.0)  # how far the reward's mean lies below zero, in spreads
+BLOCKS_KIND, BLOCKS_CASES = "sequence", (35, 100, 350, 1000)
+# Length of a block in lengths of Politis and White, and the fewest blocks: theirs, and what is used.
+BLOCKS = ((1, 4), (paired_comparison.LENGTHENED, paired_comparison.FEWEST_CORRELATED_BLOCKS))
 
-Array = NDArray[np.float64]
-Noise = Callable[[int, np.random.Generator], Array]
-
-
-def gaussian(rows: int, rng: np.random.Generator) -> Array:
-    return rng.normal(size=rows)
+Json = dict[str, Any]
 
 
-def heavy_tailed(rows: int, rng: np.random.Generator) -> Array:
-    return rng.standard_t(TAIL, rows) / np.sqrt(TAIL / (TAIL - 2))
-
-
-def stalls(rows: int, rng: np.random.Generator) -> Array:
-    return rng.normal(size=rows) * np.exp(STALL * rng.normal(size=rows) - STALL**2)
-
-
-def every_window(rows: int, rng: np.random.Generator) -> Array:
-    steps = rng.normal(size=rows + WARM_UP) * np.sqrt(1 - PERSISTENCE**2)
-    return np.asarray(lfilter([1.0], [1.0, -PERSISTENCE], steps)[WARM_UP:])
-
-
-def split_windows(rows: int, rng: np.random.Generator) -> Array:
-    """As the split by windows leaves them: each is a test row with probability TEST_SHARE. Both models' are the same
-    windows, and their gaps are drawn from the number of rows alone."""
-    gaps = np.random.default_rng(rows).geometric(TEST_SHARE, rows)
-    at = np.cumsum(gaps)
-    return every_window(int(at[-1]) + 1, rng)[at]
-
-
-ERRORS: dict[str, tuple[Noise, str]] = {
-    "gaussian": (gaussian, "Gaussian"),
-    "heavy_tailed": (heavy_tailed, "heavy-tailed (Student's t, 3 degrees of freedom)"),
-    "stalls": (stalls, "stalls (Gaussian, size log-normal with 1.5)"),
-    "split_windows": (split_windows, "autocorrelated, 0.9 from window to window, a fifth of them test rows"),
-    "every_window": (every_window, "autocorrelated, 0.9 from test row to test row"),
-}
-
-
-def squared_errors(noise: Noise, rows: int, improvement: float, rng: np.random.Generator) -> tuple[Array, Array]:
-    """(rows,) each: the challenger's and the champion's."""
-    shared, own, other = (noise(rows, rng) for _ in range(3))
-    return (shared + np.sqrt(1 - 2 * improvement) * other) ** 2, (shared + own) ** 2
-
-
-def promoted_share(kind: str, rows: int, improvement: float, repeats: int) -> float:
+def promoted_share(simulation: Simulation, cases: int, improvement: float, repeats: int) -> float:
     """Share of the repeats in which the challenger would replace the champion."""
-    rng = np.random.default_rng([list(ERRORS).index(kind), rows, round(1000 * improvement)])
-    noise, rule = ERRORS[kind][0], ComparisonRule()
-    won = [compare(*squared_errors(noise, rows, improvement, rng), "smaller", rule).wins for _ in range(repeats)]
+    rng = np.random.default_rng([simulation.number, cases, round(1000 * improvement)])
+    rule = ComparisonRule()
+    won = [compare(*simulation.draw(cases, improvement, rng), simulation.better, rule, block=simulation.block).wins
+           for _ in range(repeats)]
     return float(np.mean(won))
 
 
-def measure(path: Path, repeats: int, repeats_better: int, say: Callable[[str], None]) -> dict[str, Any]:
+def margins(repeats: int) -> list[Json]:
+    """Share of promoted challengers where the margin is a share of the champion's spread, or 1 % of its mean's size."""
+    simulation, found = REWARDS[MARGIN_KIND], []
+    for improvement in IMPROVEMENTS:
+        rng = np.random.default_rng([7, round(1000 * improvement)])
+        ends, spreads, means = [], [], []
+        for _ in range(repeats):
+            challenger, champion = simulation.draw(MARGIN_CASES, improvement, rng)
+            result = compare(challenger, champion, simulation.better, ComparisonRule(), block=simulation.block)
+            ends.append(result.lower_end)
+            spreads.append(champion.std())
+            means.append(champion.mean())
+        end, spread, mean = (np.array(values) for values in (ends, spreads, means))
+        level = mean.mean()  # moved, so that the mean lies `zero` spreads below zero
+        found.append({
+            "improvement": improvement, "repeats": repeats,
+            "of_spread": {str(share): float((end > share * spread).mean()) for share in SHARES},
+            "of_mean": {str(zero): float((end > 0.01 * np.abs(mean - level - zero)).mean()) for zero in ZEROS}})
+    return found
+
+
+def block_lengths(repeats: int) -> list[Json]:
+    """Share of equal models that would be promoted, with blocks of several lengths."""
+    found = []
+    for length, fewest in BLOCKS:
+        with patch.multiple(paired_comparison, LENGTHENED=length, FEWEST_CORRELATED_BLOCKS=fewest):
+            found += [{"length": length, "fewest": fewest, "cases": cases,
+                       "promoted": promoted_share(REWARDS[BLOCKS_KIND], cases, 0.0, repeats)} for cases in BLOCKS_CASES]
+    return found
+
+
+def code_of_decision_and_simulation() -> str:
+    """Digest of what a cell depends on."""
+    return (code_digest("models.paired_comparison", "models")
+            + code_digest("benchmarks.gates.simulated_cases", "benchmarks"))
+
+
+def measure(path: Path, repeats: int, repeats_better: int, say: Callable[[str], None]) -> Json:
     """Runs every cell that is not there yet; writes after each."""
-    code = code_digest("models.paired_comparison", "models")
+    code = code_of_decision_and_simulation()
     known = read_results(path) or {}
-    kept = [cell for cell in known.get("cells", []) if cell["code"] == code]
-    results: dict[str, Any] = {"format": "assay-false-promotion/1", "cells": [], "rule": vars(ComparisonRule())}
-    for kind in ERRORS:
-        for improvement in IMPROVEMENTS:
-            for rows in ROWS:
-                wanted = {"errors": kind, "rows": rows, "improvement": improvement, "code": code,
-                          "repeats": repeats_better if improvement else repeats}
-                cell = next((one for one in kept if wanted.items() <= one.items()), None)
-                if cell is None:
-                    cell = {**wanted, "promoted": promoted_share(kind, rows, improvement, wanted["repeats"])}
-                    say(f"{kind}, {rows} rows, {improvement:.0%} better: promoted {cell['promoted']:.1%}")
-                results["cells"].append(cell)
-                write_results(path, {**results, "machine": {**describe_machine(), "date": now_utc()}})
+    kept = [cell for cell in known.get("cells", []) if cell.get("code") == code]
+    results: Json = {"format": "assay-false-promotion/2", "cells": [], "rule": vars(ComparisonRule())}
+
+    def write() -> None:
+        write_results(path, {**results, "machine": {**describe_machine(), "date": now_utc()}})
+
+    for family, simulations in FAMILIES.items():
+        for kind, simulation in simulations.items():
+            for improvement in IMPROVEMENTS[:1] if isinstance(simulation, Traded) else IMPROVEMENTS:
+                for cases in CASES:
+                    wanted = {"family": family, "kind": kind, "cases": cases, "improvement": improvement, "code": code,
+                              "repeats": repeats_better if improvement else repeats}
+                    cell = next((one for one in kept if wanted.items() <= one.items()), None)
+                    if cell is None:
+                        cell = {**wanted, "promoted": promoted_share(simulation, cases, improvement, wanted["repeats"])}
+                        say(f"{family}, {kind}, {cases} cases, {improvement:.0%} better: {cell['promoted']:.1%}")
+                    results["cells"].append(cell)
+                    write()
+    for part, work, count in (("margins", margins, repeats_better), ("blocks", block_lengths, repeats)):
+        old = known.get(part, {})
+        same = old.get("code") == code and old.get("repeats") == count
+        results[part] = old if same else {"code": code, "repeats": count, "rows": work(count)}
+        write()
     return results
 
 
-def equal_table(results: Mapping[str, Any]) -> str:
+def equal_table(family: str) -> Callable[[Mapping[str, Any]], str]:
     """Share of equal models that would be promoted."""
-    return _table(results, 0.0, lambda share: f"{100 * share:.1f} %")
+    return lambda results: _table(results, family, 0.0, lambda share: f"{100 * share:.1f} %")
 
 
-def missed_table(results: Mapping[str, Any]) -> str:
-    """Share of models that are 5 % better and would not be promoted."""
-    return _table(results, 0.05, lambda share: f"{100 * (1 - share):.0f} %")
-
-
-def missed_more_table(results: Mapping[str, Any]) -> str:
-    """Share of models that are 20 % better and would not be promoted."""
-    return _table(results, 0.2, lambda share: f"{100 * (1 - share):.0f} %")
+def missed_table(family: str, improvement: float) -> Callable[[Mapping[str, Any]], str]:
+    """Share of models that are better by that share and would not be promoted."""
+    return lambda results: _table(results, family, improvement, lambda share: f"{100 * (1 - share):.0f} %")
 
 
 def conditions_line(results: Mapping[str, Any]) -> str:
@@ -130,32 +133,60 @@ def conditions_line(results: Mapping[str, Any]) -> str:
     rule = results["rule"]
     return paragraph(
         f"{repeats[False]:,} simulated pairs a cell with equal models, {repeats[True]:,} with better ones;",
-        f"minimum_improvement {rule['minimum_improvement']:g}, confidence {rule['confidence']:g}.",
+        f"minimum_improvement {rule['minimum_improvement']:g}, minimum_improvement_of_spread",
+        f"{rule['minimum_improvement_of_spread']:g}, confidence {rule['confidence']:g}.",
         f"{results['machine']['date'][:10]}.")
 
 
-def _table(results: Mapping[str, Any], improvement: float, show: Callable[[float], str]) -> str:
-    found = {(cell["errors"], cell["rows"]): cell["promoted"] for cell in results.get("cells", ())
-             if cell["improvement"] == improvement}
+def margin_table(results: Mapping[str, Any]) -> str:
+    """Share of promoted challengers by the share of the champion's spread that is asked."""
+    return _margin_table(results, "of_spread", "share of the spread", lambda share: f"{100 * float(share):g} %")
+
+
+def zero_table(results: Mapping[str, Any]) -> str:
+    """Share of promoted challengers where 1 % of the mean is asked, by where the reward's zero lies."""
+    return _margin_table(results, "of_mean", "mean reward, in spreads", lambda zero: f"{-float(zero) + 0.0:g}")
+
+
+def block_table(results: Mapping[str, Any]) -> str:
+    """Share of equal models that would be promoted, by the length of the blocks."""
+    rows = results.get("blocks", {}).get("rows")
+    if not rows:
+        return "*Not measured yet.*"
+    found = {(row["length"], row["fewest"], row["cases"]): row["promoted"] for row in rows}
+    lines = [[f"{length}, at least {fewest} blocks", *(f"{100 * found[length, fewest, cases]:.1f} %"
+                                                     for cases in BLOCKS_CASES)] for length, fewest in BLOCKS]
+    return table(["lengths of Politis and White", *(f"{cases:,} episodes" for cases in BLOCKS_CASES)], lines,
+                 range(1, len(BLOCKS_CASES) + 1))
+
+
+def _margin_table(results: Mapping[str, Any], key: str, label: str, show: Callable[[str], str]) -> str:
+    rows = results.get("margins", {}).get("rows")
+    if not rows:
+        return "*Not measured yet.*"
+    lines = [[show(name), *(f"{100 * row[key][name]:.1f} %" for row in rows)] for name in rows[0][key]]
+    header = [f"{100 * row['improvement']:g} % better" if row["improvement"] else "equal" for row in rows]
+    return table([label, *header], lines, range(len(rows) + 1))
+
+
+def _table(results: Mapping[str, Any], family: str, improvement: float, show: Callable[[float], str]) -> str:
+    found = {(cell["kind"], cell["cases"]): cell["promoted"] for cell in results.get("cells", ())
+             if cell["improvement"] == improvement and cell["family"] == family}
     if not found:
         return "*Not measured yet.*"
-    counts = sorted({rows for _, rows in found})
-    rows = [[label, *(show(found[kind, count]) if (kind, count) in found else "" for count in counts)]
-            for kind, (_, label) in ERRORS.items()]
-    return table(["errors", *(f"{count:,} test rows" for count in counts)], rows, range(1, len(counts) + 1))
+    counts = sorted({cases for _, cases in found})
+    rows = [[simulation.label, *(show(found[kind, count]) if (kind, count) in found else "" for count in counts)]
+            for kind, simulation in FAMILIES[family].items() if any((kind, count) in found for count in counts)]
+    what = "test rows" if FAMILIES[family] is ERRORS else "episodes"
+    return table([family, *(f"{count:,} {what}" for count in counts)], rows, range(1, len(counts) + 1))
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gates.false_promotion", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """See benchmarks/harness/runner.py."""
     parser.add_argument("--repeats", type=int, default=REPEATS, help="simulated pairs of equal models a cell")
     parser.add_argument("--repeats-better", type=int, default=REPEATS_BETTER, help="of a better challenger")
-    parser.add_argument("--output", type=Path, default=PATH)
-    options = parser.parse_args(arguments)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Runs every cell that is not there yet."""
     measure(options.output, options.repeats, options.repeats_better, lambda line: print(line, flush=True))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,6 @@
 """Runs one measurement in a process of its own: it cannot warm, slow down or sink the others.
 
-Usage by pipeline.py alone: python -m benchmarks.harness.isolation REQUEST.json RESULT.json
+Usage by pipeline/speed.py alone: python -m benchmarks.harness.isolation REQUEST.json RESULT.json
 """
 
 import contextlib
@@ -26,7 +26,6 @@ GRACE_S = 20.0
 # What a measurement's module defines: measure(sizes, context) -> {"quantities", "details"}.
 MEASUREMENTS = {
     "ingestion": "benchmarks.pipeline.measurements.ingestion",
-    "join": "benchmarks.pipeline.measurements.join",
     "recorder": "benchmarks.pipeline.measurements.recorder",
     "stages": "benchmarks.pipeline.measurements.stages",
     "serving": "benchmarks.pipeline.measurements.serving",

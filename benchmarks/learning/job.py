@@ -26,7 +26,8 @@ from benchmarks.learning import lipschitz_monotone
 from benchmarks.learning.data_sets import DataSet
 from benchmarks.learning.methods import METHODS, MethodTask
 from components.progress import PROGRESS_VARIABLE
-from models.tasks.task import Task, parse_task
+from models.tasks.supervised.task import SupervisedTask
+from models.tasks.task import parse_task
 from pipelines.request import code_version
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def prepare(prepared: Prepared, data: str, seed: int) -> None:
     folder, source = _silently(prepared, data, seed), prepared.data[data]
     task = next(iter(prepared.tasks[data].values()))
     workloads = list(task.workloads)
-    run_ingest(str(source.telemetry), source.mapping_yaml, folder / "samples")
+    run_ingest(task.text, str(source.telemetry), source.mapping_yaml, folder / "samples")
     run_validate(task.text, workloads, folder / "samples", folder / "validated", folder / "data-docs")
     run_featurize(task.text, workloads, seed, folder / "validated", folder / "features")
 
@@ -104,7 +105,7 @@ def run_job(prepared: Prepared, job: Job) -> dict[str, Any]:
     else:
         own = folder / f"{job.method}-{job.workload}"
         _run_steps(prepared, job, own)
-        lost = failure(own / "bundle")
+        lost = failure(own / "bundle" / job.workload)
         if lost:
             return {**asdict(job), "status": "failed", "error": f"{lost['step']}: {lost['message']}"}
         made = _found(prepared, job, own)
@@ -120,22 +121,23 @@ def _run_steps(prepared: Prepared, job: Job, own: Path) -> None:
 
     folder, task = _folder(prepared, job.data, job.seed), prepared.tasks[job.data][job.method]
     features = folder / "features"
-    run_finetune(task.text, job.workload, job.seed, features, _pretrained(folder, task), own / "learner")
-    run_verify(task.text, job.workload, job.seed, code_version(), features, own / "learner", own / "verified")
-    run_export(task.text, job.workload, job.seed, code_version(), "", features, own / "verified", own / "bundle")
+    run_finetune(task.text, [job.workload], job.seed, code_version(), features, _pretrained(folder, task),
+                 own / "learner")
+    run_verify(task.text, [job.workload], job.seed, code_version(), features, own / "learner", own / "verified")
+    run_export(task.text, [job.workload], job.seed, code_version(), "", features, own / "verified", own / "bundle")
 
 
 def _found(prepared: Prepared, job: Job, own: Path) -> dict[str, Any]:
     """Verdicts, metrics and rows of the exported bundle."""
-    evidence = json.loads((own / "bundle" / "evidence.json").read_text())
+    evidence = json.loads((own / "bundle" / job.workload / "evidence.json").read_text())
     folder, task = _folder(prepared, job.data, job.seed), prepared.tasks[job.data][job.method]
-    metrics = {**evidence["metrics"], **_on_own_counterexamples(prepared, job, own / "verified")}
+    metrics = {**evidence["metrics"], **_on_own_counterexamples(prepared, job, own / "verified" / job.workload)}
     pretraining = json.loads(_pretrained(folder, task).with_suffix(".json").read_text())
     share = 1 / len(task.workloads) / KINDS_OF_BACKBONE if task.pretrain_epochs else 0.0
     metrics |= {"pretraining_seconds": pretraining * share,
                 "proof_seconds": evidence["verdict"]["seconds"]}
     if evidence["verdict"]["status"] == "PROVED":
-        metrics["checking_seconds"] = _check_again(own / "bundle")
+        metrics["checking_seconds"] = _check_again(own / "bundle" / job.workload)
         metrics["proved_seconds"] = sum(metrics[f"{part}_seconds"] for part in
                                         ("training", "pretraining", "verification", "proof", "checking"))
     return {"verdict": evidence["verdict"]["status"], "twin_verdict": evidence["twin_verdict"]["status"],
@@ -226,7 +228,7 @@ def _folder(prepared: Prepared, data: str, seed: int) -> Path:
     return prepared.work / data / str(seed)
 
 
-def _task(prepared: Prepared, job: Job) -> Task:
+def _task(prepared: Prepared, job: Job) -> SupervisedTask:
     return parse_task(yaml.safe_load(prepared.tasks[job.data][job.method].text), "task")
 
 

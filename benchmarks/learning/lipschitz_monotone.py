@@ -25,8 +25,8 @@ import torch
 from torch import nn
 
 from feature_store.digests import content_digest
-from models.tasks.task import TrainingSettings
 from models.training.evaluation import mean_squared_error
+from models.training.settings import TrainingSettings
 from models.verification.language.specification import FloatArray
 
 PACKAGE = "monotonicnetworks"

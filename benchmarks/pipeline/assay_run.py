@@ -31,7 +31,7 @@ class StepTimes:
     """One step of one run: Unix times in s, peak memory in GB (10^9 bytes)."""
 
     step: str
-    workload: str
+    shard: str
     process_started: float
     began: float
     ended: float
@@ -112,7 +112,7 @@ def step_times(events: Sequence[Mapping[str, Any]]) -> tuple[StepTimes, ...]:
     for event in events:
         if event["event"] == "end":
             began = event["at"] - event["seconds"]
-            times.append(StepTimes(event["step"], event["workload"], began - event["startup_s"], began, event["at"],
+            times.append(StepTimes(event["step"], event["shard"], began - event["startup_s"], began, event["at"],
                                    event["peak_mb"] * 2**20 / 1e9))
     return tuple(times)
 

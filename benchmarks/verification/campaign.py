@@ -1,18 +1,18 @@
 """The verification campaign: our verifier and its peers on the same networks, under the same limits, in one command.
 
-    python -m benchmarks.verification.campaign [--tools assay scip ...] [--sizes 2x64 ...] [--limit 120] [--threads 1]
-    python -m benchmarks.verification.campaign --growth
+    python -m benchmarks verification-campaign [--tools assay scip ...] [--sizes 2x64 ...] [--limit 120] [--threads 1]
+    python -m benchmarks verification-campaign --growth
 
-Every network of verification_networks.py is asked whether it is monotone in one or in three features. Ours gets the
+Every network of verification/networks.py is asked whether it is monotone in one or in three features. Ours gets the
 features at once; peers, which take one at a time, get them one after the other within the same limit in all, and have
 refuted the network as soon as one is refuted. Solve time alone is limited and compared; on one thread it is processor
 time, so that the machine's other work does not count (campaign_child.py). Peers are installed apart from us
-(verification_peers.py; --peers-python, --auto-lirpa-source, --alpha-beta-crown-source or the variables PEERS_PYTHON,
+(peer_process.py; --peers-python, --auto-lirpa-source, --alpha-beta-crown-source or the variables PEERS_PYTHON,
 AUTO_LIRPA_SOURCE, ALPHA_BETA_CROWN_SOURCE); a missing one is left out.
 
 Resumable: an entry that is there for the same weights, question and code is not made again, and what is done is
 written at once; two runs may share a result file. `--growth` measures instead how our cost grows with width, depth and
-inputs (verification_growth.py).
+inputs (verification/growth.py).
 """
 
 import argparse
@@ -30,7 +30,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.isolation import stop_as_by_keyboard
 from benchmarks.harness.machine import load_average, now_utc
 from benchmarks.harness.result_file import RESULTS, read_results
 from benchmarks.verification.campaign_entries import Entry, Settings, begin, instance_digest, keep, keep_part, tool_code
@@ -55,31 +54,21 @@ from feature_store.errors import InputError
 from models.verification.network.fully_connected import ReluNetwork
 from models.verification.verdict import Status
 
-CAMPAIGN_RESULTS = RESULTS / "verification_campaign.json"
+OUTPUT = RESULTS / "verification_campaign.json"
 TOOLS = (*OWN, *PEERS)
 REPEATS = 3
 # Solvers that encode every neuron come last on networks above this: most of them use up their limit there.
 SLOW_TOOLS, MANY_PARAMETERS = ("marabou", "highs", "scip"), 20_000
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0; 1 if two tools contradict each other or ours failed; 2 on bad usage; 130 when stopped."""
-    options = _parser().parse_args(arguments)
-    stop_as_by_keyboard()
-    try:
-        settings = Settings(options.limit, options.threads, options.memory_gib)
-        begin(options.output, settings)
-        if options.growth:
-            measure_growth(options.output, Limits(options.limit, options.threads, options.memory_gib), _say)
-        else:
-            _run(options, settings)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("stopped; the same command goes on where it was", file=sys.stderr)
-        return 130
-    print(f"wrote {options.output.name}", file=sys.stderr)
+def run(options: argparse.Namespace) -> int:
+    """Exit code 0; 1 if two tools contradict each other or ours failed."""
+    settings = Settings(options.limit, options.threads, options.memory_gib)
+    begin(options.output, settings)
+    if options.growth:
+        measure_growth(options.output, Limits(options.limit, options.threads, options.memory_gib), _say)
+    else:
+        _run(options, settings)
     return _judge((read_results(options.output) or {})["entries"])
 
 
@@ -190,9 +179,8 @@ def _measure(tool: str, questions: Sequence[Question], settings: Settings, insta
             "reason": told.reason, "date": date, "load_average_before": load}
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.verification.campaign", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """See benchmarks/harness/runner.py."""
     for option, values, kind in (("tools", TOOLS, str), ("sizes", tuple(SIZES), str), ("features", FEATURES, int),
                                  ("kinds", tuple(KINDS), str)):
         parser.add_argument(f"--{option}", nargs="+", choices=values, type=kind, default=list(values), metavar="NAME",
@@ -202,8 +190,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--memory-gib", type=float, default=8.0, help="default: %(default)s")
     parser.add_argument("--networks", type=Path, default=DEFAULT_FOLDER, help="folder of the trained networks; "
                         "default: assay/verification-networks in the user's cache")
-    parser.add_argument("--output", type=Path, default=CAMPAIGN_RESULTS,
-                        help="default: benchmarks/results/verification_campaign.json")
     parser.add_argument("--growth", action="store_true", help="measure how our cost grows, nothing else")
     parser.add_argument("--peers-python", type=Path, default=Path(os.environ.get("PEERS_PYTHON", sys.executable)),
                         help="interpreter that has the peers' packages; default: this one")
@@ -211,8 +197,3 @@ def _parser() -> argparse.ArgumentParser:
         variable = f"{name.upper()}_SOURCE"
         parser.add_argument(f"--{name.replace('_', '-')}-source", type=Path, help=f"checkout; default: ${variable}",
                             default=Path(os.environ[variable]) if os.environ.get(variable) else None)
-    return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -25,6 +25,7 @@ import torch
 from benchmarks.verification.own_verifier import MODES, decide
 from benchmarks.verification.peers.child import own_peak_mib
 from benchmarks.verification.peers.question import PeerResult, Question
+from feature_store.whole_files import write_file
 from models.verification.network.fully_connected import ReluNetwork
 from models.verification.verdict import Status
 
@@ -73,9 +74,7 @@ def main(tool: str, request: Path, result: Path) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the signal at its end would write one
 
     def write(answers: list[dict[str, Any]]) -> None:
-        temporary = result.with_suffix(".tmp")
-        temporary.write_text(json.dumps({"answers": answers, "peak_rss_mib": own_peak_mib()}, allow_nan=False))
-        temporary.replace(result)
+        write_file(result, json.dumps({"answers": answers, "peak_rss_mib": own_peak_mib()}, allow_nan=False))
 
     _answer(tool, questions, seconds, threads, boxes, write)
 

@@ -173,7 +173,7 @@ def conditions_line(results: Results) -> str:
 
 
 def growth_table(results: Results) -> str:
-    """Seconds and exponent of every series of verification_growth.py."""
+    """Seconds and exponent of every series of verification/growth.py."""
     rows = []
     for one in (results.get("growth") or {}).get("series", []):
         if one["sizes"]:

@@ -1,6 +1,6 @@
 """What executing a network in floating point can do to its outputs, beside what it does, and what float64 costs.
 
-    python -m benchmarks.verification.execution_rounding
+    python -m benchmarks execution-rounding
 
 Of networks that are monotone by construction in one input, and of He-initialised ones: the checker's bound on how far
 the executed output is from the exact one (models/verification/checker/rounding.py) in float32 and float64, the largest
@@ -12,7 +12,6 @@ import argparse
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,6 +30,7 @@ from models.verification.checker.chain import read_chain
 from models.verification.checker.rounding import Arithmetic, chain_error, execution_error, kept_order
 from models.verification.network.fully_connected import ReluNetwork, network_from_torch
 
+OUTPUT = RESULTS / "execution_rounding.json"
 FORMAT = "assay-execution-rounding/1"
 INPUTS, POINTS, REPEATS = 10, 4000, 5
 HIDDEN = ((64, 64), (300, 300), (512, 512, 512))
@@ -103,13 +103,13 @@ def rounding_table(results: Mapping[str, Any]) -> str:
                   "one row, µs: float32", "float64"], rows, right=range(2, 9)) + "\n\n" + note
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.verification.execution_rounding", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """See benchmarks/harness/runner.py."""
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--output", type=Path, default=RESULTS / "execution_rounding.json")
-    options = parser.parse_args(arguments)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Measures all networks, and prints the table."""
     torch.set_num_threads(1)
     load, entries, began = load_average(), [], time.perf_counter()
     for learner in LEARNERS:
@@ -121,8 +121,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
                "entries": entries}
     write_results(options.output, results)
     print(rounding_table(results))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

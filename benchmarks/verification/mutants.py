@@ -1,6 +1,6 @@
 """The mutation campaign: does the checker refuse every proof that was tampered with?
 
-    python -m benchmarks.verification.mutants --mutants 10000 --seed 0 [--output FILE]
+    python -m benchmarks certificate-mutants --mutants 10000 --seed 0 [--output FILE]
 
 Makes a small bundle with a proof and tries mutants of it (mutant_kinds.py), of two attackers. The one changes a file
 and leaves the digests as they are: nothing of his may be accepted. The other computes digests and counts anew (the
@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from benchmarks.harness.result_file import RESULTS, write_results
 from benchmarks.verification.mutant_kinds import KINDS, REHASHED_KINDS, WIDTH, mutant, small_proof
 from benchmarks.verification.mutant_tables import ATTACKERS, results_table
 from benchmarks.verification.tampered_proof import Proof
+from feature_store.errors import InputError
 from models.verification.attack.falsification import slope_falsifier
 from models.verification.language.properties import Direction, Monotonicity
 from models.verification.language.specification import Specification
@@ -39,6 +40,7 @@ from models.verification.network.graph import Graph
 from models.verification.network.graph_tensors import GraphTensors
 from models.verification.network.onnx_reader import OnnxNetwork, read_onnx
 
+OUTPUT = RESULTS / "mutants.json"
 FORMAT = "assay-mutants/1"
 DIRECTION: Mapping[str, Direction] = {"increasing": "increasing", "decreasing": "decreasing"}
 POINTS, REPLAYED = 20_000, 64
@@ -141,7 +143,7 @@ class Oracle:
         return ""
 
 
-def run(mutants: int, seed: int) -> dict[str, Any]:
+def made_and_checked(mutants: int, seed: int) -> dict[str, Any]:
     """Tries the mutants, half of each attacker, all kinds alike; the content of the result file."""
     counts: Counter[tuple[str, str, str]] = Counter()
     wrong: list[dict[str, Any]] = []
@@ -173,28 +175,24 @@ def run(mutants: int, seed: int) -> dict[str, Any]:
             "seconds": round(seconds, 1), "rows": rows, "falsely_accepted": wrong}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0 if no mutant was falsely accepted, 1 if one was."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.verification.mutants", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """See benchmarks/harness/runner.py."""
     parser.add_argument("--mutants", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--output", type=Path, default=RESULTS / "mutants.json")
-    options = parser.parse_args(arguments)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Exit code 0 if no mutant was falsely accepted, 1 if one was."""
     if options.mutants < 1:
-        parser.error(f"--mutants must be at least 1, got {options.mutants}")
+        raise InputError(f"--mutants: expected at least 1, got {options.mutants}")
     torch.set_num_threads(1)
     load = load_average()
-    results = run(options.mutants, options.seed)
+    results = made_and_checked(options.mutants, options.seed)
     write_results(options.output, {"format": FORMAT, "machine": {**describe_machine(), "date": now_utc()},
                                    "load_average_before": load, **results})
     print(results_table(results))
     print(f"{options.mutants:,} mutants of a {results['network']} network with {results['leaves']} leaves in "
-          f"{results['seconds']:.0f} s; wrote {options.output}", file=sys.stderr)
+          f"{results['seconds']:.0f} s", file=sys.stderr)
     for entry in results["falsely_accepted"]:
         print(f"falsely accepted: mutant {entry['number']} ({entry['kind']}): {entry['why']}", file=sys.stderr)
     return int(bool(results["falsely_accepted"]))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -2,7 +2,7 @@
 
     assay          models.verification.verify: the search, and the independent checker on every box that it closes
     assay_search   models.verification.search.prove: the search alone, which is what peers do
-    bounds         models.verification.search.branch_and_bound: no attack, no checker (verification_growth.py)
+    bounds         models.verification.search.branch_and_bound: no attack, no checker (verification/growth.py)
 
 As peers do, ours ends at the first counterexample. Seconds count the preparation of the network.
 """

@@ -8,7 +8,7 @@ next configuration then depends on what was seen (sequential design); without an
 gives base configurations for everybody (the model's half alone is greedy variance reduction, MacKay 1992; Krause, Singh
 and Guestrin 2008). Where it is known how many runs there will be, they are better chosen together (`together`).
 
-Symbols as in contract.py; J candidates.
+Symbols as in learner.py; J candidates.
 """
 
 from dataclasses import dataclass, field

@@ -4,7 +4,7 @@ A number that is positive everywhere and spans a factor of two or more is taken 
 what doubles counts, not what is added). Numbers are standardised over the distinct configurations; a category becomes
 one column a value, and a value that was not there has zeros.
 
-Symbols as in contract.py.
+Symbols as in learner.py.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """The specification audit: how often do the data themselves obey a monotonicity specification?
 
 A stage before training. For each feature of each Monotonicity: pairs of rows that differ in that feature alone, or
-matched pairs where those are too few (audit_pairs.py); the share of them whose targets stand in the order demanded
+matched pairs where those are too few (audit/pairs.py); the share of them whose targets stand in the order demanded
 (ties do), the share that does or lies within the noise of repeated runs, confidence intervals (pair_share.py), and the
 pairs that contradict it the most. table_audit.py does the same within each workload of a table of measurements.
 
@@ -52,7 +52,7 @@ class AuditSettings:
     """Of the audit.
 
     tolerance: of a column's range, below which values are equal. minimum_pairs: for a verdict, and below which matched
-    pairs are looked for. caliper, step: see audit_pairs.py; 0.25 is what Rosenbaum and Rubin (The American Statistician
+    pairs are looked for. caliper, step: see audit/pairs.py; 0.25 is what Rosenbaum and Rubin (The American Statistician
     39, 1985) allow between matched units, the feature moves at least twice as much. partners: matched rows of a row.
     maximum_pairs, maximum_rows: more are sampled, by seed; the latter for matching alone.
 
@@ -137,6 +137,20 @@ class PropertyAudit:
         if self.within_noise_interval.lower >= self.at_least and self.obeys_interval.lower > COIN:
             return "obeyed"
         return "undecided"
+
+    @property
+    def sentence(self) -> str:
+        """What the data say of the direction, for people."""
+        what = f"{self.feature} {self.direction}: {self.verdict}"
+        if not self.pairs:
+            return f"{what}, no two rows can be compared"
+        text = (f"{what}, {self.obeys:.1%} of {self.pairs:,} {self.kind} pairs obey, {self.within_noise:.1%} do or lie "
+                "within the noise")
+        if self.verdict != "contradicted" or not self.worst:
+            return text
+        worst = self.worst[0]
+        return (f"{text}; at worst {worst.low_value:.4g} gives {worst.low_target:.4g} and {worst.high_value:.4g} gives "
+                f"{worst.high_target:.4g}")
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON: None for NaN."""

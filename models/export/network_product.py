@@ -7,20 +7,22 @@ from feature_store.scaling import FeatureScaling
 from models.export.bundle import ENCODER_FILE
 from models.export.onnx_model import executable_onnx, require_same_weights
 from models.export.product import Product, ProductInput, ProductOutput, Versions, promised
-from models.tasks.task import Task
-from models.verification.language.specification import Specification
+from models.tasks.supervised.task import SupervisedTask
+from models.verification.language.specification import FloatArray, Specification
 from models.verification.network.fully_connected import ReluNetwork
 
 
 def network_product(
-    task: Task, workload: str, network: ReluNetwork, scaling: FeatureScaling, specification: Specification,
-    versions: Versions, encoder: tuple[bytes, Mapping[str, Any]] | None = None,
+    task: SupervisedTask, workload: str, network: ReluNetwork, scaling: FeatureScaling, specification: Specification,
+    versions: Versions, seconds: float = 60.0, points: FloatArray | None = None,
+    encoder: tuple[bytes, Mapping[str, Any]] | None = None,
 ) -> Product:
     """The network behind its scaling, and what its task says of inputs and target.
 
     Args:
         network: n inputs, one output, in scaled coordinates.
         specification: the task's, its box in raw units, its tolerance a share of the target's range.
+        seconds, points: of the proof, see Product.
         encoder: of a few-shot model: encoder.onnx and what the contract says of it, without file and digest.
 
     Raises:
@@ -38,4 +40,4 @@ def network_product(
         task.name, workload, model, promise,
         tuple(ProductInput(q.name, q.unit, q.description, q.minimum, q.maximum) for q in features),
         (ProductOutput(target.name, target.unit, "prediction", low, high, target.minimum, target.maximum),), versions,
-        {} if encoder is None else {ENCODER_FILE: encoder[0]}, None if encoder is None else encoder[1])
+        {} if encoder is None else {ENCODER_FILE: encoder[0]}, None if encoder is None else encoder[1], seconds, points)

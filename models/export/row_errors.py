@@ -5,17 +5,17 @@ Flow: `export` measures the new model, `gate` the standing champion on the same 
 
     frame          test.parquet in order of time (task.split_by), so that neighbours are neighbours
     residuals (m,) prediction - measured, unit of the target
+    test_mse       mean of (residual / span)^2; span: range of the target's scaling
 """
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from models.export.parity import open_session
-from models.recorded_errors import MOST_RECORDED
+from models.paired_cases import Cases, recorded
 from models.verification.language.specification import FloatArray
 
 
@@ -37,8 +37,13 @@ def residuals(model: bytes, input_name: str, columns: Sequence[str], frame: pd.D
     return np.asarray(out, dtype=np.float64)[:, 0] - frame[target].to_numpy(dtype=np.float64)
 
 
-def recorded(found: FloatArray) -> list[float]:
-    """What of them goes into the evidence: all, or MOST_RECORDED spread evenly."""
-    picked = np.linspace(0, len(found) - 1, min(len(found), MOST_RECORDED)).astype(int)
-    values: Any = found[picked].tolist()
-    return list(values)
+def squared_errors(found: FloatArray, span: float, unit: str, test_set: str) -> Cases:
+    """A model's squared errors as paired cases that bear test_mse.
+
+    Args:
+        found: (m,) residuals.
+        span: range of the target's scaling, in `unit`.
+        unit: of the target.
+        test_set: digest of test.parquet.
+    """
+    return Cases("squared error", "test_mse", "smaller", f"{unit}²", recorded(found**2), test_set, scale=span**2)

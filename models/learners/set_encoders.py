@@ -4,10 +4,11 @@ Both keep one contract: `forward(samples, there) -> embedding`, in two halves, `
 sequences of one workload are averaged in between (FLASH's trajectories). Values where nothing is there are not looked
 at, wherever in the row they stand, and a workload without any run gets a learned embedding.
 
+Source of FLASH: H. Qiu, "Cloud Systems Management with Efficient and Robust Online Learning", PhD thesis, University of
+Illinois Urbana-Champaign, 2024 ("Qiu's thesis" elsewhere), section 5.6.1, appendix A.1 and Table A.1.
+
 Symbols: E workloads, k runs (samples of the set), s numbers a run; samples (E, k, s), there (E, k) bool.
 """
-
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -18,22 +19,6 @@ from feature_store.errors import InputError, nearest
 
 # FLASH, thesis appendix A.1, Table A.1
 FLASH_WIDTH, FLASH_LAYERS, FLASH_DROPOUT, EMBEDDING = 256, 2, 0.05, 32
-
-
-class SetEncoder(Protocol):
-    """What learners use of an encoder."""
-
-    def __call__(self, samples: Tensor, there: Tensor) -> Tensor:
-        """(E, embedding)."""
-        ...
-
-    def summary(self, samples: Tensor, there: Tensor) -> Tensor:
-        """(E, width): before the embedding layer."""
-        ...
-
-    def embed(self, summary: Tensor) -> Tensor:
-        """(..., width) -> (..., embedding)."""
-        ...
 
 
 def front_order(there: Tensor) -> Tensor:

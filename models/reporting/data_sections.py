@@ -181,9 +181,15 @@ def _interval(interval: Any) -> str:
     low, high = (*items(interval), None, None)[:2]
     return "" if low is None or high is None else f"{percent(low)} to {percent(high)}"
 
+MOST_CORRELATED = 24  # workloads in one heat map
+
 
 def correlation(context: Json, workload: str, page: str) -> tuple[Part, ...]:
-    """Heat map and table of the Pearson coefficients; `workload` is set apart in the table."""
+    """Heat map and table of the Pearson coefficients; `workload` is set apart in the table.
+
+    A page must not grow with the run: of more than MOST_CORRELATED workloads the page of one shows its row alone,
+    which is drawn in a tenth of the time, and the run's page the first of them.
+    """
     found = mapping(context, "correlation")
     names, metrics = ([str(name) for name in items(found, key)] for key in ("workloads", "metrics"))
     rows = [floats(row) for row in items(found, "pearson")]
@@ -192,7 +198,11 @@ def correlation(context: Json, workload: str, page: str) -> tuple[Part, ...]:
     if len(rows) != len(names) or any(len(row) != len(metrics) for row in rows):
         return (Note(f"The correlation table must have {len(names)} rows of {len(metrics)} numbers, one a workload, "
                      "and has another shape.", "missing"),)
-    pearson = np.stack(rows)
+    shown = list(range(len(names)))[:MOST_CORRELATED]
+    if len(names) > MOST_CORRELATED and workload in names:
+        shown = [names.index(workload)]
+    left_out = len(names) - len(shown)
+    pearson, names = np.stack(rows)[shown], [names[k] for k in shown]
     pearson[np.abs(pearson) > 1 + 1e-9] = np.nan
     markup = plots.correlation_heat_map(names, metrics, pearson, f"{page}-correlation")
     table = Table(("Workload", *metrics), tuple(
@@ -200,7 +210,8 @@ def correlation(context: Json, workload: str, page: str) -> tuple[Part, ...]:
          *(Cell(coefficient(value), numeric=True, strong=bool(abs(value) >= 0.5))
            for value in row)) for name, row in zip(names, pearson, strict=True)))
     return (Plot(markup, plots.heat_map_width(len(metrics)),
-                 "Pearson coefficient of the target with each metric, over all rows of a workload; bold from 0.5."),
+                 "Pearson coefficient of the target with each metric, over all rows of a workload; bold from 0.5."
+                 + (f" {count(left_out, 'other workload is', 'other workloads are')} left out." if left_out else "")),
             table)
 
 

@@ -4,6 +4,8 @@ Flow: sections.py builds the parts, report.py orders them into a Document, repor
 Every text is escaped by the template; the only markup that passes is the SVG of figures.py.
 """
 
+import base64
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -27,7 +29,14 @@ class Badge:
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a table. `numeric` aligns it right; `strong` sets it apart; `span` is in columns."""
+    """One cell of a table.
+
+    Attributes:
+        numeric: aligned right.
+        strong: set apart.
+        span: in columns.
+        sort: what a table is sorted by in place of the text.
+    """
 
     text: str
     numeric: bool = False
@@ -36,13 +45,15 @@ class Cell:
     code: bool = False
     link: str = ""
     span: int = 1
+    sort: float | None = None
 
 
 @dataclass(frozen=True)
 class Table:
     """Rows under a header (none where its labels are empty); `groups` is a row above it: (label, span).
 
-    A column is aligned as it is in the first full row.
+    A column is aligned as it is in the first full row. One that is `sortable` can be searched, too; rows of fewer cells
+    belong to the full one above them.
     """
 
     header: tuple[str, ...]
@@ -50,6 +61,18 @@ class Table:
     caption: str = ""
     note: str = ""
     groups: tuple[tuple[str, int], ...] = ()
+    sortable: bool = False
+
+    @property
+    def row_groups(self) -> tuple[tuple[tuple[Cell, ...], ...], ...]:
+        """Rows that stay together: each full one with those below it; of a table that is not sortable, all."""
+        groups: list[list[tuple[Cell, ...]]] = []
+        for row in self.rows:
+            follows = sum(cell.span > 1 for cell in row) == 1 and not row[0].text
+            if not groups or (self.sortable and not follows):
+                groups.append([])
+            groups[-1].append(row)
+        return tuple(map(tuple, groups))
 
     @property
     def numeric(self) -> tuple[bool, ...]:
@@ -131,9 +154,17 @@ class Document:
 
 
 def render(document: Document) -> str:
-    """The document as one HTML page that asks nothing of the network: inline style, inline plots, no script."""
-    style = Markup((FOLDER / "report.css").read_text())
-    return _environment().get_template("report.html").render(document=document, style=style)
+    """The document as one HTML page that asks nothing of the network: style, plots and the one script are inside.
+
+    A page with a sortable table has one script, report.js, and its policy lets a browser run no other.
+    """
+    style, script = ((FOLDER / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
+    if not any(isinstance(part, Table) and part.sortable for section in document.sections for part in section.parts):
+        script = ""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return _environment().get_template("report.html").render(
+        document=document, style=Markup(style), script=Markup(script),
+        script_policy=Markup(f"; script-src 'sha256-{digest}'") if script else "")
 
 
 @cache

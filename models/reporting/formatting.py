@@ -6,7 +6,7 @@ Flow: sections.py puts these texts into tables and captions; nothing else rounds
 import math
 from typing import Any
 
-from models.gates import finite_number
+from models.metrics import finite_number
 
 MISSING = "missing"
 GAP = "\N{NO-BREAK SPACE}"  # keeps a number and its unit on one line

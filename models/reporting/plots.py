@@ -8,6 +8,7 @@ Source: vPALs, figures 2 (correlation), 5 (loss and verification) and 6 (accurac
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from models.gates import finite_number
+from models.metrics import finite_number
 from models.reporting.figures import (
     BASELINE,
     INK,
@@ -194,7 +195,20 @@ def heat_map_width(metrics: int) -> float:
 
 
 def correlation_heat_map(workloads: Sequence[str], metrics: Sequence[str], pearson: FloatArray, name: str) -> Markup:
-    """Pearson coefficient of each workload's target with each metric (vPALs, figure 2)."""
+    """Pearson coefficient of each workload's target with each metric (vPALs, figure 2).
+
+    The pages of a run's workloads all show the same one: it is drawn once.
+    """
+    coefficients = np.asarray(pearson, dtype=np.float64).tobytes()
+    return _correlation_heat_map(tuple(workloads), tuple(metrics), coefficients, name)
+
+
+@lru_cache(maxsize=4)
+def _correlation_heat_map(workloads: tuple[str, ...], metrics: tuple[str, ...], coefficients: bytes,
+                          name: str) -> Markup:
+    """coefficients: the float64 numbers of pearson (w, k)."""
+    pearson = np.frombuffer(coefficients).reshape(len(workloads), len(metrics))
+
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
         axes.grid(visible=False)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models.gates import finite_number
+from models.metrics import finite_number
 
 LARGEST = 1e100  # products and differences of axis limits stay finite
 

@@ -2,14 +2,16 @@
 
 Flow: the report step reads contract.json, evidence.json and gates.json of each bundle and what the run
 recorded, calls these, and logs the HTML beside the version. Whatever is None or absent is said in words.
-Sources: vPALs, figures 2 (correlation), 5 (loss and verification), 6 (accuracy), equation 2 (accuracy).
+What a kind of task shows of its models comes from its `Pages` (models/tasks/pages.py). Source: vPALs, figure 2
+(correlation).
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from models.reporting import curve_sections, data_sections, plots, sections
+from models.gates import finite_number
+from models.reporting import data_sections, plots, sections
 from models.reporting.document import (
     Badge,
     Cell,
@@ -21,59 +23,53 @@ from models.reporting.document import (
     Plot,
     Section,
     Table,
-    figures,
     render,
 )
-from models.reporting.formatting import count, duration, number, percent, words
-from models.reporting.reading import at, column, mapping, mappings
-from models.reporting.task_error import task_error
-from models.tasks.few_shot import sections as few_shot_sections
+from models.reporting.formatting import count, duration, number, words
+from models.reporting.reading import at, column, items, mapping, mappings
+from models.tasks.pages import Pages
 
 Json = Mapping[str, Any]
 
 # A plotted workload costs about 1 s and 220 KB; above this a run's report would outgrow a browser.
 MOST_PLOTTED = 12
 
-OVERVIEW_GROUPS = (("", 2), ("Test error", 3), ("Test accuracy", 2), ("Counterexamples", 2), ("Verification", 2),
-                   ("", 2))
-OVERVIEW = ("Workload", "Status", "Verified", "Unverified", "Baseline", "Verified", "Unverified", "Verified",
-            "Unverified", "Verdict", "Time", "Gates", "Version")
+BEFORE, AFTER = ("Workload", "Status"), ("Verdict", "Time", "Gates", "Version")  # columns around the kind's own
 
 
-def render_version_report(contract: Json | None, evidence: Json | None, gates: Json | None, context: Json) -> str:
+def render_version_report(contract: Json | None, evidence: Json | None, gates: Json | None, context: Json,
+                          pages: Pages) -> str:
     """One HTML page about one model version.
 
     Args:
         contract: content of contract.json.
         evidence: content of evidence.json.
         gates: content of gates.json; None where the gates were not evaluated.
-        context: of the run; every key may be absent. `version` and `alias` in the registry; `correlation`
-            {"workloads", "metrics", "pearson": rows of a workload each}; `data_quality`, free in form;
-            `validation` {"passed", "failures"}; `audit`, free in form; `scaling`, the content of scaling.json,
-            without which a counterexample is shown in scaled units.
+        context: of the run; every key may be absent. `version` and `alias` in the registry; `decision`: why it
+            got that alias; `correlation` {"workloads", "metrics", "pearson": rows of a workload each};
+            `data_quality`, free in form; `validation` {"passed", "failures"}; `audit`, free in form; `scaling`, the
+            content of scaling.json, without which a counterexample is shown in scaled units.
+        pages: of the task's kind.
     """
     workload = _workload({"contract": contract, "evidence": evidence})
     scaling = mapping(context, "scaling")
     badges = (_version_badge(context), sections.verdict_badge(evidence), sections.gates_badge(gates))
     parts = (
         ("guarantee", "What is guaranteed", sections.guarantee(contract, evidence, scaling)),
-        ("gates", "Gates", sections.gate_table(gates)),
-        ("training", "Training and verification", sections.training(evidence, "v")),
-        ("accuracy", "Verified against unverified", sections.accuracy(contract, evidence, scaling, "v")),
-        ("curves", "Along each monotone feature", curve_sections.partial_dependence(evidence, "v")),
-        ("predictions", "Predicted against measured", curve_sections.predictions(evidence, "v")),
-        *([("few-shot", "Few runs", few_shot_sections.few_shot(evidence))] if mapping(evidence, "few_shot") else []),
+        ("gates", "Gates", sections.gate_table(gates, str(context.get("decision") or ""))),
+        *pages.sections(contract, evidence, scaling, "v"),
         ("data", "Data", data_sections.data_quality(contract, evidence, context)),
         *([("audit", "Audit", data_sections.audit(context["audit"]))] if context.get("audit") else []),
-        ("correlation", "Correlation", data_sections.correlation(context, workload, "v")),
+        *([("correlation", "Correlation", data_sections.correlation(context, workload, "v"))]
+          if has_correlation(context) else []),
         ("reproduce", "How to reproduce", data_sections.reproduce(contract, evidence)),
     )
     task = at(contract, "task") or at(evidence, "task") or "unknown task"
     return render(Document(f"{task} / {workload}", "Report of a model version", badges,
-                           (sections.headline_facts(evidence),), tuple(Section(*part) for part in parts)))
+                           (pages.headline(evidence),), tuple(Section(*part) for part in parts)))
 
 
-def render_run_report(entries: Sequence[Json], context: Json) -> str:
+def render_run_report(entries: Sequence[Json], context: Json, pages: Pages) -> str:
     """One HTML page about a run over all workloads.
 
     Args:
@@ -81,19 +77,20 @@ def render_run_report(entries: Sequence[Json], context: Json) -> str:
             contract and evidence are None), `version`, `alias`, `status` (one word), `message` (why it stopped),
             `report_path` (of its version report, relative to this page).
         context: as above, and `run_id`, `started`, `seconds`, `stages` [{"name", "seconds", "peak_mb"}].
+        pages: of the task's kind.
     """
     parts: list[tuple[str, str, tuple[Part, ...]]] = [
-        ("overview", "Workloads", (_overview(entries),)),
+        ("overview", "Workloads", (_overview(entries, pages),)),
+        *pages.run_sections(entries),
         ("stages", "Stages", _stages(context)),
-        ("correlation", "Correlation", data_sections.correlation(context, "", "run")),
-        ("details", "Each workload", _details(entries)),
+        *([("correlation", "Correlation", data_sections.correlation(context, "", "run"))]
+          if has_correlation(context) else []),
+        ("details", "Each workload", _details(entries, pages)),
     ]
     if isinstance(at(context, "validation", "passed"), bool) or context.get("data_quality"):
         every = {side: [item for entry in entries for item in mappings(entry, "contract", side)]
                  for side in ("inputs", "outputs")}
-        parts.insert(3, ("data", "Data", data_sections.data_quality(every, None, context)))
-    if any(mapping(entry, "evidence", "few_shot") for entry in entries):
-        parts.insert(1, ("recommendations", "Recommended", (few_shot_sections.recommendations(entries),)))
+        parts.insert(-1, ("data", "Data", data_sections.data_quality(every, None, context)))
     if context.get("audit"):
         parts.insert(-1, ("audit", "Audit", data_sections.audit(context["audit"])))
     proved = sum(at(entry, "evidence", "verdict", "status") == sections.PROVED for entry in entries)
@@ -112,20 +109,24 @@ def render_run_report(entries: Sequence[Json], context: Json) -> str:
                            tuple(Section(*part) for part in parts), wide=True))
 
 
-def _overview(entries: Sequence[Json]) -> Part:
+def has_correlation(context: Json) -> bool:
+    """Whether the kind of task correlates anything; a context that says nothing of it misses it."""
+    return "correlation" not in context or bool(items(context, "correlation", "metrics"))
+
+
+def _overview(entries: Sequence[Json], pages: Pages) -> Part:
     if not entries:
         return Note("The run has no workload.", "missing")
+    columns = pages.columns(entries)
+    names = (*BEFORE, *columns.names, *AFTER)
+    groups = (("", len(BEFORE)), *columns.groups, ("Verification", 2), ("", len(AFTER) - 2))
     rows: list[tuple[Cell, ...]] = []
     for entry in entries:
-        rows.append(_overview_row(entry))
+        rows.append(_overview_row(entry, pages, len(columns.names)))
         if entry.get("message") and entry.get("alias") != "champion":  # a champion speaks for itself
-            rows.append((Cell(""), Cell(_why(entry), span=len(OVERVIEW) - 1)))
-    errors = sorted({found["name"] for entry in entries for found in [task_error(entry.get("evidence"))] if found})
-    halves = sorted({sections.accuracy_tolerance(entry["evidence"]) for entry in entries if entry.get("evidence")})
-    right = f" within {' or '.join(number(half) for half in halves)} of the scaled target" if halves else ""
-    return Table(OVERVIEW, tuple(rows), groups=OVERVIEW_GROUPS, note="A workload's name leads to its report. Error: "
-                 f"{' or '.join(errors) or 'not measured'}, on test rows; accuracy: share of them predicted{right}; "
-                 "counterexamples: share of those found on the way that it gets right.")
+            rows.append((Cell(""), Cell(_why(entry), span=len(names) - 1)))
+    return Table(names, tuple(rows), groups=groups, sortable=len(entries) > 1,
+                 note=f"A workload's name leads to its report. {columns.note}")
 
 
 def _why(entry: Json) -> str:
@@ -134,32 +135,22 @@ def _why(entry: Json) -> str:
     return f"{entry['alias']}: {message}" if entry.get("alias") else message
 
 
-def _overview_row(entry: Json) -> tuple[Cell, ...]:
+def _overview_row(entry: Json, pages: Pages, columns: int) -> tuple[Cell, ...]:
     evidence, gates = entry.get("evidence"), entry.get("gates")
     metrics = mapping(evidence, "metrics")
     verdict, gate = sections.verdict_badge(evidence), sections.gates_badge(gates)
-    accuracies = ("test_accuracy", "twin_test_accuracy", "counterexample_accuracy", "twin_counterexample_accuracy")
     results = mappings(gates, "gates")
     held = f"{sum(g.get('passed') is True for g in results)} of {len(results)}" if results else "none"
     alias = f" {entry['alias']}" if entry.get("alias") else ""
     version = "none" if entry.get("version") is None else f"{entry['version']}{alias}"
+    seconds = metrics.get("verification_seconds", at(evidence, "verdict", "seconds"))
     name = Cell(_workload(entry), strong=True, link=_link(entry.get("report_path")))
     status = Cell(words(entry.get("status") or "not recorded"))
     if not metrics:
-        return name, status, Cell("no evidence", span=9), Cell(held, tone=gate.tone), Cell(version)
-    return (name, status,
-            *figures([*_errors(evidence), *(percent(metrics.get(key)) for key in accuracies)]),
-            Cell(verdict.text, tone=verdict.tone),
-            *figures([duration(metrics.get("verification_seconds"))]),
+        return name, status, Cell("no evidence", span=columns + 2), Cell(held, tone=gate.tone), Cell(version)
+    return (name, status, *pages.cells(evidence), Cell(verdict.text, tone=verdict.tone),
+            Cell(duration(seconds), numeric=True, sort=finite_number(seconds)),
             Cell(held, tone=gate.tone), Cell(version))
-
-
-def _errors(evidence: Json | None) -> list[str]:
-    """Of the model, the unverified twin and the baseline, with their unit."""
-    found = task_error(evidence)
-    if found is None:
-        return [number(None)] * 3
-    return ["" if found[key] is None else number(found[key], found["unit"]) for key in ("value", "twin", "baseline")]
 
 
 def _stages(context: Json) -> tuple[Part, ...]:
@@ -173,17 +164,14 @@ def _stages(context: Json) -> tuple[Part, ...]:
                  + (f" The {hidden} shortest are left out." if hidden > 0 else "")),)
 
 
-def _details(entries: Sequence[Json]) -> tuple[Part, ...]:
+def _details(entries: Sequence[Json], pages: Pages) -> tuple[Part, ...]:
     folds: list[Part] = []
     for number_, entry in enumerate(entries[:MOST_PLOTTED]):
         contract, evidence, page = entry.get("contract"), entry.get("evidence"), f"w{number_}"
         message = [Note(str(entry["message"]), "bad")] if entry.get("message") else []
         parts: tuple[Part, ...] = (Note("There is no evidence for this workload.", "missing"),)
         if evidence is not None:
-            parts = (*sections.training(evidence, page)[:1],
-                     *sections.accuracy(contract, evidence, mapping(entry, "scaling"), page)[:1],
-                     *curve_sections.partial_dependence(evidence, page),
-                     *curve_sections.predictions(evidence, page))
+            parts = pages.details(contract, evidence, mapping(entry, "scaling"), page)
         folds.append(Fold(_workload(entry), (*message, *parts),
                           (sections.verdict_badge(evidence), sections.gates_badge(entry.get("gates")))))
     if len(entries) > MOST_PLOTTED:

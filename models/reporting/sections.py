@@ -7,24 +7,16 @@ parts of one section, in words where something is not there.
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
-from models.gates import finite_number
-from models.reporting import plots
-from models.reporting.document import Badge, Cell, Facts, Note, Part, Plot, Table, figures, text
-from models.reporting.formatting import GAP, count, duration, number, percent, points, words
-from models.reporting.reading import at, column, items, mapping, mappings, together
-from models.reporting.task_error import task_error
-from models.reporting.witness import replayed_witness, witness_parts
+from models.metrics import SHARE_UNIT, finite_number
+from models.reporting.document import Badge, Cell, Note, Part, Table, figures, text
+from models.reporting.formatting import GAP, count, duration, number, percent, words
+from models.reporting.reading import at, items, mapping, mappings
+from models.reporting.witness import replayed_witness
 
 Json = Mapping[str, Any]
 
 PROVED, REFUTED = "PROVED", "REFUTED"
 MOST_ROUNDS = 14  # rounds in the table: the first half and the last half
-
-GATE_UNITS = {"champion_mse": "scaled²", "baseline_mse": "scaled²", "mean_baseline": "scaled²", "parity": "scaled",
-              "latency": "µs"}
-SHARE_GATES = ("test_accuracy", "counterexample_accuracy")
 
 
 def verdict_badge(evidence: Json | None) -> Badge:
@@ -44,32 +36,6 @@ def gates_badge(gates: Json | None) -> Badge:
     if at(gates, "passed") is True:
         return Badge(f"all {len(results)} gates hold", "good")
     return Badge(f"{len(results) - held} of {count(len(results), 'gate')} failed", "bad")
-
-
-def headline_facts(evidence: Json | None) -> Facts:
-    """The four numbers a reviewer asks for first."""
-    metrics = mapping(evidence, "metrics")
-    accuracy, kept = (metrics.get(key) for key in ("test_accuracy", "counterexample_accuracy"))
-    return Facts((
-        (f"Test accuracy at {number(accuracy_tolerance(evidence))}", percent(accuracy),
-         f"unverified {percent(metrics.get('twin_test_accuracy'))}"),
-        _error_fact(evidence),
-        ("Right on counterexamples", percent(kept),
-         f"unverified {percent(metrics.get('twin_counterexample_accuracy'))}"),
-        ("Verification", duration(metrics.get("verification_seconds")),
-         f"iterations: {number(metrics.get('verification_iterations'))}"),
-    ))
-
-
-def _error_fact(evidence: Json | None) -> tuple[str, str, str]:
-    """The error in the target's unit; of evidence without one the scaled mean squared error."""
-    found = task_error(evidence)
-    if found is None:
-        mse, twin = (at(evidence, "metrics", key) for key in ("test_mse", "twin_test_mse"))
-        return "Test MSE (scaled)", number(mse), f"unverified {number(twin)}"
-    other = "unverified" if found["twin"] is not None else "baseline"
-    beside = found["twin"] if found["twin"] is not None else found["baseline"]
-    return f"Test: {found['name']}", number(found["value"], found["unit"]), f"{other} {number(beside, found['unit'])}"
 
 
 def guarantee(contract: Json | None, evidence: Json | None, scaling: Json | None) -> tuple[Part, ...]:
@@ -143,137 +109,37 @@ def _verdicts(evidence: Json | None) -> Part:
                  "output range per feature range; proved: share of the box's volume; leaves: boxes of the certificate.")
 
 
-def gate_table(gates: Json | None) -> tuple[Part, ...]:
-    """Value, threshold, comparison and verdict of every gate."""
+def gate_table(gates: Json | None, decision: str = "") -> tuple[Part, ...]:
+    """Value, threshold, comparison, cases and verdict of every gate, and what registration decided.
+
+    Args:
+        gates: content of gates.json.
+        decision: why the version got its alias, with interval and number of cases, as the ledger says it.
+    """
     results = mappings(gates, "gates")
     if not results:
         return (Note("The gates were not evaluated: there is no gate report. Such a version is not promoted.",
                      "missing"),)
     rows = []
     for gate in results:
-        name, passed = str(gate.get("name")), gate.get("passed") is True
-        shown = [percent(gate.get(key)) if name in SHARE_GATES else number(gate.get(key), GATE_UNITS.get(name, ""))
-                 for key in ("value", "threshold")]
-        rows.append((Cell(words(name)), Cell("holds" if passed else "fails", tone="good" if passed else "bad"),
-                     Cell(shown[0], numeric=True), Cell(str(gate.get("comparison"))),
-                     Cell("none" if gate.get("threshold") is None else shown[1], numeric=True),
-                     text(gate.get("reason"))))
+        passed, cases = gate.get("passed") is True, gate.get("cases")
+        rows.append((Cell(words(str(gate.get("name")))), Cell(str(gate.get("metric")), code=True),
+                     Cell("holds" if passed else "fails", tone="good" if passed else "bad"),
+                     Cell(_with_unit(gate, "value"), numeric=True), Cell(str(gate.get("comparison"))),
+                     Cell("none" if gate.get("threshold") is None else _with_unit(gate, "threshold"), numeric=True),
+                     Cell("" if cases is None else number(cases), numeric=True), text(gate.get("reason"))))
     held = at(gates, "passed") is True
-    return (Note("All gates hold." if held else "Not every gate holds: this version may not be promoted.",
-                 "good" if held else "bad"),
-            Table(("Gate", "Verdict", "Value", f"must{GAP}be", "Threshold", "Reason"), tuple(rows)))
-
-
-def training(evidence: Json | None, page: str) -> tuple[Part, ...]:
-    """Loss curve with the verifier's activations, and the table of these."""
-    history = mappings(evidence, "history", "epochs")
-    rounds = mappings(evidence, "history", "rounds")
-    parts: list[Part] = []
-    epochs, loss, twin = together(*(column(history, key) for key in ("epoch", "loss", "twin_loss")))
-    known = np.isfinite(epochs)
-    if known.any():
-        active = [plots.Activation(float(epoch), str(r.get("status")), None if np.isnan(found) else int(found))
-                  for r, epoch, found in zip(rounds, column(rounds, "epoch"), column(rounds, "counterexamples"),
-                                             strict=True) if np.isfinite(epoch)]
-        markup = plots.loss_curve(epochs[known], loss[known], twin[known], active, f"{page}-loss")
-        parts.append(Plot(markup, plots.FULL_WIDTH, "Mean squared error on the training rows after each epoch. Bands: "
-                          "the verifier was active after that epoch; above them its outcome and how many "
-                          "counterexamples it found."))
-    else:
-        parts.append(Note("The loss of each epoch was not recorded.", "missing"))
-    parts.append(_rounds(rounds))
+    parts: list[Part] = [
+        Note("All gates hold." if held else "Not every gate holds: this version may not be promoted.",
+             "good" if held else "bad"),
+        Table(("Gate", "Metric", "Verdict", "Value", f"must{GAP}be", "Threshold", "Cases", "Reason"), tuple(rows),
+              note="Cases: test rows, episodes or points that the metric is a mean of, where it is one.")]
+    if decision:
+        parts.append(Note(f"At registration: {decision}."))
     return tuple(parts)
 
 
-def _rounds(rounds: list[Json]) -> Part:
-    if not rounds:
-        return Note("No activation of the verifier was recorded.", "missing")
-    half = MOST_ROUNDS // 2
-    shown = rounds if len(rounds) <= MOST_ROUNDS else rounds[:half] + rounds[-half:]
-    rows = tuple((*figures([number(item.get("epoch"))]), text(item.get("status")),
-                  *figures([number(item.get("counterexamples")), number(item.get("twin_counterexamples")),
-                            number(item.get("lower_bound")), duration(item.get("seconds"))])) for item in shown)
-    left_out = len(rounds) - len(shown)
-    return Table(("After epoch", "Outcome", "Counterexamples", "of the twin", "Slope bound", "Time"), rows,
-                 "Activations of the verifier", f"{left_out:,} in the middle are left out." if left_out else "")
-
-
-def accuracy(contract: Json | None, evidence: Json | None, scaling: Json | None, page: str) -> tuple[Part, ...]:
-    """Verified against unverified and the baseline, on training, test and counterexample sets."""
-    metrics = mapping(evidence, "metrics")
-    if not metrics:
-        return (Note("No metric was recorded.", "missing"),)
-    sets = (("training rows", "train"), ("test rows", "test"), ("counterexamples", "counterexample"))
-
-    def value(key: str) -> float:
-        known = finite_number(metrics.get(key))
-        return known if known is not None and 0 <= known <= 1 else float("nan")
-
-    groups = {label: {"verified": value(f"{key}_accuracy"), "unverified twin": value(f"twin_{key}_accuracy")}
-              for label, key in sets}
-    groups["test rows"]["baseline"] = value("baseline_accuracy")
-    chart = plots.accuracy_bars(groups, f"{page}-accuracy")
-    rows = [_compared(f"Accuracy, {label}", metrics, f"{key}_accuracy", "baseline_accuracy" if key == "test" else "")
-            for label, key in sets]
-    rows += [_compared(f"MSE, {label} (scaled)", metrics, f"{key}_mse", "baseline_mse" if key == "test" else "")
-             for label, key in sets[:2]]
-    rows += _error_row(evidence)
-    table = Table(("", "Verified", "Unverified", "Difference", "Baseline"), tuple(rows),
-                  note=f"Baseline: {at(evidence, 'baseline') or 'not recorded'}.")
-    return (Plot(chart, plots.FULL_WIDTH), Note(_what_is_right(evidence, metrics)), table,
-            *witness_parts(contract, evidence, scaling, "twin_verdict", "unverified twin"))
-
-
-def _compared(label: str, metrics: Json, key: str, baseline: str) -> tuple[Cell, ...]:
-    """A row: verified, unverified, difference, baseline."""
-    mine, twin = metrics.get(key), metrics.get(f"twin_{key}")
-    share = key.endswith("accuracy")
-    shown = percent if share else number
-    known = finite_number(mine), finite_number(twin)
-    if share:
-        difference = points(mine, twin)
-    elif known[0] is None or not known[1]:
-        difference = number(None)
-    else:
-        difference = f"{100 * (known[0] / known[1] - 1):+.1f} %"
-    reference = shown(metrics.get(baseline)) if baseline else ""
-    return text(label), *figures([shown(mine), shown(twin), difference, reference])
-
-
-def _error_row(evidence: Json | None) -> list[tuple[Cell, ...]]:
-    """The error that matters for the task, in its unit."""
-    found = task_error(evidence)
-    if found is None:
-        return []
-    shown = ["" if found[key] is None else number(found[key], found["unit"]) for key in ("value", "twin", "baseline")]
-    difference = f"{100 * (found['value'] / found['twin'] - 1):+.1f} %" if found["twin"] else ""
-    name = found["name"][0].upper() + found["name"][1:]
-    return [(text(f"{name}, test rows"), *figures([*shown[:2], difference, shown[2]]))]
-
-
-def _what_is_right(evidence: Json | None, metrics: Json) -> str:
-    """When a prediction counts as right, in target units where they are known."""
-    half = tolerance(evidence)
-    unit = at(evidence, "target", "unit") or ""
-    raw = "" if half is None else f", which is {number(half, str(unit))}"
-    found = finite_number(metrics.get("counterexamples"))
-    share = number(accuracy_tolerance(evidence))
-    sentence = (f"A prediction is right when it is within {share} of the scaled target (equation 2 of vPALs){raw}. A "
-                "counterexample, two inputs that differ in one feature, is right when the two predictions stand in the "
-                "specified order. ")
-    if found is None:
-        return sentence + "How many counterexamples there were was not recorded."
-    return sentence + (f"The set holds {count(int(found), 'counterexample')} found on the way, of the learner and of "
-                       "its twin." if found else "None was found on the way, of the learner or of its twin.")
-
-
-def accuracy_tolerance(evidence: Json | None) -> float:
-    """Half width of what counts as right, as a share of the range of the training target; vPALs, equation 2: 0.05."""
-    found = finite_number(at(evidence, "target", "accuracy_tolerance"))
-    return 0.05 if found is None else found
-
-
-def tolerance(evidence: Json | None) -> float | None:
-    """Half width of what counts as right, in target units: that share of the range of the training target."""
-    low, high = (finite_number(at(evidence, "target", key)) for key in ("minimum", "maximum"))
-    return None if low is None or high is None or high <= low else accuracy_tolerance(evidence) * (high - low)
+def _with_unit(gate: Json, key: str) -> str:
+    """Value or threshold of a gate: a share in percent, anything else in its unit."""
+    unit = str(gate.get("unit") or "")
+    return percent(gate.get(key)) if unit == SHARE_UNIT else number(gate.get(key), unit)

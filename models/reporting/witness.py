@@ -9,7 +9,7 @@ raw units where the scaling statistics are there.
 from collections.abc import Mapping
 from typing import Any
 
-from models.gates import finite_number
+from models.metrics import finite_number
 from models.reporting.document import Cell, Note, Part, Table
 from models.reporting.formatting import count, number
 from models.reporting.reading import at, floats, items, mapping, mappings

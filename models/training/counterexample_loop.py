@@ -21,7 +21,7 @@ Symbols: x (m, n) scaled features, y (m,) scaled target; a counterexample set is
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,8 +30,9 @@ import torch
 from torch import Tensor, nn
 
 from models.learners.mlp import linear_layers
-from models.tasks.task import TrainingSettings
+from models.training.adam import Adam
 from models.training.derivative_penalty import DerivativePenalty
+from models.training.settings import TrainingSettings
 from models.training.sign_pattern import project
 from models.verification.attack.falsification import falsify
 from models.verification.language.specification import FloatArray, Specification
@@ -131,8 +132,7 @@ class CounterexampleLoop:
         self.points = np.asarray(x, dtype=np.float64)
         self.specification, self.settings, self.seed = specification, settings, seed
         self.on_progress = on_progress
-        self.optimisers = [torch.optim.Adam(net.parameters(), lr=settings.learning_rate, fused=True)
-                           for net in (network, twin)]
+        self.optimisers = [Adam(net.parameters()) for net in (network, twin)]
         self.batches = torch.Generator().manual_seed(seed)
         self.hinge_picks = torch.Generator().manual_seed(seed + 1)
         self.found = Counterexamples()  # by the learner itself: what it is trained on
@@ -145,16 +145,27 @@ class CounterexampleLoop:
 
     def run(self) -> LoopResult:
         """Trains and verifies until PROVED or the limit of iterations (Algorithm 1)."""
+        phases = self.phases()
+        while True:
+            try:
+                epochs = next(phases)
+            except StopIteration as end:
+                result: LoopResult = end.value
+                return result
+            self.train(epochs)
+
+    def phases(self) -> Generator[int, None, LoopResult]:
+        """Algorithm 1, whoever trains: yields how many epochs must be trained before it goes on; returns the result."""
         settings = self.settings
-        self._train(settings.epochs // 2)
+        yield settings.epochs // 2
         # the verifier is also activated half way: its counterexamples are those of networks still in training
         verdict, twin_verdict = self._verify()
-        self._train(settings.epochs - settings.epochs // 2)
+        yield settings.epochs - settings.epochs // 2
         verdict, twin_verdict = self._verify()
         for _ in range(settings.iterations):
             if verdict.status is Status.PROVED or settings.method == "plain":
                 break
-            self._train(settings.epochs_per_iteration)
+            yield settings.epochs_per_iteration
             verdict, twin_verdict = self._verify()
         merged = Counterexamples()
         for part in (self.found, self.attacks):
@@ -162,25 +173,32 @@ class CounterexampleLoop:
         return LoopResult(self.network, self.twin, verdict, twin_verdict, tuple(self.epochs), tuple(self.rounds),
                           merged, dict(self.seconds))
 
-    def _train(self, epochs: int) -> None:
+    def train(self, epochs: int) -> None:
+        """Trains both networks for so many epochs, one after the other."""
         for _ in range(epochs):
-            for optimiser in self.optimisers:
-                optimiser.param_groups[0]["lr"] = self._learning_rate()
-            order = torch.randperm(len(self.x), generator=self.batches)
+            order = self.draw_order()
             losses = [self._epoch(network, optimiser, order) for network, optimiser in
                       zip((self.network, self.twin), self.optimisers, strict=True)]
-            self.epochs.append(Epoch(len(self.epochs) + 1, *losses))
-            self.on_progress({"stage": "finetune", "epoch": len(self.epochs), "epochs": self.settings.epochs,
-                              "loss": losses[0]})
+            self.end_epoch(*losses)
 
-    def _learning_rate(self) -> float:
+    def draw_order(self) -> Tensor:
+        """(m,) int64: the rows in the order of the next epoch's batches, the same for both networks."""
+        return torch.randperm(len(self.x), generator=self.batches)
+
+    def end_epoch(self, loss: float, twin_loss: float) -> None:
+        """Records an epoch that was trained, and reports it."""
+        self.epochs.append(Epoch(len(self.epochs) + 1, loss, twin_loss))
+        self.on_progress({"stage": "finetune", "epoch": len(self.epochs), "epochs": self.settings.epochs,
+                          "loss": loss})
+
+    def learning_rate(self) -> float:
         """Cosine from the task's rate to a twentieth of it over the planned epochs; constant in later iterations."""
         done = min(len(self.epochs) / self.settings.epochs, 1.0)
         return self.settings.learning_rate * (0.05 + 0.95 * 0.5 * (1 + np.cos(np.pi * done)))
 
-    def _epoch(self, network: nn.Sequential, optimiser: torch.optim.Optimizer, order: Tensor) -> float:
+    def _epoch(self, network: nn.Sequential, optimiser: Adam, order: Tensor) -> float:
         """One pass over the data; returns the mean squared error seen on the way."""
-        started, total = time.monotonic(), 0.0
+        started, total, rate = time.monotonic(), 0.0, self.learning_rate()
         verified = network is self.network
         for batch in order.split(self.settings.batch_size):
             error = ((network(self.x[batch])[:, 0] - self.y[batch]) ** 2).mean()
@@ -188,9 +206,7 @@ class CounterexampleLoop:
             ramp = self._ramp()
             if verified and self.penalty is not None and ramp > 0:
                 loss = loss + self.settings.certified_weight * ramp * self.penalty(linear_layers(network), ramp)
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
+            optimiser.step(loss, rate)
             if verified and self.settings.method == "monotone":
                 project(linear_layers(network), self.specification.queries)
             total += float(error.detach()) * len(batch)

@@ -12,6 +12,7 @@ Symbols: weight[k] (w[k], w[k-1]); a query is a (feature, direction sign) pair.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +32,7 @@ def initialise(layers: Sequence[nn.Linear], queries: Iterable[tuple[int, int]]) 
     Weights of one sign do not cancel: a layer's gain grows with its width instead of the width's root. Measured on
     a synthetic monotone function (2x300, 60 epochs): mean squared error 0.018 at He's scale, 0.0038 at 2/sqrt(w) of it.
     """
-    for layer, pattern in zip(layers, _patterns(layers, queries), strict=True):
+    for layer, pattern in zip(layers, sign_patterns(layers, queries), strict=True):
         weight = layer.weight
         weight.copy_(torch.where(pattern == 0, weight, weight.abs() * pattern))
     for layer in layers[1:]:
@@ -41,15 +42,29 @@ def initialise(layers: Sequence[nn.Linear], queries: Iterable[tuple[int, int]]) 
 @torch.no_grad()
 def project(layers: Sequence[nn.Linear], queries: Iterable[tuple[int, int]]) -> None:
     """Sets every weight that disagrees with the pattern to zero: the nearest monotone network."""
-    for layer, pattern in zip(layers, _patterns(layers, queries), strict=True):
-        weight = layer.weight
-        weight.copy_(torch.where(weight * pattern < 0, torch.zeros_like(weight), weight))
+    for layer, pattern in zip(layers, sign_patterns(layers, queries), strict=True):
+        project_weights(layer.weight, pattern)
 
 
-def _patterns(layers: Sequence[nn.Linear], queries: Iterable[tuple[int, int]]) -> list[Tensor]:
-    """Required sign of every weight, 0 where it is free; one tensor a layer, shaped like (or onto) its weights."""
-    first = torch.zeros_like(layers[0].weight)
+@torch.no_grad()
+def project_weights(weight: Tensor, pattern: Tensor) -> None:
+    """One layer of `project`, of one network or of many: pattern is shaped like weight, or onto it."""
+    weight.masked_fill_(weight * pattern < 0, 0.0)
+
+
+def sign_patterns(layers: Sequence[nn.Linear], queries: Iterable[tuple[int, int]]) -> tuple[Tensor, ...]:
+    """Required sign of every weight, 0 where it is free; one tensor a layer, shaped like (or onto) its weights.
+
+    Every step of training asks for them: they are kept, and must not be written to.
+    """
+    return _sign_patterns(tuple((layer.out_features, layer.in_features) for layer in layers), tuple(queries))
+
+
+@lru_cache(maxsize=64)
+def _sign_patterns(sizes: tuple[tuple[int, int], ...], queries: tuple[tuple[int, int], ...]) -> tuple[Tensor, ...]:
+    """sizes: outputs and inputs of each layer."""
+    first = torch.zeros(sizes[0])
     for feature, direction in queries:
-        first[:, feature] = direction * unit_signs(layers[0].out_features)
-    inner = [unit_signs(layer.out_features)[:, None] * unit_signs(layer.in_features) for layer in layers[1:-1]]
-    return [first, *inner, unit_signs(layers[-1].in_features)[None, :].expand_as(layers[-1].weight)]
+        first[:, feature] = direction * unit_signs(sizes[0][0])
+    inner = [unit_signs(outputs)[:, None] * unit_signs(inputs) for outputs, inputs in sizes[1:-1]]
+    return first, *inner, unit_signs(sizes[-1][1])[None, :].expand(sizes[-1])

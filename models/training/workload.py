@@ -9,13 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import torch
 from torch import nn
 
 from feature_store.errors import InputError
 from feature_store.scaling import FeatureScaling
-from models.learners.mlp import build_mlp, linear_layers
-from models.tasks.task import Task
+from models.learners.mlp import linear_layers
+from models.tasks.supervised.task import SupervisedTask
 from models.training.pretraining import UNREADABLE, WorkloadData
 from models.verification.language.properties import Direction, Monotonicity
 from models.verification.language.specification import FloatArray, Specification
@@ -45,7 +44,7 @@ class Workload:
         return WorkloadData(self.scaling.features.names, self.x, self.y, self.specification.queries)
 
 
-def load_workload(folder: Path, task: Task, name: str) -> Workload:
+def load_workload(folder: Path, task: SupervisedTask, name: str) -> Workload:
     """Reads train.parquet, test.parquet and scaling.json of one workload.
 
     Raises:
@@ -78,7 +77,7 @@ def few_shot_pool(folder: Path, workloads: Mapping[str, Workload]) -> WorkloadDa
                         queries)
 
 
-def raw_specification(task: Task, name: str, scaling: FeatureScaling) -> Specification:
+def raw_specification(task: SupervisedTask, name: str, scaling: FeatureScaling) -> Specification:
     """The task's specification over its box in raw units; by default the range of the training side."""
     ranges = {feature: (low, high) for feature, low, high in
               zip(scaling.features.names, scaling.features.minimum, scaling.features.maximum, strict=True)}
@@ -122,13 +121,3 @@ def load_network(path: Path) -> ReluNetwork:
                                tuple(stored[f"bias_{k}"] for k in range(layers)))
     except UNREADABLE as error:
         raise InputError(f"network must be readable, got {error} ({path})") from error
-
-
-def to_torch(network: ReluNetwork) -> nn.Sequential:
-    """The same network as a torch module."""
-    module = build_mlp(network.inputs, [len(b) for b in network.biases[:-1]], torch.Generator())
-    with torch.no_grad():
-        for layer, weight, bias in zip(linear_layers(module), network.weights, network.biases, strict=True):
-            layer.weight.copy_(torch.as_tensor(weight))
-            layer.bias.copy_(torch.as_tensor(bias))
-    return module

@@ -5,7 +5,7 @@ construction, or small, the checker proves the whole box at once. It needs NumPy
 torch, whose import alone takes longer than this. What it leaves open, the search decides from the start.
 
     glance       points in every root, random ones first (and given ones), then corners; a witness must replay
-    prove_roots  the checker's bounds (checker.py) on the roots, where they are cheap
+    prove_roots  the checker's bounds (checker/check.py) on the roots, where they are cheap
 
 Symbols: R roots, n inputs, o outputs, P points; x (P, n).
 """

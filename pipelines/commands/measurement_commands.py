@@ -33,6 +33,8 @@ def recommend(
     deadline: Annotated[float | None, typer.Option(help="Largest target, in its unit; default: none.")] = None,
     coverage: Annotated[float, typer.Option(help="Of the intervals.")] = 0.9,
     risk: Annotated[bool, typer.Option("--risk", help="Judge by the prediction, not by its interval.")] = False,
+    learner: Annotated[str | None, typer.Option(help="Its name, see docs/reference/measurements.md; networks take "
+                                                "many minutes. Default: chosen on the pool.")] = None,
     rows: Annotated[int, typer.Option(help="Configurations to print.")] = SHOWN,
     verbose: VerboseOption = False, json_output: JsonOption = False,
 ) -> None:
@@ -50,7 +52,7 @@ def recommend(
         file, table = _read(measurements, mapping)
         if workload in file.only_failed:
             raise InputError(f"workload must have a run that did not fail, got {workload!r}, all of whose runs failed")
-        found = choose(table, workload, deadline, coverage, risk)
+        found = choose(table, workload, deadline, coverage, risk, learner)
     if json_output:
         print_json({**_recommendation_json(found), "notes": list(_notes(file))})
     else:

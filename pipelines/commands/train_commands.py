@@ -9,7 +9,7 @@ import typer
 
 from feature_store.errors import InputError
 from models.reporting.formatting import count
-from models.tasks.task import METHODS
+from models.training.settings import METHODS
 from pipelines.console import (
     ConfigOption,
     JsonOption,
@@ -20,7 +20,7 @@ from pipelines.console import (
     reported,
     working,
 )
-from pipelines.request import DEFAULT_TELEMETRY, check_run_name, make_request
+from pipelines.request import DEFAULT_TELEMETRY, Fanout, check_run_name, make_request
 
 TaskOption = Annotated[str, typer.Option(help="Name of a task, or the path of its YAML.")]
 TelemetryOption = Annotated[
@@ -31,6 +31,10 @@ WorkloadOption = Annotated[list[str] | None, typer.Option("--workload", "-w", he
 SeedOption = Annotated[int, typer.Option(help="Seed of split, weights and batches.", min=0)]
 MethodOption = Annotated[
     str | None, typer.Option(help=f"Overrules the task: {', '.join(METHODS[:-1])} or {METHODS[-1]}.")]
+ShardsOption = Annotated[
+    int | None, typer.Option(help="Groups of workloads; default: as many as are at work at once.", min=1)]
+ParallelismOption = Annotated[
+    int | None, typer.Option(help="Shards at work at once; default: the cores (kfp runs at most 2 here).", min=1)]
 
 
 @reported
@@ -40,6 +44,7 @@ def run(
     name: Annotated[str | None, typer.Option(help="Name of the run; default: the time.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Compute every step again, use nothing cached.")] = False,
     scheduled: Annotated[bool, typer.Option("--scheduled", help="Do nothing if there is no new data.")] = False,
+    shards: ShardsOption = None, parallelism: ParallelismOption = None,
     config: ConfigOption = None, json_output: JsonOption = False,
 ) -> None:
     """Run the whole train pipeline on this machine.
@@ -50,11 +55,11 @@ def run(
     """
     from contextlib import nullcontext
 
-    from pipelines.freshness import STATE_NAME, is_new_data, record_data_version
     from pipelines.local_run import run_local
     from pipelines.run_display import RunDisplay
     from pipelines.run_lock import LOCK_NAME, acquire_run_lock
     from pipelines.run_summary import run_exit_code, summary_notes, summary_table
+    from pipelines.schedules.freshness import STATE_NAME, is_new_data, record_data_version
     from serving.relocation import require_own_home
 
     configuration = configuration_from(config)
@@ -63,7 +68,8 @@ def run(
     if (configuration.home / "runs" / run_name).exists():
         raise InputError(f"run name must be new, got {run_name!r}; leave it out or choose another")
     with working("reading task and telemetry", json_output):
-        request = make_request(task, telemetry, mapping, workload or (), seed, run_name, method, scheduled, config)
+        request = make_request(task, telemetry, mapping, workload or (), seed, run_name, method, scheduled, config,
+                               Fanout(shards, parallelism))
     gates = configuration.gates[request.task.name]  # a task without gates is refused before hours of training
     with acquire_run_lock(configuration.home / LOCK_NAME) if scheduled else nullcontext():
         state = configuration.home / STATE_NAME
@@ -114,6 +120,7 @@ def submit(
     task: TaskOption = "performance", telemetry: TelemetryOption = str(DEFAULT_TELEMETRY),
     mapping: MappingOption = None, workload: WorkloadOption = None, seed: SeedOption = 0, method: MethodOption = None,
     endpoint: Annotated[str | None, typer.Option(help="Address of the KFP API; default: $ASSAY_KFP_ENDPOINT.")] = None,
+    shards: ShardsOption = None, parallelism: ParallelismOption = None,
     name: Annotated[str | None, typer.Option(help="Name of the run.")] = None, json_output: JsonOption = False,
 ) -> None:
     """Submit one run of the train pipeline to a Kubeflow Pipelines cluster.
@@ -130,9 +137,10 @@ def submit(
 
     run_name = check_run_name(name or datetime.now(UTC).strftime("train-%Y%m%d-%H%M%S"))
     with working("reading task and telemetry", json_output):
-        request = make_request(task, telemetry, mapping, workload or (), seed, run_name, method)
+        request = make_request(task, telemetry, mapping, workload or (), seed, run_name, method,
+                               fanout=Fanout(shards, parallelism))
     with working("submitting the run", json_output), tempfile.TemporaryDirectory() as folder:
-        package = compile_train(Path(folder) / "train.yaml")
+        package = compile_train(Path(folder) / "train.yaml", request.parallelism)
         submitted = submit_run(package, request.arguments(), resolve_endpoint(endpoint, os.environ), run_name=run_name)
     if json_output:
         print_json(vars(submitted))

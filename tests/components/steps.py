@@ -20,6 +20,7 @@ from components.featurize import run_featurize
 from components.finetune import run_finetune
 from components.gate import run_gate
 from components.ingest import run_ingest
+from components.pages import run_pages
 from components.pretrain import run_pretrain
 from components.progress import PROGRESS_VARIABLE, read_events
 from components.register import run_register
@@ -50,7 +51,7 @@ class Steps:
         return yaml.safe_dump(self.task)
 
     def ingest(self, mapping_yaml: str = "") -> dict[str, Any]:
-        return run_ingest(self.telemetry, mapping_yaml, self.folder / "samples")
+        return run_ingest(self.task_yaml, self.telemetry, mapping_yaml, self.folder / "samples")
 
     def validate(self) -> dict[str, Any]:
         return run_validate(self.task_yaml, list(self.workloads), self.folder / "samples", self.folder / "validated",
@@ -66,13 +67,12 @@ class Steps:
     def pretrain(self) -> None:
         run_pretrain(self.task_yaml, self.seed, self.folder / "features", self.folder / "pretrained")
 
-    def fan_out(self, workload: str) -> None:
-        """finetune -> verify -> export of one workload."""
-        features, at = self.folder / "features", lambda name: self.folder / name / workload
-        run_finetune(self.task_yaml, workload, self.seed, features, self.folder / "pretrained", at("learner"))
-        run_verify(self.task_yaml, workload, self.seed, CODE_VERSION, features, at("learner"), at("verified"))
-        run_export(self.task_yaml, workload, self.seed, CODE_VERSION, COMMAND, features, at("verified"),
-                   at("bundle"))
+    def fan_out(self, workloads: Sequence[str] = ()) -> None:
+        """finetune -> verify -> export of a shard; of all workloads where none is named."""
+        features, at, shard = self.folder / "features", self.folder.joinpath, list(workloads or self.workloads)
+        run_finetune(self.task_yaml, shard, self.seed, CODE_VERSION, features, at("pretrained"), at("learner"))
+        run_verify(self.task_yaml, shard, self.seed, CODE_VERSION, features, at("learner"), at("verified"))
+        run_export(self.task_yaml, shard, self.seed, CODE_VERSION, COMMAND, features, at("verified"), at("bundle"))
 
     def train(self) -> None:
         """Everything up to the bundles."""
@@ -81,12 +81,11 @@ class Steps:
         self.featurize()
         self.audit()
         self.pretrain()
-        for workload in self.workloads:
-            self.fan_out(workload)
+        self.fan_out()
 
     def gate(self) -> bool:
         return run_gate(self.task_yaml, list(self.workloads), self.folder / "features",
-                        [self.folder / "bundle" / name for name in self.workloads], self.folder / "gated")
+                        [self.folder / "bundle"], self.folder / "gated")
 
     def register(self, scheduled: bool = False) -> dict[str, dict[str, Any]]:
         """The entries by workload."""
@@ -96,8 +95,10 @@ class Steps:
 
     def report(self, run_name: str = "here") -> dict[str, Any]:
         """The summary that the command line prints."""
-        run_report(list(self.workloads), run_name, self.folder / "features", self.folder / "gated",
-                   self.folder / "registered", self.folder / "page")
+        at = self.folder.joinpath
+        run_pages(self.task_yaml, list(self.workloads), run_name, at("features"), at("gated"), at("registered"),
+                  at("pages"))
+        run_report(self.task_yaml, run_name, at("features"), at("gated"), at("registered"), [at("pages")], at("page"))
         (last,) = [event for event in self.events() if event["event"] == "result"][-1:]
         summary: dict[str, Any] = last["summary"]
         return summary

@@ -8,10 +8,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from components.audit import sentence
 from models.audit.pair_share import Interval
 from models.audit.specification_audit import PropertyAudit
 from models.reporting.report import render_version_report
+from models.tasks.supervised.pages import SupervisedPages
 from tests.components.steps import Steps, prepare, project
 from tests.e2e import tiny
 
@@ -74,7 +74,7 @@ def test_a_specification_by_policy_is_reported_and_stops_nothing(tmp_path: Path)
     steps, found = audited(tmp_path, turned(by_policy=True))
     assert set(json.loads((steps.folder / "features" / "status.json").read_text()).values()) == {""}
     assert [one["verdict"] for one in found["nginx"]] == ["contradicted"] and found["nginx"][0]["by_policy"] is True
-    page = render_version_report({}, {}, [], {"audit": found["nginx"]})
+    page = render_version_report({}, {}, [], {"audit": found["nginx"]}, SupervisedPages())
     assert "Do the data obey the specification?" in page and "Worst pairs" in page and "by policy" in page
 
 
@@ -89,7 +89,7 @@ def test_a_step_that_is_repeated_gives_the_same(tmp_path: Path) -> None:
 def test_the_sentence_says_what_was_compared(pairs: int, said: str) -> None:
     whole = Interval(0.0, 1.0)
     found = PropertyAudit("cores", "decreasing", "exact", pairs, pairs, 0.5, whole, 0.6, whole, 0.1, 0.1, (), 0.8, 30)
-    assert said in sentence(found)
+    assert said in found.sentence
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from components.register import _register_one
 from components.report import run_report
 from feature_store.errors import InputError
 from models.configuration import load_configuration
-from serving.lifecycle import Registration
+from serving.outcomes import Registration
 from tests.components.steps import project
 from tests.e2e import tiny
 from tests.serving.conftest import write_bundle
@@ -42,7 +42,7 @@ def test_gate_copies_no_bundle_out_of_its_folder(tmp_path: Path, precious: Path,
 @pytest.mark.parametrize("name", ["../../precious", "/etc", "..", ""])
 def test_report_keeps_no_pages_out_of_the_state_folder(tmp_path: Path, precious: Path, name: str) -> None:
     with project(tmp_path / "project"), pytest.raises(InputError, match="folder must lie below"):
-        run_report([], name, tmp_path, tmp_path, tmp_path, tmp_path / "page")
+        run_report(yaml.safe_dump(tiny.task()), name, tmp_path, tmp_path, tmp_path, [], tmp_path / "page")
     assert untouched(precious)
 
 

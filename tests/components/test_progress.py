@@ -20,11 +20,17 @@ def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_step_reports_start_progress_and_end(events: Path) -> None:
-    with step("finetune", "redis") as progress:
+    with step("finetune", ["redis", "nginx"]) as progress:
         progress({"epoch": 1})
-    start, middle, end = read_events(events)[0]
-    assert [event["event"] for event in (start, middle, end)] == ["start", "progress", "end"]
-    assert {(event["step"], event["workload"]) for event in (start, middle, end)} == {("finetune", "redis")}
+        progress.done("redis")
+        progress.note("")
+        progress.note("nothing to do")
+    start, middle, done, note, end = read_events(events)[0]
+    kinds = ["start", "progress", "workload", "note", "end"]
+    assert [event["event"] for event in (start, middle, done, note, end)] == kinds
+    assert {(event["step"], event["shard"]) for event in (start, middle, done, note, end)} == {
+        ("finetune", "redis and 1 more")}
+    assert done["workload"] == "redis" and note["message"] == "nothing to do" and end["workloads"] == 2
     assert middle["epoch"] == 1 and end["at"] >= start["at"] and end["peak_mb"] > 1
 
 

@@ -116,9 +116,10 @@ def test_finetune_gives_the_same_weights_again(finished: Finished, tmp_path: Pat
     from components.finetune import run_finetune
 
     again = tmp_path / "learner"
-    run_finetune(finished.steps.task_yaml, "redis", 0, finished.at("features"), finished.at("pretrained"), again)
+    run_finetune(finished.steps.task_yaml, ["redis"], 0, CODE_VERSION, finished.at("features"),
+                 finished.at("pretrained"), again)
     for name in ("network.npz", "twin.npz"):
-        first, second = load_network(finished.at("learner", "redis", name)), load_network(again / name)
+        first, second = load_network(finished.at("learner", "redis", name)), load_network(again / "redis" / name)
         for a, b in zip(first.weights + first.biases, second.weights + second.biases, strict=True):
             np.testing.assert_array_equal(a, b)
 
@@ -181,7 +182,8 @@ def test_evidence_has_the_exported_files_error_in_every_test_row_in_order_of_tim
                                            providers=["CPUExecutionProvider"])
     rows = test[["psi_cpu_some", "psi_io_some", "connections"]].to_numpy(dtype=np.float32)
     found = session.run(None, {"telemetry": rows})[0][:, 0].astype(np.float64) - test["latency_ms"].to_numpy()
-    np.testing.assert_array_equal(evidence["test"]["residuals"], found)
+    np.testing.assert_array_equal(evidence["cases"]["values"], found**2)
+    assert (evidence["cases"]["unit"], evidence["cases"]["better"]) == ("ms²", "smaller")
     span = evidence["target"]["maximum"] - evidence["target"]["minimum"]
     metrics = evidence["metrics"]
     assert metrics["test_rows"] == len(test)
@@ -253,10 +255,11 @@ class TestNextRun:
         assert finished.steps.gate() is True
         champion = finished.json("gated", "champions.json")["redis"]
         own = finished.json("bundle", "redis", "evidence.json")["metrics"]["test_mse"]
-        assert champion["version"] == 1 and champion["test_mse"] == own, "the same model, measured in the same way"
+        assert champion["version"] == 1
+        assert champion["metrics"] == {"test_mse": own}, "the same model, measured in the same way"
         evidence = finished.json("bundle", "redis", "evidence.json")
-        assert champion["residuals"] == evidence["test"]["residuals"]
-        assert champion["test_sha256"] == evidence["data"]["files"]["test.parquet"]
+        assert champion["cases"] == evidence["cases"]
+        assert champion["cases"]["sha256"] == evidence["data"]["files"]["test.parquet"]
 
     def test_a_run_with_the_same_data_and_seed_registers_nothing_and_says_so(self, finished: Finished) -> None:
         before = Ledger(finished.configuration.ledger_path, finished.configuration.public_key_path).verify()
@@ -303,6 +306,7 @@ class TestNextRun:
         entry = other.register(scheduled=True)["redis"]
         assert (entry["status"], entry["version"]) == ("registered", 3)
         assert entry["alias"] in ("champion", "challenger")
+        assert "improvement" in entry["reason"] and "cases (each end at 99 %)" in entry["reason"]
 
     def test_a_tampered_ledger_stops_the_run_at_the_gate_and_at_registration(self, finished: Finished) -> None:
         """Somebody gives an old version a better story: the step fails with exit code 1, and nothing is registered."""

@@ -1,65 +1,109 @@
-"""A workload that fails travels on as a folder that says so, and takes nobody with it."""
+"""A workload that fails travels on as a folder that says so, and takes nobody of its shard with it."""
 
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
-from components.workload_status import FAILED, failure, guarded
+from components.workload_status import FAILED, each, fail, failure, together
 from feature_store.errors import InputError
 
 
-def never(folder: Path) -> None:
-    raise AssertionError(f"must not be called ({folder})")
+@pytest.fixture
+def before(tmp_path: Path) -> Path:
+    """The folder of an earlier step: `a` and `b` went well, `lost` did not."""
+    for name in ("a", "b"):
+        (tmp_path / "before" / name).mkdir(parents=True)
+    fail(tmp_path / "before" / "lost", "finetune", "no rows")
+    return tmp_path / "before"
 
 
-def test_work_that_succeeds_is_left_alone(tmp_path: Path) -> None:
-    guarded("verify", None, tmp_path / "out", lambda folder: (folder / "a").write_text("b") and None)
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["a"]
-    assert failure(tmp_path / "out") is None
+def content(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
 
 
-def test_an_error_of_ours_is_kept_as_its_message_and_nothing_else_is(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_each_workload_gets_a_folder_and_is_told_when_it_is_done(tmp_path: Path, before: Path) -> None:
+    done: list[str] = []
+    each("verify", ["a", "b"], before, tmp_path / "out", lambda name, folder: (folder / name).touch(), done.append)
+    assert done == ["a", "b"] and content(tmp_path / "out" / "a") == ["a"] and content(tmp_path / "out" / "b") == ["b"]
+    assert failure(tmp_path / "out" / "a") is None
+
+
+def test_an_error_of_ours_is_kept_as_its_message_and_takes_nobody_along(
+    tmp_path: Path, before: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def work(folder: Path) -> None:
+    def work(name: str, folder: Path) -> None:
         (folder / "half").write_text("written")
-        raise InputError("column must be there")
+        if name == "a":
+            raise InputError("column must be there")
 
-    guarded("verify", None, tmp_path / "out", work)
-    assert [path.name for path in (tmp_path / "out").iterdir()] == [FAILED]
-    assert failure(tmp_path / "out") == {"step": "verify", "message": "column must be there"}
+    each("verify", ["a", "b"], before, tmp_path / "out", work, lambda name: None)
+    assert content(tmp_path / "out" / "a") == [FAILED] and content(tmp_path / "out" / "b") == ["half"]
+    assert failure(tmp_path / "out" / "a") == {"step": "verify", "message": "column must be there"}
     assert capsys.readouterr().err == ""
 
 
 def test_a_defect_is_named_by_its_type_and_its_traceback_goes_to_the_log(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, before: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    guarded("export", None, tmp_path / "out", lambda folder: {}["nothing"])
-    assert failure(tmp_path / "out") == {"step": "export", "message": "KeyError: 'nothing'"}
+    each("export", ["a"], before, tmp_path / "out", lambda name, folder: {}["nothing"], lambda name: None)
+    assert failure(tmp_path / "out" / "a") == {"step": "export", "message": "KeyError: 'nothing'"}
     assert "test_workload_status.py" in capsys.readouterr().err
 
 
-def test_an_earlier_failure_is_passed_on_and_no_work_is_done(tmp_path: Path) -> None:
-    before = tmp_path / "before"
-    before.mkdir()
-    (before / FAILED).write_text(json.dumps({"step": "finetune", "message": "no rows"}))
-    guarded("verify", before, tmp_path / "out", never)
-    assert failure(tmp_path / "out") == {"step": "finetune", "message": "no rows"}
+def test_an_earlier_failure_is_passed_on_and_no_work_is_done(tmp_path: Path, before: Path) -> None:
+    worked: list[str] = []
+    each("verify", ["lost", "a"], before, tmp_path / "out", lambda name, folder: worked.append(name), lambda name: None)
+    assert worked == ["a"] and failure(tmp_path / "out" / "lost") == {"step": "finetune", "message": "no rows"}
 
 
-def test_what_an_attempt_before_has_left_is_gone(tmp_path: Path) -> None:
+def test_what_an_attempt_before_has_left_is_gone(tmp_path: Path, before: Path) -> None:
     """A killed step's folder is taken up again by the next run."""
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / FAILED).write_text("{")
-    guarded("verify", None, out, lambda folder: (folder / "new").write_text("x") and None)
-    assert [path.name for path in out.iterdir()] == ["new"]
+    for half in ("a", ".unfinished/a", ".unfinished/b"):
+        (tmp_path / "out" / half).mkdir(parents=True)
+        (tmp_path / "out" / half / FAILED).write_text("{")
+    each("verify", ["a"], before, tmp_path / "out", lambda name, folder: (folder / "new").touch(), lambda name: None)
+    assert content(tmp_path / "out") == ["a"] and content(tmp_path / "out" / "a") == ["new"]
 
 
-def test_ctrl_c_is_not_a_failed_workload(tmp_path: Path) -> None:
-    def work(folder: Path) -> None:
+def test_ctrl_c_is_not_a_failed_workload(tmp_path: Path, before: Path) -> None:
+    def work(name: str, folder: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        guarded("verify", None, tmp_path / "out", work)
+        each("verify", ["a"], before, tmp_path / "out", work, lambda name: None)
+
+
+def test_a_shard_that_is_trained_together_loses_only_those_that_failed(tmp_path: Path) -> None:
+    def work(folders: Mapping[str, Path], finished: Callable[[str, str], None]) -> None:
+        assert list(folders) == ["a", "b"]
+        for name in ("b", "a"):
+            (folders[name] / "network").touch()
+            finished(name, {"a": "", "b": "loss is NaN"}[name])
+            assert (tmp_path / "out" / name).is_dir()
+
+    done: list[str] = []
+    together("finetune", {"a": "", "lost": "no rows", "b": ""}, tmp_path / "out", work, done.append)
+    assert content(tmp_path / "out") == ["a", "b", "lost"]
+    assert done == ["lost", "b", "a"] and content(tmp_path / "out" / "a") == ["network"]
+    assert failure(tmp_path / "out" / "b") == {"step": "finetune", "message": "loss is NaN"}
+    assert failure(tmp_path / "out" / "lost") == {"step": "finetune", "message": "no rows"}
+
+
+def test_where_training_together_raises_those_that_are_left_are_lost_and_say_why(tmp_path: Path) -> None:
+    def work(folders: Mapping[str, Path], finished: Callable[[str, str], None]) -> None:
+        finished("a", "")
+        raise InputError("memory must be left")
+
+    together("finetune", {"a": "", "b": "", "c": ""}, tmp_path / "out", work, lambda name: None)
+    assert failure(tmp_path / "out" / "a") is None
+    for name in ("b", "c"):
+        said = json.loads((tmp_path / "out" / name / FAILED).read_text())
+        assert said == {"step": "finetune", "message": "memory must be left"}
+
+
+def test_a_workload_that_training_forgot_has_failed(tmp_path: Path) -> None:
+    together("finetune", {"a": ""}, tmp_path / "out", lambda folders, finished: None, lambda name: None)
+    assert failure(tmp_path / "out" / "a") == {
+        "step": "finetune", "message": "finetune ended without a word about this workload"}

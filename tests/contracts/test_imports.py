@@ -8,7 +8,8 @@ import pytest
 
 from tests.e2e.tiny import ROOT
 
-HEAVY = ("torch", "mlflow", "kfp", "great_expectations", "sklearn", "matplotlib", "rich", "typer", "model_signing")
+HEAVY = ("torch", "mlflow", "kfp", "great_expectations", "sklearn", "matplotlib", "rich", "typer", "model_signing",
+         "pydantic")
 
 
 def imported(modules: str) -> list[str]:
@@ -32,7 +33,7 @@ def test_the_registry_brings_mlflow_and_neither_torch_nor_kfp() -> None:
 
 def test_the_command_line_starts_without_the_heavy_ones() -> None:
     """`assay --help` and `assay check` must not wait for what they do not use."""
-    assert not {"torch", "mlflow", "kfp", "great_expectations", "sklearn", "matplotlib"} & set(
+    assert not {"torch", "mlflow", "kfp", "great_expectations", "sklearn", "matplotlib", "pydantic"} & set(
         imported("pipelines.command_line"))
 
 

@@ -25,7 +25,7 @@ import typer
 import yaml
 from typer.testing import CliRunner, Result
 
-from models.tasks.task import load_task
+from models.tasks.task import load_task, task_path
 from pipelines.command_line import app
 from pipelines.commands import bundle_commands
 from tests.components.steps import IGNORED_WARNING, Steps
@@ -61,7 +61,7 @@ class Finished:
 
 def small_task() -> dict[str, Any]:
     """The shipped task with two of its workloads, small networks and few epochs."""
-    data: dict[str, Any] = yaml.safe_load((tiny.ROOT / "models" / "tasks" / "performance.yaml").read_text())
+    data: dict[str, Any] = yaml.safe_load(task_path("performance").read_text())
     data["workloads"] = {name: {**data["workloads"][name], "hidden": [16, 16]} for name in WORKLOADS}
     data["training"] = tiny.task()["training"] | {"epochs": 4, "pretrain_epochs": 1}
     return data
@@ -119,7 +119,7 @@ def test_every_command_works(document: str, finished: Finished, tmp_path: Path) 
 def try_command(command: Command, finished: Finished) -> None:
     program, *arguments = command.words
     match program, arguments:
-        case "assay", ["run" | "record", *_]:
+        case "assay", ["run" | "record" | "validate", *_]:
             take_apart(arguments)
         case "assay", _:
             arguments = [os.environ["ASSAY_KFP_ENDPOINT"] if word == "URL" else word for word in arguments]

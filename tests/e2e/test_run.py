@@ -104,7 +104,7 @@ def test_the_first_run_succeeds_and_says_what_it_made(scene: Scene) -> None:
     assert [entry["workload"] for entry in document["entries"]] == ["nginx", "redis"]
     for entry in document["entries"]:
         assert (entry["status"], entry["verdict"]) == ("registered", "PROVED")
-        assert entry["gates"]["passed"] and len(entry["gates"]["gates"]) == 9
+        assert entry["gates"]["passed"] and len(entry["gates"]["gates"]) == 8
         assert entry["metrics"]["counterexample_accuracy"] == 1.0
         assert entry["model"] == f"assay.tiny.{entry['workload']}"
     assert "<!doctype html" in Path(document["report"]).read_text()[:100]

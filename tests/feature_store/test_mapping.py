@@ -52,28 +52,44 @@ def test_the_task_may_stand_in_the_mapping_itself(write):
 
 
 @pytest.mark.parametrize(("old", "new", "message"), [
-    ("keep:", "kep:", "field must be known, got 'kep' .*; did you mean 'keep'?"),
-    ("psi_io_some:", "psi_io_sone:", "column must be in the schema or in the task, .* did you mean 'psi_io_some'?"),
-    ("unit: percent", "unit: ms", "unit must convert to 'share', got 'ms'"),
-    ("unit: ms", "unit: sec", "unit of time must be one of"),
-    ("Europe/Berlin", "Europe/Berlyn", "zone must be in the time zone database, .* Europe/Berlin?"),
-    ("window_s: 30", "window_s: 0", "window_s must be positive, got 0"),
-    ("scale: 2", "scale: two", "a number must stand here, got 'two'"),
-    ("{column: app}", "{column: app, constant: x}", "either `constant` or `column`"),
-    ("workload: {column: app}", "", "mapping must have the field 'workload'"),
-    ("{column: ts, ", "{", "time must name its `column`"),
-    ("{column: io, unit: percent}", "{unit: percent}", "column must name the `column` of the file"),
-    ("{column: io, unit: percent}", "io", "a mapping must stand here, got 'io'"),
-    ("[model]", "[latency_ms]", "kept column must not bear the name of another column"),
-    ("[model]", "model", "keep must be a list of columns"),
-    ("keep: [model]", "task: nowhere.yaml", "there is no file .*nowhere.yaml"),
-    ("keep: [model]", "task: 3", "task must be a mapping or the path"),
+    ("keep:", "kep:", r"kep: unknown field; did you mean 'keep'\? \(.*mapping.yaml, line 8\)"),
+    ("psi_io_some:", "psi_io_sone:", "columns.psi_io_sone: expected a column of the schema or of the task, got "
+                                     r"'psi_io_sone'; did you mean 'psi_io_some'\? \(.*mapping.yaml, line 6\)"),
+    ("unit: percent", "unit: ms", "columns.psi_io_some.unit: expected a unit that converts to 'share', got 'ms'; .*"
+                                  r" \(.*mapping.yaml, line 6\)"),
+    ("unit: ms", "unit: sec", r"time.unit: expected iso, s, ms, us or ns, got 'sec'; .* line 4\)"),
+    ("Europe/Berlin", "Europe/Berlyn", "time.zone: expected a zone of the time zone database, got 'Europe/Berlyn'; did "
+                                       r"you mean 'Europe/Berlin'\?"),
+    ("window_s: 30", "window_s: 0", "time.window_s: expected a number above 0, got 0"),
+    ("window_s: 30", "window_s:", "time.window_s: expected a number above 0, got nothing; leave the field out"),
+    ("scale: 2", "scale: two", "columns.latency_ms.scale: expected a number, got 'two'"),
+    ("scale: 2", "scale: '2'", "columns.latency_ms.scale: expected a number, got '2'; write it without quotes"),
+    ("scale: 2", "scale: 2e-3", "columns.latency_ms.scale: .* YAML reads 2e-3 as text, write 2.0e-3"),
+    ("column: io", "column: 3", "columns.psi_io_some.column: expected a text .*, got 3; write it in quotes"),
+    ("{column: app}", "{column: app, constant: x}", "workload: expected either `constant` or `column`, got both"),
+    ("{column: app}", "{}", "workload: expected either `constant` or `column`, got neither"),
+    ("{column: app}", "{constant: ../x}", "workload.constant: expected letters, digits, _ and -, .*, got '../x'"),
+    ("workload: {column: app}", "", "mapping: the field 'workload' is missing"),
+    ("{column: ts, ", "{", r"time: the field 'column' is missing \(.*mapping.yaml, line 4\)"),
+    ("{column: io, unit: percent}", "{unit: percent}", r"columns.psi_io_some: the field 'column' is missing .* line 6"),
+    ("{column: io, unit: percent}", "io", "columns.psi_io_some: expected a mapping, got 'io'"),
+    ("[model]", "[latency_ms]", r"keep\[0\]: expected a name that no column has which the mapping makes"),
+    ("[model]", "[window_start]", r"keep\[0\]: expected a name that no column has which the mapping makes"),
+    ("[model]", "model", "keep: expected a list, got 'model'"),
+    ("keep: [model]", "task: nowhere.yaml", r"task: expected .* there is no file .*nowhere.yaml \(.*yaml, line 8\)"),
+    ("keep: [model]", "task: 3", "task: expected a text or a mapping, got 3"),
     ("workload: {column: app}", "workload: [", "mapping file must be YAML"),
 ])
 def test_a_bad_mapping_says_where_and_what(write, old, new, message):
     assert old in GOOD
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=f"^{message}"):
         load_mapping(write(GOOD.replace(old, new, 1)))
+
+
+def test_a_task_beside_the_mapping_must_be_one(write):
+    write("- 3", "task.yaml")
+    with pytest.raises(InputError, match=r"^task: expected a mapping, got \[3\] \(.*task.yaml, line 1\)"):
+        load_mapping(write(GOOD + "task: task.yaml"))
 
 
 def test_a_missing_mapping_is_named(tmp_path):
@@ -82,5 +98,5 @@ def test_a_missing_mapping_is_named(tmp_path):
 
 
 def test_a_mapping_without_columns_is_refused(write):
-    with pytest.raises(InputError, match="columns must be a mapping with at least one entry"):
+    with pytest.raises(InputError, match=r"columns: expected a mapping that is not empty, got \{\}"):
         load_mapping(write("workload: {constant: a}\ncolumns: {}"))

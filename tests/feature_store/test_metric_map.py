@@ -6,7 +6,8 @@ import pytest
 
 from feature_store.errors import InputError
 from feature_store.schema import METRICS
-from feature_store.sources.metric_map import parse_metric_map, read_metric_map
+from feature_store.sources.metric_map import MetricMap, read_metric_map
+from feature_store.written.model import check_written
 
 METRIC = {"expression": 'rate(a{instance=~"{instance}"}[{window}])'}
 
@@ -21,7 +22,7 @@ def test_the_default_map_names_every_metric_of_the_schema_in_its_unit() -> None:
 
 def test_placeholders_are_replaced_and_the_range_spans_the_window() -> None:
     content = {"scrape_interval_s": 15, "instance": "node1:.*", "metrics": {"m": METRIC}}
-    mapped = parse_metric_map(content, where="test")
+    mapped = check_written(MetricMap, content, "metric map", "test")
     assert mapped.expression("m", 60) == 'rate(a{instance=~"node1:.*"}[75s])'
     assert mapped.expression("m", 0.5) == 'rate(a{instance=~"node1:.*"}[15500ms])'
 
@@ -29,19 +30,21 @@ def test_placeholders_are_replaced_and_the_range_spans_the_window() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ([], "metric map must be a mapping, got list"),
-        ({"metric": {}}, "did you mean 'metrics'"),
-        ({"metrics": {}}, "at least one metric"),
-        ({"metrics": {"m": {"expression": ""}}}, r"expression must be PromQL text, got '' \(test, m\)"),
-        ({"metrics": {"m": {**METRIC, "scal": 1}}}, "did you mean 'scale'"),
-        ({"metrics": {"m": {**METRIC, "scale": 0}}}, "scale must be a positive number, got 0"),
-        ({"metrics": {"m": {**METRIC, "scale": "1"}}}, "scale must be a positive number"),
-        ({"metrics": {"m": METRIC}, "scrape_interval_s": True}, "scrape_interval_s must be a positive number"),
+        ([], r"metric map: expected a mapping, got \[\] \(test\)"),
+        ({"metric": {}}, "metric: unknown field; did you mean 'metrics'"),
+        ({"metrics": {}}, r"metrics: expected a mapping that is not empty, got \{\}"),
+        ({"metrics": {"m": {"expression": ""}}},
+         r"metrics.m.expression: expected a text that is not empty, got '' \(test\)"),
+        ({"metrics": {"m": {"expression": " "}}}, "metrics.m.expression: expected PromQL, got ' '"),
+        ({"metrics": {"m": {**METRIC, "scal": 1}}}, "metrics.m.scal: unknown field; did you mean 'scale'"),
+        ({"metrics": {"m": {**METRIC, "scale": 0}}}, "metrics.m.scale: expected a number above 0, got 0"),
+        ({"metrics": {"m": {**METRIC, "scale": "1"}}}, "metrics.m.scale: expected a number above 0, got '1'; write it"),
+        ({"metrics": {"m": METRIC}, "scrape_interval_s": True}, "scrape_interval_s: expected a number above 0, got t"),
     ],
 )
 def test_unusable_maps_are_refused(content: object, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        parse_metric_map(content, where="test")
+    with pytest.raises(InputError, match=f"^{message}"):
+        check_written(MetricMap, content, "metric map", "test")
 
 
 def test_unreadable_files_are_refused(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def one_metric(expression: str, scale: float = 1.0) -> MetricMap:
-    return MetricMap({"m": MappedMetric(expression, "", scale)}, 1.0, ".*")
+    return MetricMap(metrics={"m": MappedMetric(expression=expression, scale=scale)}, scrape_interval_s=1.0)
 
 
 @needs_prometheus

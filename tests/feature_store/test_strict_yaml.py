@@ -48,6 +48,7 @@ def test_a_merged_mapping_may_be_overridden_wherever_it_is_merged_again() -> Non
     ("[1, 2]: 3", "file must be YAML, got found unhashable key (here, line 1)"),
     ("\n!!python/object/apply:os.getcwd []", "file must be YAML, got could not determine a constructor for the tag "
      "'tag:yaml.org,2002:python/object/apply:os.getcwd' (here, line 2)"),
+    ("\na: !!set {x, y}", "list must be written as [a, b], got a !!set (here, line 2)"),
     ("# a\n\nb: \x07", "file must be YAML, got special characters are not allowed (here, line 3)"),
     ("a: 1\nb: 2020-13-45", "value must be readable, got month must be in 1..12 (here, line 2)"),
     ("b: !!bool perhaps", "value must be readable, got 'perhaps' as bool (here, line 1)"),

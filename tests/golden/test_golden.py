@@ -1,17 +1,15 @@
 """The compiled pipeline is the one in the golden file, and what it must be whatever the file says."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from components.definitions import IMAGE
-from pipelines.package import cached_tasks, read_package
 from tests.golden.regenerate import PIPELINE, compiled_pipeline
 
-UNCACHED = {"verify", "export", "gate", "register", "report"}
+UNCACHED = {"verify", "export", "gate", "register", "pages", "report"}
 STEPS = {"ingest", "validate", "featurize", "audit", "pretrain", "finetune", *UNCACHED}
 FAN_OUT = {"finetune", "verify", "export"}
 
@@ -42,18 +40,20 @@ def test_the_pipeline_compiles_to_the_golden_file(compiled: str) -> None:
     assert compiled == PIPELINE.read_text(), "run `make golden` if the change is meant, and read the difference"
 
 
-def test_caching_is_off_exactly_where_a_result_must_not_be_older_than_the_run(tmp_path: Path, compiled: str) -> None:
-    path = tmp_path / "train.yaml"
-    path.write_text(compiled)
-    assert set(cached_tasks(read_package(path))) == STEPS - UNCACHED
+def test_caching_is_off_exactly_where_a_result_must_not_be_older_than_the_run(pipeline: dict[str, Any]) -> None:
+    cached = {task["taskInfo"]["name"] for _, task in tasks(pipeline)
+              if task.get("cachingOptions", {}).get("enableCache")}
+    assert cached == STEPS - UNCACHED
 
 
-def test_there_is_one_flat_loop_over_the_workloads_two_at_a_time(pipeline: dict[str, Any]) -> None:
-    ((name, loop),) = loops(pipeline)
-    assert loop["parameterIterator"]["items"] == {"inputParameter": "pipelinechannel--workloads"}
-    assert loop["iteratorPolicy"] == {"parallelismLimit": 2}
-    inside = pipeline["components"][loop["componentRef"]["name"]]["dag"]["tasks"]
-    assert set(inside) == FAN_OUT, name
+def test_there_are_two_flat_loops_over_the_shards_two_at_a_time(pipeline: dict[str, Any]) -> None:
+    found = {}
+    for _, loop in loops(pipeline):
+        assert loop["parameterIterator"]["items"] == {"inputParameter": "pipelinechannel--shards"}
+        assert loop["iteratorPolicy"] == {"parallelismLimit": 2}
+        inside = frozenset(pipeline["components"][loop["componentRef"]["name"]]["dag"]["tasks"])
+        found[inside] = loop
+    assert set(found) == {frozenset(FAN_OUT), frozenset({"pages"})}
 
 
 def test_every_step_runs_in_the_one_image_and_installs_nothing(pipeline: dict[str, Any]) -> None:
@@ -67,12 +67,16 @@ def test_every_step_runs_in_the_one_image_and_installs_nothing(pipeline: dict[st
 
 def test_the_steps_come_in_the_order_of_the_design(pipeline: dict[str, Any]) -> None:
     depends = {name: set(task.get("dependentTasks", ())) for name, task in tasks(pipeline)}
-    ((loop, _),) = loops(pipeline)
+    names = {name: set(pipeline["components"][loop["componentRef"]["name"]]["dag"]["tasks"])
+             for name, loop in loops(pipeline)}
+    (loop,) = (name for name, inside in names.items() if inside == FAN_OUT)
+    (pages,) = (name for name, inside in names.items() if inside == {"pages"})
     assert depends["validate"] == {"ingest"} and depends["featurize"] == {"validate"}
     assert depends["audit"] == {"featurize"} and depends["pretrain"] == {"audit"}
     assert {"audit", "pretrain"} <= depends[loop]
     assert "finetune" in depends["verify"] and "verify" in depends["export"]
     assert loop in depends["gate"] and "gate" in depends["register"] and "register" in depends["report"]
+    assert "register" in depends[pages] and pages in depends["report"]
 
 
 def test_cached_steps_are_told_apart_by_code_and_ingestion_by_data_too(pipeline: dict[str, Any]) -> None:
@@ -84,7 +88,7 @@ def test_cached_steps_are_told_apart_by_code_and_ingestion_by_data_too(pipeline:
 
 def test_the_parameters_are_those_of_a_request(pipeline: dict[str, Any]) -> None:
     parameters = pipeline["root"]["inputDefinitions"]["parameters"]
-    assert set(parameters) == {"task_yaml", "workloads", "telemetry", "data_version", "code_version", "mapping_yaml",
-                               "seed", "run_name", "command", "scheduled"}
+    assert set(parameters) == {"task_yaml", "workloads", "shards", "telemetry", "data_version", "code_version",
+                               "mapping_yaml", "seed", "run_name", "command", "scheduled"}
     required = {name for name, definition in parameters.items() if "defaultValue" not in definition}
-    assert required == {"task_yaml", "workloads", "telemetry", "data_version", "code_version"}
+    assert required == {"task_yaml", "workloads", "shards", "telemetry", "data_version", "code_version"}

@@ -1,12 +1,12 @@
 """mlflow.yaml is read once into absolute paths; what it cannot mean is refused by name."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from feature_store.errors import InputError
 from models.configuration import PromotionRule, load_configuration
+from models.gates import MetricGate, VerdictGate
 from models.paired_comparison import ComparisonRule
 
 SHIPPED = Path(__file__).parents[2] / "mlflow.yaml"
@@ -30,25 +30,36 @@ def test_the_shipped_file_loads_and_lists_every_gate_of_the_task() -> None:
     configuration = load_configuration(SHIPPED, {})
     assert configuration.model_name("performance", "redis") == "assay.performance.redis"
     assert configuration.approval == "auto"
-    assert configuration.gates["performance"] == {
-        "specification": {"verdict": "PROVED"},
-        "test_accuracy": {"minimum": 0.5},
-        "champion_mse": {"maximum_ratio": 1.05},
-        "baseline_mse": {"maximum_ratio": 2.5},
-        "mean_baseline": {"maximum_ratio": 1.0},
-        "test_rows": {"minimum": 30},
-        "counterexample_accuracy": {"minimum": 1.0},
-        "parity": {"maximum": 1e-4},
-        "latency": {"maximum_us": 500},
-    }
-    json.dumps(configuration.gates)
+    assert configuration.gates["performance"] == (
+        VerdictGate(),
+        MetricGate("test_accuracy", "test_accuracy", "larger", 0.5, least_cases=30),
+        MetricGate("champion_mse", "test_mse", "smaller", 1.05, "ratio", "champion", 30),
+        MetricGate("baseline_mse", "test_mse", "smaller", 2.5, "ratio", "baseline_mse", 30),
+        MetricGate("mean_baseline", "test_mse", "smaller", 1.0, "ratio", "mean_mse", 30),
+        MetricGate("counterexample_accuracy", "counterexample_accuracy", "larger", 1.0),
+        MetricGate("parity", "parity_max_abs", "smaller", 1e-4),
+        MetricGate("latency", "latency_us", "smaller", 500.0),
+    )
 
 
-def test_every_task_is_compared_with_the_mean_and_has_a_least_number_of_test_rows() -> None:
-    gates = load_configuration(SHIPPED, {}).gates
-    for task in ("performance", "sizing", "default", "a task of one's own"):
-        assert gates[task]["mean_baseline"] == {"maximum_ratio": 1.0}
-        assert gates[task]["test_rows"] == {"minimum": 8 if task == "sizing" else 30}
+@pytest.mark.parametrize("task", ["performance", "sizing", "default", "a task of one's own"])
+def test_every_task_is_compared_with_the_mean_on_a_least_number_of_cases(task: str) -> None:
+    gates = load_configuration(SHIPPED, {}).gates[task]
+    least = 8 if task == "sizing" else 30
+    assert MetricGate("mean_baseline", "test_mse", "smaller", 1.0, "ratio", "mean_mse", least) in gates
+    means = [gate for gate in gates if isinstance(gate, MetricGate) and gate.metric.startswith("test_")]
+    assert all(gate.least_cases == least for gate in means)
+
+
+def test_a_threshold_on_a_reward_is_written_like_any_other(edited) -> None:  # type: ignore[no-untyped-def]
+    line = "    mean_reward: {metric: mean_reward, better: larger, at_least: -12.5, least_cases: 100}\n"
+    gates = edited("  default:\n", f"  scaler:\n{line}  default:\n").gates["scaler"]
+    assert gates == (MetricGate("mean_reward", "mean_reward", "larger", -12.5, least_cases=100),)
+
+
+def test_a_least_gain_is_stated_for_a_metric_in_its_unit(edited) -> None:  # type: ignore[no-untyped-def]
+    rule = edited("minimum_gain: {}", "minimum_gain: {mean_reward: 0.5}").promotion.comparison
+    assert rule.minimum_gain == {"mean_reward": 0.5}
 
 
 def test_a_file_without_the_section_promotion_has_the_shipped_values(tmp_path: Path) -> None:
@@ -57,22 +68,27 @@ def test_a_file_without_the_section_promotion_has_the_shipped_values(tmp_path: P
     path = tmp_path / "mlflow.yaml"
     path.write_text(text[:start] + text[end:])
     shipped, without = load_configuration(SHIPPED, {}), load_configuration(path, {})
-    assert without.promotion == shipped.promotion == PromotionRule(ComparisonRule(0.01, 0.99), 0.0)
+    assert without.promotion == shipped.promotion == PromotionRule(ComparisonRule(0.01, 0.01, {}, 0.99), 0.0)
     path.write_text(f"{text[:start]}promotion: 3\n{text[end:]}")
-    with pytest.raises(InputError, match=r"promotion must be a mapping of minimum_improvement, .*, got 3"):
+    with pytest.raises(InputError, match=r"^promotion: expected a mapping, got 3 \(.*mlflow.yaml, line \d+\)$"):
         load_configuration(path, {})
 
 
 @pytest.mark.parametrize(("old", "new", "message"), [
-    ("minimum_improvement: 0.01", "minimum_improvement: -0.01", "minimum_improvement must be a number from 0"),
-    ("minimum_improvement: 0.01", "minimum_improvement: .nan", "minimum_improvement must be a number from 0"),
-    ("minimum_improvement: 0.01", "minimum_improvement: .inf", "minimum_improvement must be a number from 0"),
+    ("minimum_improvement: 0.01", "minimum_improvement: -0.01", "^promotion.minimum_improvement: "
+     "expected a number from 0, got -0.01"),
+    ("minimum_improvement: 0.01", "minimum_improvement: .nan", "^promotion.minimum_improvement: "
+     "expected a number from 0, got nan"),
+    ("minimum_improvement: 0.01", "minimum_improvement: .inf", "^promotion.minimum_improvement: "
+     "expected a number from 0, got inf"),
     ("minimum_improvement: 0.01", "improvement: 0.01", "did you mean 'minimum_improvement'"),
-    ("confidence: 0.99", "confidence: 1", "confidence must be a number from 0.8 to below 1, got 1"),
-    ("confidence: 0.99", "confidence: 0.5", "confidence must be a number from 0.8 to below 1, got 0.5"),
-    ("confidence: 0.99", "confidence: true", "confidence must be a number"),
-    ("specification_leeway: 0.0", "specification_leeway: 1", "specification_leeway must be a number from 0 to below 1"),
-    ("specification_leeway: 0.0", "specification_leeway: -0.1", "specification_leeway must be a number from 0"),
+    ("confidence: 0.99", "confidence: 1", "confidence: expected a number from 0.8 to below 1, got 1"),
+    ("confidence: 0.99", "confidence: 0.5", "confidence: expected a number from 0.8 to below 1, got 0.5"),
+    ("confidence: 0.99", "confidence: true", "confidence: expected a number from 0.8 to below 1, got true"),
+    ("specification_leeway: 0.0", "specification_leeway: 1",
+     "specification_leeway: expected a number from 0 to below 1, got 1"),
+    ("specification_leeway: 0.0", "specification_leeway: -0.1",
+     "specification_leeway: expected a number from 0 to below 1, got -0.1"),
 ])
 def test_a_rule_of_promotion_that_means_nothing_is_refused(edited, old: str, new: str, message: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(InputError, match=message):
@@ -82,7 +98,8 @@ def test_a_rule_of_promotion_that_means_nothing_is_refused(edited, old: str, new
 def test_every_gate_of_the_shipped_file_is_explained_by_a_comment_above_it() -> None:
     lines = [line.strip() for line in SHIPPED.read_text().splitlines()]
     for gate in load_configuration(SHIPPED, {}).gates["performance"]:
-        assert lines[lines.index(f"{gate}:") - 1].startswith("#")
+        (first, *_) = (number for number, line in enumerate(lines) if line.startswith(f"{gate.name}: "))
+        assert lines[first - 1].startswith("#")
 
 
 def test_paths_are_absolute_in_the_state_folder_beside_the_file(
@@ -132,23 +149,31 @@ def test_an_artifact_store_uri_is_kept_and_a_path_is_resolved(edited) -> None:  
     [
         ("approval: auto", "aproval: auto", "did you mean 'approval'"),
         ("  uri:", "  url:", "did you mean 'uri'"),
-        ("    test_accuracy:", "    test_acuracy:", "did you mean 'test_accuracy'"),
-        ("minimum: 0.5", "maximum: 0.5", "did you mean 'minimum'"),
-        ("maximum: 0.0001", "maximum: 1e-4", "YAML reads 1e-4 as text"),
-        ("approval: auto", "approval: maybe", "approval must be auto or manual, got 'maybe'"),
-        ("approval: auto", "", "'approval' must be given"),
-        ("experiment: assay", "experiment: ", "experiment must be a text"),
+        ("at_least: 0.5", "at_lest: 0.5", r"^gates.performance.test_accuracy.at_lest: unknown field; did you mean "
+         r"'at_least'\? \(.*mlflow.yaml, line \d+\)$"),
+        ("at_most: 0.0001", "at_most: 1e-4", "parity.at_most: expected a number, got '1e-4'; YAML reads 1e-4 as text"),
+        ("at_least: 0.5, ", "", r"expected one limit .*, got none \(.*mlflow.yaml, line \d+, "
+         r"gates.performance.test_accuracy\)"),
+        ("better: larger", "better: more", "better: expected smaller or larger, got 'more'"),
+        ("least_cases: 30", "least_cases: 1.5", "least_cases: expected a whole number from 0, got 1.5"),
+        ("verdict: PROVED", "verdict: UNKNOWN", "specification.verdict: expected PROVED, got 'UNKNOWN'"),
+        ("minimum_gain: {}", "minimum_gain: 3", "^promotion.minimum_gain: expected a mapping, got 3"),
+        ("minimum_gain: {}", "minimum_gain: {r: -1}", "^promotion.minimum_gain.r: expected a number from 0, got -1"),
+        ("approval: auto", "approval: maybe", "approval: expected auto or manual, got 'maybe'"),
+        ("approval: auto", "", "the field 'approval' is missing"),
+        ("experiment: assay", "experiment: ", "experiment: expected a text that is not empty, got nothing"),
         ("sqlite:///mlflow.db", "file:///tmp/mlruns", "no longer keeps runs in a plain folder"),
-        ("sqlite:///mlflow.db", "mlruns", "must name a database or a server"),
+        ("sqlite:///mlflow.db", "mlruns", "tracking.uri: expected the address of a database or a server, got 'mlruns'"),
         ("assay.{task}.{workload}", "assay.{task}", "once each"),
-        ("assay.{task}.{workload}", "assay{task}{workload}", "must have a dot"),
-        ("assay.{task}.{workload}", "a/{task}.{workload}", "must have a dot"),
-        ("assay.{task}.{workload}", "a.{workload}_{task}", "must have a dot"),
-        ("champion: champion", "champion: latest", "alias champion must be a name of its own"),
-        ("champion: champion", "champion: v2", "alias champion must be a name of its own"),
-        ("champion: champion", "champion: challenger", "alias champion must be a name of its own"),
+        ("assay.{task}.{workload}", "assay{task}{workload}", "expected a dot between"),
+        ("assay.{task}.{workload}", "a/{task}.{workload}", "expected a dot between"),
+        ("assay.{task}.{workload}", "a.{workload}_{task}", "expected a dot between"),
+        ("champion: champion", "champion: latest", "aliases.champion: expected a letter"),
+        ("champion: champion", "champion: v2", "aliases.champion: expected a letter"),
+        ("champion: champion", "champion: challenger",
+         "aliases.challenger: expected another alias than the champion's, got 'challenger'"),
         ("approval: auto", "approval: auto\napproval: manual", "given once, got 'approval' twice"),
-        ("      minimum: 1.0", "      minimum: 1.0\n      minimum: 0.0", "given once, got 'minimum' twice"),
+        ("at_least: 1.0", "at_least: 1.0, at_least: 0.0", "given once, got 'at_least' twice"),
         ("experiment: assay", "experiment: [", "must be YAML"),
     ],
 )
@@ -157,18 +182,23 @@ def test_an_unusable_file_is_refused_with_the_reason(edited, old: str, new: str,
         edited(old, new)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "gates: {}"])
-def test_a_file_that_is_not_the_mapping_is_refused(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(("text", "message"), [
+    ("", "configuration: expected a mapping, got nothing"), ("[]", r"configuration: expected a mapping, got \[\]"),
+    ("gates: {}", "gates: expected a mapping that is not empty, got {}"),
+    ("gates: {a/b: {}}", "gates.a/b: expected letters, digits, _ and -"),
+    ("gates: {a: {parity: 3}}", "gates.a.parity: expected a mapping, got 3"),
+])
+def test_a_file_that_is_not_the_mapping_is_refused(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "mlflow.yaml"
     path.write_text(text)
-    with pytest.raises(InputError, match="must be"):
+    with pytest.raises(InputError, match=message):
         load_configuration(path, {})
 
 
 def test_a_task_that_is_not_listed_has_the_default_gates() -> None:
     gates = load_configuration(SHIPPED, {}).gates
     assert gates["batching"] == gates["default"]
-    assert gates["batching"]["specification"] == {"verdict": "PROVED"}
+    assert gates["batching"][0] == VerdictGate()
     assert set(gates) == {"performance", "sizing", "default"}, "asking adds nothing"
 
 

@@ -72,7 +72,7 @@ def test_the_table_of_a_run_shows_names_as_they_are() -> None:
     names = ("test_mse", "test_accuracy", "twin_test_accuracy", "verification_iterations", "verification_seconds")
     metrics = dict.fromkeys(names, 1.0)
     gates = {"gates": [{"name": "gate", "passed": False}]}
-    entry = {"workload": "[bold]a", "status": "[red]", "metrics": metrics, "gates": gates,
+    entry = {"workload": "[bold]a", "status": "[red]", "metrics": metrics, "gates": gates, "figures": [],
              "verdict": "[link=http://evil]PROVED", "version": 1, "alias": None}
     shown = printed(summary_table({"entries": [entry, {**entry, "gates": None}]}))
     assert "[bold]a" in shown

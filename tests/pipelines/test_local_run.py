@@ -24,7 +24,8 @@ SUMMARY = {"report": "/r", "entries": []}
 
 
 def request(name: str = "mine") -> TrainRequest:
-    return TrainRequest(parse_task(tiny.task(), "tiny"), "name: tiny", ("redis",), "/t.parquet", "", "d", "c", 0, name)
+    return TrainRequest(parse_task(tiny.task(), "tiny"), "name: tiny", ("redis",), (("redis",),), 1, "/t.parquet", "",
+                        "d", "c", 0, name)
 
 
 class Runner:
@@ -52,11 +53,11 @@ def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
 
 
 def start(step: str, workload: str = "") -> dict[str, Any]:
-    return {"event": "start", "step": step, "workload": workload}
+    return {"event": "start", "step": step, "shard": workload}
 
 
 def failed(step: str, workload: str = "", **more: Any) -> dict[str, Any]:
-    return {"event": "failed", "step": step, "workload": workload, "message": "no such thing", **more}
+    return {"event": "failed", "step": step, "shard": workload, "message": "no such thing", **more}
 
 
 def test_events_come_in_order_and_the_last_summary_is_the_outcome(runner: Runner) -> None:
@@ -69,7 +70,7 @@ def test_events_come_in_order_and_the_last_summary_is_the_outcome(runner: Runner
 
 @pytest.mark.parametrize(("event", "code", "where"), [
     (failed("ingest"), 2, "step ingest; log: "), (failed("register", exit_code=1), 1, "step register; log: "),
-    (failed("verify", "redis", exit_code=2), 2, "step verify, workload redis; log: ")])
+    (failed("verify", "redis", exit_code=2), 2, "step verify, shard of redis; log: ")])
 def test_a_failed_step_is_the_error_of_the_run(runner: Runner, event: dict[str, Any], code: int, where: str) -> None:
     runner.does("exit 1", start("ingest"), event, failed("report"))
     with pytest.raises(RunFailedError, match="no such thing") as caught:

@@ -52,6 +52,21 @@ def test_a_deadline_that_none_meets_ends_with_code_1_and_says_so() -> None:
 
 
 @pytest.mark.usefixtures("files")
+def test_a_learner_can_be_asked_for_by_name() -> None:
+    done = recommend("--learner", "support_mean", "--json")
+    document = json.loads(done.stdout)
+    assert document["learner"] == "support_mean" and document["reason"] == "support_mean: asked for by name."
+    predicted = {option["predicted"] for option in document["options"]}
+    assert len(predicted) == 1, "the mean of the support is the same for every configuration"
+
+
+@pytest.mark.usefixtures("files")
+def test_a_learner_that_nobody_knows_is_named_with_the_nearest() -> None:
+    done = recommend("--learner", "flahs")
+    assert done.exit_code == 2 and "got 'flahs'; did you mean 'flash'?" in " ".join(done.stderr.split())
+
+
+@pytest.mark.usefixtures("files")
 def test_json_holds_every_configuration_and_the_chosen_one() -> None:
     done = recommend("--json")
     document = json.loads(done.stdout)

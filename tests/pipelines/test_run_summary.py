@@ -7,13 +7,18 @@ import pytest
 from rich.console import Console
 
 from models.reporting.formatting import significant
-from models.reporting.task_error import task_error
+from models.tasks.supervised.task_error import task_error
 from pipelines.run_summary import run_exit_code, summary_notes, summary_table
 
 METRICS = {"test_mse": 0.00123, "test_accuracy": 0.987, "twin_test_accuracy": 0.9, "verification_iterations": 2,
            "verification_seconds": 12.34}
-ERROR = {"name": "mean absolute error", "unit": "ms", "value": 0.00041234, "twin": 1234.5, "baseline": 0.2,
-         "share": 0.01}
+
+
+def figures(value: float = 0.00041234, twin: float | None = 1234.5, unit: str = "ms") -> list[dict[str, Any]]:
+    """As a kind of task makes them."""
+    return [{"name": "error", "value": value, "unit": unit, "meaning": "the mean absolute error on test rows"},
+            {"name": "twin's", "value": twin, "unit": unit, "meaning": "the unverified network's"},
+            {"name": "right", "value": 98.7, "unit": "%", "meaning": "the share of rows predicted right"}]
 
 
 def gates(*failed: str) -> dict[str, Any]:
@@ -22,8 +27,8 @@ def gates(*failed: str) -> dict[str, Any]:
 
 
 def entry(workload: str, status: str = "registered", **changes: Any) -> dict[str, Any]:
-    return {"workload": workload, "status": status, "message": "why", "metrics": METRICS, "error": ERROR,
-            "verdict": "PROVED", "gates": gates(), "version": 12, "alias": "challenger",
+    return {"workload": workload, "status": status, "message": "why", "metrics": METRICS, "figures": figures(),
+            "badness": 0.01, "verdict": "PROVED", "gates": gates(), "version": 12, "alias": "challenger",
             "bundle": f"/b/performance/{workload}/12", **changes}
 
 
@@ -33,8 +38,8 @@ def shown(summary: dict[str, Any], width: int = 80) -> str:
     return text.getvalue()
 
 
-NOTHING: dict[str, Any] = {"metrics": None, "error": None, "gates": None, "verdict": None, "version": None,
-                           "alias": None, "bundle": None}
+NOTHING: dict[str, Any] = {"metrics": None, "figures": [], "badness": None, "gates": None, "verdict": None,
+                           "version": None, "alias": None, "bundle": None}
 SUMMARY = {"report": "/r/index.html", "entries": [
     entry("training"), entry("redis", "rejected", gates=gates("champion_mse", "latency"), alias=None, bundle=None),
     entry("mysql", "failed", **NOTHING)]}
@@ -55,7 +60,7 @@ def test_the_table_counts_gates_and_names_what_became_of_each_workload() -> None
 
 
 def test_units_that_differ_stand_beside_the_numbers() -> None:
-    other = entry("sizing", error={**ERROR, "unit": "%", "value": 13.37, "twin": None})
+    other = entry("sizing", figures=figures(13.37, None, "%"))
     text = shown({"report": "", "entries": [entry("redis"), other]})
     assert "0.000412 ms" in text and "13.4 %" in text and max(map(len, text.splitlines())) <= 80
 
@@ -79,8 +84,8 @@ def test_a_challenger_gets_a_line_for_each_thing_that_keeps_it_from_being_champi
 
 def test_of_a_thousand_workloads_the_worst_are_shown_and_the_rest_is_counted() -> None:
     name = "a-workload-with-a-rather-long-name-of-the-spark-cluster-in-frankfurt"
-    errors = [{**ERROR, "value": number / 1000, "share": number / 1000} for number in range(1000)]
-    entries = [entry(f"{name}-{number:04d}", alias="champion", error=error) for number, error in enumerate(errors)]
+    entries = [entry(f"{name}-{number:04d}", alias="champion", figures=figures(number / 1000), badness=number / 1000)
+               for number in range(1000)]
     for number in (3, 500, 501):
         entries[number] |= {"status": "failed", **NOTHING}
     summary = {"report": "/r/index.html", "entries": entries}

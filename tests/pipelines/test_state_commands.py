@@ -31,7 +31,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Configuration:
     configuration = load_configuration(ROOT / "mlflow.yaml", {"ASSAY_HOME": str(tmp_path / "home")})
     registry = Registry(configuration, checker=accept)
     registry.register(write_bundle(tmp_path / "first"))
-    champion = {"version": 1, "test_mse": 1.0}
+    champion = {"version": 1, "metrics": {"test_mse": 1.0}}
     registry.register(write_bundle(tmp_path / "second", slope=9.0, champion=champion), champion=champion)
     return configuration
 

@@ -18,7 +18,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from feature_store.errors import AssayError
 from models.configuration import Configuration, load_configuration
-from models.gates import evaluate_gates
+from models.gate_report import evaluate_gates
+from models.gates import parse_gates
 from models.verification.language.specification_language import parse_file
 from models.verification.network.fed_numbers import as_fed
 from models.verification.proof_document import proof_bytes
@@ -29,7 +30,7 @@ from serving.contract import Contract
 from serving.keys import create_key_pair
 from serving.promise import Promise, read_promise
 from serving.store import Upload
-from tests.serving.measured import TEST_ROWS, TEST_SET, residuals
+from tests.serving.measured import GATES, TEST_ROWS, TEST_SET, cases
 
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 ROOT = Path(__file__).parents[2]
@@ -74,18 +75,6 @@ OUTPUTS: list[dict[str, Any]] = [
         "physical_maximum": None,
     }
 ]
-THRESHOLDS: dict[str, dict[str, Any]] = {
-    "specification": {"verdict": "PROVED"},
-    "test_accuracy": {"minimum": 0.5},
-    "champion_mse": {"maximum_ratio": 1.05},
-    "baseline_mse": {"maximum_ratio": 1.5},
-    "mean_baseline": {"maximum_ratio": 1.0},
-    "test_rows": {"minimum": 30},
-    "counterexample_accuracy": {"minimum": 1.0},
-    "parity": {"maximum": 0.0001},
-    "latency": {"maximum_us": 500},
-}
-
 
 def onnx_bytes(slope: float = 10.0, hidden: int = 8, inputs: int = 3) -> bytes:
     """Scaling, one ReLU layer and the inverse scaling; the weights are positive, so it is monotone."""
@@ -133,7 +122,8 @@ def evidence(test_mse: float = 1.0, status: str = "PROVED", test_set: str = TEST
         "verdict": {"status": status},
         "history": [],
         "data": {"files": {"test.parquet": test_set}},
-        "test": {"unit": "ms", "residuals": residuals(test_mse)},
+        "cases": cases(test_mse, test_set),
+        "case_counts": {"test_mse": TEST_ROWS, "test_accuracy": TEST_ROWS},
         "target": {"name": "latency_ms", "unit": "ms", "minimum": 10.0, "maximum": 12.0},
         "environment": {},
     }
@@ -234,7 +224,7 @@ def write_bundle(
     for name, value in {
         "contract.json": agreed,
         "evidence.json": found,
-        "gates.json": evaluate_gates(found, champion, THRESHOLDS).to_json(),
+        "gates.json": evaluate_gates(found, champion, parse_gates(GATES, "tests")).to_json(),
     }.items():
         (folder / name).write_text(json.dumps(value, indent=1))
     return folder

@@ -16,7 +16,7 @@ from serving.admission import let_through
 from serving.bundle import check_bundle
 from serving.signature import SIGNATURE_FILE, sign_folder
 from tests.serving.conftest import made_up_proof
-from tests.serving.measured import TEST_ROWS, measured_champion, residuals
+from tests.serving.measured import TEST_ROWS, cases, measured_champion, squared_errors
 
 Writer = Callable[..., Path]
 Admit = Callable[..., Any]
@@ -70,7 +70,7 @@ def test_gates_that_ran_without_the_champion_are_not_signed(
     admit: Admit, bundle_writer: Writer, tmp_path: Path
 ) -> None:
     folder = bundle_writer(tmp_path / "worse", test_mse=2.0)
-    refused(admit, folder, "although champion_mse: test_mse 2", {"version": 1, "test_mse": 1.0})
+    refused(admit, folder, "although champion_mse: test_mse 2", {"version": 1, "metrics": {"test_mse": 1.0}})
 
 
 def test_fewer_gates_than_the_project_has_are_not_enough(admit: Admit, bundle: Path) -> None:
@@ -81,14 +81,15 @@ def test_fewer_gates_than_the_project_has_are_not_enough(admit: Admit, bundle: P
     refused(admit, bundle, "although latency")
 
 
-@pytest.mark.parametrize("broken", [[1e-6] * TEST_ROWS, residuals(1.0)[:10], [10**400] * TEST_ROWS, None])
-def test_errors_of_single_rows_that_contradict_the_metrics_are_not_signed(
+@pytest.mark.parametrize("broken", [[1e-6] * TEST_ROWS, squared_errors(1.0)[:10], [10**400] * TEST_ROWS, None])
+def test_cases_that_contradict_the_metrics_are_not_signed(
     admit: Admit, bundle: Path, broken: Any
 ) -> None:
-    refused(admit, bundle, "got errors of the champion: errors of single test rows must",
-            {**measured_champion(1, 1.0), "residuals": broken})
-    edit(bundle / "evidence.json", test={"unit": "ms", "residuals": broken})
-    refused(admit, bundle, "got errors of the bundle: errors of single test rows must")
+    contradicting = {**cases(1.0), "values": broken}
+    refused(admit, bundle, "the evidence of the champion contradicts itself: cases",
+            {**measured_champion(1, 1.0), "cases": contradicting})
+    edit(bundle / "evidence.json", cases=contradicting)
+    refused(admit, bundle, "the evidence of the bundle contradicts itself: cases")
 
 
 def test_a_rejected_bundle_with_a_signature_is_refused(

@@ -10,17 +10,17 @@ from serving.card import gate_table, version_tags
 def test_the_gate_table_is_markdown_with_one_row_a_gate(bundle: Path) -> None:
     lines = gate_table(open_bundle(bundle)).splitlines()
     assert lines[0] == "**More CPU or IO pressure never predicts less latency.**"
-    assert lines[4] == "| specification | yes | PROVED | == | PROVED | the verdict is PROVED |"
-    assert len(lines) == 4 + 9
-    assert {line.count(" | ") for line in lines[4:]} == {5}
+    assert lines[4] == "| specification | yes | verdict | PROVED | == | PROVED |  |  | the verdict is PROVED |"
+    assert len(lines) == 4 + 8
+    assert {line.count(" | ") for line in lines[4:]} == {8}
 
 
 def test_a_failed_gate_and_a_missing_value_are_seen(
     bundle_writer: Callable[..., Path], tmp_path: Path
 ) -> None:
     table = gate_table(open_bundle(bundle_writer(tmp_path / "b", test_mse=float("nan"), status="REFUTED")))
-    assert "| specification | NO | REFUTED | == | PROVED |" in table
-    assert "| baseline_mse | NO |  | <= |  | test_mse must be a finite number, got nan |" in table
+    assert "| specification | NO | verdict | REFUTED | == | PROVED |" in table
+    assert "| baseline_mse | NO | test_mse |  | <= |  | scaled² | 60 | test_mse must be a finite" in table
 
 
 def test_tags_leave_out_what_is_empty_and_cut_what_is_too_long(bundle: Path) -> None:

@@ -317,7 +317,7 @@ def test_a_head_that_could_not_be_written_stays_behind_and_refuses_nothing(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     before = head_file(filled.path).read_text()
-    monkeypatch.setattr("serving.ledger_heads.tempfile.mkstemp", full)
+    monkeypatch.setattr("serving.ledger_heads.write_file", full)
     filled.append([move("register", 9, 1)])
     assert head_file(filled.path).read_text() == before
     assert len(filled.verify()) == 10

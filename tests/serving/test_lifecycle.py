@@ -14,13 +14,15 @@ import pytest
 
 from feature_store.errors import AssayError, InputError, RefusedError
 from models.configuration import Configuration, PromotionRule
+from models.gates import parse_gate, parse_gates
 from serving.bundle import check_bundle, open_bundle
 from serving.kept_bundles import keep_bundle, kept_bundle
 from serving.ledger import Ledger
 from serving.ledger_heads import head_file
-from serving.lifecycle import Lifecycle, Retirement
+from serving.lifecycle import Lifecycle
+from serving.outcomes import Retirement
 from serving.signature import SIGNATURE_FILE
-from tests.serving.measured import measured_champion
+from tests.serving.measured import GATES, measured_champion
 
 MODEL = "assay.performance.redis"
 PAIR = ("performance", "redis")
@@ -85,7 +87,7 @@ def test_the_first_version_that_passes_becomes_champion(
         "bundle_sha256": done.bundle_sha256,
         "reproduce": "assay run --seed 7",
     }
-    assert "| latency | yes | 12 | <= | 500 |" in fake_store.versions[MODEL, 1]["text"]
+    assert "| latency | yes | latency_us | 12 | <= | 500 | µs |" in fake_store.versions[MODEL, 1]["text"]
     moves = [entry.move for entry in lifecycle.history()]
     assert [move.action for move in moves] == ["register", "challenger", "champion"]
     assert {(move.actor, move.at) for move in moves} == {("ann", "2026-01-31T12:00:00+00:00")}
@@ -179,12 +181,12 @@ def test_a_champion_moved_meanwhile_is_compared_on_the_same_test_rows_only(
     lifecycle.register(write(test_mse=1.0))
     worse = lifecycle.register(write(test_mse=1.2, slope=9.0), champion=None)
     assert worse.alias == "challenger"
-    assert "better_than_champion does not hold against version 1: mean squared error, improvement -20 %" in worse.reason
+    assert "does not hold against version 1: mean squared error 4.8 ms² against the champion's 4 ms²" in worse.reason
     better = lifecycle.register(write(test_mse=0.5, slope=8.0), champion=None)
     assert better.alias == "champion"
     other = lifecycle.register(write(test_mse=0.1, slope=7.0, test_set="other"), champion=None)
     assert other.alias == "challenger"
-    assert "champion version 3 was not measured on this test set" in other.reason
+    assert "champion version 3 was not measured on the same cases" in other.reason
 
 
 def test_two_splits_of_the_same_data_are_never_compared(lifecycle: Lifecycle, write: Writer) -> None:
@@ -195,7 +197,7 @@ def test_two_splits_of_the_same_data_are_never_compared(lifecycle: Lifecycle, wr
     second = measured_champion(1, 1.0, "seed 6")
     late = lifecycle.register(write(test_mse=0.8, slope=8.0, test_set="seed 6"), champion=second)
     assert (late.alias, lifecycle.champion(*PAIR)) == ("challenger", 2)
-    assert "version 2 was not measured on this test set" in late.reason
+    assert "version 2 was not measured on the same cases" in late.reason
 
 
 def test_a_champion_measured_on_other_rows_than_the_bundles_is_not_compared(
@@ -204,17 +206,23 @@ def test_a_champion_measured_on_other_rows_than_the_bundles_is_not_compared(
     lifecycle.register(write())
     champion = measured_champion(1, 2.0, "other rows")
     done = lifecycle.register(write(slope=9.0, champion=champion), champion=champion)
-    assert done.alias == "challenger" and "was not measured on this test set" in done.reason
+    assert done.alias == "challenger" and "was not measured on the same cases" in done.reason
 
 
-@pytest.mark.parametrize("lost", ["residuals", "test_sha256"])
-def test_without_errors_of_single_rows_nothing_replaces_the_champion(
-    lifecycle: Lifecycle, write: Writer, lost: str
-) -> None:
+def test_without_paired_cases_nothing_replaces_the_champion(lifecycle: Lifecycle, write: Writer) -> None:
     lifecycle.register(write())
     champion = measured_champion(1, 2.0)
-    del champion[lost]
+    del champion["cases"]
     assert lifecycle.register(write(slope=9.0, champion=champion), champion=champion).alias == "challenger"
+
+
+def test_cases_that_do_not_say_which_they_are_register_nothing(lifecycle: Lifecycle, write: Writer) -> None:
+    lifecycle.register(write())
+    champion = measured_champion(1, 2.0)
+    del champion["cases"]["sha256"]
+    with pytest.raises(RefusedError, match="expected the key 'sha256'"):
+        lifecycle.register(write(slope=9.0, champion=champion), champion=champion)
+    assert lifecycle.champion(*PAIR) == 1
 
 
 def test_what_the_champion_was_measured_at_is_signed_with_the_bundle(lifecycle: Lifecycle, write: Writer) -> None:
@@ -404,8 +412,9 @@ def test_promote_evaluates_the_gates_of_today_on_the_stored_evidence(
     lifecycle.register(write())
     champion = measured(lifecycle, 1.0)
     lifecycle.register(write(slope=9.0, champion=champion), champion=champion)
-    gates = configuration.gates["performance"]
-    stricter = opened(gates={"performance": {**gates, "latency": {"maximum_us": 5}}})
+    quicker = parse_gate("latency", {**GATES["latency"], "at_most": 5}, "test")
+    gates = tuple(quicker if gate.name == "latency" else gate for gate in configuration.gates["performance"])
+    stricter = opened(gates={"performance": gates})
     with pytest.raises(RefusedError, match=r"as they are now, got latency: latency_us 12 <= 5 does not hold \(perf"):
         stricter.promote(*PAIR)
     assert lifecycle.champion(*PAIR) == 1 and len(lifecycle.history()) == 5
@@ -421,7 +430,7 @@ def test_promote_holds_a_version_to_the_champion_that_its_gates_measured(
     lifecycle.register(write())
     champion = measured(lifecycle, 1.0)
     lifecycle.register(write(slope=9.0, test_mse=1.04, champion=champion), champion=champion)
-    gates = {"performance": {**configuration.gates["performance"], "champion_mse": {"maximum_ratio": 1.0}}}
+    gates = {"performance": parse_gates({"champion_mse": {**GATES["champion_mse"], "at_most_ratio": 1.0}}, "test")}
     with pytest.raises(RefusedError, match=r"champion_mse: test_mse 1\.04 <= 1 does not hold"):
         opened(gates=gates).promote(*PAIR)
     assert lifecycle.promote(*PAIR, override_gates=True).notes == (), "nothing was overridden: all gates hold"

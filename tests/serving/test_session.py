@@ -22,7 +22,6 @@ from serving.contract import Contract
 from serving.inputs import InputReader
 from serving.session import Prediction, Predictor
 from serving.signature import sign_folder
-from serving.timing import time_prediction
 from tests.serving.conftest import made_up_proof
 
 Keys = tuple[Path, Path]
@@ -375,13 +374,6 @@ def test_a_masked_array_is_refused_whatever_its_mask_says(predictor: Predictor, 
         for rows in (row, [row]):
             with pytest.raises(InputError, match="connections must hold plain numbers, got a masked array"):
                 predictor.predict(rows)
-
-
-def test_the_timing_measures_both(predictor: Predictor) -> None:
-    timing = time_prediction(predictor, ROW, repeats=20)
-    assert timing.checked_us > 0
-    assert timing.plain_us > 0
-    assert timing.repeats == 20
 
 
 def test_an_input_with_finitely_many_values_takes_those_alone(

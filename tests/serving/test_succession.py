@@ -1,4 +1,4 @@
-"""Errors of single rows that cannot be read, or are of other rows, never make a champion."""
+"""Paired cases that cannot be read, or are others, never make a champion."""
 
 import math
 from collections.abc import Callable
@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from feature_store.errors import RefusedError
 from models.configuration import PromotionRule
+from models.paired_cases import Cases
 from models.paired_comparison import ComparisonRule
 from serving.bundle import Bundle, open_bundle
-from serving.succession import RowErrors, decide, own_errors
-from tests.serving.measured import TEST_ROWS, TEST_SET, measured_champion, residuals
+from serving.succession import bundle_cases, decide
+from tests.serving.measured import SPAN, TEST_ROWS, cases, measured_champion, squared_errors
 
 RULE = PromotionRule()
 JSON = st.recursive(
@@ -42,7 +43,10 @@ def test_a_better_one_wins_by_what_the_gates_measured_or_by_the_champions_own_ev
                      measured_champion(2, 1e-6)):  # of a version that is champion no more
         found = decide(better, 3, measured, lambda version: champion, RULE)
         assert found.wins, found.reason
-        assert "better_than_champion holds against version 3: mean squared error, improvement +50 %" in found.reason
+        assert found.reason.startswith(
+            "better_than_champion holds against version 3: mean squared error 2 ms² against the champion's 4 ms², "
+            "improvement +2 ms² [+"), found.reason
+        assert "] over 60 cases (each end at 99 %); the lower end must exceed 0.04 ms², 1 % of the" in found.reason
 
 
 def test_without_a_champion_nothing_is_asked(better: Bundle) -> None:
@@ -73,32 +77,64 @@ UNUSABLE = [None, [], {}, "0.1", [math.nan], [math.inf], [None], ["0.1"], [True]
 
 
 @pytest.mark.parametrize("broken", UNUSABLE, ids=lambda value: repr(value)[:20])
-def test_residuals_of_the_champion_that_cannot_be_used_win_nothing(
+def test_cases_of_the_champion_that_cannot_be_used_win_nothing(
     better: Bundle, champion: Bundle, broken: Any
 ) -> None:
-    measured = {**measured_champion(3, 1.0), "residuals": broken}
+    measured = {**measured_champion(3, 1.0), "cases": {**cases(1.0), "values": broken}}
     found = decide(better, 3, measured, lambda version: champion, RULE)
     assert not found.wins and "better_than_champion does not hold" in found.reason
 
 
-@given(residuals=JSON, digest=JSON, version=JSON)
+@given(values=JSON, digest=JSON, version=JSON)
 def test_any_json_as_what_was_measured_gives_a_decision(
-    better: Bundle, champion: Bundle, residuals: Any, digest: Any, version: Any
+    better: Bundle, champion: Bundle, values: Any, digest: Any, version: Any
 ) -> None:
-    measured = {"version": version, "residuals": residuals, "test_sha256": digest}
-    wins = decide(better, 3, measured, lambda number: champion, RULE).wins
-    assert wins == (str(version) != "3"), "of another version: the champion's own evidence counts"
+    for broken in (values, {**cases(1.0), "values": values}, {**cases(1.0), "sha256": digest}):
+        measured = {"version": version, "metrics": {"test_mse": 1.0}, "cases": broken}
+        wins = decide(better, 3, measured, lambda number: champion, RULE).wins
+        assert wins == (str(version) != "3"), "of another version: the champion's own evidence counts"
 
 
 @pytest.mark.parametrize("broken", [*UNUSABLE, [10**400] * TEST_ROWS, [1e154] * TEST_ROWS, [1e-6] * TEST_ROWS,
-                                    residuals(0.5) * 2, residuals(0.50001)], ids=lambda value: repr(value)[:20])
-def test_errors_of_its_own_that_do_not_bear_its_metrics_win_nothing(
+                                    squared_errors(0.5) * 2, squared_errors(0.50001)],
+                         ids=lambda value: repr(value)[:20])
+def test_cases_that_do_not_bear_the_metric_win_nothing(
     better: Bundle, champion: Bundle, broken: Any
 ) -> None:
-    contradicting = replace(better, evidence={**better.evidence, "test": {"residuals": broken}})
+    contradicting = replace(better, evidence={**better.evidence, "cases": {**cases(0.5), "values": broken}})
     found = decide(contradicting, 3, measured_champion(3, 1.0), lambda version: champion, RULE)
-    assert not found.wins and "better_than_champion does not hold: errors of single test rows" in found.reason
+    assert not found.wins and "better_than_champion does not hold: cases" in found.reason
 
 
-def test_own_errors_are_those_of_the_evidence_on_its_test_set(better: Bundle) -> None:
-    assert own_errors(better) == RowErrors(TEST_SET, tuple(residuals(0.5)))
+def test_a_bundles_cases_are_those_of_its_evidence(better: Bundle) -> None:
+    assert bundle_cases(better) == Cases("squared error", "test_mse", "smaller", "ms²", tuple(squared_errors(0.5)),
+                                         cases(0.5)["sha256"], scale=SPAN**2)
+
+
+def with_rewards(bundle: Bundle, rewards: list[float]) -> Bundle:
+    """The bundle of a controller: a reward an episode."""
+    episodes = {"quantity": "reward per episode", "metric": "mean_reward", "better": "larger", "unit": "EUR",
+                "values": rewards, "sha256": "ab" * 32, "scale": 1.0, "block": 1}
+    evidence = {"metrics": {"mean_reward": sum(rewards) / len(rewards)}, "case_counts": {"mean_reward": len(rewards)},
+                "cases": episodes}
+    return replace(bundle, evidence={**bundle.evidence, **evidence})
+
+
+@pytest.mark.parametrize(("gain", "wins"), [(0.5, True), (0.0, False), (0.019, False), (-0.5, False)])
+def test_rewards_below_zero_decide_as_errors_do(better: Bundle, champion: Bundle, gain: float, wins: bool) -> None:
+    """Spread of the champion's rewards: 2 EUR, so that 0.02 EUR are asked; the gain is the same in every episode."""
+    rewards = [-12.0, -8.0] * 50
+    new, old = with_rewards(better, [reward + gain for reward in rewards]), with_rewards(champion, rewards)
+    measured = {"version": 3, **{key: old.evidence[key] for key in ("metrics", "cases")}}
+    for one in (measured, None):
+        found = decide(new, 3, one, lambda version: old, RULE)
+        assert found.wins is wins, found.reason
+        assert "mean reward per episode" in found.reason and "over 100 cases" in found.reason
+        assert "the lower end must exceed 0.02 EUR, 1 % of the champion's spread" in found.reason
+    stated = PromotionRule(ComparisonRule(minimum_gain={"mean_reward": 0.6}))
+    assert not decide(new, 3, measured, lambda version: old, stated).wins
+
+
+def test_rewards_are_not_compared_with_errors(better: Bundle, champion: Bundle) -> None:
+    found = decide(with_rewards(better, [1.0] * 60), 3, None, lambda version: champion, RULE)
+    assert not found.wins and "was not measured on the same cases" in found.reason

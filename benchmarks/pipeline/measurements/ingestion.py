@@ -71,8 +71,9 @@ def _assay(url: str, recorded: Recorded) -> int:
 
 def _assay_map(url: str, recorded: Recorded) -> int:
     """As a pipeline ingests: one column a metric."""
-    metrics = {name: MappedMetric(f'{METRIC}{{series="{name}"}}', "1", 1.0) for name in recorded.series}
-    frame = PrometheusSource(url).read_metrics(MetricMap(metrics, STEP_S, ".*"), *_times(recorded), STEP_S)
+    metrics = {name: MappedMetric(expression=f'{METRIC}{{series="{name}"}}', unit="1") for name in recorded.series}
+    metric_map = MetricMap(metrics=metrics, scrape_interval_s=STEP_S)
+    frame = PrometheusSource(url).read_metrics(metric_map, *_times(recorded), STEP_S)
     return int(frame.notna().to_numpy().sum())
 
 

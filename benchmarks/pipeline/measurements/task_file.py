@@ -7,7 +7,7 @@ import yaml
 
 from benchmarks.harness.isolation import ROOT
 
-TASK = ROOT / "models" / "tasks" / "performance.yaml"
+TASK = ROOT / "models" / "tasks" / "prediction" / "performance.yaml"
 
 
 def write_task(path: Path, epochs: int) -> Path:
@@ -34,10 +34,9 @@ def write_open_gates(path: Path) -> Path:
     """mlflow.yaml with gates that a hardly trained model passes: what is measured is the cost of registering it."""
     configuration: dict[str, Any] = yaml.safe_load((ROOT / "mlflow.yaml").read_text())
     gates = configuration["gates"]["performance"]
-    gates["test_accuracy"] = {"minimum": 0.0}
-    gates["test_rows"] = {"minimum": 1}
+    gates["test_accuracy"] |= {"at_least": 0.0, "least_cases": 1}
     for name in ("champion_mse", "baseline_mse", "mean_baseline"):
-        gates[name] = {"maximum_ratio": 1e6}
+        gates[name] |= {"at_most_ratio": 1e6, "least_cases": 1}
     path.write_text(yaml.safe_dump(configuration, sort_keys=False))
     return path
 

@@ -1,1 +1,1 @@
-"""Other verifiers on our monotonicity questions, each behind the same `solve`; verification_peers.py runs them."""
+"""Other verifiers on our monotonicity questions, each behind the same `solve`; peer_process.py runs them."""

@@ -27,7 +27,7 @@ SMALLEST_SIDE = 1e-6
 
 
 def solve(question: Question, seconds: float, threads: int) -> PeerResult:
-    """Peer; see contract.py."""
+    """Peer; see question.py."""
     clock = Clock()
     torch.set_num_threads(threads)
     bounder = _Bounder(question)

@@ -1,4 +1,4 @@
-"""One peer on one question in a process of its own. Usage by verification_peers.py alone:
+"""One peer on one question in a process of its own. Usage by peer_process.py alone:
 
     python -m benchmarks.verification.peers.child PEER REQUEST.npz RESULT.json
 """

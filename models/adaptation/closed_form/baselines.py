@@ -8,7 +8,7 @@
 The Gaussian process with exchangeable workloads is the hierarchical model whose covariance stays the kernel's:
 `Hierarchical(strength=inf)`.
 
-Symbols as in contract.py.
+Symbols as in learner.py.
 """
 
 from dataclasses import dataclass, field
@@ -51,7 +51,7 @@ class FittedSupportMean:
     overall: float
 
     def predict(self, support: Support) -> Prediction:
-        """See contract.py."""
+        """See learner.py."""
         count = support.there.sum(axis=1)
         mean = np.where(support.there, support.y, 0.0).sum(axis=1) / np.maximum(count, 1)
         mean = np.where(count > 0, mean, self.level)
@@ -94,7 +94,7 @@ class FittedLowRank:
     noise: float
 
     def predict(self, support: Support) -> Prediction:
-        """See contract.py: the coefficients' Gaussian posterior."""
+        """See learner.py: the coefficients' Gaussian posterior."""
         at, there = np.where(support.there, support.at, 0), support.there[..., None]
         design = np.where(there, self.rows.T[at], 0.0)  # (E, k, 1 + rank)
         rest = np.where(support.there, support.y - self.level - self.effect[at], 0.0)
@@ -151,7 +151,7 @@ class FittedBoostedRatios:
     without: FittedSupportMean
 
     def predict(self, support: Support) -> Prediction:
-        """See contract.py."""
+        """See learner.py."""
         episodes, shots = support.at.shape
         configurations = len(self.pool.x)
         without = self.without.predict(support)

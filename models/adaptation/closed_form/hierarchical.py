@@ -11,7 +11,7 @@ closed forms, and what it predicts is linear in the coefficients.
 Metrics of the runs are further outputs of the same model, each with a level and a linear effect of the configuration:
 their covariance with the target's coefficients is what a new workload's metrics tell about it.
 
-Symbols as in contract.py; r coefficients (of target and metrics), o observations of a workload.
+Symbols as in learner.py; r coefficients (of target and metrics), o observations of a workload.
 """
 
 from dataclasses import dataclass
@@ -84,7 +84,7 @@ class FittedHierarchical:
         return self.mean + (gain @ residual[..., None])[..., 0], self.covariance - gain @ cross
 
     def predict(self, support: Support) -> Prediction:
-        """See contract.py. Variances come without any workload's covariance of coefficients, which is large."""
+        """See learner.py. Variances come without any workload's covariance of coefficients, which is large."""
         cross, inner, residual = self._normal_equations(support)
         before = ((self.target @ self.covariance) * self.target).sum(axis=1)
         told = cross @ self.target.T  # (E, o, C)

@@ -4,7 +4,7 @@ Every workload of the pool is a curve over the configurations, relative to its l
 exp(-d / 2), d being the squared distance of the support's log ratios, of the level and of the metrics, each in units of
 its bandwidth. Cells that the pool lacks are filled in by the hierarchical model (hierarchical.py).
 
-Symbols as in contract.py.
+Symbols as in learner.py.
 """
 
 from dataclasses import dataclass, field
@@ -66,7 +66,7 @@ class FittedNeighbours:
         return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
     def predict(self, support: Support) -> Prediction:
-        """See contract.py."""
+        """See learner.py."""
         weights, there = self.weights(support), support.there
         at, count = np.where(there, support.at, 0), np.maximum(there.sum(axis=1), 1)[:, None]
         level = (np.where(there, support.y, 0.0)).sum(axis=1, keepdims=True) / count  # (E, 1)

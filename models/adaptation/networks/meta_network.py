@@ -14,7 +14,7 @@ Two further networks, each trained without one half of the workloads, predict th
 that makes their squared error least: a pool too small to learn from gives the prior back. Variances are the prior's,
 multiplied for each number of runs by what the same held-out workloads ask for.
 
-Symbols as in contract.py; B episodes, Q queries, f inputs of the correction, level: mean log target of the support.
+Symbols as in learner.py; B episodes, Q queries, f inputs of the correction, level: mean log target of the support.
 """
 
 from collections.abc import Sequence
@@ -214,7 +214,7 @@ class FittedMetaNetwork:
     inflation: FloatArray
 
     def predict(self, support: Support) -> Prediction:
-        """See contract.py. Without any run it is the prior that speaks."""
+        """See learner.py. Without any run it is the prior that speaks."""
         said, count = self.prior.predict(support), support.there.sum(axis=1)
         mean, every = said.mean.copy(), torch.arange(len(self.cells.x))
         some = np.flatnonzero(count)

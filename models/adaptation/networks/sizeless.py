@@ -8,7 +8,7 @@ FLASH-Sizeless (meta_network.py). Without any run, the additive baseline's expec
 
 Sources: Eismann et al., "Sizeless" (Middleware 2021); Qiu's thesis, appendix A.2, Tables A.2 and A.3.
 
-Symbols as in contract.py; K slots of base runs, Q targets an episode, f inputs of the network, w its width.
+Symbols as in learner.py; K slots of base runs, Q targets an episode, f inputs of the network, w its width.
 """
 
 from dataclasses import dataclass
@@ -137,7 +137,7 @@ class FittedTime:
     tuning: "Tuning | None" = None
 
     def predict(self, support: Support) -> Prediction:
-        """See contract.py. The variance depends on the number of runs alone: the base's flat one, inflated."""
+        """See learner.py. The variance depends on the number of runs alone: the base's flat one, inflated."""
         said, count = self.base.predict(support), support.there.sum(axis=1)
         mean = said.mean.copy()
         some = np.flatnonzero(count)

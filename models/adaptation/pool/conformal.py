@@ -8,7 +8,7 @@ other; workloads are exchangeable. The coverage is of a new workload's cells on 
 
 An interval's ends are mean -+ width * deviation with width >= 0 and deviation > 0, so that they never cross.
 
-Symbols as in contract.py.
+Symbols as in learner.py.
 """
 
 from collections.abc import Mapping, Sequence

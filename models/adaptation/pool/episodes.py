@@ -3,7 +3,7 @@
 An episode looks like what a learner meets later: k runs, 1 to K, of one workload (Vinyals et al., "Matching Networks",
 2016). A batch is drawn by one ordering of random numbers, without a loop over workloads.
 
-Symbols as in contract.py; B episodes, K most runs of a support, Q queries an episode, p metrics that are used.
+Symbols as in learner.py; B episodes, K most runs of a support, Q queries an episode, p metrics that are used.
 """
 
 from collections.abc import Iterator, Sequence

@@ -8,10 +8,10 @@ configurations, so that it can be stored, exported (models/export/encoder_model.
 
 decode's columns are the principal directions of the curves that held-out workloads of the pool get from their supports;
 an embedding's entry is 1 where a workload lies one standard deviation of the pool off. The base learner takes the
-embedding beside a configuration (Qiu's thesis, cited in flash.py, section 5.6: there a recurrent network makes the
-embedding; here a closed form that predicts better on pools of this size).
+embedding beside a configuration (Qiu's thesis, section 5.6: there a recurrent network makes the embedding; here a
+closed form that predicts better on pools of this size). The thesis is cited in models/learners/set_encoders.py.
 
-Symbols as in contract.py; d embedding size.
+Symbols as in learner.py; d embedding size.
 """
 
 from collections.abc import Sequence
@@ -67,7 +67,7 @@ class PoolEncoder:
         return self.encode.shape[1]
 
     def predict(self, support: Support) -> Prediction:
-        """As contract.py's Fitted; the same as the learners that it was made of."""
+        """As learner.py's Fitted; the same as the learners that it was made of."""
         return self._learner.predict(support)
 
     def embed(self, support: Support) -> FloatArray:

@@ -5,7 +5,7 @@ tried with and without them. Learners with many parameters need many workloads. 
 the best of the others replaces it only where its error (validation.py) is less by more than one standard error of the
 paired differences over workloads, the rule of tuning.py, for on a small pool the best of several is the luckiest.
 
-Symbols as in contract.py.
+Symbols as in learner.py.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,12 +1,12 @@
 """How predictable a workload is before it is predicted: the similarity of its embedding to the pool's.
 
-    similarity(a, b) = (1 - |a - b| / reach + cos(a, b)) / 2          Qiu's thesis (cited in flash.py), section 5.6.3
+    similarity(a, b) = (1 - |a - b| / reach + cos(a, b)) / 2   Qiu's thesis (cited in set_encoders.py), section 5.6.3
 
 A workload's similarity is the largest one to a workload of the pool; reach, the largest distance of two of the pool,
 normalises the distances. Below the threshold, the lowest `share` of held-out workloads of the pool lie: what lies
 below it is flagged as out of distribution.
 
-Symbols as in contract.py; d embedding size.
+Symbols as in learner.py; d embedding size.
 """
 
 from dataclasses import dataclass

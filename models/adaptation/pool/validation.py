@@ -3,7 +3,7 @@
 The pool's workloads are held out in folds; of each, supports of 1, 2, ... random runs are drawn and all its other
 configurations predicted. Only the pool is looked at, so that a choice made here is fair to any other workload.
 
-Symbols as in contract.py; D draws a workload.
+Symbols as in learner.py; D draws a workload.
 """
 
 from collections.abc import Callable, Sequence

@@ -10,10 +10,10 @@ import pandas as pd
 from feature_store.scaling import FeatureScaling
 from models.adaptation.pool.pool_encoder import PoolEncoder
 from models.export.encoder_model import build_encoder
-from models.tasks.task import Task
+from models.tasks.few_shot.task import FewShotTask
 
 
-def few_shot_encoder(folder: Path, pool: Path, scaling: FeatureScaling, task: Task,
+def few_shot_encoder(folder: Path, pool: Path, scaling: FeatureScaling, task: FewShotTask,
                      versions: Mapping[str, Any]) -> tuple[bytes, dict[str, Any]]:
     """The file's bytes and the contract's `embedding`, without the file's name and digest.
 
@@ -21,7 +21,6 @@ def few_shot_encoder(folder: Path, pool: Path, scaling: FeatureScaling, task: Ta
         folder: the workload's features; pool: the pool's (models/tasks/few_shot/features.py).
         versions: code and data.
     """
-    assert task.few_shot is not None
     facts = json.loads((folder / "few_shot.json").read_text())
     predictability = json.loads((pool / "pool.json").read_text())["predictability"]
     options = pd.read_parquet(folder / "options.parquet")

@@ -1,6 +1,6 @@
 """What a reviewer of a few-shot model wants to know: errors beside simpler predictions, intervals, a recommendation.
 
-Read from the files that few_shot_features.py describes; predictions are the exported network's own. An interval lies
+Read from the files that features.py describes; predictions are the exported network's own. An interval lies
 width * deviation to each side of the network's mean in logarithms, both of the pool's (conformal.py); `crossing` is the
 proof that the ends never cross: a network with both ends as outputs, verified like any other.
 

@@ -6,7 +6,7 @@
       workloads: [w1, w2]                # adapted, the others are the pool; default: half of them, by the seed
       hidden: [64, 64]
       few_shot: {...}                    # models/tasks/few_shot/settings.py
-      training: {...}                    # models/tasks/task.py
+      training: {...}                    # models/training/settings.py
 
 What a workload's specification demands is chosen by the audit (models/audit/table_audit.py): a direction that the
 workload's own runs contradict is left out of it, one that all workloads together contradict is left out everywhere;
@@ -38,7 +38,7 @@ TRAINING = {"trunk_width": 64, "epochs": 100, "pretrain_epochs": 20}
 
 def expand(template: Mapping[str, Any], measurements: Measurements, workloads: Sequence[str], seed: int,
            where: str) -> dict[str, Any]:
-    """The content of a task file, see models/tasks/task.py.
+    """The content of a task file, see task.py.
 
     Args:
         template: as in the module docstring.
@@ -85,6 +85,7 @@ def expand(template: Mapping[str, Any], measurements: Measurements, workloads: S
     few_shot = {**given, "embedding": min(settings.embedding, len(pool))}
     return {
         "name": data.get("name", "sizing"),
+        "kind": "few_shot",
         "description": data.get("description", f"{target.name} of a workload under a configuration, from a few runs."),
         "target": {"name": f"log_{target.name}", "unit": f"ln({target.unit or '1'})",
                    "description": f"natural logarithm of {target.name}"},

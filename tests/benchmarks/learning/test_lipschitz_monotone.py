@@ -9,7 +9,7 @@ import torch
 from benchmarks.harness.isolation import ROOT
 from benchmarks.learning import lipschitz_monotone
 from benchmarks.learning.lipschitz_monotone import INSTALL, PACKAGE, build, missing, own_settings, tune_and_train
-from models.tasks.task import TrainingSettings
+from models.training.settings import TrainingSettings
 
 installed = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 SETTINGS = TrainingSettings(method="plain", epochs=8, batch_size=32)

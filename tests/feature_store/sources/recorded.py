@@ -90,6 +90,8 @@ def recorded_server() -> Iterator[tuple[str, float]]:
 def record_answers() -> None:
     """Asks a real server through a proxy that writes down what passes."""
     from feature_store.sources.production import read_production
+    from feature_store.sources.production_map import ProductionMap
+    from feature_store.written.model import check_written
 
     answers: dict[str, Any] = {}
     start_s = float(int(time.time()) // WINDOW_S * WINDOW_S - 3600)
@@ -101,7 +103,7 @@ def record_answers() -> None:
             reply(answers[question(handler.path)])(handler)
 
         with faulty_server(pass_on) as (url, _):
-            read_production(url, metric_map(start_s))
+            read_production(url, check_written(ProductionMap, metric_map(start_s), "metric map", "test"))
     lines = [f"{json.dumps(asked)}: {json.dumps(answer)}" for asked, answer in sorted(answers.items())]
     ANSWERS.write_text(f'{{"start_s": {start_s}, "answers": {{\n' + ",\n".join(lines) + "\n}}\n")
 

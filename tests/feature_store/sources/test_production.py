@@ -16,6 +16,8 @@ from feature_store.errors import InputError, SourceError
 from feature_store.schema import IDENTITY, METRICS
 from feature_store.sources import prometheus_api
 from feature_store.sources.production import is_prometheus, read_production
+from feature_store.sources.production_map import ProductionMap
+from feature_store.written.model import check_written
 from tests.feature_store.prometheus_server import faulty_server, free_port, reply
 from tests.feature_store.sources.recorded import ANSWERS, GAP, SCRAPE_S, SECONDS, WINDOW_S, metric_map, recorded_server
 
@@ -35,7 +37,7 @@ def server() -> Iterator[tuple[str, float]]:
 @pytest.fixture(scope="module")
 def table(server: tuple[str, float]) -> pd.DataFrame:
     url, start_s = server
-    return read_production(url, metric_map(start_s))
+    return read_production(url, checked(metric_map(start_s)))
 
 
 @pytest.fixture
@@ -45,6 +47,10 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def changed(**changes: Any) -> dict[str, Any]:
     return {**copy.deepcopy(metric_map(0.0)), **changes}
+
+
+def checked(content: Any) -> ProductionMap:
+    return check_written(ProductionMap, content, "metric map", "test")
 
 
 def redis(**entry: Any) -> dict[str, Any]:
@@ -114,7 +120,7 @@ def test_last_s_counts_back_from_now() -> None:
         reply({"status": "success", "data": {"resultType": "matrix", "result": []}})(handler)
 
     with faulty_server(respond) as (url, _), pytest.raises(SourceError, match="exactly one series, got 0"):
-        read_production(url, content, now)
+        read_production(url, checked(content), now)
     first, last = now - timedelta(seconds=300 - WINDOW_S), now
     assert f"start={first.timestamp():.3f}&end={last.timestamp():.3f}&step=30.000" in asked[0]
 
@@ -128,27 +134,32 @@ def test_the_scrape_interval_reaches_the_questions_without_a_metric_of_its_own()
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ([], "metric map must be a mapping, got list"),
-        ({}, "metric map must name the workloads and their latency, got None"),
-        (changed(workloads={}), "metric map must name the workloads"),
-        (changed(workloads=["redis"]), "metric map must name the workloads"),
-        (changed(windw_s=30), "key must be known, got 'windw_s'"),
-        (changed(window_s="30s"), "window_s .* must be a positive number of seconds, got '30s'"),
-        (changed(window_s=0), "window_s .* must be a positive number of seconds, got 0"),
-        (changed(window_s=True), "window_s .* must be a positive number"),
-        (changed(last_s=-1), "last_s .* must be a positive number of seconds, got -1"),
-        (changed(start="yesterday"), "start must be an ISO time, got 'yesterday'"),
-        (changed(start="2026-11-01T00:00:00"), "start must carry a time zone.*write 2026-11-01T00:00:00Z"),
+        ([], r"metric map: expected a mapping, got \[\]"),
+        ({}, "metric map: the field 'workloads' is missing"),
+        (changed(workloads={}), r"workloads: expected a mapping that is not empty, got \{\}"),
+        (changed(workloads=["redis"]), r"workloads: expected a mapping that is not empty, got \['redis'\]"),
+        (changed(workloads={"../x": {"latency_ms": "y"}}), "workloads.../x: expected letters, digits"),
+        (changed(windw_s=30), "windw_s: unknown field; did you mean 'window_s'"),
+        (changed(window_s="30s"), "window_s: expected a number above 0, got '30s'"),
+        (changed(window_s=0), "window_s: expected a number above 0, got 0"),
+        (changed(window_s=True), "window_s: expected a number above 0, got true"),
+        (changed(last_s=-1), "last_s: expected a number above 0, got -1"),
+        (changed(last_s=60), "metric map: expected either `last_s` or `start` and `end`, got start, end, last_s"),
+        (changed(start="yesterday"), "start: expected an ISO time, got 'yesterday'; write 2026-11-01T00:00:00Z"),
+        (changed(start="2026-11-01T00:00:00"), "start: expected a time zone, got '2026-11-01T00:00:00'; write"),
+        (changed(start=3), "start: expected an ISO time with a zone, got 3"),
         (changed(end="1970-01-01T00:00:00Z"), "end must not be before start"),
-        (changed(scrape_interval_s="often"), "scrape_interval_s must be a positive number, got 'often'"),
-        (redis(), "workload must give an expression for latency_ms"),
-        (redis(latency_ms=5), "latency_ms must be an expression, got 5"),
-        (redis(latency_ms=None), "latency_ms must be an expression or a number, got None"),
-        (redis(latency_ms="x", latncy=3), "key must be known, got 'latncy' .*did you mean 'latency_ms'"),
-        (redis(latency_ms="x", configuration=[1]), "configuration must be a mapping"),
-        (redis(latency_ms="x", configuration={"conections": 1}), "got 'conections' .*did you mean 'connections'"),
-        (redis(latency_ms="x", configuration={"connections": None}), "connections must be an expression or a number"),
-        (redis(latency_ms="x", configuration={"connections": float("nan")}), "connections must be an expression or"),
+        (changed(scrape_interval_s="often"), "scrape_interval_s: expected a number above 0, got 'often'"),
+        (redis(), "workloads.redis: the field 'latency_ms' is missing"),
+        (redis(latency_ms=5), "workloads.redis.latency_ms: expected a text that is not empty, got 5"),
+        (redis(latency_ms=None), "workloads.redis.latency_ms: expected a text that is not empty, got nothing"),
+        (redis(latency_ms="x", latncy=3), "workloads.redis.latncy: unknown field; did you mean 'latency_ms'"),
+        (redis(latency_ms="x", configuration=[1]), r"workloads.redis.configuration: expected a mapping, got \[1\]"),
+        (redis(latency_ms="x", configuration={"conections": 1}),
+         "workloads.redis.configuration.conections: expected a property of the schema, .*did you mean 'connections'"),
+        *((redis(latency_ms="x", configuration={"connections": value}),
+           f"workloads.redis.configuration.connections: expected a text that is not empty or a number, got {told}")
+          for value, told in ((None, "nothing"), (float("nan"), "nan"), (True, "true"), ("", "''"))),
     ],
 )
 @pytest.mark.usefixtures("no_waiting")
@@ -157,14 +168,14 @@ def test_an_unusable_map_is_refused_and_named(server: tuple[str, float], content
     if isinstance(content, dict):  # the range on record, so that only the fault is left
         range_s = {key: metric_map(start_s)[key] for key in ("start", "end")}
         content = {**content, **{key: value for key, value in range_s.items() if content.get(key) == changed()[key]}}
-    with pytest.raises(InputError, match=message):
-        read_production(url, content)
+    with pytest.raises(InputError, match=f"^{message}"):
+        read_production(url, checked(content))
 
 
 @pytest.mark.usefixtures("no_waiting")
 def test_a_server_that_is_down() -> None:
     with pytest.raises(SourceError, match="server must answer, got ConnectionError after 4 tries"):
-        read_production(f"http://127.0.0.1:{free_port()}", changed())
+        read_production(f"http://127.0.0.1:{free_port()}", checked(changed()))
 
 
 @pytest.mark.usefixtures("no_waiting")
@@ -177,7 +188,7 @@ def test_a_server_that_is_too_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     impatient = production.PrometheusSource
     monkeypatch.setattr(production, "PrometheusSource", lambda url: impatient(url, timeout_s=0.1, retries=1))
     with faulty_server(slow) as (url, _), pytest.raises(SourceError, match=r"got none within 0\.1 s after 2 tries"):
-        read_production(url, changed())
+        read_production(url, checked(changed()))
 
 
 @pytest.mark.usefixtures("no_waiting")
@@ -196,14 +207,14 @@ def test_a_server_that_fails_for_a_moment_is_asked_again(server: tuple[str, floa
             reply(record["answers"][asked])(handler)
 
     with faulty_server(flaky) as (url, _):
-        pd.testing.assert_frame_equal(read_production(url, metric_map(record["start_s"])), table)
+        pd.testing.assert_frame_equal(read_production(url, checked(metric_map(record["start_s"]))), table)
 
 
 @pytest.mark.parametrize("part", [{"warnings": ["store gateway unreachable"]}, {"isPartial": True}])
 def test_partial_data_is_refused(part: dict[str, Any]) -> None:
     answer = {"status": "success", "data": {"resultType": "matrix", "result": []}, **part}
     with faulty_server(reply(answer)) as (url, _), pytest.raises(SourceError, match="answer must be complete"):
-        read_production(url, changed())
+        read_production(url, checked(changed()))
 
 
 def test_a_workload_without_a_single_whole_window(server: tuple[str, float]) -> None:
@@ -223,7 +234,7 @@ def test_a_workload_without_a_single_whole_window(server: tuple[str, float]) -> 
         reply(answer)(handler)
 
     with faulty_server(late) as (url, _), pytest.raises(SourceError, match="a window with all metrics and a latency"):
-        read_production(url, content)
+        read_production(url, checked(content))
 
 
 @pytest.mark.parametrize(("telemetry", "expected"), [

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from models.export.row_errors import ordered_test_set, recorded, residuals
-from models.recorded_errors import MOST_RECORDED
+from models.export.row_errors import ordered_test_set, residuals, squared_errors
+from models.paired_cases import checked_cases
 
 
 def doubles_the_first_and_adds_the_second() -> bytes:
@@ -46,8 +46,9 @@ def test_rows_without_any_key_stay_as_they_are(tmp_path: Path) -> None:
     assert ordered_test_set(tmp_path, ("environment", "window_start"))["x"].tolist() == [3, 1, 2]
 
 
-def test_of_very_many_rows_some_are_recorded_spread_evenly() -> None:
-    assert recorded(np.arange(5.0)) == [0, 1, 2, 3, 4]
-    many = recorded(np.arange(10.0 * MOST_RECORDED))
-    assert len(many) == len(set(many)) == MOST_RECORDED and many[0] == 0 and many[-1] == 10 * MOST_RECORDED - 1
-    assert set(np.diff(many)) <= {10, 11}
+def test_squared_errors_are_in_the_targets_unit_and_bear_the_scaled_metric() -> None:
+    found = np.array([3.0, -4.0, 0.0, 1.0])
+    cases = squared_errors(found, 10.0, "ms", "ab" * 32)
+    assert cases.values == (9.0, 16.0, 0.0, 1.0) and (cases.unit, cases.better, cases.block) == ("ms²", "smaller", None)
+    scaled = {"test_mse": float(np.mean((found / 10.0) ** 2))}
+    assert checked_cases(cases.to_json(), scaled, {"test_mse": 4}) == cases

@@ -84,3 +84,16 @@ def test_all_heads_start_alike() -> None:
     assert isinstance(made.head, nn.Linear)
     assert all(torch.equal(row, made.head.weight[0]) for row in made.head.weight) and not made.head.bias.any()
     assert [layer.out_features for layer in made.layers] == [5, 5, 4]
+
+
+def test_only_the_heads_of_a_batch_are_computed_and_learn_as_if_all_were() -> None:
+    backbone = Backbone(3, 50, 6, torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        backbone.head.weight.normal_(generator=torch.Generator().manual_seed(1))
+    x, workload = torch.rand(9, 3, generator=torch.Generator().manual_seed(2)), torch.tensor([7] * 4 + [3, 49, 3, 0, 7])
+    everything = backbone.head(backbone.trunk(x)).gather(1, workload[:, None])[:, 0]
+    torch.testing.assert_close(backbone(x, workload), everything)
+    expected = torch.autograd.grad((everything**2).sum(), list(backbone.parameters()))
+    gradients = torch.autograd.grad((backbone(x, workload) ** 2).sum(), list(backbone.parameters()))
+    for gradient, of_all in zip(gradients, expected, strict=True):
+        torch.testing.assert_close(gradient, of_all)

@@ -105,17 +105,20 @@ def evidence(workload: str = "redis", rows: int = 420, seed: int = 7) -> dict[st
 
 
 def gates(passed: bool = True) -> dict[str, Any]:
-    rows = [("specification", "PROVED", "PROVED", "==", True, "the verdict is PROVED"),
-            ("test_accuracy", 0.8642, 0.5, ">=", True, "test_accuracy 0.8642 >= 0.5 holds"),
-            ("champion_mse", 0.00274, None, "<=", True, "no champion yet"),
-            ("baseline_mse", 0.00274, 0.00453, "<=", True,
-             "test_mse 0.00274 <= 0.00453 holds; baseline_mse has 0.00302, times 1.5"),
-            ("counterexample_accuracy", 1.0, 1.0, ">=", True, "counterexample_accuracy 1 >= 1 holds"),
-            ("parity", 3.1e-7, 1e-4, "<=", True, "parity_max_abs 3.1e-07 <= 0.0001 holds"),
-            ("latency", 21.4 if passed else None, 500.0, "<=", passed,
+    rows = [("specification", "verdict", "PROVED", "PROVED", "==", "", None, True, "the verdict is PROVED"),
+            ("test_accuracy", "test_accuracy", 0.8642, 0.5, ">=", "share", 420, True,
+             "test_accuracy 0.8642 >= 0.5 holds over 420 cases"),
+            ("champion_mse", "test_mse", 0.00274, None, "<=", "scaled²", 420, True, "no champion yet"),
+            ("baseline_mse", "test_mse", 0.00274, 0.00453, "<=", "scaled²", 420, True,
+             "test_mse 0.00274 <= 0.00453 holds over 420 cases; baseline_mse is 0.00302, times 1.5"),
+            ("counterexample_accuracy", "counterexample_accuracy", 1.0, 1.0, ">=", "share", 312, True,
+             "counterexample_accuracy 1 >= 1 holds over 312 cases"),
+            ("parity", "parity_max_abs", 3.1e-7, 1e-4, "<=", "scaled", 10_000, True,
+             "parity_max_abs 3.1e-07 <= 0.0001 holds over 10,000 cases"),
+            ("latency", "latency_us", 21.4 if passed else None, 500.0, "<=", "µs", None, passed,
              "latency_us 21.4 <= 500 holds" if passed else "latency_us must be in the evidence, it is missing")]
-    return {"passed": passed, "gates": [dict(zip(("name", "value", "threshold", "comparison", "passed", "reason"), row,
-                                                 strict=True)) for row in rows]}
+    keys = ("name", "metric", "value", "threshold", "comparison", "unit", "cases", "passed", "reason")
+    return {"passed": passed, "gates": [dict(zip(keys, row, strict=True)) for row in rows]}
 
 
 def context() -> dict[str, Any]:

@@ -1,18 +1,36 @@
+import base64
 import copy
+import hashlib
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from models.reporting import plots
-from models.reporting.report import MOST_PLOTTED, render_run_report, render_version_report
+from models.reporting import plots, report
+from models.reporting.data_sections import MOST_CORRELATED
+from models.reporting.document import Cell, Table
+from models.reporting.report import MOST_PLOTTED
+from models.tasks.supervised.pages import SupervisedPages
 from tests.models.reporting import sample
 
+REPORT_SCRIPT = (Path(report.__file__).parent / "report.js").read_text()
 VOID = {"meta", "img", "br", "wbr", "link", "input"}
+
+
+def render_version(*documents: Any) -> str:
+    """Of a supervised model."""
+    return report.render_version_report(*documents, SupervisedPages())
+
+
+def render_run(entries: Any, context: Any) -> str:
+    """Of supervised models."""
+    return report.render_run_report(entries, context, SupervisedPages())
+
 
 
 class Page(HTMLParser):
@@ -26,6 +44,7 @@ class Page(HTMLParser):
         self.words: list[str] = []
         self.rows: list[list[str]] = []
         self.tags: set[str] = set()
+        self.scripts: list[str] = []
         self.feed(html)
         assert not self.open
 
@@ -52,7 +71,9 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        if "style" in self.open:
+        if "script" in self.open:
+            self.scripts.append(data)
+        if {"style", "script"} & set(self.open):
             return
         self.words.append(data)
         if self.rows and {"td", "th"} & set(self.open):
@@ -69,12 +90,12 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def version_html() -> str:
-    return render_version_report(sample.contract(), sample.evidence(), sample.gates(), sample.context())
+    return render_version(sample.contract(), sample.evidence(), sample.gates(), sample.context())
 
 
 @pytest.fixture(scope="module")
 def run_html() -> str:
-    return render_run_report(sample.entries(), sample.run_context())
+    return render_run(sample.entries(), sample.run_context())
 
 
 @pytest.fixture
@@ -106,7 +127,7 @@ def test_a_page_asks_nothing_of_the_network(name, request):
     html = request.getfixturevalue(name)
     page = Page(html)
     assert not re.search(r"https?://|@import|url\((?!#)", html)
-    assert "script" not in page.tags
+    assert set(page.scripts) <= {REPORT_SCRIPT}
     assert all(address.startswith(("#", "data:", "performance/")) for address in page.addresses)
     assert len(page.ids) == len(set(page.ids))
     assert {address[1:] for address in page.addresses if address.startswith("#")} <= set(page.ids)
@@ -114,11 +135,11 @@ def test_a_page_asks_nothing_of_the_network(name, request):
 
 def test_a_version_report_is_small_and_the_same_each_time(version_html):
     assert len(version_html.encode()) < 700_000
-    assert version_html == render_version_report(sample.contract(), sample.evidence(), sample.gates(), sample.context())
+    assert version_html == render_version(sample.contract(), sample.evidence(), sample.gates(), sample.context())
 
 
 def test_a_large_test_set_does_not_make_a_large_report():
-    html = render_version_report(sample.contract(), sample.evidence(rows=20_000), sample.gates(), sample.context())
+    html = render_version(sample.contract(), sample.evidence(rows=20_000), sample.gates(), sample.context())
     assert len(html.encode()) < 700_000
 
 
@@ -133,12 +154,30 @@ def test_a_proved_version_says_what_for_which_box(version_html):
 
 def test_gates_show_value_threshold_and_verdict(version_html):
     page = Page(version_html)
-    assert page.row("baseline mse")[:5] == ["baseline mse", "holds", "0.00274 scaled²", "<=", "0.00453 scaled²"]
-    assert page.row("champion mse")[4:] == ["none", "no champion yet"]
-    html = render_version_report(sample.contract(), sample.evidence(), sample.gates(False), sample.context())
-    assert Page(html).row("latency") == ["latency", "fails", "missing", "<=", "500 µs",
+    assert page.row("baseline mse")[:7] == ["baseline mse", "test_mse", "holds", "0.00274 scaled²", "<=",
+                                            "0.00453 scaled²", "420"]
+    assert page.row("test accuracy")[3:7] == ["86.4 %", ">=", "50.0 %", "420"]
+    assert page.row("champion mse")[5:] == ["none", "420", "no champion yet"]
+    html = render_version(sample.contract(), sample.evidence(), sample.gates(False), sample.context())
+    assert Page(html).row("latency") == ["latency", "latency_us", "fails", "missing", "<=", "500 µs", "",
                                          "latency_us must be in the evidence, it is missing"]
     assert "1 of 7 gates failed" in html
+
+
+def test_a_gate_shows_the_unit_of_its_metric_whatever_the_metric_is():
+    gates = sample.gates()
+    gates["gates"].append({"name": "beats_rules", "metric": "mean_reward", "value": -10.25, "threshold": -12.5,
+                           "comparison": ">=", "unit": "EUR", "cases": 200, "passed": True, "reason": "holds"})
+    page = Page(render_version(sample.contract(), sample.evidence(), gates, sample.context()))
+    assert page.row("beats rules") == ["beats rules", "mean_reward", "holds", "-10.25 EUR", ">=", "-12.5 EUR", "200",
+                                       "holds"]
+
+
+def test_what_registration_decided_stands_below_the_gates_with_interval_and_cases():
+    decision = "better_than_champion holds against version 3: improvement +2 ms² [+1.4, +2.6] over 60 cases"
+    context = {**sample.context(), "decision": decision}
+    page = Page(render_version(sample.contract(), sample.evidence(), sample.gates(), context))
+    assert f"At registration: {decision}." in page.text
 
 
 def test_accuracy_is_compared_with_the_twin_and_the_baseline(version_html):
@@ -153,7 +192,7 @@ def test_accuracy_is_compared_with_the_twin_and_the_baseline(version_html):
 
 def test_a_refuted_version_shows_its_counterexample_in_raw_units(undrawn):
     evidence = {**sample.evidence(), "verdict": sample.verdict("REFUTED")}
-    page = Page(render_version_report(sample.contract(), evidence, sample.gates(False), sample.context()))
+    page = Page(render_version(sample.contract(), evidence, sample.gates(False), sample.context()))
     assert "Nothing is guaranteed: the verdict is REFUTED (a counterexample was found)" in page.text
     assert "the outputs stand in the wrong order. onnxruntime shows it on the file itself" in page.text
     assert page.row("latency_ms") == ["latency_ms", "ms", "19.3", "9.758"]
@@ -161,12 +200,12 @@ def test_a_refuted_version_shows_its_counterexample_in_raw_units(undrawn):
 
 def test_a_refuted_version_without_its_witness_says_so(undrawn):
     evidence = {**sample.evidence(), "verdict": {**sample.verdict("REFUTED"), "witness": None}}
-    page = Page(render_version_report(sample.contract(), evidence, None, sample.context()))
+    page = Page(render_version(sample.contract(), evidence, None, sample.context()))
     assert "The verdict is REFUTED, but its witness was not recorded." in page.text
 
 
 def test_the_twins_worst_witness_is_shown_in_raw_units(undrawn):
-    page = Page(render_version_report(sample.contract(), sample.evidence(), sample.gates(), sample.context()))
+    page = Page(render_version(sample.contract(), sample.evidence(), sample.gates(), sample.context()))
     # target 0.21..38.4 ms, outputs 0.5 and 0.25; psi_io_full 0..0.41, 0.2 and 0.7
     assert "must not fall when psi_io_full rises and all else is equal" in page.text
     assert "here it falls from 19.3 ms to 9.758 ms" in page.text
@@ -179,19 +218,19 @@ def test_a_witness_that_lies_beside_the_range_by_rounding_is_shown_on_its_edge(u
     verdict = sample.twin_verdict()
     for witness in verdict["witnesses"]:
         witness["low"] = [*witness["low"][:1], -1e-6, *witness["low"][2:]]
-    page = Page(render_version_report(sample.contract(), {**sample.evidence(), "twin_verdict": verdict}, None,
+    page = Page(render_version(sample.contract(), {**sample.evidence(), "twin_verdict": verdict}, None,
                                       sample.context()))
     assert page.row("lower input")[2] == "0"
 
 
 def test_without_the_scaling_a_witness_is_said_to_be_scaled(undrawn):
     context = {key: value for key, value in sample.context().items() if key != "scaling"}
-    page = Page(render_version_report(sample.contract(), sample.evidence(), None, context))
+    page = Page(render_version(sample.contract(), sample.evidence(), None, context))
     assert "(scaled)" in page.text and page.row("lower input")[2] == "0.2"
 
 
 def test_what_is_not_there_is_said_in_words():
-    page = Page(render_version_report(None, None, None, {}))
+    page = Page(render_version(None, None, None, {}))
     for sentence in ("there is no verdict", "The box of inputs is missing", "The gates were not evaluated",
                      "The loss of each epoch was not recorded", "No metric was recorded", "No partial-dependence curve",
                      "No prediction on the test rows", "No data quality was recorded",
@@ -204,7 +243,7 @@ def test_what_is_not_there_is_said_in_words():
 def test_nan_is_shown_as_missing():
     evidence = sample.evidence()
     evidence["metrics"] = dict.fromkeys(evidence["metrics"], float("nan"))
-    page = Page(render_version_report(sample.contract(), evidence, None, sample.context()))
+    page = Page(render_version(sample.contract(), evidence, None, sample.context()))
     assert page.row("Accuracy, test rows")[1:] == ["missing"] * 4
     assert not re.search(r"\bnan\b", page.text, re.IGNORECASE)
 
@@ -213,7 +252,7 @@ def test_bad_data_is_listed_with_column_rule_count_and_row(undrawn):
     message = sample.entries()[3]["message"]
     failure = {"column": "psi_cpu_some", "rule": "time_gap", "count": 1204, "first_row": 0, "message": message}
     context = {**sample.context(), "validation": {"passed": False, "failures": [failure]}}
-    page = Page(render_version_report(None, None, None, context))
+    page = Page(render_version(None, None, None, context))
     assert ["psi_cpu_some", "time gap", "1,204", "0", message] in page.rows
     assert "did not pass" in page.text
 
@@ -221,10 +260,10 @@ def test_bad_data_is_listed_with_column_rule_count_and_row(undrawn):
 def test_data_quality_may_come_in_any_form(undrawn):
     for quality in (sample.context()["data_quality"], {"data": sample.context()["data_quality"]},
                     {"columns": {"latency_ms": {"min": 0.21, "median": 2.24, "max": 38.4, "missing": 3}}}):
-        page = Page(render_version_report(None, None, None, {"data_quality": quality}))
+        page = Page(render_version(None, None, None, {"data_quality": quality}))
         assert page.row("latency_ms")[2:6] == ["0.21", "2.24", "38.4", "3"]
     checks = {"checks": [{"column": "cpu_time", "statement": "must be in 0..1", "passed": False}]}
-    assert "1 rule checked, 1 broken" in render_version_report(None, None, None, {"data_quality": checks})
+    assert "1 rule checked, 1 broken" in render_version(None, None, None, {"data_quality": checks})
 
 
 def test_everything_is_escaped(undrawn):
@@ -234,10 +273,10 @@ def test_everything_is_escaped(undrawn):
     context = {**replace_texts(sample.run_context(), evil), "audit": {evil: [evil]}}
     entry = {**sample.entries()[1], "contract": contract, "evidence": evidence, "message": evil,
              "report_path": "javascript:alert(1)"}
-    for html in (render_version_report(contract, evidence, replace_texts(sample.gates(), evil), context),
-                 render_run_report([entry], context)):
+    for html in (render_version(contract, evidence, replace_texts(sample.gates(), evil), context),
+                 render_run([entry], context)):
         page = Page(html)
-        assert "script" not in page.tags and evil in page.text
+        assert set(page.scripts) <= {REPORT_SCRIPT} and evil in page.text
         assert not any(address.startswith("javascript") for address in page.addresses)
 
 
@@ -254,15 +293,15 @@ def test_a_run_report_has_a_row_for_every_workload(run_html):
 
 
 def test_a_run_without_workloads_or_context_is_reported():
-    page = Page(render_run_report([], {}))
+    page = Page(render_run([], {}))
     assert "The run has no workload." in page.text and "The times of the stages were not recorded." in page.text
 
 
 def test_a_run_of_very_many_workloads_plots_the_first(undrawn):
     entry = sample.entries()[0]
     many = [{**entry, "workload": f"copy {k}"} for k in range(80)]
-    page = Page(render_run_report(many, {}))
-    assert sum(tag == "details" for tag in re.findall("<(details)", render_run_report(many, {}))) == MOST_PLOTTED
+    page = Page(render_run(many, {}))
+    assert sum(tag == "details" for tag in re.findall("<(details)", render_run(many, {}))) == MOST_PLOTTED
     assert "The plots of the other 68 workloads are in their own reports." in page.text
 
 
@@ -283,7 +322,7 @@ def test_no_hole_in_the_evidence_breaks_the_report(undrawn, whole):
     for k, path in enumerate(paths):
         broken = copy.deepcopy(whole)
         put(broken, path, ODD[k % len(ODD)])
-        render_version_report(*broken.values())
+        render_version(*broken.values())
     assert len(paths) > 300
 
 
@@ -296,11 +335,11 @@ def test_no_hole_in_the_data_breaks_a_plot(unsaved, whole, part, odd):
     kept = copy.deepcopy(place[part])
     for path in places(kept):
         put(place[part], path, odd) if not isinstance(at(kept, path), dict | list) else None
-    render_version_report(*whole.values())
+    render_version(*whole.values())
     for path in [path for path in places(kept) if isinstance(at(kept, path), dict | list)]:
         place[part] = copy.deepcopy(kept)
         put(place[part], path, odd)
-        render_version_report(None, {part: place[part]}, None, {part: place[part]})
+        render_version(None, {part: place[part]}, None, {part: place[part]})
 
 
 def at(value: Any, path: tuple) -> Any:
@@ -331,3 +370,61 @@ def replace_texts(value: Any, text: str) -> Any:
     if isinstance(value, list):
         return [replace_texts(child, text) for child in value]
     return text if isinstance(value, str) else value
+
+
+def test_only_a_table_of_several_workloads_has_the_script_that_sorts_it(version_html: str) -> None:
+    entries = sample.entries()
+    many, one = (Page(render_run(part, sample.run_context())) for part in (entries, entries[:1]))
+    assert many.scripts == [REPORT_SCRIPT] and one.scripts == [] and Page(version_html).scripts == []
+    digest = base64.b64encode(hashlib.sha256(REPORT_SCRIPT.encode()).digest()).decode()
+    html = render_run(entries, sample.run_context())
+    assert f"script-src 'sha256-{digest}'" in html and "script-src" not in version_html
+
+
+def test_a_row_and_what_is_said_of_it_stay_together_when_a_table_is_sorted() -> None:
+    full, said = (Cell("a"), Cell("1")), (Cell(""), Cell("why", span=1))
+    wide = (Cell(""), Cell("why", span=2))
+    table = Table(("name", "value", "more"), (full, wide, full, full), sortable=True)
+    assert table.row_groups == ((full, wide), (full,), (full,))
+    assert Table(("name", "value"), (full, said), sortable=False).row_groups == ((full, said),)
+
+
+# --- many workloads ---------------------------------------------------------------------------------------
+
+
+def correlated(workloads: int) -> dict[str, Any]:
+    names = [f"w{number:03d}" for number in range(workloads)]
+    return {"workloads": names, "metrics": ["psi_cpu_some"], "pearson": [[0.5 - k / 1000] for k in range(workloads)]}
+
+
+def test_of_many_workloads_a_page_shows_its_own_correlation_and_the_run_the_first() -> None:
+    context = {**sample.context(), "correlation": correlated(MOST_CORRELATED + 1)}
+    contract = {**sample.contract(), "workload": "w007"}
+    page = Page(render_version(contract, sample.evidence(), sample.gates(), context))
+    correlations = [row for row in page.rows if row and re.fullmatch(r"w\d{3}", row[0].strip())]
+    assert [(row[0].strip(), row[1].strip()) for row in correlations] == [("w007", "0.49")]
+    run = Page(render_run([], context))
+    assert sum(bool(re.fullmatch(r"w\d{3}", row[0].strip())) for row in run.rows if row) == MOST_CORRELATED
+
+
+def test_a_page_costs_the_same_whatever_the_number_of_workloads() -> None:
+    contract, evidence, gates = ({**sample.contract(), "workload": "w007"}, sample.evidence(), sample.gates())
+    sizes = [len(render_version(contract, evidence, gates, {**sample.context(), "correlation": correlated(count)}))
+             for count in (101, 1000)]  # all but its own: numbers of three digits
+    assert sizes[0] == sizes[1]
+
+
+def test_the_heat_map_that_all_pages_share_is_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[str] = []
+    original = plots.embed
+
+    def counted(draw: Any, width: float, height: float, name: str, description: str) -> Markup:
+        drawn.append(name)
+        return original(draw, width, height, name, description)
+
+    monkeypatch.setattr(plots, "embed", counted)
+    context = {**sample.context(), "correlation": correlated(5)}
+    pages = [render_version({**sample.contract(), "workload": name}, sample.evidence(), sample.gates(), context)
+             for name in ("w001", "w002")]
+    assert drawn.count("v-correlation") == 1
+    assert all('id="correlation"' in page for page in pages)

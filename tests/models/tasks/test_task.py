@@ -10,7 +10,9 @@ import yaml
 
 from feature_store.errors import InputError
 from feature_store.schema import METRICS
-from models.tasks.task import METHODS, Quantity, TrainingSettings, load_task, parse_task
+from models.tasks.quantity import Quantity
+from models.tasks.task import load_task, parse_task
+from models.training.settings import METHODS, TrainingSettings
 from models.verification.language.specification_language import parse_specification
 
 ROOT = Path(__file__).parents[3]
@@ -120,7 +122,7 @@ def test_parsing_does_not_change_what_it_is_given() -> None:
         ({"accuracy_tolerance": -0.1}, "accuracy_tolerance must be a number above 0"),
         ({"minimum_rows": 2.5}, "minimum_rows must be a whole number above 0, got 2.5"),
         ({"training": {"method": "monoton"}},
-         r"training method must be one of plain, .*got 'monoton'; did you mean 'monotone'\? \(here\)"),
+         r"training method must be one of plain, .*got 'monoton'; did you mean 'monotone'\? \(here: training\)"),
         ({"training": {"method": ["monotone"]}}, "training method must be one of"),
         ({"training": {"epochs": "many"}}, "epochs must be a whole number above 0, got 'many'"),
         ({"training": {"epochs": 0}}, "epochs must be a whole number above 0"),

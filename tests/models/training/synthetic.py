@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from models.learners.mlp import build_mlp, linear_layers
-from models.tasks.task import TrainingSettings
+from models.training.settings import TrainingSettings
 from models.training.sign_pattern import initialise
 from models.verification.language.specification import FloatArray
 from tests.models.verification.networks import Queries

@@ -88,7 +88,7 @@ def test_the_twin_trains_as_many_epochs_as_the_learner_and_sees_no_counterexampl
     epochs = len(result.epochs)
     alone = CounterexampleLoop(start("plain", QUERIES), start("plain", QUERIES), x, y, CLAIM,
                                settings(method="plain"), 0)
-    alone._train(epochs)
+    alone.train(epochs)
     assert identical(alone.twin, result.twin)
 
 
@@ -196,8 +196,8 @@ def test_the_learning_rate_falls_along_a_cosine_to_a_twentieth_and_stays_there()
                               settings(method="plain", epochs=4), 0)
     rates = []
     for _ in range(6):
-        rates.append(loop._learning_rate())
-        loop._train(1)
+        rates.append(loop.learning_rate())
+        loop.train(1)
     assert rates[0] == pytest.approx(0.01) and rates[2] == pytest.approx(0.01 * (0.05 + 0.95 / 2))
     assert rates[4] == rates[5] == pytest.approx(0.0005)
 

@@ -12,7 +12,8 @@ import torch
 from feature_store.errors import InputError
 from feature_store.scaling import FeatureScaling, MinMaxScaling
 from models.learners.mlp import build_mlp
-from models.tasks.task import Task, parse_task
+from models.tasks.supervised.task import SupervisedTask
+from models.tasks.task import parse_task
 from models.training.workload import (
     WALL,
     load_network,
@@ -20,7 +21,6 @@ from models.training.workload import (
     raw_specification,
     save_network,
     scaled_specification,
-    to_torch,
 )
 from models.verification.network.fully_connected import network_from_torch
 
@@ -28,7 +28,7 @@ SCALING = FeatureScaling(MinMaxScaling(("cpu", "rate"), (0.0, 10.0), (0.5, 30.0)
                          MinMaxScaling(("latency_ms",), (2.0,), (6.0,)))
 
 
-def task(box: dict[str, Any] | None = None, features: tuple[str, ...] = ("cpu",)) -> Task:
+def task(box: dict[str, Any] | None = None, features: tuple[str, ...] = ("cpu",)) -> SupervisedTask:
     inputs = [{"name": "cpu", "unit": "share"}, {"name": "rate", "unit": "1/s"}]
     specification: dict[str, Any] = {"properties": [{"monotone": {"features": list(features)}}]}
     if box is not None:
@@ -109,14 +109,6 @@ def test_a_network_comes_back_from_its_file_bit_for_bit(tmp_path: Path) -> None:
     for a, b in zip((*found.weights, *found.biases), (*expected.weights, *expected.biases), strict=True):
         assert a.dtype == np.float32
         np.testing.assert_array_equal(a, b)
-
-
-def test_a_network_becomes_the_same_torch_module(tmp_path: Path) -> None:
-    module = build_mlp(3, (7, 5), torch.Generator().manual_seed(0))
-    again = to_torch(network_from_torch(module))
-    x = torch.rand(20, 3, generator=torch.Generator().manual_seed(1))
-    with torch.no_grad():
-        assert torch.equal(module(x), again(x))
 
 
 def archive(**arrays: Any) -> bytes:

@@ -13,7 +13,8 @@ from feature_store.scaling import FeatureScaling, MinMaxScaling
 from models.export.bundle import write_bundle
 from models.export.network_product import network_product
 from models.export.product import Versions
-from models.tasks.task import Task, parse_task
+from models.tasks.supervised.task import SupervisedTask
+from models.tasks.task import parse_task
 from models.training.workload import raw_specification
 from models.verification.language.specification import FloatArray
 from models.verification.network.fully_connected import ReluNetwork
@@ -33,7 +34,7 @@ SCALING = FeatureScaling(
 ORACLE_SLACK = 1e-9
 
 
-def task_with(properties: Sequence[dict[str, Any]], box: dict[str, Any] | None = None) -> Task:
+def task_with(properties: Sequence[dict[str, Any]], box: dict[str, Any] | None = None) -> SupervisedTask:
     """A task with three inputs and one workload called w."""
     specification: dict[str, Any] = {"properties": list(properties)}
     if box:
@@ -46,10 +47,10 @@ def monotone(*features: str, direction: str = "increasing") -> dict[str, Any]:
     return {"monotone": {"features": list(features), "direction": direction}}
 
 
-def prove(folder: Path, network: ReluNetwork, task: Task, scaling: FeatureScaling = SCALING) -> Proof:
+def prove(folder: Path, network: ReluNetwork, task: SupervisedTask, scaling: FeatureScaling = SCALING) -> Proof:
     """Exports, proves and reads back; fails unless the result is PROVED."""
-    product = network_product(task, "w", network, scaling, raw_specification(task, "w", scaling), VERSIONS)
-    verdict = write_bundle(folder, product, 20.0)
+    product = network_product(task, "w", network, scaling, raw_specification(task, "w", scaling), VERSIONS, 20.0)
+    verdict = write_bundle(folder, product)
     assert verdict.status is Status.PROVED, verdict
     return Proof.read(folder)
 

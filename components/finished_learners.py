@@ -1,0 +1,68 @@
+"""Learners that a run finished before it was killed: the next run with the same code, data, task and seed takes them.
+
+    <state>/learners/<key>/<workload>/
+
+A step's output is known to kfp's cache when the whole step is done; these are kept until then, one by one.
+"""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from components.tracking import project_configuration
+from components.workload_status import failure
+from feature_store.names import inside
+
+RESUME_VARIABLE = "ASSAY_RESUME"  # "0": nothing of an earlier run is taken
+
+
+class FinishedLearners:
+    """Of one task, seed, code and data."""
+
+    def __init__(self, folder: Path, resume: bool) -> None:
+        self._folder, self._resume = folder, resume
+
+    @classmethod
+    def of(cls, task_yaml: str, seed: int, code_version: str, features: Path, pretrained: Path) -> "FinishedLearners":
+        """Where they are, in the state folder."""
+        digest = hashlib.sha256()
+        source = (features / "source.json").read_bytes()
+        for part in (task_yaml.encode(), str(seed).encode(), code_version.encode(), source, pretrained.read_bytes()):
+            digest.update(hashlib.sha256(part).digest())
+        return cls(project_configuration().home / "learners" / digest.hexdigest()[:32],
+                   os.environ.get(RESUME_VARIABLE) != "0")
+
+    def restore(self, workloads: Sequence[str], output: Path) -> list[str]:
+        """Copies those that are there to <output>/<workload>; returns their names."""
+        return [name for name in workloads if self._resume and inside(self._folder, name).is_dir()
+                and self._copied(self._folder / name, output / name)]
+
+    def keep(self, learner: Path) -> None:
+        """Copies a finished learner; one that failed is tried again by the next run."""
+        if failure(learner) is None:
+            self._copied(learner, self._folder / learner.name)
+
+    def forget(self, workloads: Sequence[str]) -> None:
+        """The step is done: from here on kfp's cache has them."""
+        for name in workloads:
+            shutil.rmtree(inside(self._folder, name), ignore_errors=True)
+        if self._folder.is_dir() and not any(self._folder.iterdir()):
+            self._folder.rmdir()
+
+    @staticmethod
+    def _copied(source: Path, target: Path) -> bool:
+        """Whole or not at all; False where another run took the source away meanwhile."""
+        new = target.with_name(f".{target.name}.{os.getpid()}")
+        shutil.rmtree(new, ignore_errors=True)
+        new.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            shutil.copytree(source, new)
+            if not target.exists():
+                new.rename(target)
+            return True
+        except OSError:
+            return False
+        finally:
+            shutil.rmtree(new, ignore_errors=True)

@@ -1,0 +1,87 @@
+"""A step of the fan-out in a process of its own: a workload that kills it (memory, a crash) is lost alone.
+
+    python -m components.isolation REQUEST.json       # the child
+
+A shard whose process was killed goes on with what is left of it, in halves; a workload whose process was killed while
+it had no other is failed. An error that the step itself raises is the run's: it is not tried again.
+"""
+
+import importlib
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from components.workload_status import fail
+
+PATH = "path:"  # marks texts of the request that are paths
+
+
+class StepFailedError(RuntimeError):
+    """The step raised in its process; its own message is in the log and among the run's events."""
+
+
+def run_isolated(step: str, workloads: Sequence[str], output: Path, arguments: Mapping[str, Any],
+                 run: Callable[[list[str]], int] | None = None) -> None:
+    """Calls components.<step>.run_<step>(workloads=..., output=..., **arguments), in as many processes as it takes.
+
+    Args:
+        step: name of the step.
+        workloads: its shard.
+        output: has a folder for each workload afterwards.
+        arguments: all others: plain values and paths.
+        run: starts a process for these workloads and returns its exit status; for tests.
+
+    Raises:
+        StepFailedError: the step raised.
+    """
+    run = run or (lambda names: _process(step, names, output, arguments))
+    output.mkdir(parents=True, exist_ok=True)
+    shards = [list(workloads)]
+    while shards:
+        shard = shards.pop(0)
+        status = run(shard)
+        if status > 0:
+            raise StepFailedError(f"{step} ended with exit code {status}; its message is above")
+        if status == 0:
+            continue
+        left = [name for name in shard if not (output / name).is_dir()]
+        if len(shard) == 1 and left:
+            fail(output / left[0], step, f"its process was killed by {_signal(-status)}: most often memory ran out")
+        elif left:
+            half = (len(left) + 1) // 2
+            shards = [part for part in (left[:half], left[half:]) if part] + shards
+
+
+def _signal(number: int) -> str:
+    try:
+        return f"{signal.Signals(number).name} (signal {number})"
+    except ValueError:
+        return f"signal {number}"
+
+
+def _process(step: str, workloads: Sequence[str], output: Path, arguments: Mapping[str, Any]) -> int:
+    values = {**arguments, "workloads": list(workloads), "output": output}
+    request = {"step": step, "arguments": {key: f"{PATH}{value}" if isinstance(value, Path) else value
+                                           for key, value in values.items()}}
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(request, file)
+        file.flush()
+        return subprocess.run([sys.executable, "-m", "components.isolation", file.name], check=False).returncode
+
+
+def main(request: Path) -> None:
+    """The child: calls the step."""
+    content = json.loads(request.read_text())
+    step = content["step"]
+    arguments = {key: Path(value.removeprefix(PATH)) if isinstance(value, str) and value.startswith(PATH) else value
+                 for key, value in content["arguments"].items()}
+    getattr(importlib.import_module(f"components.{step}"), f"run_{step}")(**arguments)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

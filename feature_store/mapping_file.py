@@ -1,0 +1,89 @@
+"""What may be written in the mapping of a user's telemetry. mapping.py makes a `TelemetryMapping` of it."""
+
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+
+from pydantic import AfterValidator, Field, model_validator
+
+from feature_store.schema import IDENTITY
+from feature_store.written.field_errors import FieldError
+from feature_store.written.fields import ColumnName, PositiveNumber, Text, WorkloadName
+from feature_store.written.model import ListOf, Written
+
+
+def _zone(zone: str) -> str:
+    try:
+        if zone != "UTC":  # known to pandas also where the machine has no time zone database
+            ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        near = get_close_matches(zone, available_timezones(), n=1)
+        raise ValueError(f"expected a zone of the time zone database, got {zone!r}; did you mean "
+                         f"{near[0] if near else 'UTC'!r}?") from error
+    return zone
+
+
+class LabelFields(Written):
+    """A text column of the schema: one constant for all rows, or a column of the file."""
+
+    constant: Text | None = Field(default=None, description="One value for all rows")
+    column: Text | None = Field(default=None, description="Column of the file that holds it")
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "LabelFields":
+        if (self.constant is None) == (self.column is None):
+            given = "neither" if self.column is None else "both"
+            raise ValueError(f"expected either `constant` or `column`, got {given}")
+        return self
+
+
+class WorkloadFields(LabelFields):
+    """The workload's name: one for all rows, or a column of the file."""
+
+    constant: WorkloadName | None = Field(default=None, description="One workload for all rows")
+
+
+class TimeFields(Written):
+    """Where the start of a row's window stands in the file."""
+
+    column: Text = Field(description="Column of the file that holds it")
+    unit: Literal["iso", "s", "ms", "us", "ns"] = Field(
+        default="iso", description="Unit of the times since 1970, or `iso`: texts such as 2026-11-01T00:00:00Z")
+    zone: Annotated[Text, AfterValidator(_zone)] = Field(
+        default="UTC", description="Time zone of times that carry none")
+    window_s: PositiveNumber | None = Field(default=None, json_schema_extra={"unit": "s"},
+                                            description="Length of a row's window; default: the file does not say")
+
+
+class ColumnFields(Written):
+    """A numeric column: value * scale is in `unit`."""
+
+    column: Text = Field(description="Its name in the file")
+    unit: str | None = Field(default=None, description="Unit in the file; default: that of the schema or the task")
+    scale: float = Field(default=1.0, description="Factor from the file's values to `unit`")
+
+
+class MappingFile(Written):
+    """A mapping of a user's own columns to the schema."""
+
+    workload: WorkloadFields = Field(description="Which workload a row is of")
+    environment: LabelFields = Field(
+        default=LabelFields(constant="base"), description="Which machine and load range a row is of")
+    combination: LabelFields = Field(
+        default=LabelFields(constant="unknown"), description="Which workloads ran together")
+    time: TimeFields | None = Field(
+        default=None, description="When a row was measured; without it the rows get a synthetic order, and the checks "
+                                  "of time are skipped")
+    columns: dict[ColumnName, ColumnFields] = Field(
+        min_length=1, description="Columns of the schema or of the task, and where each stands in the file")
+    keep: ListOf[Text] = Field(default=(), description="Further columns, as they are (what the task splits by)")
+    task: str | dict[str, Any] | None = Field(
+        default=None, description="The task: the path of its file beside the mapping, or the task itself")
+
+    @model_validator(mode="after")
+    def _kept_columns_are_others(self) -> "MappingFile":
+        for number, name in enumerate(self.keep):
+            if name in self.columns or name in IDENTITY:
+                raise FieldError(["keep", number],
+                                 f"expected a name that no column has which the mapping makes, got {name!r}")
+        return self

@@ -1,0 +1,77 @@
+"""What is known of a metric by its name: its unit, and between which values it can lie at all.
+
+Flow: a kind of task puts metrics into its evidence; gates (models/gates.py, models/gate_report.py) read them by name. A
+metric outside of its limits is a mistake of whoever measured it, and fails its gate. A metric that is not listed may
+have any finite value; its unit stands in evidence["units"][name], else it has none.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, Literal
+
+Better = Literal["smaller", "larger"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric's unit ("" for a count), and its smallest and largest possible value."""
+
+    unit: str = ""
+    lowest: float = -math.inf
+    highest: float = math.inf
+
+    def holds(self, value: float) -> bool:
+        """Whether the metric can have this value."""
+        return self.lowest <= value <= self.highest
+
+    @property
+    def limits(self) -> str:
+        """The limits in words: "0..1", "0 or more"."""
+        if math.isfinite(self.highest):
+            return f"{self.lowest:g}..{self.highest:g}"
+        return f"{self.lowest:g} or more" if math.isfinite(self.lowest) else "a finite number"
+
+
+SHARE_UNIT = "share"
+_SHARE, _COUNT = Metric(SHARE_UNIT, 0.0, 1.0), Metric("", 0.0)
+_SQUARED, _ABSOLUTE = Metric("scaled²", 0.0), Metric("scaled", 0.0)  # of the target's scaling: its range is 1
+_RELATIVE = Metric("of the measured", 0.0)  # a percentage error may exceed 1
+
+METRICS: dict[str, Metric] = {
+    **dict.fromkeys(("test_accuracy", "train_accuracy", "twin_test_accuracy", "twin_train_accuracy",
+                     "baseline_accuracy", "counterexample_accuracy", "twin_counterexample_accuracy"), _SHARE),
+    **dict.fromkeys(("test_mse", "train_mse", "twin_test_mse", "twin_train_mse", "baseline_mse", "mean_mse"), _SQUARED),
+    **dict.fromkeys(("test_mae", "train_mae", "twin_test_mae", "twin_train_mae", "baseline_mae", "parity_max_abs"),
+                    _ABSOLUTE),
+    **dict.fromkeys(("test_mape", "closed_form_mape", "baseline_mape"), _RELATIVE),
+    **dict.fromkeys(("test_rows", "counterexamples", "parity_points", "verification_iterations"), _COUNT),
+    **dict.fromkeys(("verification_seconds", "training_seconds", "twin_seconds"), Metric("s", 0.0)),
+    "latency_us": Metric("µs", 0.0),
+}
+
+
+def known_metric(name: str) -> Metric:
+    """What is known of a metric; one that is not listed has no unit and no limits."""
+    return METRICS.get(name, Metric())
+
+
+def unit_of(name: str, evidence: Mapping[str, Any]) -> str:
+    """The unit of a metric: of the table, else what the evidence says, else ""."""
+    if name in METRICS:
+        return METRICS[name].unit
+    units = evidence.get("units")
+    unit = units.get(name) if isinstance(units, Mapping) else None
+    return unit if isinstance(unit, str) else ""
+
+
+def finite_number(value: Any) -> float | None:
+    """A value of a JSON file as a finite float; None: it is no number, a truth value, or none that a float can hold."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:  # an integer that no float can hold
+        return None
+    return number if math.isfinite(number) else None

@@ -1,0 +1,18 @@
+"""One workload's error must not sink the others."""
+
+import traceback
+from collections.abc import Callable
+
+from feature_store.errors import AssayError
+
+
+def attempt(work: Callable[[], None]) -> str:
+    """Why `work` raised, "" where it did not. The log keeps the trace of what is a defect."""
+    try:
+        work()
+    except AssayError as error:
+        return str(error) or type(error).__name__
+    except Exception as error:
+        traceback.print_exc()
+        return f"{type(error).__name__}: {error}"
+    return ""

@@ -1,0 +1,186 @@
+"""The contract of a kind of task: everything that differs between kinds, in the order of the pipeline's stages.
+
+Steps, gates, registry and report know this contract and no kind. A kind is a folder with a module `kind` that holds
+`KIND`, an object with these methods (kinds.py finds it; docs/recipes/add-a-kind-of-task.md makes one). Its modules may
+import each other and `models/tasks/supervised`, never another kind.
+
+Folders. Each stage reads folders that earlier ones wrote and writes one of its own:
+
+    samples/              samples.parquet: a row an observation, with the column `workload`; what else `ingest` keeps
+    features/<workload>/  quality.json with `data_version`, and whatever the kind's later stages read; as Parquet
+                          what the bundle's evidence shall name by its digest
+    learner/<workload>/   what `finetune` made
+
+A stage that a kind does not need says why, in a sentence that the run's log shows; "" where it did its work.
+
+An error that concerns one workload is an InputError, and costs that workload alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:  # the command line reads tasks, and needs none of these
+    import pandas as pd
+
+    from feature_store.schema import TelemetrySchema
+    from models.audit.specification_audit import PropertyAudit
+    from models.export.product import Product
+    from models.tasks.pages import Pages
+    from models.tasks.task import Task
+
+# Called with a flat mapping: an epoch's number and loss, the share of boxes proved, ...
+OnProgress = Callable[[dict[str, Any]], None]
+# Called with a workload, and "" or why it failed.
+OnFinished = Callable[[str, str], None]
+
+
+@dataclass(frozen=True)
+class OwnTask:
+    """The task that a mapping brings along.
+
+    Attributes:
+        data: the content of a task file; None: the mapping names no task.
+        mapping_yaml: the mapping as it travels through the pipeline.
+    """
+
+    data: Mapping[str, Any] | None
+    mapping_yaml: str
+
+
+class Kind(Protocol):
+    """See the module docstring. All methods are pure but for the folders that they are given."""
+
+    def parse(self, data: Mapping[str, Any], where: str) -> Task:
+        """The task in a task file.
+
+        Args:
+            data: its content, parsed.
+            where: goes into error messages.
+
+        Raises:
+            InputError: a field is unknown, missing or of the wrong kind.
+        """
+
+    def check(self, task: Any, workload: str) -> None:
+        """Refuses, before any work, what no data could fit: a specification of other features, say.
+
+        Raises:
+            InputError: with the place.
+        """
+
+    def shape(self, task: Any, workload: str) -> tuple[int, ...]:
+        """Widths of the layers of a workload's network; () where it has none. A shard holds equal ones together."""
+
+    def recognises(self, mapping: Any) -> bool:
+        """Whether a mapping file (parsed) is of this kind's own form. Of several kinds the first by name has it."""
+
+    def own_task(self, mapping: Path, telemetry: Path, workloads: Sequence[str], seed: int) -> OwnTask:
+        """The task that a mapping file brings along, where it was recognised.
+
+        Args:
+            mapping: the file.
+            telemetry: the file that it maps.
+            workloads: those that were asked for; none: all.
+            seed: of whatever is drawn.
+
+        Raises:
+            InputError: the files do not fit each other.
+        """
+
+    def ingest(self, task: Any, telemetry: str, mapping_yaml: str, output: Path) -> pd.DataFrame:
+        """Telemetry as one table with the column `workload`, a row an observation.
+
+        Args:
+            telemetry: path of a file, or the address of a Prometheus server.
+            mapping_yaml: how its columns map; "": not at all.
+            output: a folder that is there, for what the table does not hold.
+
+        Raises:
+            InputError: the telemetry cannot be read, or is not of this kind.
+        """
+
+    def schema(self, task: Any, workload: str) -> TelemetrySchema:
+        """The columns that the data gate demands of a workload's rows."""
+
+    def featurize(self, task: Any, samples: pd.DataFrame, checks: Mapping[str, Sequence[Mapping[str, Any]]], seed: int,
+                  validated: Path, output: Path, state: Path) -> dict[str, str]:
+        """Writes <output>/<workload>/ for each workload of `checks`, and what they share beside them.
+
+        Args:
+            samples: what the data gate let through.
+            checks: workload -> results of the data gate, for quality.json.
+            validated: the folder that `ingest` wrote into.
+            state: folder that outlives the run, for searches that go on where they were.
+
+        Returns:
+            workload -> "" or why it has no features.
+        """
+
+    def correlated(self, task: Any) -> tuple[list[str], str]:
+        """Names of columns of the samples, and of the one that they are correlated with in the report; [] for none."""
+
+    def audit(self, task: Any, workload: str, features: Path) -> tuple[PropertyAudit, ...] | str:
+        """Do the data obey what is demanded? () or a sentence where there is nothing to ask.
+
+        Raises:
+            InputError: the workload must not be trained whatever the data say.
+        """
+
+    def by_policy(self, task: Any, workload: str) -> bool:
+        """Whether what is demanded is wished for, whatever the data say of it."""
+
+    def pretrain(self, task: Any, workloads: Sequence[str], seed: int, features: Path, output: Path,
+                 progress: OnProgress) -> str:
+        """Writes the file `output`: what all workloads start from. Returns why there is nothing to pretrain, or ""."""
+
+    def finetune(self, task: Any, workloads: Sequence[str], seed: int, features: Path, pretrained: Path,
+                 folders: Mapping[str, Path], finished: OnFinished, progress: OnProgress) -> None:
+        """Writes each workload's learner into its folder, which is there and empty.
+
+        Args:
+            workloads: a shard: those of equal shape may be trained as one tensor operation.
+            folders: by workload.
+            finished: to be called once with each workload, as soon as its folder is whole or it is clear why it has no
+                learner.
+        """
+
+    def product(self, task: Any, workload: str, versions: Mapping[str, Any], features: Path, learner: Path) -> Product:
+        """The file that ships, what must hold of it, and what its inputs and outputs are.
+
+        `verify` decides the specification on this very file (models/export/bundle.py, models/verification/decide.py).
+
+        Args:
+            versions: code_version, data_version, seed.
+            learner: the folder that `finetune` wrote.
+        """
+
+    def evidence(self, task: Any, workload: str, seed: int, features: Path, verified: Path,
+                 bundle: Path) -> dict[str, Any]:
+        """What a reviewer and the gates want to know of the model, beside verdict, data and how to reproduce it.
+
+        Returns:
+            `metrics`: name -> number, what gates hold against their thresholds; `case_counts`: metric -> how many cases
+            it is a mean of; `units`: metric -> unit, where models/metrics.py does not list it; `cases`: what it is
+            compared with a champion by (models/paired_cases.py); anything else that `pages` shows.
+        """
+
+    def champion(self, task: Any, workload: str, features: Path, bundle: Any) -> dict[str, Any]:
+        """The standing champion on the cases that a new model is judged by: what `evidence` measures of the new one.
+
+        Args:
+            bundle: of the champion (serving/bundle.py).
+
+        Returns:
+            `metrics`: those that gates compare with a champion's; `cases`.
+
+        Raises:
+            InputError, KeyError: the champion cannot be run on these cases.
+        """
+
+    @property
+    def pages(self) -> Pages:
+        """Its sections of the reports, and its figures in the run's summary."""

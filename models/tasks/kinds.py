@@ -1,0 +1,51 @@
+"""The table of kinds of task: every folder beside this file that has a `kind.py`, which holds `KIND`, a `Kind`.
+
+A task file names its kind by the folder's name. One that stands elsewhere is named by its import path, with at least
+one dot: `kind: my_package.my_kind` is the package whose `kind.py` holds `KIND`; it must be importable wherever the
+pipeline runs.
+
+Importing this module imports no kind: what a kind needs is imported when a task of it is read.
+"""
+
+import importlib
+import importlib.util
+import re
+from pathlib import Path
+from typing import Any
+
+from feature_store.errors import InputError, nearest
+from models.tasks.kind import Kind
+
+ROOM = "models.tasks"
+_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
+
+
+def kind_names() -> tuple[str, ...]:
+    """Names of the kinds that come with Assay, in alphabetical order."""
+    return tuple(sorted(path.parent.name for path in Path(__file__).parent.glob("*/kind.py")))
+
+
+def kind_of(name: Any, where: str) -> Kind:
+    """The kind of a task file's `kind`.
+
+    Args:
+        name: a folder's name or an import path.
+        where: goes into error messages.
+
+    Raises:
+        InputError: there is no such kind.
+    """
+    names = kind_names()
+    if not isinstance(name, str) or not (name in names or _PATH.fullmatch(name)):
+        raise InputError(f"kind: expected {', '.join(names)} or the import path of a package, got {name!r} ({where}); "
+                         f"{nearest(str(name), names)}")
+    module = f"{name if '.' in name else f'{ROOM}.{name}'}.kind"
+    try:
+        found = importlib.util.find_spec(module)
+    except ImportError:
+        found = None
+    if found is None:
+        raise InputError(f"kind: expected a package with a module `kind`, got {name!r}, which cannot be imported "
+                         f"({where})")
+    kind: Kind = importlib.import_module(module).KIND
+    return kind

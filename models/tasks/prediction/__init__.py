@@ -1,0 +1,1 @@
+"""Prediction: a quantity of a workload, from telemetry of the workload itself."""

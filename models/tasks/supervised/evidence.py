@@ -1,0 +1,139 @@
+"""The evidence of a supervised model: errors, accuracy, curves, counterexamples, the exported file's own figures.
+
+The champion is measured by the same code on the same rows (`champion_on_test_rows`).
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from feature_store.digests import content_digest
+from feature_store.scaling import FeatureScaling
+from models.export.onnx_model import INPUT
+from models.export.parity import largest_difference, one_row_latency_us
+from models.export.row_errors import ordered_test_set, residuals, squared_errors
+from models.tasks.supervised.task import SupervisedTask
+from models.training.baseline import BASELINE, monotone_gradient_boosting
+from models.training.counterexample_loop import counterexample_accuracy
+from models.training.evaluation import (
+    accuracy,
+    mean_absolute_error,
+    mean_squared_error,
+    partial_dependence,
+    predictions,
+    scores,
+)
+from models.training.workload import Workload, load_network, load_workload
+from models.verification.network.fully_connected import ReluNetwork
+
+PARITY_POINTS = 10_000
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One workload's data, its network and the unverified twin, the folder of the proof, and the exported file."""
+
+    data: Workload
+    network: ReluNetwork
+    twin: ReluNetwork
+    verified: Path
+    model: bytes
+
+
+def load_trained(task: SupervisedTask, workload: str, features: Path, verified: Path, bundle: Path) -> Trained:
+    """From the folders of the run."""
+    torch.set_num_threads(1)
+    return Trained(load_workload(features / workload, task, workload), load_network(verified / "network.npz"),
+                   load_network(verified / "twin.npz"), verified, (bundle / "model.onnx").read_bytes())
+
+
+def supervised_evidence(task: SupervisedTask, trained: Trained, features: Path, seed: int) -> dict[str, Any]:
+    """What all supervised kinds measure; a kind adds its baseline."""
+    data, learners = trained.data, {"verified": trained.network.value, "unverified": trained.twin.value}
+    loop = json.loads((trained.verified / "loop.json").read_text())
+    curves = partial_dependence(learners, data.x_test, data.scaling, data.specification.queries)
+    units = {quantity.name: quantity.unit for quantity in task.features(data.name)}
+    metrics = _scores(task, trained, loop)
+    row = data.scaling.features.unscale(data.x_test[:1])[0]
+    metrics |= {
+        "parity_max_abs": largest_difference(trained.model, trained.network, data.scaling, PARITY_POINTS, seed),
+        "parity_points": PARITY_POINTS, "latency_us": one_row_latency_us(trained.model, row)}
+    errors = _test_errors(task, trained, features / data.name, metrics)
+    return {
+        "target": {"name": task.target.name, "unit": task.target.unit, "accuracy_tolerance": task.accuracy_tolerance,
+                   "minimum": data.scaling.target.minimum[0], "maximum": data.scaling.target.maximum[0]},
+        "metrics": metrics, "twin_verdict": loop["twin_verdict"],
+        "history": {"epochs": loop["epochs"], "rounds": loop["rounds"]},
+        "curves": {"partial_dependence": {name: {**curve, "unit": units[name]} for name, curve in curves.items()},
+                   "predictions": predictions(learners, data.x_test, data.y_test, data.scaling)},
+        **errors}
+
+
+def boosting_baseline(task: SupervisedTask, data: Workload, seed: int) -> dict[str, Any]:
+    """`metrics` and name of the baseline of models of telemetry: gradient boosting that obeys the same directions."""
+    metrics = {"mean_mse": mean_squared_error(np.full(len(data.y_test), data.y.mean()), data.y_test)}
+    baseline = monotone_gradient_boosting(data.x, data.y, data.specification.queries, seed)
+    metrics |= scores("baseline", baseline.predict, data.x_test, data.y_test, task.accuracy_tolerance)
+    return {"metrics": metrics, "baseline": BASELINE}
+
+
+def champion_on_test_rows(task: SupervisedTask, workload: str, features: Path, bundle: Any,
+                          inputs: Mapping[str, float] | None = None) -> dict[str, Any]:
+    """The standing champion on the new test set.
+
+    Args:
+        bundle: the champion's (serving/bundle.py).
+        inputs: values that take the place of the columns of these names.
+
+    Returns:
+        metrics {test_mse}, in the new scaling; cases (models/paired_cases.py), a row each.
+
+    Raises:
+        KeyError: the rows lack an input of the champion's.
+    """
+    folder = features / workload
+    frame = ordered_test_set(folder, task.split_by).assign(**dict(inputs or {}))
+    errors = residuals(bundle.model, bundle.contract.model.input, bundle.contract.input_names, frame, task.target.name)
+    scaling = FeatureScaling.from_json((folder / "scaling.json").read_text()).target
+    span = scaling.maximum[0] - scaling.minimum[0]
+    cases = squared_errors(errors, span, task.target.unit, content_digest(folder / "test.parquet"))
+    return {"metrics": {"test_mse": mean_squared_error(errors / span, np.zeros_like(errors))}, "cases": cases.to_json()}
+
+
+def _scores(task: SupervisedTask, trained: Trained, loop: Mapping[str, Any]) -> dict[str, Any]:
+    data = trained.data
+    with np.load(trained.verified / "counterexamples.npz", allow_pickle=False) as stored:
+        pairs = {name: stored[name] for name in stored.files}
+    metrics: dict[str, Any] = {}
+    for prefix, predict in (("", trained.network.value), ("twin_", trained.twin.value)):
+        metrics |= scores(f"{prefix}train", predict, data.x, data.y, task.accuracy_tolerance)
+    metrics |= scores("twin_test", trained.twin.value, data.x_test, data.y_test, task.accuracy_tolerance)
+    tolerance = data.specification.tolerance
+    return metrics | {
+        "test_rows": len(data.y_test),
+        "counterexamples": len(pairs["sign"]),
+        "counterexample_accuracy": counterexample_accuracy(trained.network, pairs, tolerance),
+        "twin_counterexample_accuracy": counterexample_accuracy(trained.twin, pairs, tolerance),
+        "verification_iterations": len(loop["rounds"]), "verification_seconds": loop["seconds"]["verification"],
+        "training_seconds": loop["seconds"]["training"], "twin_seconds": loop["seconds"]["twin"]}
+
+
+def _test_errors(task: SupervisedTask, trained: Trained, folder: Path, metrics: dict[str, Any]) -> dict[str, Any]:
+    """Puts test_mse, test_mae and test_accuracy of the exported file into `metrics`; returns its paired cases."""
+    scaling = trained.data.scaling
+    errors = residuals(trained.model, INPUT, scaling.features.names, ordered_test_set(folder, task.split_by),
+                       task.target.name)
+    span = scaling.target.maximum[0] - scaling.target.minimum[0]
+    scaled = errors / span
+    zeros = np.zeros_like(scaled)
+    metrics |= {"test_mse": mean_squared_error(scaled, zeros), "test_mae": mean_absolute_error(scaled, zeros),
+                "test_accuracy": accuracy(scaled, zeros, task.accuracy_tolerance)}
+    cases = squared_errors(errors, span, task.target.unit, content_digest(folder / "test.parquet"))
+    counts = {**dict.fromkeys(("test_mse", "test_mae", "test_accuracy"), "test_rows"),
+              "counterexample_accuracy": "counterexamples", "parity_max_abs": "parity_points"}
+    return {"cases": cases.to_json(), "case_counts": {metric: metrics[count] for metric, count in counts.items()}}

@@ -1,0 +1,51 @@
+"""featurize of kinds that learn from telemetry: each workload's rows, split and scaled."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from feature_store.errors import InputError
+from feature_store.features import featurize
+from feature_store.names import inside
+from feature_store.scaling import FeatureScaling
+from models.tasks.attempts import attempt
+from models.tasks.supervised.task import SupervisedTask
+from models.training.workload import raw_specification
+
+
+def featurize_telemetry(task: SupervisedTask, samples: pd.DataFrame, checks: Mapping[str, Sequence[Mapping[str, Any]]],
+                        seed: int, output: Path) -> dict[str, str]:
+    """Writes <output>/<workload>/ of each workload of `checks`; workload -> "" or why there is none."""
+    def work(name: str) -> None:
+        featurize(samples, task.telemetry_schema(name), task.test_share, seed, inside(output, name),
+                  checks=checks[name])
+
+    status = {name: attempt(partial(work, name)) for name in checks}
+    return checked_specifications(task, status, output)
+
+
+def checked_specifications(task: SupervisedTask, status: Mapping[str, str], output: Path) -> dict[str, str]:
+    """The status, with the error of a specification that does not fit the features: before any training."""
+    def work(name: str) -> None:
+        raw_specification(task, name, FeatureScaling.from_json((output / name / "scaling.json").read_text()))
+
+    return {name: message or attempt(partial(work, name)) for name, message in status.items()}
+
+
+def check_specification(task: SupervisedTask, workload: str) -> None:
+    """Refuses a specification that no data could fit, before any work.
+
+    Raises:
+        InputError: with the workload.
+    """
+    from models.verification.language.specification_language import parse_specification
+
+    names = [quantity.name for quantity in task.features(workload)]
+    where = f"task {task.name}, workload {workload}"
+    try:
+        parse_specification(task.workload(workload).specification, names, dict.fromkeys(names, (0.0, 1.0)), where)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"specification must be of the documented form, got {error} ({where})") from error

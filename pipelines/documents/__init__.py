@@ -1,0 +1,1 @@
+"""Makes the parts of docs/ that follow from the models of written files: JSON Schemas and field tables."""

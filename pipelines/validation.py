@@ -1,0 +1,175 @@
+"""What task, mapping and telemetry mean together, before anything runs: `assay validate`.
+
+A `TrainRequest` (request.py) has been read and checked already. Here the telemetry is read as `ingest` would read it,
+and judged by the data gate that stops workloads in a run (feature_store/expectations.py); nothing is trained or kept.
+A Prometheus server is not asked: what its metric map would give is all that is said.
+"""
+
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from feature_store.mapping_file import ColumnFields, MappingFile
+from feature_store.measurement_mapping import is_measurement_mapping
+from feature_store.measurement_mapping_file import MeasurementMappingFile, texts
+from feature_store.schema import TARGET, TelemetrySchema
+from feature_store.sources.production import is_prometheus
+from feature_store.sources.production_map import ProductionMap
+from feature_store.strict_yaml import parse_yaml
+from feature_store.written.model import check_written, parse_written
+from models.tasks.kinds import kind_of
+from pipelines.request import TrainRequest
+
+
+@dataclass(frozen=True)
+class ColumnFound:
+    """A column of the models, over the rows of all workloads that have it.
+
+    Attributes:
+        name: as the task calls it.
+        unit: that the models get it in.
+        role: "input" or "target".
+        source: what it is made of, in the words of the mapping; "": the column of the same name.
+        minimum, median, maximum: in `unit`; None: there is no number, or no row to look at.
+    """
+
+    name: str
+    unit: str
+    role: str
+    source: str
+    minimum: float | None
+    median: float | None
+    maximum: float | None
+
+
+@dataclass(frozen=True)
+class WorkloadFound:
+    """One workload.
+
+    Attributes:
+        name: of the workload.
+        rows: of its telemetry; None: it is a server's, and was not asked for.
+        inputs: those that the telemetry has; needed: how many its model takes.
+        missing: columns that it lacks, the target among them.
+        target: what its model predicts, with the unit.
+        failures: rules of the data gate that its rows break, each a sentence; they stop it in a run.
+        warnings: what a run would warn of.
+    """
+
+    name: str
+    rows: int | None
+    inputs: tuple[str, ...]
+    needed: int
+    missing: tuple[str, ...]
+    target: str
+    failures: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def fits(self) -> bool:
+        """Whether a run would train it."""
+        return not self.failures and not self.missing
+
+
+@dataclass(frozen=True)
+class Understanding:
+    """Everything that was understood."""
+
+    task: str
+    kind: str
+    columns: tuple[ColumnFound, ...]
+    workloads: tuple[WorkloadFound, ...]
+
+    @property
+    def fits(self) -> bool:
+        """Whether a run would train every workload."""
+        return all(workload.fits for workload in self.workloads)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        workloads = [{**asdict(workload), "fits": workload.fits} for workload in self.workloads]
+        return {"fits": self.fits, "task": self.task, "kind": self.kind,
+                "columns": [asdict(column) for column in self.columns], "workloads": workloads}
+
+
+def understand(request: TrainRequest) -> Understanding:
+    """What the request's files say of each workload.
+
+    Raises:
+        InputError: the telemetry or the mapping cannot be read.
+    """
+    kind = kind_of(request.task.kind, "task")
+    schemas = {name: kind.schema(request.task, name) for name in request.workloads}
+    if is_prometheus(request.telemetry):
+        production = parse_written(ProductionMap, request.mapping_yaml or "{}", "metric map", "--mapping")
+        workloads = [_promised(schemas[name], production) for name in request.workloads]
+        frame = pd.DataFrame()
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            frame = kind.ingest(request.task, request.telemetry, request.mapping_yaml, Path(folder))
+        workloads = _judged(frame, schemas)
+    sources = _sources(request.mapping_yaml)
+    return Understanding(request.task.name, request.task.kind, tuple(_columns(frame, schemas, sources)),
+                         tuple(workloads))
+
+
+def _judged(frame: pd.DataFrame, schemas: Mapping[str, TelemetrySchema]) -> list[WorkloadFound]:
+    from feature_store.expectations import validate_all
+
+    results = validate_all(dict.fromkeys(schemas, frame), schemas)
+    return [_workload(schemas[name], int((frame["workload"] == name).sum()), set(frame.columns),
+                      tuple(failure.message for failure in result.failures if failure.rule != "column_present"),
+                      tuple(failure.message for failure in result.warnings)) for name, result in results.items()]
+
+
+def _promised(schema: TelemetrySchema, production: ProductionMap) -> WorkloadFound:
+    """What a server's metric map has of a workload."""
+    entry = production.workloads.get(schema.workload)
+    if entry is None:
+        return _workload(schema, None, set(), (f"the metric map has no workload {schema.workload}",), ())
+    return _workload(schema, None, {*production.metric_map().metrics, *entry.configuration, TARGET}, (), ())
+
+
+def _workload(schema: TelemetrySchema, rows: int | None, present: set[str], failures: tuple[str, ...],
+              warnings: tuple[str, ...]) -> WorkloadFound:
+    ((target, column),) = schema.target.items()
+    needed = (*schema.features, target, *(name for name in schema.split_by if rows is not None))
+    return WorkloadFound(
+        schema.workload, rows, tuple(name for name in schema.features if name in present), len(schema.features),
+        tuple(dict.fromkeys(name for name in needed if name not in present)),
+        f"{target}, {column.unit}" if column.unit else target, failures, warnings)
+
+
+def _columns(frame: pd.DataFrame, schemas: Mapping[str, TelemetrySchema],
+             sources: Mapping[str, str]) -> Iterable[ColumnFound]:
+    rows = frame[frame["workload"].isin(list(schemas))] if "workload" in frame else frame
+    roles = {name: ("input", column.unit) for schema in schemas.values() for name, column in schema.features.items()}
+    roles |= {name: ("target", column.unit) for schema in schemas.values() for name, column in schema.target.items()}
+    for name, (role, unit) in roles.items():
+        numbers = pd.to_numeric(rows[name], errors="coerce").to_numpy(np.float64) if name in rows else np.empty(0)
+        finite = numbers[np.isfinite(numbers)]
+        seen = (float(finite.min()), float(np.median(finite)), float(finite.max())) if len(finite) else (None,) * 3
+        yield ColumnFound(name, unit, role, sources.get(name, ""), *seen)
+
+
+def _sources(mapping_yaml: str) -> dict[str, str]:
+    """What the mapping makes each column of; {} where it is none of a file's columns."""
+    content = parse_yaml(mapping_yaml, "mapping", "mapping")
+    if is_measurement_mapping(content):
+        file = check_written(MeasurementMappingFile, content, "mapping", "mapping")
+        return {name: " or ".join(texts(column.column)) or " * ".join(texts(column.product))
+                for name, column in file.configuration.items()}
+    if isinstance(content, Mapping) and "columns" in content:
+        return {name: _source(column) for name, column in
+                check_written(MappingFile, content, "mapping", "mapping").columns.items()}
+    return {}
+
+
+def _source(column: ColumnFields) -> str:
+    scale = "" if column.scale == 1.0 else f" * {column.scale:g}"
+    return f"{column.column}{scale}{f' in {column.unit}' if column.unit else ''}"

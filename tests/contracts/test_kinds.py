@@ -1,0 +1,60 @@
+"""The seam between kinds of task holds: nobody but a kind's own folder knows that kind."""
+
+import ast
+import inspect
+from pathlib import Path
+
+import pytest
+
+from feature_store.errors import InputError
+from models.tasks.kind import Kind
+from models.tasks.kinds import kind_names, kind_of
+from models.tasks.pages import Pages
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("pipelines", "components", "serving", "models", "recording", "feature_store")
+KINDS = kind_names()
+OUTSIDE = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))
+           if not any(path.is_relative_to(ROOT / "models" / "tasks" / kind) for kind in KINDS)]
+
+
+def test_the_kinds_are_the_folders_that_have_one() -> None:
+    assert KINDS == ("few_shot", "prediction")
+
+
+@pytest.mark.parametrize("path", OUTSIDE, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_no_module_outside_of_a_kind_knows_that_kind(path: Path) -> None:
+    """Neither by an import, nor by a comparison with its name, nor by its name among a table's keys."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom | ast.Import):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+            assert not [name for name in names for kind in KINDS if name.startswith(f"models.tasks.{kind}")]
+        texts = [part.value for part in (node.comparators if isinstance(node, ast.Compare) else
+                                         node.keys if isinstance(node, ast.Dict) else
+                                         [node.pattern.value] if isinstance(node, ast.match_case)
+                                         and isinstance(node.pattern, ast.MatchValue) else [])
+                 if isinstance(part, ast.Constant)]
+        assert not set(texts) & set(KINDS), f"{path.name}, line {getattr(node, 'lineno', '?')}"
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_kind_has_every_method_of_the_contract_with_its_arguments(name: str) -> None:
+    kind = kind_of(name, "here")
+    for protocol, found in ((Kind, kind), (Pages, kind.pages)):
+        for method, declared in inspect.getmembers(protocol, inspect.isfunction):
+            if not method.startswith("_"):
+                assert list(inspect.signature(getattr(type(found), method)).parameters) == list(
+                    inspect.signature(declared).parameters), f"{name}.{method}"
+
+
+@pytest.mark.parametrize(("name", "message"), [
+    ("predicton", "kind: expected few_shot, prediction or the import path .*, got 'predicton' .*'prediction'"),
+    (5, "kind: expected .*got 5"),
+    ("no.such.package", "kind: expected a package with a module `kind`, got 'no.such.package', which cannot be"),
+    ("models.tasks.supervised", "kind: expected a package with a module `kind`"),
+    ("../x", "kind: expected"),
+])
+def test_an_unknown_kind_is_named_with_the_nearest_one(name: object, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        kind_of(name, "task.yaml")

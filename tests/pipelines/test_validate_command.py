@@ -1,0 +1,166 @@
+"""`assay validate`: what a user's files mean, said in seconds, with nothing run."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from pipelines.command_line import app
+from tests.e2e import tiny
+
+MAPPING = {
+    "workload": {"column": "app"}, "environment": {"constant": "lab"},
+    "time": {"column": "ts", "window_s": 60},
+    "columns": {"psi_cpu_some": {"column": "cpu", "unit": "percent"}, "psi_io_some": {"column": "io"},
+                "connections": {"column": "clients"}, "latency_ms": {"column": "took", "unit": "us"}}}
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder holds mlflow.yaml, a task, and telemetry of its own columns with a mapping."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ASSAY_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("ASSAY_CONFIG", raising=False)
+    tiny.write_yaml(tiny.configuration(), tmp_path / "mlflow.yaml")
+    tiny.write_yaml(tiny.task(), tmp_path / "task.yaml")
+    table = tiny.telemetry(rows=120)
+    table.to_parquet(tmp_path / "samples.parquet", index=False)
+    own = table.assign(app=table["workload"], ts=table["window_start"], cpu=100 * table["psi_cpu_some"],
+                       io=table["psi_io_some"], clients=table["connections"], took=1000 * table["latency_ms"])
+    own[["app", "ts", "cpu", "io", "clients", "took"]].to_parquet(tmp_path / "own.parquet", index=False)
+    tiny.write_yaml(MAPPING, tmp_path / "mapping.yaml")
+    return tmp_path
+
+
+def validate(*more: str, task: str = "task.yaml", telemetry: str = "samples.parquet") -> Result:
+    return CliRunner().invoke(app, ["validate", "--task", task, "--telemetry", telemetry, *more])
+
+
+def own(*more: str) -> Result:
+    return validate("--mapping", "mapping.yaml", *more, telemetry="own.parquet")
+
+
+def changed(project: Path, file: str, change: dict[str, Any]) -> None:
+    data = yaml.safe_load((project / file).read_text())
+    tiny.write_yaml({**data, **change}, project / file)
+
+
+@pytest.mark.usefixtures("project")
+def test_columns_units_and_workloads_are_listed() -> None:
+    done = own()
+    assert done.exit_code == 0, done.output
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert done.stdout.startswith("task tiny: kind prediction, 2 workloads, 8 gates\n")
+    table = {line[0]: line for line in lines if line}
+    assert table["psi_cpu_some"][1:6] == ["share", "input", "cpu", "in", "percent"]
+    assert table["latency_ms"][1:6] == ["ms", "target", "took", "in", "us"]
+    assert table["nginx"] == ["nginx", "120", "3", "of", "3", "latency_ms,", "ms", "yes"]
+
+
+def test_nothing_is_left_behind(project: Path) -> None:
+    before = sorted(project.rglob("*"))
+    assert own().exit_code == 0
+    assert sorted(project.rglob("*")) == before
+
+
+@pytest.mark.usefixtures("project")
+def test_json_has_what_the_tables_have_and_more() -> None:
+    done = own("--json")
+    found = json.loads(done.stdout)
+    assert done.exit_code == 0 and found["fits"] and found["task"] == "tiny" and "parity" in found["gates"]
+    cpu = next(column for column in found["columns"] if column["name"] == "psi_cpu_some")
+    assert cpu["unit"] == "share" and cpu["source"] == "cpu in percent" and 0 <= cpu["minimum"] < cpu["maximum"] <= 1
+    assert [one["name"] for one in found["workloads"]] == ["nginx", "redis"]
+    assert found["workloads"][0]["inputs"] == ["psi_cpu_some", "psi_io_some", "connections"]
+
+
+def test_a_missing_input_ends_with_code_1_and_is_named(project: Path) -> None:
+    columns = {name: entry for name, entry in MAPPING["columns"].items() if name != "connections"}  # type: ignore[attr-defined]
+    changed(project, "mapping.yaml", {"columns": columns})
+    done = own("-w", "redis")
+    assert done.exit_code == 1
+    row = next(line.split() for line in done.stdout.splitlines() if line.startswith("redis"))
+    assert row == ["redis", "120", "2", "of", "3", "connections", "latency_ms,", "ms", "no"]
+    assert "nginx" not in done.stdout
+
+
+def test_data_that_break_a_rule_of_the_gate_end_with_code_1_and_the_rule(project: Path) -> None:
+    """A wrong unit: percent said to be shares."""
+    columns = {**MAPPING["columns"], "psi_cpu_some": {"column": "cpu"}}  # type: ignore[dict-item]
+    changed(project, "mapping.yaml", {"columns": columns})
+    done = own("--json")
+    found = json.loads(done.stdout)
+    assert done.exit_code == 1 and not found["fits"]
+    assert "psi_cpu_some" in found["workloads"][0]["failures"][0] and "between 0 and 1" in str(found["workloads"])
+    said = own().stdout
+    assert "nginx: column 'psi_cpu_some' must" in said and "more; --verbose" not in said
+
+
+def test_a_workload_without_rows_does_not_fit(project: Path) -> None:
+    changed(project, "task.yaml", {"workloads": tiny.task(("nginx", "redis", "memcached"))["workloads"]})
+    done = validate()
+    assert done.exit_code == 1 and "memcached: " in done.stdout
+    assert "nginx: " not in done.stdout
+
+
+@pytest.mark.usefixtures("project")
+def test_warnings_are_counted_and_stop_nothing() -> None:
+    """`connections` of one value: nothing can be learned from it."""
+    table = tiny.telemetry(rows=120).assign(connections=4.0)
+    table.to_parquet("samples.parquet", index=False)
+    done = validate()
+    assert done.exit_code == 0 and "2 warnings, which would stop nothing; --verbose shows all" in done.stdout
+    assert "warning: column 'connections' must take at least two values" in validate("--verbose").stdout
+
+
+@pytest.mark.parametrize(("file", "text", "message"), [
+    ("task.yaml", "name: tiny\nname: tinier", "task.yaml, line 2"),
+    ("mapping.yaml", "workload: {column: app}\ncolumns:\n  psi_cpu_sone: {column: cpu}",
+     "columns.psi_cpu_sone: expected a column of the schema or of the task, got 'psi_cpu_sone'; did you mean "
+     "'psi_cpu_some'? (mapping.yaml, line 3)"),
+    ("mapping.yaml", "workload: {column: ap}\ncolumns: {latency_ms: {column: took}}", "'ap' must stand in the file"),
+    ("mlflow.yaml", "experiment: 3", "experiment: expected a text that is not empty, got 3"),
+    ("own.parquet", "no table", "must be a whole Parquet table"),
+])
+def test_what_cannot_be_read_ends_with_code_2_and_the_place(project: Path, file: str, text: str, message: str) -> None:
+    (project / file).write_text(text)
+    done = own()
+    assert done.exit_code == 2 and message in done.stderr, done.output
+    assert json.loads(own("--json").stdout)["exit_code"] == 2
+
+
+def test_a_task_without_gates_is_refused(project: Path) -> None:
+    data = tiny.configuration()
+    tiny.write_yaml({**data, "gates": {"performance": data["gates"]["performance"]}}, project / "mlflow.yaml")
+    done = validate()
+    assert done.exit_code == 2 and "must have gates in mlflow.yaml, got 'tiny'" in done.stderr
+
+
+def test_a_server_is_not_asked_but_its_map_is_read(project: Path) -> None:
+    tiny.write_yaml({"last_s": 600, "workloads": {
+        "nginx": {"latency_ms": "x", "configuration": {"connections": "sum(c)"}}, "redis": {"latency_ms": "y"}}},
+        project / "map.yaml")
+    done = validate("--mapping", "map.yaml", telemetry="http://127.0.0.1:1")
+    assert done.exit_code == 1, done.output
+    rows = {line.split()[0]: line.split() for line in done.stdout.splitlines() if line}
+    assert rows["nginx"] == ["nginx", "3", "of", "3", "latency_ms,", "ms", "yes"]
+    assert rows["redis"] == ["redis", "2", "of", "3", "connections", "latency_ms,", "ms", "no"]
+
+
+def test_of_many_workloads_those_that_do_not_fit_are_shown_first(project: Path) -> None:
+    names = [f"w{number:02d}" for number in range(31)]
+    changed(project, "task.yaml", {"workloads": tiny.task(names)["workloads"]})
+    tiny.telemetry(names[:-1], rows=100).to_parquet(project / "samples.parquet", index=False)
+    done = validate()
+    rows = [line.split()[0] for line in done.stdout.splitlines() if line.startswith("w") and " of 3" in line]
+    assert done.exit_code == 1 and rows[:2] == ["w30", "w00"] and len(rows) == 20
+    assert "and 11 more workloads, 1 of all do not fit" in done.stdout
+
+
+def test_the_help_has_an_example() -> None:
+    done = CliRunner().invoke(app, ["validate", "--help"], env={**os.environ, "COLUMNS": "200"})
+    assert "Example: assay validate --telemetry mine.parquet --mapping mapping.yaml" in done.stdout
