@@ -57,7 +57,8 @@ def field_table(name: str) -> str:
     if below:
         rows = [replace(row, field=row.field.removeprefix(f"{below}.")) for row in rows
                 if row.field.startswith(f"{below}.")]
-    rows = [row for row in rows if not row.field.startswith(tuple(f"{each}." for each in hidden.split()))]
+    rows = [row for row in rows if not row.field.startswith(tuple(f"{each}{end}" for each in hidden.split()
+                                                                  for end in (".", "[")))]
     if not rows:
         raise InputError(f"fields: expected a field with fields below it, got {below!r} (fields: {name})")
     has_unit = any(row.unit for row in rows)
