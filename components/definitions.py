@@ -91,7 +91,8 @@ def verify(task_yaml: str, workloads: str, seed: int, code_version: str, feature
     from components.isolation import run_isolated
 
     run_isolated("verify", json.loads(workloads), Path(verified.path), {
-        "task_yaml": task_yaml, "seed": seed, "features": Path(features.path), "learner": Path(learners.path)})
+        "task_yaml": task_yaml, "seed": seed, "code_version": code_version, "features": Path(features.path),
+        "learner": Path(learners.path)})
 
 
 @dsl.component(base_image=IMAGE, install_kfp_package=False)

@@ -2,7 +2,7 @@
 
 A signature says "the gates held and the proof is one". So whoever signs does not take the folder's word
 for it: the gates are evaluated again on the evidence, with the thresholds of this project and against
-the champion as the caller measured it, and the independent checker goes through the certificate. What the champion
+the champion as the caller measured it, and the independent checker goes through the proof. What the champion
 was measured at goes into the evidence, so that the gates can be evaluated once more when somebody promotes the version.
 """
 
@@ -20,7 +20,7 @@ from models.gate_report import evaluate_gates
 from models.paired_cases import checked_cases
 from serving.bundle import (
     Bundle,
-    CertificateChecker,
+    ProofChecker,
     check_bundle,
     check_content,
     check_leaves,
@@ -38,7 +38,7 @@ def let_through(
     folder: Path,
     configuration: Configuration,
     champion: Mapping[str, Any] | None,
-    checker: CertificateChecker | None = None,
+    checker: ProofChecker | None = None,
 ) -> Bundle:
     """Signs a bundle in place where every gate holds; opens it unsigned where gates.json says one failed.
 
@@ -47,10 +47,10 @@ def let_through(
     Args:
         folder: the bundle as the gate step left it.
         champion: {"version", "metrics", "cases"} that the gates measured, None where there was no champion.
-        checker: independent checker of certificates; None: the project's.
+        checker: independent checker of proofs; None: the project's.
 
     Raises:
-        RefusedError: the gates or the certificate say more than evidence and leaves bear, or the bundle
+        RefusedError: the gates or the proof say more than evidence and leaves bear, or the bundle
             contradicts itself. Nothing is signed.
         InputError: the folder or a key cannot be read.
     """

@@ -20,7 +20,7 @@ from typing import Any, Literal
 from feature_store.errors import AssayError, RefusedError
 from models.configuration import Configuration
 from serving.admission import present_failures
-from serving.bundle import Bundle, CertificateChecker, CheckedBundle, write_folder
+from serving.bundle import Bundle, CheckedBundle, ProofChecker, write_folder
 from serving.contract import Contract
 from serving.ledger import Ledger
 from serving.ledger_entry import Entry
@@ -42,7 +42,7 @@ class Lifecycle:
         store: Store,
         actor: str,
         clock: Callable[[], datetime],
-        checker: CertificateChecker | None = None,
+        checker: ProofChecker | None = None,
     ) -> None:
         self._configuration = configuration
         self._store = store
@@ -229,7 +229,7 @@ class Lifecycle:
             champion = self._open_version(task, workload, standing, standing.champion)
         except AssayError as error:
             return (f"{GATE} could not be decided: champion version {standing.champion}: {error}",)
-        found = weaker_in(bundle.contract, champion.contract)
+        found = weaker_in(bundle.promise, champion.promise)
         return tuple(f"weaker than version {standing.champion}: {line}" for line in found)
 
     def _move(

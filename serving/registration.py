@@ -15,7 +15,7 @@ from typing import Any
 from feature_store.errors import AssayError
 from models.configuration import Configuration
 from serving.admission import let_through, require_evidence
-from serving.bundle import Bundle, CertificateChecker, check_bundle, open_bundle
+from serving.bundle import Bundle, ProofChecker, check_bundle, open_bundle
 from serving.card import gate_table, version_tags
 from serving.moves import Action, Move, Standing
 from serving.outcomes import Registration
@@ -35,7 +35,7 @@ class Registrar:
 
     def __init__(
         self, configuration: Configuration, store: Store, promotions: Promotions, aliases: Aliases,
-        bundles: VersionBundles, new_move: NewMove, checker: CertificateChecker | None,
+        bundles: VersionBundles, new_move: NewMove, checker: ProofChecker | None,
     ) -> None:
         self._configuration = configuration
         self._store = store

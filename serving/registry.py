@@ -24,7 +24,7 @@ import onnx
 
 from feature_store.errors import AssayError
 from models.configuration import Configuration
-from serving.bundle import Bundle, CertificateChecker, write_folder
+from serving.bundle import Bundle, ProofChecker, write_folder
 from serving.card import TICKET_TAG
 from serving.ledger_heads import HEAD_TAG
 from serving.lifecycle import Lifecycle
@@ -60,7 +60,7 @@ class Registry(Lifecycle):
         configuration: Configuration,
         actor: str = "assay",
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        checker: CertificateChecker | None = None,
+        checker: ProofChecker | None = None,
     ) -> None:
         """Opens the database, making it where it is new.
 
@@ -68,7 +68,7 @@ class Registry(Lifecycle):
             configuration: parsed mlflow.yaml.
             actor: who is written beside every move.
             clock: current time, for the ledger.
-            checker: independent checker of certificates, asked before signing; None: the project's.
+            checker: independent checker of proofs, asked before signing; None: the project's.
 
         Raises:
             AssayError: the database or the tracking server cannot be opened.
@@ -296,7 +296,7 @@ def _log_flavor(bundle: Bundle, model_id: str) -> None:
     """The model in MLflow's own format beside the bundle, for its UI and tools. Nothing of ours reads it."""
     contract = bundle.contract
     columns = len(contract.inputs)
-    output = TensorSpec(np.dtype(np.float32), (-1, 1), contract.model.output)
+    output = TensorSpec(np.dtype(np.float32), (-1, len(contract.outputs)), contract.model.output)
     middle = [(item.minimum + item.maximum) / 2 for item in contract.inputs]
     with warnings.catch_warnings():
         # Of MLflow's own code, when log_model first imports mlflow.pyfunc.

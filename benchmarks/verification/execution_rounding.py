@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import torch
+from models.verification.checker.model_file import read_model
 
 from benchmarks.harness.machine import describe_machine, load_average, now_utc
 from benchmarks.harness.markdown import number, table
@@ -26,7 +27,6 @@ from models.export.onnx_model import INPUT, build_onnx
 from models.export.parity import one_row_latency_us, open_session
 from models.learners.mlp import build_mlp, linear_layers
 from models.training.sign_pattern import initialise
-from models.verification.checker.model_file import read_model
 from models.verification.checker.rounding import Arithmetic, execution_error, order_rounding
 from models.verification.network.fully_connected import ReluNetwork, network_from_torch
 

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import torch
+from models.verification.checker.model_file import read_model
 
 from benchmarks.harness.machine import describe_machine, load_average, now_utc
 from benchmarks.harness.result_file import RESULTS, write_results
@@ -34,7 +35,6 @@ from benchmarks.verification.mutant_tables import ATTACKERS, results_table
 from benchmarks.verification.tampered_proof import Proof
 from feature_store.errors import InputError
 from models.verification.attack.falsification import falsify
-from models.verification.checker.model_file import read_model
 from models.verification.language.properties import Direction, Monotonicity
 from models.verification.language.specification import Specification
 from models.verification.network.fully_connected import ReluNetwork

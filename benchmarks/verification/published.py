@@ -75,14 +75,14 @@ def _lindex(folder: Path) -> Iterator[Instance]:
 
 
 def _measure(name: str, instances: Sequence[Instance], timeout: float, threads: int) -> dict[str, Any]:
-    from models.verification.onnx_verification import verify_onnx
+    from models.verification.decide import decide
 
     started, load = now_utc(), load_average()
-    verify_onnx(*instances[0][:2], timeout)  # what is done once in a process
+    decide(*instances[0][:2], timeout)  # what is done once in a process
     entries = []
     for number, (network, claim, known) in enumerate(instances, 1):
         began = time.perf_counter()
-        found = verify_onnx(network, claim, timeout)
+        found = decide(network, claim, timeout)
         seconds = time.perf_counter() - began
         entries.append({"network": network.name, "property": claim.name, "verdict": found.verdict, "known": known,
                         "agrees": known is None or found.verdict == known, "seconds": round(seconds, 4),

@@ -16,6 +16,7 @@ from feature_store.scaling import FeatureScaling
 from models.learners.mlp import linear_layers
 from models.tasks.supervised.task import SupervisedTask
 from models.training.pretraining import UNREADABLE, WorkloadData
+from models.verification.language.properties import Direction, Monotonicity
 from models.verification.language.specification import FloatArray, Specification
 from models.verification.language.specification_language import parse_specification
 from models.verification.network.fully_connected import ReluNetwork
@@ -81,13 +82,25 @@ def raw_specification(task: SupervisedTask, name: str, scaling: FeatureScaling) 
     ranges = {feature: (low, high) for feature, low, high in
               zip(scaling.features.names, scaling.features.minimum, scaling.features.maximum, strict=True)}
     return parse_specification(task.workload(name).specification, scaling.features.names, ranges,
-                               f"task {task.name}: workload {name}")
+                               f"task {task.name}: workload {name}", (task.target.name,))
 
 
 def scaled_specification(raw: Specification, scaling: FeatureScaling) -> Specification:
-    """The same specification with its box in scaled coordinates, the walls a little outside."""
+    """What is trained for: the orders, with the box in scaled coordinates, the walls a little outside.
+
+    An order under conditions is trained for in the whole box, but where another one contradicts it. Other properties,
+    and finite values, are the proof's alone. Raises InputError where there is no order.
+    """
     lower, upper = (scaling.features.scale(wall[None])[0] for wall in (raw.lower, raw.upper))
-    return Specification(raw.feature_names, lower - WALL, upper + WALL, raw.properties, raw.tolerance)
+    ways: dict[int, set[Direction]] = {}
+    for rule in raw.properties:
+        for feature in rule.features if isinstance(rule, Monotonicity) else ():
+            ways.setdefault(feature, set()).add(rule.direction)
+    orders = tuple(Monotonicity((feature,), way) for feature, found in sorted(ways.items()) if len(found) == 1
+                   for way in found)
+    if not orders:
+        raise InputError("specification must have a monotone property that can be trained for, got none")
+    return Specification(raw.feature_names, lower - WALL, upper + WALL, orders, raw.tolerance, raw.output_names)
 
 
 def save_network(network: nn.Sequential, path: Path) -> None:

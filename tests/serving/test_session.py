@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 
 from feature_store.errors import InputError, RefusedError
 from serving.bundle import check_bundle
-from serving.contract import Contract, specification_sha256
+from serving.contract import Contract
 from serving.inputs import InputReader
 from serving.session import Prediction, Predictor
 from serving.signature import sign_folder
+from tests.serving.conftest import made_up_proof
 
 Keys = tuple[Path, Path]
 ROW = {"psi_cpu_some": 0.2, "psi_io_full": 0.5, "connections": 8.0}
@@ -331,15 +332,13 @@ def test_a_signed_bundle_of_another_task_workload_or_digest_is_refused(bundle: P
 
 
 def resigned(bundle: Path, keys: Keys, model: bytes, **changes: Any) -> Path:
-    """A bundle around another model whose contract, certificate and signature are all in order."""
+    """A bundle around another model whose contract, proof and signature are all in order."""
     (bundle / "model.onnx").write_bytes(model)
     digest = hashlib.sha256(model).hexdigest()
     contract = json.loads((bundle / "contract.json").read_text())
     contract["model"].update(sha256=digest, **changes)
-    certificate = json.loads((bundle / "certificate.json").read_text())
-    certificate.update(model_sha256=digest, specification_sha256=specification_sha256(contract))
     (bundle / "contract.json").write_text(json.dumps(contract))
-    (bundle / "certificate.json").write_text(json.dumps(certificate))
+    (bundle / "proof.npz").write_bytes(made_up_proof(contract))
     sign_folder(bundle, keys[0])
     return bundle
 
@@ -359,7 +358,7 @@ def test_an_answer_that_is_not_finite_is_not_given(
     bundle: Path, keys: Keys, model_bytes: Callable[..., bytes]
 ) -> None:
     predictor = Predictor.from_folder(resigned(bundle, keys, model_bytes(slope=math.inf)), keys[1], **REDIS)
-    with pytest.raises(RefusedError, match="must answer one finite number a row"):
+    with pytest.raises(RefusedError, match="must answer one finite number a row and output"):
         predictor.predict(ROW)
 
 

@@ -140,7 +140,7 @@ def write_signature(text: str) -> Callable[[Path], None]:
     return write
 
 
-FILES = ("certificate.json", "certificate.npz", "contract.json", "evidence.json", "gates.json", "model.onnx")
+FILES = ("contract.json", "evidence.json", "gates.json", "model.onnx", "proof.npz", "specification.yaml")
 ENVELOPE = "dsseEnvelope"
 TAMPERED: dict[str, Callable[[Path], object]] = {
     **{f"changed {name}": lambda folder, name=name: flip(folder / name) for name in FILES},
@@ -277,9 +277,9 @@ def resources(statement: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 STATEMENTS: dict[str, Callable[[dict[str, Any]], object]] = {
-    "path that leaves the folder": lambda s: resources(s)[0].update(name="../certificate.json"),
+    "path that leaves the folder": lambda s: resources(s)[0].update(name="../contract.json"),
     "absolute path": lambda s: resources(s)[0].update(name="/etc/passwd"),
-    "same file through a dot": lambda s: resources(s)[0].update(name="./certificate.json"),
+    "same file through a dot": lambda s: resources(s)[0].update(name="./contract.json"),
     "file listed twice": lambda s: resources(s).append(copy.deepcopy(resources(s)[0])),
     "file left out": lambda s: resources(s).pop(),
     "nothing listed": lambda s: resources(s).clear(),

@@ -5,6 +5,7 @@ specification_language.py shows every kind and reads what stands around them.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,21 +14,25 @@ from feature_store.errors import InputError, nearest
 from models.verification.language.properties import (
     DEFAULT_CONFIDENCE,
     DEFAULT_SAMPLES,
+    Condition,
+    Conditions,
     FloatArray,
+    InputValue,
     Monotonicity,
     OutputOrder,
     OutputRange,
     Property,
     Robustness,
     Share,
+    Side,
 )
 
 KINDS = {  # what each must have, in words, and its fields
-    "monotone": ("features and a direction", ("features", "direction", "output")),
-    "range": ("an output and a minimum or a maximum", ("output", "minimum", "maximum")),
-    "order": ("an upper and a lower output", ("upper", "lower", "margin")),
-    "robust": ("points, a radius and a change", ("points", "radius", "change", "output")),
-    "share": ("a property `of` and `at_least`", ("of", "at_least", "confidence", "samples")),
+    "monotone": ("features and a direction", ("features", "direction", "output", "when")),
+    "range": ("an output and a minimum or a maximum", ("output", "minimum", "maximum", "minus", "when")),
+    "order": ("an upper and a lower output", ("upper", "lower", "margin", "when")),
+    "robust": ("points, a radius and a change", ("points", "radius", "change", "output", "when")),
+    "share": ("a property `of` and `at_least`", ("of", "at_least", "confidence", "samples", "when")),
 }
 SHARED = ("monotone", "range", "order")  # the kinds of which a share can be counted
 
@@ -71,18 +76,20 @@ class PropertyReader:
         if not is_list(features) or not features:
             raise InputError(f"features must be a list of at least one name, got {features!r} ({place})")
         indices = tuple(sorted({index_of(f, self.features, self.where) for f in features}))
-        return Monotonicity(indices, direction, self._output(body, place))
+        return Monotonicity(indices, direction, self._output(body, place), self._when(body, place))
 
     def _range(self, body: Mapping[str, Any], place: str) -> Property:
         output = self._output(body, place)
         minimum, maximum = (None if body.get(side) is None else read_number(body[side], side, place)
                             for side in ("minimum", "maximum"))
-        return located(lambda: OutputRange(output, minimum, maximum), place)
+        minus = None if body.get("minus") is None else self._side(body, place, "minus")
+        when = self._when(body, place)
+        return located(lambda: OutputRange(output, minimum, maximum, minus, when), place)
 
     def _order(self, body: Mapping[str, Any], place: str) -> Property:
-        upper, lower = (self._output(body, place, side) for side in ("upper", "lower"))
-        margin = read_number(body.get("margin", 0), "margin", place)
-        return located(lambda: OutputOrder(upper, lower, margin), place)
+        upper, lower = (self._side(body, place, side) for side in ("upper", "lower"))
+        margin, when = read_number(body.get("margin", 0), "margin", place), self._when(body, place)
+        return located(lambda: OutputOrder(upper, lower, margin, when), place)
 
     def _robust(self, body: Mapping[str, Any], place: str) -> Property:
         points, radius = body.get("points"), body.get("radius")
@@ -96,7 +103,8 @@ class PropertyReader:
         else:
             sides = np.full(len(self.features), read_number(radius, "radius", place))
         change, output = read_number(body.get("change"), "change", place), self._output(body, place)
-        return located(lambda: Robustness(rows, sides, change, output), place)
+        when = self._when(body, place)
+        return located(lambda: Robustness(rows, sides, change, output, when), place)
 
     def _point(self, point: Any, place: str) -> FloatArray:
         if isinstance(point, Mapping):
@@ -113,12 +121,45 @@ class PropertyReader:
     def _share(self, body: Mapping[str, Any], place: str) -> Property:
         of = PropertyReader(self.features, self.outputs, place).read(body.get("of"), SHARED, "of")
         assert isinstance(of, Monotonicity | OutputRange | OutputOrder)  # the kinds in SHARED
+        if of.when:
+            raise InputError(f"when must stand beside `of`, got it inside of it ({place})")
+        when = self._when(body, place)
         at_least = read_number(body.get("at_least"), "at_least", place)
         confidence = read_number(body.get("confidence", DEFAULT_CONFIDENCE), "confidence", place)
         samples = read_number(body.get("samples", DEFAULT_SAMPLES), "samples", place)
         if not samples.is_integer():
             raise InputError(f"samples must be a whole number, got {samples!r} ({place})")
-        return located(lambda: Share(of, at_least, confidence, int(samples)), place)
+        return located(lambda: Share(of, at_least, confidence, int(samples), when), place)
+
+    def _when(self, body: Mapping[str, Any], place: str) -> Conditions:
+        """Conditions in the order of the inputs."""
+        given = body.get("when")
+        if given is None:
+            return ()
+        place = f"{place}: when"
+        if not isinstance(given, Mapping) or not given:
+            raise InputError(f"when must be a mapping of feature to [lower, upper], got {given!r} ({place})")
+        conditions = {}
+        for name, wall in given.items():
+            feature = index_of(name, self.features, place)
+            if not is_list(wall) or len(wall) != 2:
+                raise InputError(f"when must give [lower, upper], got {wall!r} ({place}: feature {name!r})")
+            low, high = (read_number(side, "wall of a condition", f"{place}: feature {name!r}") for side in wall)
+            conditions[feature] = located(partial(Condition, feature, low, high), f"{place}: feature {name!r}")
+        return tuple(conditions[feature] for feature in sorted(conditions))
+
+    def _side(self, body: Mapping[str, Any], place: str, key: str) -> Side:
+        """An output or an input by its name."""
+        name = body.get(key)
+        if name in self.outputs and name in self.features:
+            raise InputError(f"{key} must say which one it means, got the name of an output and of an input, {name!r}: "
+                             f"call them differently ({place})")
+        if name in self.features:
+            return InputValue(self.features.index(name))
+        if name not in self.outputs:
+            raise InputError(f"{key} must be an output or an input of the model, got {name!r} ({place}); "
+                             + nearest(str(name), (*self.outputs, *self.features)))
+        return self.outputs.index(name)
 
     def _output(self, body: Mapping[str, Any], place: str, key: str = "output") -> int:
         name = body.get(key)

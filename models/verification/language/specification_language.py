@@ -7,17 +7,23 @@
     properties:
       - monotone: {features: [psi_cpu_some, psi_io_full], direction: increasing, output: p50}
       - range: {output: p50, minimum: 0, maximum: 250}
-      - order: {upper: p99, lower: p50, margin: 0}
+      - order: {upper: p99, lower: p50, margin: 0}             # a side may also be an input
       - robust: {points: [[0.1, 0.2]], radius: 0.05, change: 0.1, output: p50}
       - share: {of: {range: {output: p50, maximum: 200}}, at_least: 0.99, confidence: 0.999, samples: 20000}
 
+Any property may have a condition, `when: {psi_cpu_some: [0, 0.3]}`, which narrows the box for it alone.
+
 `output` may be left out where there is one. docs/reference/specification.md has an example of every kind. SPEC.yaml
 also names the network's inputs and outputs: `features: [...]`, `outputs: [...]`; by default x0, x1, ... and y0, ...;
-and may say their units, which a counterexample is printed with: `units: {cores: vCPU, p50: ms}`.
+and may say their units, which a counterexample is printed with: `units: {cores: vCPU, p50: ms}`. There `tolerance` may
+be an amount for each output, `{p50: 0.02}`, over the box of a feature, and `rounding: {p50: 0.002}` limits what
+execution may add.
 """
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +31,7 @@ import numpy as np
 
 from feature_store.errors import InputError, nearest
 from feature_store.strict_yaml import read_yaml
+from models.verification.language.domain import narrowed
 from models.verification.language.property_language import (
     PropertyReader,
     index_of,
@@ -34,11 +41,11 @@ from models.verification.language.property_language import (
     require_known,
 )
 from models.verification.language.specification import DEFAULT_TOLERANCE, Specification
-from models.verification.language.tolerance import with_relative_tolerance
+from models.verification.language.tolerance import with_relative_tolerance, with_tolerance
 from models.verification.network.graph import Graph
 
 FIELDS = ("tolerance", "box", "inputs", "one_hot", "properties")
-FILE_FIELDS = (*FIELDS, "features", "outputs", "units")
+FILE_FIELDS = (*FIELDS, "features", "outputs", "units", "rounding")
 
 
 def parse_specification(
@@ -87,8 +94,11 @@ def parse_specification(
     properties = tuple(reader.read(entry) for entry in entries)
     tolerance = read_number(data.get("tolerance", DEFAULT_TOLERANCE), "tolerance", where)
     lower, upper = np.array([walls[name] for name in names], dtype=np.float64).reshape(-1, 2).T
-    return located(lambda: Specification(names, lower, upper, properties, tolerance, tuple(output_names), choices,
+    found = located(lambda: Specification(names, lower, upper, properties, tolerance, tuple(output_names), choices,
                                           one_hot, units or {}), where)
+    for number, rule in enumerate(properties):
+        located(partial(narrowed, found, rule.when), f"{where}: properties[{number}]")
+    return found
 
 
 def read_specification(path: Path, graph: Graph, seconds: float = math.inf) -> Specification:
@@ -97,20 +107,54 @@ def read_specification(path: Path, graph: Graph, seconds: float = math.inf) -> S
     Where the file gives no tolerance, the default is a share of what the output does over the box (tolerance.py).
     Units are by name and in the file's order. seconds: refuse the file if reading takes longer.
 
-    Raises InputError as `parse_specification` does, and where the file is not YAML (with the line), repeats a key,
-    names another number of inputs or outputs, leaves the box of an input open, or gives a unit to an unknown name.
+    Raises InputError as `parse_file` does, and where the file is not YAML (with the line) or repeats a key.
     """
-    where = str(path)
     data = read_yaml(path, "specification", seconds)
+    found = parse_file(data, graph.inputs, graph.outputs, str(path))
+    return found if "tolerance" in data else with_relative_tolerance(graph, found)
+
+
+def parse_file(data: Any, inputs: int, outputs: int, where: str) -> Specification:
+    """What a parsed SPEC.yaml says of a network with so many inputs and outputs.
+
+    Raises InputError as `parse_specification` does, and where the file names another number of inputs or outputs,
+    leaves the box of an input open, or gives a unit, a tolerance or a limit of rounding to an unknown name.
+    """
     if not isinstance(data, Mapping):
         raise InputError(f"specification must be a mapping of {', '.join(FILE_FIELDS)}, got {data!r} ({where})")
     require_known(data, FILE_FIELDS, where)
-    features = _names(data.get("features"), "features", "x", graph.inputs, where)
-    named = _names(data.get("outputs"), "outputs", "y", graph.outputs, where)
+    features = _names(data.get("features"), "features", "x", inputs, where)
+    named = _names(data.get("outputs"), "outputs", "y", outputs, where)
     units = _units(data.get("units"), (*features, *named), where)
-    body = {key: value for key, value in data.items() if key in FIELDS}
+    amounts, limits = data.get("tolerance"), data.get("rounding", {})
+    body = {key: value for key, value in data.items()
+            if key in FIELDS and not (key == "tolerance" and isinstance(amounts, Mapping))}
     found = parse_specification(body, features, {}, where, named, units)
-    return found if "tolerance" in body else with_relative_tolerance(graph, found)
+    if not isinstance(limits, Mapping):
+        raise InputError(f"rounding must be a mapping of output to the most that execution may add, got {limits!r} "
+                         f"({where})")
+    rounding = {named.index(name): value for name, value in _of_outputs(limits, "rounding", named, where).items()}
+    found = located(lambda: replace(found, rounding=rounding), where)
+    if not isinstance(amounts, Mapping):
+        return found
+    given = _of_outputs(amounts, "tolerance", named, where)
+    if ordered := [name for output, name in enumerate(named) if name not in given and found.ordered(output)]:
+        raise InputError(f"tolerance must be given for every output that is monotone, got none for "
+                         f"{', '.join(ordered)} ({where})")
+    return with_tolerance(found, [given.get(name, 0.0) for name in named])
+
+
+def _of_outputs(given: Mapping[Any, Any], what: str, outputs: tuple[str, ...], where: str) -> dict[str, float]:
+    """A number >= 0 by the name of an output."""
+    found = {}
+    for name, value in given.items():
+        if name not in outputs:
+            raise InputError(f"{what} must be of an output of the model, got {name!r} ({where}); "
+                             + nearest(str(name), outputs))
+        found[name] = read_number(value, what, f"{where}: {what}: {name}")
+        if not 0 <= found[name] < math.inf:
+            raise InputError(f"{what} must be a number >= 0, got {value!r} ({where}: {what}: {name})")
+    return found
 
 
 def _choices(given: Any, names: tuple[str, ...], where: str) -> dict[int, tuple[float, ...]]:

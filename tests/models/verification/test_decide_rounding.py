@@ -6,11 +6,11 @@ import time
 import numpy as np
 import pytest
 
-from models.verification.onnx_verification import verify_onnx
+from models.verification.decide import decide
 from models.verification.search.branch_and_bound import Progress
 from models.verification.verdict import Status
 from tests.models.verification.onnx_files import dense_file, replayed, spike_file, undecided_file
-from tests.models.verification.test_onnx_verification import chain, one_input, verify
+from tests.models.verification.test_decide import chain, one_input, verify
 
 FALLING = {"monotone": {"features": ["x0"], "direction": "decreasing"}}
 
@@ -167,6 +167,6 @@ def test_a_file_is_read_only(tmp_path) -> None:
     content = model.read_bytes()
     claim = tmp_path / "claim.yaml"
     claim.write_text("box: {x0: [0, 1]}\nproperties:\n- range: {maximum: 0.5}\n")
-    verify_onnx(model, claim)
+    decide(model, claim)
     assert model.read_bytes() == content
     assert sorted(path.name for path in tmp_path.iterdir()) == ["chain.onnx", "claim.yaml"]

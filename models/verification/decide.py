@@ -1,4 +1,4 @@
-"""A property of an ONNX file, decided: what `assay verify` does.
+"""A property of an ONNX file, decided: what `assay verify` does, and the pipeline with every file that ships.
 
 The property is a SPEC.yaml or a VNN-LIB file (claim.py). A counterexample counts only if onnxruntime shows it on the
 file itself (replay.py). The parts of a property are decided in turn. One that is refuted ends the run; after an
@@ -25,11 +25,11 @@ from models.verification.language.unsafe_set import UnsafeSet
 from models.verification.network.graph import FloatArray
 from models.verification.network.onnx_reader import OnnxNetwork, read_onnx
 from models.verification.network.runtime_agreement import require_agreement
-from models.verification.obligations.compile import PairObligation
+from models.verification.obligations.compile import PairObligation, RelationObligation
 from models.verification.obligations.slopes import Slopes
 from models.verification.proof_file import checkable, part_check, write_proof
 from models.verification.search.search_result import Budget, Check, Progress, SearchResult
-from models.verification.verdict import BoxTree, Status
+from models.verification.verdict import BoxTree, Status, Witness
 
 OnPart = Callable[[str, Progress], None] | None
 OnProgress = Callable[[Progress], None] | None
@@ -79,12 +79,23 @@ class OnnxVerdict:
         """PROVED, REFUTED, UNKNOWN or TIMEOUT."""
         return str(self.status)
 
+    @property
+    def reason(self) -> str:
+        """How it ended, in words."""
+        if len(self.parts) <= 1:
+            return self.parts[0].reason if self.parts else "no two inputs of the box can be compared"
+        return f"{sum(part.status is Status.PROVED for part in self.parts)} of {len(self.parts)} parts proved"
+
+    def evidence(self) -> dict[str, Any]:
+        """What a bundle's evidence keeps of it: strict JSON."""
+        document = self.to_json()
+        told = ("reason", "statement", "execution", "seconds", "boxes", "proved_share", "parts", "witness")
+        return {"status": self.verdict, **{key: document[key] for key in told},
+                "leaves": 0 if self.certificate is None else self.certificate["leaves"]}
+
     def to_json(self) -> dict[str, Any]:
         """The document that --json prints: strict JSON."""
-        reason = f"{sum(part.status is Status.PROVED for part in self.parts)} of {len(self.parts)} parts proved"
-        if len(self.parts) <= 1:
-            reason = self.parts[0].reason if self.parts else "no two inputs of the box can be compared"
-        return {"verdict": self.verdict, "reason": reason, "statement": self.statement, "seconds": self.seconds,
+        return {"verdict": self.verdict, "reason": self.reason, "statement": self.statement, "seconds": self.seconds,
                 "boxes": sum(part.boxes for part in self.parts),
                 "proved_share": min((part.proved_share for part in self.parts), default=1.0),
                 "parts": [part.to_json() for part in self.parts], "witness": self.witness,
@@ -92,8 +103,8 @@ class OnnxVerdict:
                 "certificate": self.certificate, "execution": self.execution}
 
 
-def verify_onnx(model: Path, specification: Path, seconds: float = 120.0, points: FloatArray | None = None,
-                seed: int = 0, on_progress: OnPart = None, certificate: Path | None = None) -> OnnxVerdict:
+def decide(model: Path, specification: Path, seconds: float = 120.0, points: FloatArray | None = None,
+           seed: int = 0, on_progress: OnPart = None, certificate: Path | None = None) -> OnnxVerdict:
     """Decides the property of the network.
 
     Args:
@@ -120,21 +131,19 @@ def verify_onnx(model: Path, specification: Path, seconds: float = 120.0, points
     chain = None if certificate is None else checkable(model)
     run = _Run(network, claim, Replay(model, network), seconds, points, seed, on_progress, chain, started)
     file = model.read_bytes()
-    require_agreement(file, network.sha256, graph_stages(network.graph), claim.parts, str(model))
+    require_agreement(file, network.sha256, graph_stages(network.graph), claim.parts, str(model), network.executed)
     run.work()
+    if certificate is not None and run.status is Status.PROVED:
+        checked = write_proof(certificate, model, specification, run.trees)
+        if not checked.accepted:  # bounds round by their batch: a box at the edge may fail alone
+            run.parts.append(PartVerdict("certificate", Status.UNKNOWN, "the independent checker refused the proof: "
+                                         f"{checked.reason}", 0.0, 0, 0.0, math.nan))
+        proof = {"file": str(certificate), "leaves": checked.leaves} if checked.accepted else None
+        return run.verdict(digest, checked.execution, proof)
     added = execution_of(file, network.graph, claim)
     if added.objection and run.status is Status.PROVED:
         run.parts.append(PartVerdict("execution", Status.UNKNOWN, added.objection, 0.0, 0, 0.0, math.nan))
-    proof, status = None, run.status
-    if certificate is not None and status is Status.PROVED:
-        checked = write_proof(certificate, model, specification, claim.statement, added.sentence, run.trees)
-        proof = {"file": str(certificate), "leaves": checked.leaves} if checked.accepted else None
-        if not checked.accepted:  # its bounds round by their batch: a box at the edge may fail alone
-            status = Status.UNKNOWN
-            run.parts.append(PartVerdict("certificate", status, f"the independent checker refused the proof: "
-                                         f"{checked.reason}", 0.0, 0, 0.0, math.nan))
-    return OnnxVerdict(status, tuple(run.parts), claim.statement, run.described(),
-                       time.monotonic() - run.started, network.sha256, digest, proof, added.sentence)
+    return run.verdict(digest, added.sentence)
 
 
 def _digest(path: Path) -> str:
@@ -164,10 +173,10 @@ class _Run:
         self.network, self.claim, self.replay, self.points, self.seed = network, claim, replay, points, seed
         self.on_progress, self.seconds = on_progress, seconds
         self.checks = [None if chain is None else part_check(chain, part) for part in claim.parts]
-        self.look, self.chain = FirstLook(network.graph, replay, points, seed), chain or _chain(replay.model)
+        self.look, self.chain = FirstLook(network.graph, points, seed), chain or _chain(replay.model)
         self.started = started
         self.parts: list[PartVerdict] = []
-        self.trees: list[tuple[str, BoxTree]] = []
+        self.trees: list[BoxTree] = []
         self.witness: list[FloatArray] = []
         self.interrupted = False
 
@@ -180,6 +189,11 @@ class _Run:
                 return status
         return Status.PROVED
 
+    def verdict(self, specification_sha256: str, execution: str, proof: dict[str, Any] | None = None) -> OnnxVerdict:
+        """What came out of it."""
+        return OnnxVerdict(self.status, tuple(self.parts), self.claim.statement, self.described(),
+                           time.monotonic() - self.started, self.network.sha256, specification_sha256, proof, execution)
+
     def work(self) -> None:
         """Decides the parts, until one is refuted."""
         for part, check in zip(self.claim.parts, self.checks, strict=True):
@@ -188,7 +202,7 @@ class _Run:
             self.parts.append(PartVerdict(part.name, result.status, result.reason, time.monotonic() - began,
                                           result.boxes, result.proved_share, result.lower_bound))
             if result.tree is not None:
-                self.trees.append((part.name, result.tree))
+                self.trees.append(result.tree)
             if result.status is Status.REFUTED:
                 self.witness = points
                 return
@@ -219,10 +233,14 @@ class _Run:
         points: list[FloatArray] = []
         match part.obligation:
             case Slopes() as slopes:
-                pair = look.slopes(slopes, part.lower, part.upper, self.claim.given)
+                pair = look.slopes(slopes, part.lower, part.upper, self._counts(part))
                 points = [] if pair is None else [pair.low, pair.high]
             case UnsafeSet() as unsafe:
                 found = look.outputs(graph, unsafe, lambda witness: replay.inside(witness, unsafe))
+                points = [] if found is None else [found.x]
+            case RelationObligation() as relation:
+                found = look.outputs(relation.graph, relation.unsafe,
+                                     lambda witness: replay.related(witness, relation.unsafe))
                 points = [] if found is None else [found.x]
             case PairObligation() as step:
                 found = look.outputs(step.graph, step.unsafe, lambda witness: replay.step(witness, step))
@@ -235,6 +253,11 @@ class _Run:
             return None
         proved = prove_roots(self.chain, part_check(self.chain, part), *part.proved, queries_of(part.obligation))
         return None if proved is None else (proved, [])
+
+    def _counts(self, part: Part) -> Callable[[Witness], bool]:
+        """Whether a pair in the wrong order replays in the part's boxes."""
+        return lambda witness: self.replay.pair(witness, part.lower, part.upper,
+                                                self.claim.given.slope(witness.feature, witness.output))
 
     def _prove(self, part: Part, check: Check | None, budget: Budget,
                report: OnProgress) -> tuple[SearchResult, list[FloatArray]]:
@@ -257,12 +280,18 @@ class _Run:
                 result, pairs = prove_slopes(
                     graph, slopes, part.lower, part.upper, budget, points, seed, report,
                     checked(lambda: DerivativeQuery(graph, slopes)), proved=part.proved,
-                    accept=lambda witness: replay.pair(witness, self.claim.given), wanted=1)
+                    accept=self._counts(part), wanted=1)
                 return result, [pairs[0].low, pairs[0].high] if pairs else []
             case UnsafeSet() as unsafe:
                 result, found = prove_outputs(
                     graph, unsafe, budget, points, seed, report, lambda witness: replay.inside(witness, unsafe),
                     checked(lambda: OutputQuery(graph, unsafe)), part.proved)
+                return result, [found.x] if found else []
+            case RelationObligation() as relation:
+                result, found = prove_outputs(
+                    relation.graph, relation.unsafe, budget, points, seed, report,
+                    lambda witness: replay.related(witness, relation.unsafe),
+                    checked(lambda: OutputQuery(relation.graph, relation.unsafe)), part.proved)
                 return result, [found.x] if found else []
             case PairObligation() as pair:
                 result, found = prove_outputs(

@@ -11,12 +11,12 @@ import yaml
 from onnx import helper
 
 from feature_store.errors import InputError
-from models.verification import onnx_verification
+from models.verification import decide as decide_module
 from models.verification.attack.replay import Replay
+from models.verification.decide import OnnxVerdict, decide
 from models.verification.first_look import FirstLook
 from models.verification.network.onnx_reader import read_onnx
 from models.verification.obligations import share as shares
-from models.verification.onnx_verification import OnnxVerdict, verify_onnx
 from models.verification.proof_file import check_proof
 from models.verification.search import prove
 from models.verification.verdict import Status
@@ -34,7 +34,7 @@ def verify(folder: Path, model: Path, claim: dict[str, Any] | str, seconds: floa
     text = claim if isinstance(claim, str) else yaml.safe_dump(claim)
     path = folder / ("claim.vnnlib" if isinstance(claim, str) else "claim.yaml")
     path.write_text(text)
-    return verify_onnx(model, path, seconds, **options)
+    return decide(model, path, seconds, **options)
 
 
 def chain(folder: Path, *maps: tuple[float, float], **options: Any) -> Path:
@@ -336,14 +336,14 @@ def test_an_interrupt_of_the_search_ends_the_run(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(("place", "name", "number"), [
-    (FirstLook, "outputs", 0), (onnx_verification, "prove_roots", 0), (prove, "prove_outputs", 0),
+    (FirstLook, "outputs", 0), (decide_module, "prove_roots", 0), (prove, "prove_outputs", 0),
     (Replay, "__call__", 0), (shares, "check_share", 1)], ids=["first-look", "roots", "search", "replay", "share"])
 def test_an_interrupt_outside_of_the_search_ends_the_run_too(tmp_path, total, monkeypatch, place, name, number) -> None:
     # the range is proved; with one that is not, a witness is replayed
     share = {"share": {"of": {"range": {"output": "p50", "maximum": 3}}, "at_least": 0.5}}
     rule = KINDS["range"][1] if name == "__call__" else KINDS["range"][0]
     if name == "prove_outputs":
-        monkeypatch.setattr(onnx_verification, "prove_roots", lambda *_: None)
+        monkeypatch.setattr(decide_module, "prove_roots", lambda *_: None)
     monkeypatch.setattr(place, name, interrupted)
     found = verify(tmp_path, total, NAMES | {"properties": [rule, share, share]})
     assert found.verdict == "UNKNOWN" and len(found.parts) == 3
