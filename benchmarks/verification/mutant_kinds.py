@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import onnx
 import torch
-from models.tasks.supervised.product import network_product
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
@@ -19,6 +18,7 @@ from benchmarks.verification.tampered_proof import Proof
 from feature_store.scaling import FeatureScaling, MinMaxScaling
 from models.export.bundle import write_bundle
 from models.export.product import Versions
+from models.tasks.supervised.product import network_product
 from models.tasks.task import parse_task
 from models.training.workload import raw_specification
 from models.verification.network.fully_connected import ReluNetwork

@@ -24,9 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:  # the command line reads tasks, and needs none of these
-    import numpy as np
     import pandas as pd
-    from numpy.typing import NDArray
 
     from feature_store.schema import TelemetrySchema
     from models.audit.specification_audit import PropertyAudit
@@ -51,21 +49,6 @@ class OwnTask:
 
     data: Mapping[str, Any] | None
     mapping_yaml: str
-
-
-@dataclass(frozen=True)
-class ToProve:
-    """A product and how to decide its specification.
-
-    Attributes:
-        product: the bundle but for its evidence.
-        seconds: limit of the proof, > 0.
-        points: (m, n) inputs in raw units at which counterexamples are sought first; None: none in particular.
-    """
-
-    product: Product
-    seconds: float
-    points: NDArray[np.float64] | None = None
 
 
 class Kind(Protocol):
@@ -165,7 +148,7 @@ class Kind(Protocol):
                 learner.
         """
 
-    def product(self, task: Any, workload: str, versions: Versions, features: Path, learner: Path) -> ToProve:
+    def product(self, task: Any, workload: str, versions: Versions, features: Path, learner: Path) -> Product:
         """What ships, and what is to be proved of it.
 
         Args:

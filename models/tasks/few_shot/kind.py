@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from models.tasks.few_shot.settings import POOL
 from models.tasks.few_shot.task import FewShotTask, parse_few_shot_task
-from models.tasks.kind import OnFinished, OnProgress, OwnTask, ToProve
+from models.tasks.kind import OnFinished, OnProgress, OwnTask
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from feature_store.schema import TelemetrySchema
     from models.audit.specification_audit import PropertyAudit
-    from models.export.product import Versions
+    from models.export.product import Product, Versions
     from models.tasks.few_shot.pages import FewShotPages
 
 
@@ -117,16 +117,16 @@ class FewShotKind:
 
         finetune_workloads(task, workloads, seed, features, pretrained, folders, finished, progress)
 
-    def product(self, task: FewShotTask, workload: str, versions: Versions, features: Path, learner: Path) -> ToProve:
+    def product(self, task: FewShotTask, workload: str, versions: Versions, features: Path, learner: Path) -> Product:
         """As of a prediction, over the hull of the embeddings, with the encoder that makes one of new runs."""
         from feature_store.scaling import FeatureScaling
         from models.tasks.few_shot.encoder_file import few_shot_encoder
-        from models.tasks.supervised.product import learner_to_prove
+        from models.tasks.supervised.product import product_of_learner
 
         folder = features / workload
         scaling = FeatureScaling.from_json((folder / "scaling.json").read_text())
         encoder = few_shot_encoder(folder, features / POOL, scaling, task, vars(versions))
-        return learner_to_prove(task, workload, versions, features, learner, encoder)
+        return product_of_learner(task, workload, versions, features, learner, encoder)
 
     def evidence(self, task: FewShotTask, workload: str, seed: int, features: Path, verified: Path,
                  product: Path) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from models.tasks.fields import located
-from models.tasks.kind import OnFinished, OnProgress, OwnTask, ToProve
+from models.tasks.kind import OnFinished, OnProgress, OwnTask
 from models.tasks.supervised.task import SupervisedTask, supervised_fields
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from feature_store.schema import TelemetrySchema
     from models.audit.specification_audit import PropertyAudit
-    from models.export.product import Versions
+    from models.export.product import Product, Versions
     from models.tasks.supervised.pages import SupervisedPages
 
 
@@ -119,11 +119,11 @@ class Prediction:
         finetune_workloads(task, workloads, seed, features, pretrained, folders, finished, progress)
 
     def product(self, task: SupervisedTask, workload: str, versions: Versions, features: Path,
-                learner: Path) -> ToProve:
+                learner: Path) -> Product:
         """The network behind its scaling, and the task's specification over the workload's box."""
-        from models.tasks.supervised.product import learner_to_prove
+        from models.tasks.supervised.product import product_of_learner
 
-        return learner_to_prove(task, workload, versions, features, learner)
+        return product_of_learner(task, workload, versions, features, learner)
 
     def evidence(self, task: SupervisedTask, workload: str, seed: int, features: Path, verified: Path,
                  product: Path) -> dict[str, Any]:

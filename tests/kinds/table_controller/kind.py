@@ -16,11 +16,11 @@ from feature_store.errors import InputError
 from feature_store.features import combined_digest, write_whole
 from feature_store.schema import Column, TelemetrySchema
 from models.tasks.attempts import attempt
-from models.tasks.kind import OnFinished, OnProgress, OwnTask, ToProve
+from models.tasks.kind import OnFinished, OnProgress, OwnTask
 from tests.kinds.table_controller.task import INPUTS, OUTPUTS, TableControllerTask, read_task
 
 if TYPE_CHECKING:
-    from models.export.product import Versions
+    from models.export.product import Product, Versions
     from models.verification.language.specification import Specification
     from tests.kinds.table_controller.pages import TableControllerPages
 
@@ -90,7 +90,7 @@ class TableController:
             finished(name, "")
 
     def product(self, task: TableControllerTask, workload: str, versions: Versions, features: Path,
-                learner: Path) -> ToProve:
+                learner: Path) -> Product:
         from models.export.product import Product, ProductInput, ProductOutput, promised
         from tests.kinds.table_controller.controller import Controller, to_onnx
 
@@ -99,12 +99,11 @@ class TableController:
         promise = promised(_specification(task, workload), [float(high[name] - low[name]) for name in OUTPUTS],
                            {**INPUTS, **OUTPUTS})
         kinds = {"new_limit_cores": "target", "replica_change": "change"}
-        product = Product(
+        return Product(
             task.name, workload, to_onnx(Controller.load(learner / MODEL)), promise,
             tuple(ProductInput(name, unit, name, *RANGES[name]) for name, unit in INPUTS.items()),
             tuple(ProductOutput(name, unit, kinds[name], float(low[name]), float(high[name]))  # type: ignore[arg-type]
-                  for name, unit in OUTPUTS.items()), versions)
-        return ToProve(product, task.verify_seconds)
+                  for name, unit in OUTPUTS.items()), versions, seconds=task.verify_seconds)
 
     def evidence(self, task: TableControllerTask, workload: str, seed: int, features: Path, verified: Path,
                  product: Path) -> dict[str, Any]:
