@@ -17,7 +17,7 @@ from feature_store.features import combined_digest, write_whole
 from feature_store.schema import Column, TelemetrySchema
 from models.tasks.attempts import attempt
 from models.tasks.kind import OnFinished, OnProgress, OwnTask
-from tests.kinds.table_controller.task import INPUTS, OUTPUTS, TableControllerTask, read_task
+from tests.kinds.table_controller.task import INPUTS, OUTPUTS, TableControllerTask
 
 if TYPE_CHECKING:
     from models.export.product import Product, Versions
@@ -31,8 +31,13 @@ MODEL, SEED = "controller.npz", 7  # of the episodes: every version is judged by
 class TableController:
     """Implements `Kind`."""
 
-    def parse(self, data: Mapping[str, Any], where: str) -> TableControllerTask:
-        return read_task(data, where)
+    @property
+    def task_file(self) -> type[TableControllerTask]:
+        return TableControllerTask
+
+    @property
+    def other_files(self) -> Mapping[str, Any]:
+        return {}
 
     def check(self, task: TableControllerTask, workload: str) -> None:
         _specification(task, workload)
@@ -141,7 +146,7 @@ def _judged(task: TableControllerTask, model: bytes) -> dict[str, Any]:
 def _specification(task: TableControllerTask, workload: str) -> Specification:
     from models.verification.language.specification_language import parse_specification
 
-    return parse_specification(task.workloads[workload], tuple(INPUTS), RANGES, f"task {task.name}: {workload}",
+    return parse_specification(task.workload(workload).specification, tuple(INPUTS), RANGES, f"task {task.name}: {workload}",
                                tuple(OUTPUTS), {**INPUTS, **OUTPUTS})
 
 
