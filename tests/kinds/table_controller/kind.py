@@ -146,8 +146,8 @@ def _judged(task: TableControllerTask, model: bytes) -> dict[str, Any]:
 def _specification(task: TableControllerTask, workload: str) -> Specification:
     from models.verification.language.specification_language import parse_specification
 
-    return parse_specification(task.workload(workload).specification, tuple(INPUTS), RANGES, f"task {task.name}: {workload}",
-                               tuple(OUTPUTS), {**INPUTS, **OUTPUTS})
+    return parse_specification(task.workload(workload).specification, tuple(INPUTS), RANGES,
+                               f"task {task.name}: {workload}", tuple(OUTPUTS), {**INPUTS, **OUTPUTS})
 
 
 KIND = TableController()
