@@ -123,7 +123,8 @@ def _run_steps(prepared: Prepared, job: Job, job_folder: Path) -> None:
     features = folder / "features"
     run_finetune(task.text, [job.workload], job.seed, code_version(), features, _pretrained(folder, task),
                  job_folder / "learner")
-    run_verify(task.text, [job.workload], job.seed, features, job_folder / "learner", job_folder / "verified")
+    run_verify(task.text, [job.workload], job.seed, code_version(), features, job_folder / "learner",
+               job_folder / "verified")
     run_export(task.text, [job.workload], job.seed, code_version(), "", features, job_folder / "verified",
                job_folder / "bundle")
 
@@ -146,15 +147,14 @@ def _entry(prepared: Prepared, job: Job, job_folder: Path) -> dict[str, Any]:
 
 
 def _check_again(bundle: Path) -> float:
-    """Seconds that the independent checker takes for the certificate, as the export step calls it."""
-    from models.verification.checker.check import check_certificate
+    """Seconds that the independent checker takes for the proof."""
+    from models.verification.proof_file import check_proof
 
-    contract, certificate = (json.loads((bundle / f"{name}.json").read_text()) for name in ("contract", "certificate"))
     clock = time.perf_counter()
-    result = check_certificate(bundle / "model.onnx", contract, certificate, bundle / certificate["leaves_file"])
+    result = check_proof(bundle / "proof.npz", bundle / "model.onnx", bundle / "specification.yaml")
     seconds = time.perf_counter() - clock
     if not result.accepted:
-        raise ValueError(f"a certificate must pass its check again, got {result.reason}")
+        raise ValueError(f"a proof must pass its check again, got {result.reason}")
     return seconds
 
 

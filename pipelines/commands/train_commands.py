@@ -9,7 +9,7 @@ import typer
 
 from feature_store.errors import InputError
 from models.reporting.formatting import count
-from models.training.settings import METHODS
+from models.training.methods import METHODS
 from pipelines.console import (
     ConfigOption,
     JsonOption,

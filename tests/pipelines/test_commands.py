@@ -75,7 +75,7 @@ TINY = ("--task", "tiny.yaml", "--telemetry", "samples.parquet")
     [
         (("run", "--task", "performence"), "performence"),
         (("run", *TINY, "--workload", "rediss"), "did you mean 'redis'?"),
-        (("run", *TINY, "--method", "magic"), "training method must be one of"),
+        (("run", *TINY, "--method", "magic"), "training.method: expected plain"),
         (("run", "--task", "tiny.yaml", "--telemetry", "no.parquet"), "telemetry must be an existing file"),
         (("run", *TINY, "--mapping", "no.yaml"), "mapping must be an existing file"),
         (("run", *TINY, "--name", "../escape"), "run name must be letters, digits, - and _"),
