@@ -64,7 +64,8 @@ def _require_same(contract: Contract, specification: Specification, where: str) 
     facts: dict[str, tuple[Any, Any]] = {
         "inputs": ([item.name for item in contract.inputs], list(names)),
         "outputs": ([item.name for item in contract.outputs], list(specification.output_names)),
-        "units": ({item.name: item.unit for item in (*contract.inputs, *contract.outputs) if item.unit}, dict(units)),
+        "units": ({**{item.name: item.unit for item in contract.inputs if item.unit},
+                   **{item.name: item.unit for item in contract.outputs if item.unit}}, dict(units)),
         "box": ([(item.minimum, item.maximum) for item in contract.inputs], list(boxes)),
         "values": ({i: item.values for i, item in enumerate(contract.inputs) if item.values is not None},
                    dict(specification.choices)),

@@ -52,7 +52,7 @@ SUBJECTS: Mapping[str, Subject] = {
     "gates": Subject(("models/gates.py", "models/gate_report.py"),
                      ("tests/models/test_gates.py", "tests/models/test_gate_report.py")),
     "checker": Subject(
-        tuple(f"models/verification/checker/{name}.py" for name in ("check", "bounds", "chain", "model_file")),
+        tuple(f"models/verification/checker/{name}.py" for name in ("check", "bounds", "chain", "rounding")),
         (f"{_VERIFICATION}/checker", f"{_VERIFICATION}/test_proof_file.py")),
     "ledger": Subject(("serving/ledger.py", "serving/moves.py"),
                       ("tests/serving/test_ledger.py", "tests/serving/test_moves.py")),

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import torch
-from models.verification.checker.model_file import read_model
 
 from benchmarks.harness.machine import describe_machine, load_average, now_utc
 from benchmarks.harness.markdown import number, table
@@ -27,7 +26,8 @@ from models.export.onnx_model import INPUT, build_onnx
 from models.export.parity import one_row_latency_us, open_session
 from models.learners.mlp import build_mlp, linear_layers
 from models.training.sign_pattern import initialise
-from models.verification.checker.rounding import Arithmetic, execution_error, order_rounding
+from models.verification.checker.chain import read_chain
+from models.verification.checker.rounding import Arithmetic, chain_error, execution_error, kept_order
 from models.verification.network.fully_connected import ReluNetwork, network_from_torch
 
 OUTPUT = RESULTS / "execution_rounding.json"
@@ -62,14 +62,12 @@ def measure(learner: str, hidden: Sequence[int], seed: int) -> dict[str, Any]:
     entry: dict[str, Any] = {"learner": learner, "hidden": list(hidden), "seed": seed}
     for dtype in (np.float32, np.float64):
         content = build_onnx(network, scaling, "y", {}, dtype)
-        model = read_model(content)
-        weights, biases, relus = model.chain
-        walls, arithmetic = (np.zeros(INPUTS), np.ones(INPUTS)), Arithmetic.of(np.dtype(dtype))
-        bound = execution_error(weights, biases, *walls, relus, arithmetic)
+        chain, walls = read_chain(content), (np.zeros(INPUTS), np.ones(INPUTS))
+        bound = execution_error(chain.weights, chain.biases, *walls, chain.relus, Arithmetic.of(np.dtype(dtype)))
         session: onnxruntime.InferenceSession = open_session(content)
         seen = np.abs(np.concatenate([session.run(None, {INPUT: row[None]})[0][:, 0] for row in x]) - exact).max()
         times = [one_row_latency_us(content, x[0].astype(float)) for _ in range(REPEATS)]
-        order = order_rounding(model, np.zeros(INPUTS), np.ones(INPUTS), [(0, 1)])
+        order = 0.0 if kept_order(chain.weights, 0, 1)[0] else 2 * float(chain_error(chain, *walls)[0])
         entry[np.dtype(dtype).name] = {
             "bound_share": float(bound[0]) / span, "seen_share": float(seen) / span, "order_share": order / span,
             "one_row_us": {"median": float(np.median(times)), "values": times}, "bytes": len(content)}

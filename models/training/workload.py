@@ -93,8 +93,8 @@ def scaled_specification(raw: Specification, scaling: FeatureScaling) -> Specifi
     """
     lower, upper = (scaling.features.scale(wall[None])[0] for wall in (raw.lower, raw.upper))
     ways: dict[int, set[Direction]] = {}
-    for rule in raw.properties:
-        for feature in rule.features if isinstance(rule, Monotonicity) else ():
+    for rule in [rule for rule in raw.properties if isinstance(rule, Monotonicity)]:
+        for feature in rule.features:
             ways.setdefault(feature, set()).add(rule.direction)
     orders = tuple(Monotonicity((feature,), way) for feature, found in sorted(ways.items()) if len(found) == 1
                    for way in found)

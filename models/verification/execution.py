@@ -50,10 +50,10 @@ def execution_of(content: bytes, graph: Graph, claim: Claim) -> Execution:
     limits = {} if claim.specification is None else claim.specification.rounding
     try:
         chain = read_chain(content)
-    except Rejected as error:
+    except Rejected as refusal:
         return Execution("What its execution adds is not bounded: that is done for chains of Gemm, MatMul, Add, Sub, "
                          "Mul and Relu alone.",
-                         f"execution must be bounded where `rounding` limits it: {error}" if limits else "")
+                         f"execution must be bounded where `rounding` limits it: {refusal}" if limits else "")
     error, dtype = _error(chain, claim), chain.executed
     objection = "" if claim.specification is None else _over_the_limit(chain, claim.specification, error)
     if _keeps_orders(chain, claim) and np.isfinite(error).all():

@@ -96,7 +96,7 @@ def _type(schema: Schema, root: Schema) -> str:
         if fixed:
             texts += [f"`{json.dumps(value).strip(chr(34))}`" for value in fixed]
             continue
-        text = phrase(member, root).removeprefix("a ").removesuffix(" that is not empty")
+        text = phrase(member, root).removeprefix("a ").replace(" or a ", " or ").removesuffix(" that is not empty")
         inner = member.get("items") or member.get("additionalProperties")
         if isinstance(inner, Mapping) and inner and "expected" not in member:
             inner_type = _type(inner, root)
@@ -107,7 +107,7 @@ def _type(schema: Schema, root: Schema) -> str:
 
 def _plural(text: str) -> str:
     first, *rest = text.split(" or ", 1)
-    many = re.sub(r"^(whole number|number|text|mapping|list)\b", r"\1s", first)
+    many = re.sub(r"^(whole number|number|text|mapping|list|column)\b", r"\1s", first)
     return " or ".join([many, *(_plural(other) for other in rest)])
 
 

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from feature_store.errors import InputError
 from models.verification.language.properties import Conditions, FloatArray
@@ -29,8 +28,8 @@ class Domain:
     def admitted(self, group: Sequence[int]) -> FloatArray:
         """The values (k, len(group)) of a one-hot group: which of its inputs may be the one."""
         members, rows = list(group), np.eye(len(group))
-        inside: NDArray[np.bool_] = ((self.lower[members] <= rows) & (rows <= self.upper[members])).all(axis=1)
-        return rows[inside]
+        inside = (self.lower[members] <= rows) & (rows <= self.upper[members])
+        return np.asarray(rows[np.all(inside, axis=1)])
 
 
 def narrowed(specification: Specification, conditions: Conditions = ()) -> Domain:

@@ -192,6 +192,7 @@ class _Reader:
     def _cast(self, node: onnx.NodeProto, attributes: Attributes, operands: Sequence[Value | None]) -> Value:
         """The conversions of a file that computes in float64: of its input of float32, and of its output back to it."""
         x = operands[0]
+        assert isinstance(x, Expression)  # or it would have been folded
         widens = x is self.input and self.number == self.dtype == np.float32 and not self.layers and self.work == 0
         narrows = self.number != self.dtype and list(node.output) == [self.output_name]
         to = attributes.get("to")

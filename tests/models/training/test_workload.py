@@ -94,7 +94,7 @@ def test_a_folder_of_other_features_is_refused(folder: Path) -> None:
 
 
 def test_an_unknown_workload_is_refused_with_the_nearest_name(folder: Path) -> None:
-    with pytest.raises(InputError, match="workload must be one of task 't', got 'ww'"):
+    with pytest.raises(InputError, match="workload: expected one of task 't', got 'ww'"):
         load_workload(folder, task(), "ww")
 
 
