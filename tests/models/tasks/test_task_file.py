@@ -38,7 +38,7 @@ def test_a_kinds_own_fields_stand_beside_the_common_ones() -> None:
 
 
 def test_an_unknown_workload_is_named_with_the_nearest() -> None:
-    with pytest.raises(InputError, match="workload: expected one of task 'valve', got 'bc'; did you mean 'b.c'"):
+    with pytest.raises(InputError, match=r"workload: expected one of task 'valve', got 'bc'; did you mean 'b\.c'"):
         read(TEXT).workload("bc")
 
 
@@ -48,8 +48,8 @@ def test_an_unknown_workload_is_named_with_the_nearest() -> None:
     ("kind: my_package.tables\n", "", "task: the field 'kind' is missing (task.yaml, line 1)"),
     ("name: valve", "name: a.b",
      "name: expected letters, digits, _ and -, at most 128 and no - in front, got 'a.b' (task.yaml, line 1)"),
-    ("  a:", "  _a:", "workloads._a: expected letters, digits, _ and -, single dots inside, at most 128 and no _ or - in "
-                      "front, got '_a' (task.yaml, line 4)"),
+    ("  a:", "  _a:", "workloads._a: expected letters, digits, _ and -, single dots inside, at most 128 and no _ or - "
+                      "in front, got '_a' (task.yaml, line 4)"),
     ("name:", "step: 1\nname:", "step: unknown field; did you mean 'step_s'? (task.yaml, line 1)"),
 ])
 def test_a_mistake_is_named_with_its_line(old: str, new: str, message: str) -> None:
