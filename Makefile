@@ -43,11 +43,11 @@ golden: $(STAMP) ## make the golden files again
 	$(BIN)/python -m tests.golden.regenerate
 
 tables: $(STAMP) ## make the tables in README and docs again: measurements, fields of files; JSON Schemas
-	$(BIN)/python -m benchmarks.tables
+	$(BIN)/python -m benchmarks tables
 	$(BIN)/python -m pipelines.documents
 
 benchmark: $(STAMP) ## measure the pipeline (benchmarks/results/pipeline.json)
-	$(BIN)/python -m benchmarks.pipeline.speed
+	$(BIN)/python -m benchmarks pipeline
 
 debian: ## install the Debian packages that recording and its tests use (as root)
 	deploy/install-debian-packages.sh

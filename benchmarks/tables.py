@@ -1,6 +1,6 @@
 """Makes the tables in README.md and docs/ from the result files, and says whether they are up to date.
 
-    python -m benchmarks.tables [--check]
+    python -m benchmarks tables [--check]
 
 A page gets a table by the two lines `<!-- table: NAME -->` and `<!-- end table -->`; what stands between them
 is replaced. Nothing in a table is typed by hand.
@@ -8,7 +8,7 @@ is replaced. Nothing in a table is typed by hand.
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,9 @@ from benchmarks.pipeline.scale_plot import draw_scale
 from benchmarks.test_quality import code_mutation_tables
 from benchmarks.verification import campaign_tables, execution_rounding, mutant_tables, published_tables
 from benchmarks.verification.plots import draw_cactus, draw_growth
-from feature_store.errors import nearest
+from feature_store.errors import InputError, nearest
 
+OUTPUT = None  # pages of README and docs, not a result file
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = "benchmarks/results"
 SCALE_PLOT = "docs/images/pipeline_scale.svg"
@@ -98,17 +99,19 @@ TABLES: dict[str, Source] = {
 RESULT_FILES = tuple(dict.fromkeys(source.results for source in TABLES.values()))
 
 
-def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
-    """Exit code 0; 1 with --check if a page is not up to date; 2 if a page or a result file is unusable."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.tables", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """See benchmarks/harness/runner.py."""
     parser.add_argument("--check", action="store_true", help="change nothing; exit code 1 if a page is not up to date")
-    options = parser.parse_args(arguments)
+    parser.add_argument("--root", type=Path, default=ROOT, help="folder with README.md, docs and benchmarks/results")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Exit code 0; 1 with --check if a page is not up to date."""
+    root = options.root
     try:
         stale = {page: text for page, text in new_pages(root).items() if page.read_text(encoding="utf-8") != text}
     except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        raise InputError(str(error)) from error
     for page, text in stale.items():
         if options.check:
             print(f"{page.relative_to(root)} is not up to date: run `make tables`", file=sys.stderr)
@@ -131,8 +134,8 @@ def new_pages(root: Path) -> dict[Path, str]:
 
     def render(name: str) -> str:
         source = TABLES[name]
-        found = results[source.results]
-        return source.render(found) if found else ""
+        content = results[source.results]
+        return source.render(content) if content else ""
 
     pages = {}
     for page in [root / "README.md", *sorted((root / "docs").rglob("*.md"))]:
@@ -172,7 +175,3 @@ def _draw(root: Path) -> None:
     if cost.get("entries"):
         cost_tables.draw_amortisation(cost, root / AMORTISATION_PLOT)
         print(f"wrote {AMORTISATION_PLOT}")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

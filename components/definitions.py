@@ -84,20 +84,21 @@ def finetune(task_yaml: str, workloads: str, seed: int, code_version: str, featu
 @dsl.component(base_image=IMAGE, install_kfp_package=False)
 def verify(task_yaml: str, workloads: str, seed: int, code_version: str, features: dsl.Input[dsl.Dataset],
            learners: dsl.Input[dsl.Model], verified: dsl.Output[dsl.Model]) -> None:
-    """Proves or refutes the specification of each learner of a shard."""
+    """Makes the files of a shard that ship, and proves or refutes the specification of each."""
     import json
     from pathlib import Path
 
     from components.isolation import run_isolated
 
     run_isolated("verify", json.loads(workloads), Path(verified.path), {
-        "task_yaml": task_yaml, "seed": seed, "features": Path(features.path), "learner": Path(learners.path)})
+        "task_yaml": task_yaml, "seed": seed, "code_version": code_version, "features": Path(features.path),
+        "learner": Path(learners.path)})
 
 
 @dsl.component(base_image=IMAGE, install_kfp_package=False)
 def export(task_yaml: str, workloads: str, seed: int, code_version: str, command: str,
            features: dsl.Input[dsl.Dataset], verified: dsl.Input[dsl.Model], bundles: dsl.Output[dsl.Model]) -> None:
-    """ONNX, contract, certificate and evidence of each workload of a shard."""
+    """The bundle of each workload of a shard: what was proved, with its evidence."""
     import json
     from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""export: the final learners of a shard -> bundles (ONNX, contract, certificate, evidence)."""
+"""export: what was proved of each workload of a shard, and the evidence about the file that ships, become a bundle."""
 
 import json
 import platform
@@ -8,16 +8,17 @@ from typing import Any
 
 from components.kind import task_and_kind
 from components.progress import step
+from components.verify import PRODUCT, VERDICT
 from components.workload_status import each
 from feature_store.digests import content_digest
-from models.export.json_file import write_json
+from models.export.bundle import complete_bundle
 
 PACKAGES = ("torch", "onnx", "onnxruntime", "scikit-learn", "numpy", "pandas", "mlflow", "kfp")
 
 
 def run_export(task_yaml: str, workloads: list[str], seed: int, code_version: str, command: str, features: Path,
                verified: Path, output: Path) -> None:
-    """Writes <workload>/ below `output`: model.onnx, contract.json, certificate.* (PROVED only) and evidence.json.
+    """Writes <workload>/ below `output`: the bundle that `verify` left, with its evidence.json.
 
     Args:
         command: what reproduces the version, see pipelines/request.py; "": unknown.
@@ -28,13 +29,14 @@ def run_export(task_yaml: str, workloads: list[str], seed: int, code_version: st
         def work(name: str, folder: Path) -> None:
             quality = json.loads((features / name / "quality.json").read_text())
             versions = {"code_version": code_version, "data_version": quality["data_version"], "seed": int(seed)}
-            folder.rmdir()  # the bundle's writer makes it
-            verdict = kind.bundle(task, name, versions, features, verified / name, folder)
-            write_json(folder / "evidence.json", {
+            product = verified / name / PRODUCT
+            evidence = {
                 "format": "assay-evidence/1", "kind": task.kind, "task": task.name, "workload": name,
-                "seed": int(seed), **kind.evidence(task, name, int(seed), features, verified / name, folder),
-                "verdict": verdict.to_json(), "data": _data(features / name, quality),
-                "reproduce": _reproduce(command, versions)})
+                "seed": int(seed), **kind.evidence(task, name, int(seed), features, verified / name, product),
+                "verdict": json.loads((verified / name / VERDICT).read_text()),
+                "data": _data(features / name, quality), "reproduce": _reproduce(command, versions)}
+            folder.rmdir()  # complete_bundle makes it whole
+            complete_bundle(product, folder, evidence)
 
         each("export", workloads, verified, output, work, progress.done)
 

@@ -1,19 +1,18 @@
 """Pearson correlation of the metrics with the latency, per workload: which metrics are worth learning from.
 
-Flow: the report shows the table and the heat map; nothing downstream depends on it.
+Flow: the report shows the table, as a heat map; nothing downstream depends on it.
 
     pooled     [workloads, metrics]   over all rows of a workload
     averaged   [workloads, metrics]   mean over the runs of the correlation within a run, NaN if none has one
 
 Source: vPALs, section "Performance Correlation Analysis", table 3 and figure 2. The paper averages "over the
-runs"; a run here is one combination in one environment. Its figure draws a red line at 0.5 across curves; a
-heat map has no such line, so cells at or beyond it are framed in red. Correlation within a run is weak where
-a run holds its load steady, however strongly the metric separates runs: the pooled table shows that part.
+runs"; a run here is one combination in one environment. Correlation within a run is weak where a run holds its load
+steady, however strongly the metric separates runs: the pooled table shows that part.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,10 +20,6 @@ from numpy.typing import NDArray
 
 from feature_store.errors import InputError, nearest
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-STRONG = 0.5  # the red line of figure 2
 FEWEST_ROWS = 3  # two rows always correlate perfectly
 RUN = ("environment", "combination")
 
@@ -61,7 +56,7 @@ def correlation_table(frame: pd.DataFrame, metrics: Sequence[str],
     """
     for name in ("workload", *RUN, *metrics, target):
         if name not in frame:
-            raise InputError(f"column {name!r} must stand in the telemetry, got none (correlation); "
+            raise InputError(f"telemetry: expected a column {name!r}, got none (correlation); "
                              + nearest(name, map(str, frame.columns)))
     pooled, averaged, runs = {}, {}, {}
     for workload, rows in frame.groupby("workload", sort=True):
@@ -80,19 +75,6 @@ def correlation_table(frame: pd.DataFrame, metrics: Sequence[str],
     )
 
 
-def correlation_figure(table: CorrelationTable) -> "Figure":
-    """Heat maps of both tables side by side, cells at or beyond STRONG framed in red; for any backend."""
-    from matplotlib.figure import Figure
-    workloads, metrics = table.pooled.shape
-    figure = Figure(figsize=(2.5 + 1.9 * metrics, 1.9 + 0.5 * workloads), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True)
-    _draw(left, table.pooled, "All rows of a workload")
-    image = _draw(right, table.averaged, "Within a run, mean over the runs")
-    figure.colorbar(image, ax=[left, right], label="Pearson coefficient", shrink=0.9)
-    figure.suptitle(f"Correlation with the latency; framed: {STRONG} or more", fontsize=11)
-    return figure
-
-
 def _coefficients(rows: pd.DataFrame, metrics: Sequence[str], target: str) -> NDArray[np.float64]:
     """Pearson coefficient of each metric with the target [metrics], over the rows where both are finite."""
     latency = rows[target].to_numpy(dtype=np.float64)
@@ -106,19 +88,3 @@ def _pearson(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
         return float("nan")
     x, y = x - x.mean(), y - y.mean()
     return float(np.clip((x @ y) / (np.linalg.norm(x) * np.linalg.norm(y)), -1.0, 1.0))
-
-
-def _draw(axes: Any, values: pd.DataFrame, title: str) -> Any:
-    from matplotlib.patches import Rectangle
-    image = axes.imshow(values.to_numpy(), cmap="BrBG", vmin=-1.0, vmax=1.0, aspect="auto")
-    axes.set_title(title, fontsize=10)
-    axes.set_xticks(range(values.shape[1]), values.columns, rotation=35, ha="right")
-    axes.set_yticks(range(values.shape[0]), values.index)
-    for (row, column), value in np.ndenumerate(values.to_numpy()):
-        text = "-" if np.isnan(value) else f"{round(value, 2) + 0.0:.2f}"
-        color = "white" if abs(value) > 0.6 else "black"
-        axes.text(column, row, text, ha="center", va="center", fontsize=9, color=color)
-        if value >= STRONG:
-            axes.add_patch(Rectangle((column - 0.46, row - 0.44), 0.92, 0.88, fill=False, edgecolor="red",
-                                     linewidth=2))
-    return image

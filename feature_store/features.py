@@ -12,7 +12,6 @@ Source: vPALs, section "Data processing pipeline" (train 80 %, test 20 %, MinMax
 
 import hashlib
 import json
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from feature_store.errors import InputError, nearest
 from feature_store.scaling import FeatureScaling, MinMaxScaling
 from feature_store.schema import TelemetrySchema
 from feature_store.splits import split_by_group
+from feature_store.whole_files import whole_folder
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def feature_table(frame: pd.DataFrame, schema: TelemetrySchema) -> pd.DataFrame:
     keys = [name for name in schema.split_by if name not in schema.numeric]
     for name in (*schema.numeric, *schema.split_by):
         if name not in frame:
-            raise InputError(f"column {name!r} must stand in the telemetry, got none "
+            raise InputError(f"telemetry: expected a column {name!r}, got none "
                              f"(workload {schema.workload}); " + nearest(name, map(str, frame.columns)))
     rows = _rows_of(frame, schema.workload)
     if rows.empty:
@@ -126,20 +126,9 @@ def combined_digest(sides: Mapping[str, pd.DataFrame]) -> str:
 
 
 def write_whole(folder: Path, tables: Mapping[str, pd.DataFrame], texts: Mapping[str, str]) -> None:
-    """Writes the files beside `folder`, then renames: a reader never sees a part of them."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as temporary:
-        new, old = Path(temporary) / "new", Path(temporary) / "old"
-        new.mkdir()
+    """Writes the files to a folder that appears whole, in place of an older one."""
+    with whole_folder(folder) as new:
         for name, table in tables.items():
             table.to_parquet(new / f"{name}.parquet", index=False)
         for name, text in texts.items():
             (new / name).write_text(text + "\n", encoding="utf-8")
-        if folder.is_dir():
-            folder.rename(old)
-        try:
-            new.rename(folder)
-        except OSError:
-            if old.is_dir():
-                old.rename(folder)
-            raise

@@ -1,7 +1,15 @@
-"""Files that are read or written whole: only regular ones, and never another's in their place."""
+"""Files and folders that are read whole, or written whole: under another name first, then renamed.
 
+The one place where this project writes atomically. Whoever reads finds the old content or the new one, never a part,
+also after a kill or a power cut at any moment: content is on the disk (fsync) before it gets its name, and the name
+before the writer goes on. A kill leaves at most a file or folder named `.<16 hex digits>.<name>`, which nobody reads.
+"""
+
+import os
 import secrets
-from collections.abc import Iterable
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from feature_store.errors import InputError
@@ -27,21 +35,115 @@ def require_writable(path: Path, what: str, read: Iterable[Path]) -> None:
         raise InputError(f"{what} must be writable, got {error}") from error
 
 
-def new_beside(path: Path) -> Path:
-    """A new, empty file in the same folder, to be renamed; under a name that nobody has."""
-    new = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    new.touch(exist_ok=False)
+def new_beside(path: Path, folder: Path | None = None, mode: int = 0o666) -> Path:
+    """A new, empty file to be renamed to `path`, under a name that nobody has and with the same ending.
+
+    Args:
+        path: what the file will be called.
+        folder: where it is made, on the same file system; without it the folder of `path`.
+        mode: its permissions, less the process's umask.
+    """
+    new = _unused_name(path, folder)
+    os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
     return new
 
 
 def write_whole(path: Path, text: str, what: str) -> None:
-    """Writes the text beside the path and renames it. Raises InputError where it cannot be written."""
+    """Writes a text that a user asked for. Raises InputError, which says `what` it is, where it cannot be written."""
     try:
-        new = new_beside(path)
-        try:
-            new.write_text(text, encoding="utf-8")
-            new.replace(path)
-        finally:
-            new.unlink(missing_ok=True)
+        write_file(path, text)
     except OSError as error:
         raise InputError(f"{what} must be writable, got {error}") from error
+
+
+def write_file(
+    path: Path, content: str | bytes, *, mode: int = 0o666, folder: Path | None = None, overwrite: bool = True
+) -> None:
+    """Writes a file whole; text as UTF-8. For the arguments see `whole_file`.
+
+    Raises:
+        OSError: the disk is full or the folder cannot be written; what stood at `path` still does.
+    """
+    with whole_file(path, mode=mode, folder=folder, overwrite=overwrite) as new:
+        new.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def whole_file(
+    path: Path, *, mode: int = 0o666, folder: Path | None = None, overwrite: bool = True
+) -> Iterator[Path]:
+    """Yields a new, empty file for the block to fill; it gets its name when the block ends without an error.
+
+    Args:
+        path: the name; its folder must exist.
+        mode: permissions of the file, less the process's umask; it never has more, not for an instant.
+        folder: where the file lies until then, on the same file system; without it beside `path`.
+        overwrite: where False, a file that stands at `path` by the end of the block is left alone, and nothing raised.
+
+    Raises:
+        OSError: the disk is full or the folder cannot be written; what stood at `path` still does.
+    """
+    new = new_beside(path, folder, mode)
+    try:
+        yield new
+        _sync(new)
+        if overwrite:
+            new.replace(path)
+        else:
+            with suppress(FileExistsError):  # unlike a rename, a link fails where another process was first
+                path.hardlink_to(new)
+        sync_folder(path.parent)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+@contextmanager
+def whole_folder(path: Path, *, overwrite: bool = True) -> Iterator[Path]:
+    """Yields a new, empty folder for the block to fill; it gets its name when the block ends without an error.
+
+    Args:
+        path: the name; missing parents are made.
+        overwrite: whether a folder that stands there is replaced. It is moved aside first: a kill between two renames
+            can leave nothing at `path`, never a mixture.
+
+    Raises:
+        OSError: the disk is full, the parent cannot be written, or something stands at `path` that must not be
+            overwritten; what stood there still does.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new, old = _unused_name(path), _unused_name(path)
+    new.mkdir()
+    try:
+        yield new
+        for file in sorted(new.rglob("*")):
+            _sync(file)
+        _sync(new)
+        if overwrite and path.is_dir():
+            path.rename(old)
+        try:
+            new.rename(path)
+        except OSError:
+            if old.is_dir():
+                old.rename(path)
+            raise
+        sync_folder(path.parent)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Returns once the names in the folder would survive a power cut."""
+    _sync(folder)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _unused_name(path: Path, folder: Path | None = None) -> Path:
+    return (folder or path.parent) / f".{secrets.token_hex(8)}.{path.name}"

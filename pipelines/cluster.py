@@ -1,7 +1,7 @@
 """Runs and schedules on a cluster, through `kfp.Client`: `assay submit` and `assay schedule`.
 
 A schedule is a KFP recurring run in one experiment, found again by its name (KFP's own names need not be
-unique). Cron has six fields there and is in UTC by default: pipelines/cron.py.
+unique). Cron has six fields there and is in UTC by default: pipelines/schedules/cron.py.
 
 The cache. KFP answers a task from its cache where image, command, inputs and outputs are those of an earlier
 run (backend/src/v2/driver/cache.go, `getFingerPrint`), so a recurring run with fixed arguments trains once
@@ -32,10 +32,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pipelines.cron import from_kfp_cron, next_runs, parse_cron
 from pipelines.kfp_connection import Endpoint, connected
 from pipelines.package import PipelinePackage, check_arguments, read_package, without_caching, write_package
-from pipelines.schedule import ScheduleInfo, check_schedule_name, no_such_schedule
+from pipelines.schedules.cron import from_kfp_cron, next_runs, parse_cron
+from pipelines.schedules.schedule import ScheduleInfo, check_schedule_name, no_such_schedule
 
 EXPERIMENT = "assay"
 DATA_VERSION = "data_version"
@@ -173,12 +173,12 @@ def delete_schedule(
     with connected(endpoint) as client:
         experiment_id = _find_experiment(client, experiment, endpoint)
         runs = _recurring_runs(client, experiment_id) if experiment_id is not None else []
-        found = [run for run in runs if run.display_name == name]
-        for run in found:
+        named = [run for run in runs if run.display_name == name]
+        for run in named:
             client.delete_recurring_run(run.recurring_run_id)
-    if not found:
+    if not named:
         raise no_such_schedule(name, (run.display_name for run in runs), f"{endpoint.url}, {experiment}")
-    return _info(found[0], endpoint, now or datetime.now(UTC))
+    return _info(named[0], endpoint, now or datetime.now(UTC))
 
 
 def _with_data_version(

@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+from feature_store.whole_files import whole_file
+
 
 def compile_train(path: Path, parallelism: int = 2) -> Path:
-    """Writes the compiled pipeline to `path` (a temporary name first) and returns it.
+    """Writes the compiled pipeline whole to `path` and returns it.
 
     Args:
         path: of the YAML.
@@ -15,7 +17,6 @@ def compile_train(path: Path, parallelism: int = 2) -> Path:
     from pipelines.train import train_pipeline
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.stem}.tmp.yaml")
-    compiler.Compiler().compile(train_pipeline(parallelism), str(temporary))
-    temporary.replace(path)
+    with whole_file(path) as new:
+        compiler.Compiler().compile(train_pipeline(parallelism), str(new))
     return path

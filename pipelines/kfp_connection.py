@@ -1,15 +1,22 @@
 """The connection to Kubeflow Pipelines: where it is, a client that cannot hang, and its failures in one line.
 
-Used by pipelines/cluster.py alone. `kfp.Client` as it comes has no timeouts (a server that accepts and never
-answers holds it for ever), repeats a failed health check five times with five seconds between and a traceback
-each, and prints links to standard output, which would spoil `--json`.
+Used by pipelines/cluster.py alone. `kfp.Client` (2.17.0) has no options for what follows, so it is changed, through
+public names alone:
+  its method get_kfp_healthz        repeats a failed health check five times, with five seconds and a traceback each
+  its ApiClient's method request    passes no timeout on (a server that accepts and never answers would hold it for
+                                    ever); where TLS fails, the caller stumbles over the missing body (AttributeError);
+                                    of an HTML page (a login) it makes an object without a single value
+  its ApiClient's rest_client       made anew, because `retries` of the configuration counts only then: urllib3 tries
+                                    three times more
+The ApiClient is reached as the owner of a generated method (`client.healthzs`). Links that the client prints, which
+would spoil `--json`, are swallowed.
 """
 
 import io
 import json
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,13 +61,13 @@ def resolve_endpoint(option: str | None, environment: Mapping[str, str]) -> Endp
     url = (option or environment.get(ENDPOINT_VARIABLE) or "").strip().rstrip("/")
     if not url:
         raise InputError(
-            "Kubeflow Pipelines endpoint must be given, got none; pass --endpoint URL or set "
+            "Kubeflow Pipelines: expected its address, got none; pass --endpoint URL or set "
             f"{ENDPOINT_VARIABLE} (without a cluster: --local)"
         )
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.netloc:
         raise InputError(
-            f"Kubeflow Pipelines endpoint must be an http:// or https:// address, got {url!r}; "
+            f"Kubeflow Pipelines: expected an http:// or https:// address, got {url!r}; "
             "for example http://localhost:8080"
         )
     return Endpoint(
@@ -73,7 +80,7 @@ def resolve_endpoint(option: str | None, environment: Mapping[str, str]) -> Endp
 
 def _readable(ca_file: str | None) -> str | None:
     if ca_file and not Path(ca_file).is_file():
-        raise InputError(f"{CA_VARIABLE} must name a file, got {ca_file!r}")
+        raise InputError(f"{CA_VARIABLE}: expected the path of a file, got {ca_file!r}")
     return ca_file or None
 
 
@@ -102,63 +109,61 @@ def connected(endpoint: Endpoint) -> Iterator[Any]:
     except ValueError as error:
         # Of the client's own: JSON that does not fit its models, a broken ~/.config/kfp/context.json.
         raise SourceError(
-            f"Kubeflow Pipelines must answer as kfp expects, got {_one_line(str(error))} ({endpoint.url})"
+            f"Kubeflow Pipelines: expected an answer that kfp understands, got {_one_line(str(error))} ({endpoint.url})"
         ) from error
 
 
 def _client(endpoint: Endpoint) -> Any:
-    """A `kfp.Client` with a timeout on every request and no repetitions."""
+    """A `kfp.Client` with a timeout on every request and no repetitions; see the module's docstring."""
     import kfp
 
-    def healthz(client: Any, **_: Any) -> Any:
-        _bound(client._healthz_api.api_client, endpoint)
-        return client._healthz_api.healthz_service_get_healthz()
+    class BoundedClient(kfp.Client):
+        def get_kfp_healthz(self, sleep_duration: int = 0) -> Any:
+            """The constructor calls it, before anything could be set from outside."""
+            get = self.healthzs.healthz_service_get_healthz
+            _bound(get.__self__.api_client, endpoint)
+            return get()
 
-    # Overridden because the constructor calls it, before a timeout could be set from outside.
-    bounded_client = type("BoundedClient", (kfp.Client,), {"get_kfp_healthz": healthz})
-    client = bounded_client(
+    client = BoundedClient(
         host=endpoint.url,
         existing_token=endpoint.token,
         ssl_ca_cert=endpoint.ca_file,
         # kfp's own default; any other value is taken as the user's namespace.
         namespace=endpoint.namespace or "kubeflow",
     )
-    _bound(client._healthz_api.api_client, endpoint)
+    _bound(client.healthzs.healthz_service_get_healthz.__self__.api_client, endpoint)
     return client
 
 
 def _bound(api_client: Any, endpoint: Endpoint) -> None:
-    """Give every request a timeout (the generated code passes None on), one try, and a look at the answer."""
+    """Gives every request through the generated client a timeout, one try, and a look at its answer."""
     import kfp_server_api
+    from kfp_server_api.rest import RESTClientObject
 
-    rest = api_client.rest_client
-    request: Callable[..., Any] = type(rest).request
+    api_client.configuration.retries = False
+    api_client.rest_client = RESTClientObject(api_client.configuration)
 
-    def bounded(*arguments: Any, **options: Any) -> Any:
+    def request(*arguments: Any, **options: Any) -> Any:
         # A pair, because the generated client ignores a float.
         options["_request_timeout"] = (endpoint.timeout_s, endpoint.timeout_s)
         try:
-            response = request(rest, *arguments, **options)
+            response = kfp_server_api.ApiClient.request(api_client, *arguments, **options)
         except kfp_server_api.ApiException as error:
             if error.body is not None:
                 raise
-            # TLS failed; the generated client would stumble over the missing body (AttributeError).
             raise SourceError(
-                "Kubeflow Pipelines must show a certificate that is trusted here, got "
+                "Kubeflow Pipelines: expected a certificate that is trusted here, got "
                 f"{_one_line(str(error.reason))} ({endpoint.url}); set {CA_VARIABLE} to its authority's file"
             ) from error
         kind = response.getheader("Content-Type") or "nothing"
         if "json" not in kind:
-            # The generated client makes an object without a single value of it, and goes on.
             raise SourceError(
-                f"Kubeflow Pipelines must answer with JSON, got {kind} ({endpoint.url}); check that the "
+                f"Kubeflow Pipelines: expected an answer in JSON, got {kind} ({endpoint.url}); check that the "
                 f"address is its own and not that of a login page, or set {TOKEN_VARIABLE}"
             )
         return response
 
-    rest.request = bounded
-    rest.pool_manager.connection_pool_kw["retries"] = False
-    rest.pool_manager.clear()  # pools that were made before keep their own setting
+    api_client.request = request
 
 
 def _no_answer(error: Exception, endpoint: Endpoint) -> str:
@@ -169,13 +174,13 @@ def _no_answer(error: Exception, endpoint: Endpoint) -> str:
     refused = isinstance(error, urllib3.exceptions.NewConnectionError)
     if isinstance(error, urllib3.exceptions.TimeoutError) and not refused:
         return (
-            f"Kubeflow Pipelines must answer within {endpoint.timeout_s} s, got no answer ({endpoint.url}); "
+            f"Kubeflow Pipelines: expected an answer within {endpoint.timeout_s} s, got none ({endpoint.url}); "
             "what was asked for may still happen: look at the list before you try again"
         )
     # urllib3 begins with the connection object and its address in memory.
     got = _one_line(re.sub(r"<[^>]*>: ", "", str(error)))
     return (
-        f"Kubeflow Pipelines must be reachable, got {got} ({endpoint.url}); check the address, "
+        f"Kubeflow Pipelines: expected to reach it, got {got} ({endpoint.url}); check the address, "
         "for example after kubectl port-forward -n kubeflow svc/ml-pipeline-ui 8080:80"
     )
 
@@ -186,17 +191,17 @@ def _refusal(error: Any, endpoint: Endpoint) -> str:
     got = f"got {error.status} {_one_line(str(error.reason))}" + (f": {said}" if said else "")
     if error.status in (401, 403):
         return (
-            f"Kubeflow Pipelines must accept the caller, {got} ({endpoint.url}); set {TOKEN_VARIABLE} to a "
+            f"Kubeflow Pipelines: expected to be let in, {got} ({endpoint.url}); set {TOKEN_VARIABLE} to a "
             f"token and, in a multi-user installation, {NAMESPACE_VARIABLE}"
         )
     if error.status is not None and 300 <= error.status < 400:
         return (
-            f"Kubeflow Pipelines must answer itself, {got} ({endpoint.url}); a login stands before it: give "
+            f"Kubeflow Pipelines: expected its own answer, {got} ({endpoint.url}); a login stands before it: give "
             f"the address of the API, or set {TOKEN_VARIABLE}"
         )
     if error.status == 404:
-        return f"Kubeflow Pipelines must have what is asked for, {got} ({endpoint.url}); check the address"
-    return f"Kubeflow Pipelines must do as asked, {got} ({endpoint.url}); its own log says more"
+        return f"Kubeflow Pipelines: expected to find what was asked for, {got} ({endpoint.url}); check the address"
+    return f"Kubeflow Pipelines: expected success, {got} ({endpoint.url}); its own log says more"
 
 
 def _server_message(body: Any) -> str:

@@ -112,15 +112,6 @@ def without_caching(package: PipelinePackage) -> PipelinePackage:
     return PipelinePackage(package.path, package.name, package.parameters, documents)
 
 
-def cached_tasks(package: PipelinePackage) -> tuple[str, ...]:
-    """The names of the tasks that a cluster may answer from its cache."""
-    return tuple(
-        task["taskInfo"]["name"]
-        for task in _tasks(package.documents[0])
-        if task.get("cachingOptions", {}).get("enableCache")
-    )
-
-
 def write_package(package: PipelinePackage, path: Path) -> None:
     """Write the pipeline as YAML, for `kfp.Client` to read."""
     import yaml

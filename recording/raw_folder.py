@@ -15,6 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from feature_store.errors import InputError
+from feature_store.whole_files import whole_folder, write_file
 from recording.settings import CampaignSettings
 
 
@@ -64,7 +65,7 @@ class RawFolder:
                     f"resumed campaign must have the settings it began with, got others ({path})"
                 )
         else:
-            marker.write_text(wanted)
+            write_file(marker, wanted)
 
     def has(self, identifier: str) -> bool:
         """Whether the combination is finished."""
@@ -72,16 +73,11 @@ class RawFolder:
 
     def write(self, outcome: Outcome, metrics: pd.DataFrame, logs: Mapping[str, Path]) -> None:
         """Writes one finished combination; it appears as a whole or not at all."""
-        part = self.path / f".{outcome.identifier}.part"
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir()
-        metrics.to_parquet(part / "metrics.parquet")
-        for name, log in logs.items():
-            shutil.copyfile(log, part / f"{name}.log")
-        (part / "outcome.json").write_text(json.dumps(asdict(outcome), indent=2))
-        final = self.path / outcome.identifier
-        shutil.rmtree(final, ignore_errors=True)
-        part.replace(final)
+        with whole_folder(self.path / outcome.identifier) as new:
+            metrics.to_parquet(new / "metrics.parquet")
+            for name, log in logs.items():
+                shutil.copyfile(log, new / f"{name}.log")
+            (new / "outcome.json").write_text(json.dumps(asdict(outcome), indent=2))
 
     def outcome(self, identifier: str) -> Outcome:
         """What happened in a finished combination."""

@@ -2,7 +2,7 @@
 
 A signature says "the gates held and the proof is one". So whoever signs does not take the folder's word
 for it: the gates are evaluated again on the evidence, with the thresholds of this project and against
-the champion as the caller measured it, and the independent checker goes through the certificate. What the champion
+the champion as the caller measured it, and the independent checker goes through the proof. What the champion
 was measured at goes into the evidence, so that the gates can be evaluated once more when somebody promotes the version.
 """
 
@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from feature_store.errors import InputError, RefusedError
+from feature_store.whole_files import write_file
 from models.configuration import Configuration
 from models.gate_report import evaluate_gates
 from models.paired_cases import checked_cases
 from serving.bundle import (
     Bundle,
-    CertificateChecker,
+    ProofChecker,
     check_bundle,
     check_content,
     check_leaves,
@@ -37,7 +38,7 @@ def let_through(
     folder: Path,
     configuration: Configuration,
     champion: Mapping[str, Any] | None,
-    checker: CertificateChecker | None = None,
+    checker: ProofChecker | None = None,
 ) -> Bundle:
     """Signs a bundle in place where every gate holds; opens it unsigned where gates.json says one failed.
 
@@ -46,10 +47,10 @@ def let_through(
     Args:
         folder: the bundle as the gate step left it.
         champion: {"version", "metrics", "cases"} that the gates measured, None where there was no champion.
-        checker: independent checker of certificates; None: the project's.
+        checker: independent checker of proofs; None: the project's.
 
     Raises:
-        RefusedError: the gates or the certificate say more than evidence and leaves bear, or the bundle
+        RefusedError: the gates or the proof say more than evidence and leaves bear, or the bundle
             contradicts itself. Nothing is signed.
         InputError: the folder or a key cannot be read.
     """
@@ -86,7 +87,7 @@ def _require_keys(configuration: Configuration) -> None:
     if configuration.ledger_path.exists() and not private.exists():
         # A new key would refuse every entry and bundle so far: never make one silently.
         raise RefusedError(
-            f"private key must be there beside a ledger, got none ({private}); restore it from a backup"
+            f"private key: expected one beside the ledger, got none ({private}); restore it from a backup"
         )
     create_key_pair(private, configuration.public_key_path)
 
@@ -100,11 +101,11 @@ def present_failures(bundle: Bundle, configuration: Configuration) -> tuple[str,
 
 def _refuse_contradictions(bundle: Bundle, champion: Mapping[str, Any] | None) -> None:
     """Paired cases decide about the champion: where there are any, they must bear the gates' metric."""
-    for found, whose in ((bundle.evidence, "the bundle"), (champion, "the champion")):
-        if not isinstance(found, Mapping) or "cases" not in found:
+    for evidence, whose in ((bundle.evidence, "the bundle"), (champion, "the champion")):
+        if not isinstance(evidence, Mapping) or "cases" not in evidence:
             continue  # nothing is compared then, and nothing replaces a champion
         try:
-            checked_cases(found["cases"], found.get("metrics"), bundle.evidence.get("case_counts"))
+            checked_cases(evidence["cases"], evidence.get("metrics"), bundle.evidence.get("case_counts"))
         except InputError as error:
             raise RefusedError(f"the evidence of {whose} contradicts itself: {error} ({bundle.folder})") from error
 
@@ -114,13 +115,9 @@ def _with_champion(bundle: Bundle, champion: Mapping[str, Any] | None) -> Bundle
     if CHAMPION in bundle.evidence and bundle.evidence[CHAMPION] == champion:
         return bundle
     known = None if champion is None else dict(champion)
-    path = bundle.folder / "evidence.json"
-    temporary = bundle.folder.with_name(f".{bundle.folder.name}.evidence.tmp")
-    try:
-        temporary.write_text(json.dumps({**bundle.evidence, CHAMPION: known}, indent=1) + "\n", encoding="utf-8")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)  # a full disk: nothing half-written stays
+    # Beside the bundle until it is whole: a bundle holds exactly its files.
+    write_file(bundle.folder / "evidence.json", json.dumps({**bundle.evidence, CHAMPION: known}, indent=1) + "\n",
+               folder=bundle.folder.parent)
     return open_bundle(bundle.folder)
 
 

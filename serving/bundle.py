@@ -4,17 +4,17 @@
 
     1. exactly the expected files, no links, each read once into memory
     2. model.sig is the given key's signature over exactly these bytes
-    3. model.onnx has the SHA-256 that contract and certificate name, encoder.onnx (if any) the contract's
-    4. the certificate says PROVED, for this contract's specification, boxes and tolerance
+    3. model.onnx and specification.yaml have the SHA-256 that contract and proof name, encoder.onnx (if any) the
+       contract's; the contract's inputs, outputs, units and boxes are the specification's
+    4. the proof says PROVED, and in words what the contract says
     5. gates.json: every gate passed
-    6. deep: the independent checker accepts the certificate's leaves, and onnxruntime computes the network that it read
-       (models/verification/bundle_check.py)
+    6. deep: the independent checker proves every leaf of the proof again, and onnxruntime computes the network that it
+       read (models/verification/proof_file.py, as `assay check PROOF` does)
 
 What was checked is what is used: `Bundle.model` holds the checked bytes, nothing is read again.
 """
 
 import hashlib
-import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -22,19 +22,23 @@ from pathlib import Path
 from typing import Any, NewType, Protocol
 
 from feature_store.errors import InputError, RefusedError
+from feature_store.whole_files import whole_folder
 from models.gate_report import GateReport
 from models.gates import PROVED
+from models.verification.checker.archive import Rejected
+from models.verification.proof_document import FORMAT as PROOF_FORMAT
+from models.verification.proof_document import read_document
 from serving.canonical import parse_json
-from serving.contract import ENCODER_FILE, MODEL_FILE, Contract, specification_sha256
+from serving.contract import ENCODER_FILE, MODEL_FILE, SPECIFICATION_FILE, Contract
+from serving.promise import Promise, read_promise
 from serving.signature import SIGNATURE_FILE, read_folder, verify_files, verify_with_library
 
-CERTIFICATE_FORMAT = "assay-certificate/1"
-LEAVES_FILE = "certificate.npz"
-# A model that was not proved has no certificate; it can be opened and recorded, never served.
-_PROOF_FILES = frozenset({"certificate.json", LEAVES_FILE})
-_FILES = frozenset({MODEL_FILE, "contract.json", "evidence.json", "gates.json"})
-# Files that a bundle may lack; the encoder belongs to a contract with an embedding.
-_OPTIONAL = _PROOF_FILES | {ENCODER_FILE}
+PROOF_FILE = "proof.npz"
+_FILES = frozenset({MODEL_FILE, SPECIFICATION_FILE, "contract.json", "evidence.json", "gates.json"})
+# Files that a bundle may lack: a model that was not proved has no proof, it can be opened and recorded, never served;
+# the encoder belongs to a contract with an embedding.
+_OPTIONAL = frozenset({PROOF_FILE, ENCODER_FILE})
+CHECK_SECONDS = 600.0  # for every leaf of a proof
 
 
 class CheckResult(Protocol):
@@ -49,8 +53,8 @@ class CheckResult(Protocol):
         """Why not."""
 
 
-# check_exported(model_path, contract, certificate, leaves_path), models/verification/bundle_check.py
-CertificateChecker = Callable[[Path, dict[str, Any], dict[str, Any], Path], CheckResult]
+# check_proof(proof, model, specification, seconds), models/verification/proof_file.py
+ProofChecker = Callable[[Path, Path, Path, float], CheckResult]
 
 
 @dataclass(frozen=True)
@@ -60,8 +64,8 @@ class Bundle:
     Attributes:
         folder: where it was read from; for messages, not to be read again.
         files: content of every file by name, the signature among them where there is one.
-        contract: parsed contract.json.
-        certificate: parsed certificate.json, empty where the model was not proved.
+        promise: parsed contract.json and specification.yaml.
+        proof: the document in proof.npz, empty where the model was not proved.
         evidence: parsed evidence.json.
         gates: parsed gates.json.
         sha256: hex digest that names the bundle: over the names and digests of all files but the
@@ -70,11 +74,21 @@ class Bundle:
 
     folder: Path
     files: Mapping[str, bytes] = field(repr=False)
-    contract: Contract
-    certificate: Mapping[str, Any]
+    promise: Promise
+    proof: Mapping[str, Any]
     evidence: Mapping[str, Any] = field(repr=False)
     gates: GateReport
     sha256: str
+
+    @property
+    def contract(self) -> Contract:
+        """What goes in and what comes out."""
+        return self.promise.contract
+
+    @property
+    def leaves(self) -> int:
+        """Boxes of the proof; 0 where there is none."""
+        return sum(part["leaves"] for part in self.proof.get("parts", ()))
 
     @property
     def model(self) -> bytes:
@@ -107,14 +121,14 @@ def check_bundle(
     *,
     deep: bool = False,
     library: bool = False,
-    checker: CertificateChecker | None = None,
+    checker: ProofChecker | None = None,
 ) -> CheckedBundle:
     """Opens a bundle and refuses it unless everything about it holds.
 
     Args:
         folder: the bundle.
         public_key_path: key that it must be signed with (PEM).
-        deep: also re-check every leaf of the certificate (seconds instead of milliseconds).
+        deep: also prove every leaf of the proof again (seconds instead of milliseconds).
         library: also verify the signature with the model-signing package, beside our own reading.
         checker: the independent checker to use with `deep`; None: the project's.
 
@@ -146,34 +160,28 @@ def check_content(bundle: Bundle) -> None:
     if failed:
         listed = "; ".join(f"{gate.name}: {gate.reason}" for gate in failed)
         raise RefusedError(f"gates must all hold, got {listed} ({where}, gates.json)")
-    if not bundle.certificate:
-        raise RefusedError(f"bundle must hold a certificate, got none ({where}); its model was not proved")
-    digest = hashlib.sha256(bundle.model).hexdigest()
-    embedding = bundle.contract.embedding
+    if not bundle.proof:
+        raise RefusedError(f"bundle must hold a proof, got none ({where}); its model was not proved")
+    contract = bundle.contract
+    model, specification = (hashlib.sha256(bundle.files[name]).hexdigest() for name in (MODEL_FILE, SPECIFICATION_FILE))
+    embedding = contract.embedding
     encoder = None if embedding is None else hashlib.sha256(bundle.files[ENCODER_FILE]).hexdigest()
     expected = {
         "contract's encoder sha256": (None if embedding is None else embedding.sha256, encoder),
-        "contract's model sha256": (bundle.contract.model.sha256, digest),
-        "certificate's format": (bundle.certificate.get("format"), CERTIFICATE_FORMAT),
-        "certificate's model_sha256": (bundle.certificate.get("model_sha256"), digest),
-        "certificate's specification_sha256": (
-            bundle.certificate.get("specification_sha256"),
-            specification_sha256(bundle.contract),
-        ),
-        "certificate's verdict": (bundle.certificate.get("verdict"), PROVED),
-        "certificate's tolerance": (
-            bundle.certificate.get("tolerance"),
-            bundle.contract.specification["tolerance"],
-        ),
-        "certificate's leaves_file": (bundle.certificate.get("leaves_file"), LEAVES_FILE),
+        "contract's model sha256": (contract.model.sha256, model),
+        "proof's format": (bundle.proof.get("format"), PROOF_FORMAT),
+        "proof's model_sha256": (bundle.proof.get("model_sha256"), model),
+        "proof's specification_sha256": (bundle.proof.get("specification_sha256"), specification),
+        "proof's verdict": (bundle.proof.get("verdict"), PROVED),
+        "proof's statement": (bundle.proof.get("statement"), contract.specification.statement),
     }
     for what, (value, required) in expected.items():
         if value != required:
             raise RefusedError(f"{what} must be {required}, got {value} ({where})")
 
 
-def check_leaves(bundle: Bundle, checker: CertificateChecker | None = None) -> None:
-    """Refuses a bundle whose certificate the independent checker does not accept (step 6).
+def check_leaves(bundle: Bundle, checker: ProofChecker | None = None) -> None:
+    """Refuses a bundle whose proof the independent checker does not accept (step 6).
 
     The checker gets the checked bytes in a fresh folder: those on disk may have changed since.
 
@@ -185,14 +193,16 @@ def check_leaves(bundle: Bundle, checker: CertificateChecker | None = None) -> N
     """
     check = checker or _project_checker()
     with tempfile.TemporaryDirectory(prefix="assay-check-") as temporary:
-        model_path, leaves_path = Path(temporary) / MODEL_FILE, Path(temporary) / LEAVES_FILE
-        model_path.write_bytes(bundle.model)
-        leaves_path.write_bytes(bundle.files[LEAVES_FILE])
-        result = check(model_path, bundle.contract.to_json(), dict(bundle.certificate), leaves_path)
-    if result.accepted is not True:
-        raise RefusedError(
-            f"certificate must prove its specification, got: {result.reason} ({bundle.folder})"
-        )
+        model, specification, proof = (Path(temporary) / name for name in (MODEL_FILE, SPECIFICATION_FILE, PROOF_FILE))
+        for path in (model, specification, proof):
+            path.write_bytes(bundle.files[path.name])
+        try:
+            result = check(proof, model, specification, CHECK_SECONDS)
+            accepted, reason = result.accepted is True, result.reason
+        except InputError as error:  # of a model or a specification that no proof can be about
+            accepted, reason = False, str(error)
+    if not accepted:
+        raise RefusedError(f"proof must prove the specification, got: {reason} ({bundle.folder})")
 
 
 def bundle_sha256(files: Mapping[str, bytes]) -> str:
@@ -213,16 +223,9 @@ def write_folder(bundle: Bundle, destination: Path) -> None:
     """
     if destination.exists():
         raise InputError(f"destination must be a new folder, got one that exists ({destination})")
-    destination.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=destination.parent, prefix=f".{destination.name}."))
-    try:
+    with whole_folder(destination, overwrite=False) as new:
         for name, data in bundle.files.items():
-            (temporary / name).write_bytes(data)
-        temporary.chmod(0o755)
-        temporary.rename(destination)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
+            (new / name).write_bytes(data)
 
 
 def _parse(folder: Path, files: Mapping[str, bytes]) -> Bundle:
@@ -231,8 +234,6 @@ def _parse(folder: Path, files: Mapping[str, bytes]) -> Bundle:
     if unexpected or missing:
         problem = f"unexpected {', '.join(unexpected)}" if unexpected else f"no {', '.join(missing)}"
         raise RefusedError(f"bundle must hold exactly its files, got {problem} ({folder})")
-    if _PROOF_FILES & set(files) and not set(files) >= _PROOF_FILES:
-        raise RefusedError(f"certificate must come with its leaves, got one of the two ({folder})")
     try:
         contract = Contract.from_json(parse_json(files["contract.json"], f"{folder}/contract.json"))
         gates = GateReport.from_json(parse_json(files["gates.json"], f"{folder}/gates.json"))
@@ -241,25 +242,36 @@ def _parse(folder: Path, files: Mapping[str, bytes]) -> Bundle:
         raise RefusedError(f"{error} ({folder})") from error
     if (contract.embedding is not None) != (ENCODER_FILE in files):
         raise RefusedError(f"encoder must come with a contract that has an embedding, got one of the two ({folder})")
-    certificate = {}
-    if "certificate.json" in files:
-        certificate = parse_json(files["certificate.json"], f"{folder}/certificate.json")
+    promise = read_promise(contract, files[SPECIFICATION_FILE], str(folder))
+    proof = _proof(files[PROOF_FILE], folder) if PROOF_FILE in files else {}
     evidence = parse_json(files["evidence.json"], f"{folder}/evidence.json")
     if not isinstance(evidence.get("metrics"), dict):
         raise RefusedError(f"evidence must hold metrics, got {sorted(evidence)} ({folder}/evidence.json)")
     return Bundle(
         folder=folder,
         files=dict(files),
-        contract=contract,
-        certificate=certificate,
+        promise=promise,
+        proof=proof,
         evidence=evidence,
         gates=gates,
         sha256=bundle_sha256(files),
     )
 
 
-def _project_checker() -> CertificateChecker:
-    # Only a deep check needs it, and it imports onnx.
-    from models.verification.bundle_check import check_exported
+def _proof(content: bytes, folder: Path) -> dict[str, Any]:
+    try:
+        document = read_document(content)
+    except Rejected as error:
+        raise RefusedError(f"{error} ({folder}/{PROOF_FILE})") from error
+    parts = document.get("parts")
+    if not isinstance(parts, list) or not all(
+            isinstance(part, dict) and isinstance(part.get("leaves"), int) for part in parts):
+        raise RefusedError(f"proof must say its parts and their leaves, got {parts!r:.80} ({folder}/{PROOF_FILE})")
+    return document
 
-    return check_exported
+
+def _project_checker() -> ProofChecker:
+    # Only a deep check needs it, and it imports onnx.
+    from models.verification.proof_file import check_proof
+
+    return check_proof

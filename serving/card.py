@@ -36,7 +36,7 @@ def version_tags(bundle: Bundle, gates_passed: bool, command: str, ticket: str) 
 def gate_table(bundle: Bundle) -> str:
     """The version's description: statement and gates as Markdown."""
     lines = [
-        f"**{bundle.contract.specification['statement']}**",
+        f"**{bundle.contract.specification.statement}**",
         "",
         "| gate | passed | metric | value | | threshold | unit | cases | reason |",
         "|---|---|---|---|---|---|---|---|---|",

@@ -1,39 +1,39 @@
-"""The contract of a bundle: what a controller feeds the model, what it gets, what was proved about it.
+"""The contract of a bundle: what a controller feeds the model, what it gets, and where stands what was proved of it.
 
-`contract.json` is written by the export step and read by everybody who holds a bundle. All values are
-in raw units: the scaling is inside model.onnx.
+`contract.json` is written with the model and read by everybody who holds a bundle. All values are in raw units: the
+scaling is inside model.onnx.
 
-    inputs         in the order of the model's columns; [minimum, maximum] is the verified box,
-                   [physical_minimum, physical_maximum] what physics allows (None: unbounded)
-    outputs        [minimum, maximum] is the range of the training target
-    specification  {"tolerance": float, "properties": [...], "statement": sentence}, see models/verification
-    model          the ONNX file, its SHA-256, opset and the names of its one input and its output
+    inputs         in the order of the model's columns; [minimum, maximum] is the verified box, [physical_minimum,
+                   physical_maximum] what physics allows (None: unbounded); values: the only ones that it takes, of an
+                   input that takes finitely many
+    one_hot        optional: groups of inputs of which exactly one is 1 and the others are 0
+    outputs        in the order of the model's columns; kind: a prediction of what will be measured, a target for a
+                   setting, or a change of one; [minimum, maximum] is the range that training saw
+    specification  the file that says what was proved, its SHA-256, and that in a sentence (serving/promise.py)
+    model          the ONNX file, its SHA-256, opset and the names of its one input and its one output
     embedding      optional: which inputs are an embedding of measured runs, the workload's own, and the ONNX file
                    that makes one of new runs (serving/encoder.py)
-
-Numbers stay as they were parsed (1 stays 1, not 1.0), so that writing a contract back gives the same
-canonical bytes and the digest in the certificate still holds.
 """
 
-import hashlib
 import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from feature_store.errors import InputError, nearest
 from feature_store.names import check_label, check_task_name, check_workload_name
-from serving.canonical import canonical_json
 
-FORMAT = "assay-bundle/1"
+FORMAT = "assay-bundle/2"
 MODEL_FILE = "model.onnx"
+SPECIFICATION_FILE = "specification.yaml"
 ENCODER_FILE = "encoder.onnx"
 
 _BOUNDS = ("minimum", "maximum", "physical_minimum", "physical_maximum")
 _INPUT_KEYS = ("name", "unit", "description", *_BOUNDS)
-_OUTPUT_KEYS = ("name", "unit", *_BOUNDS)
+_OUTPUT_KEYS = ("name", "unit", "kind", *_BOUNDS)
+KINDS = ("prediction", "target", "change")
 _MODEL_KEYS = ("file", "sha256", "opset", "input", "output")
 _EMBEDDING_KEYS = (
     "file", "sha256", "inputs", "configuration", "target", "runs", "own", "similarity", "threshold",
@@ -42,7 +42,7 @@ _KEYS = (
     "format", "task", "workload", "inputs", "outputs", "specification", "model",
     "code_version", "data_version", "seed",
 )  # fmt: skip
-_SPECIFICATION_KEYS = ("tolerance", "properties", "statement")
+_SPECIFICATION_KEYS = ("file", "sha256", "statement")
 
 Item = TypeVar("Item", "InputSpec", "OutputSpec")
 
@@ -58,14 +58,16 @@ class InputSpec:
     maximum: float
     physical_minimum: float | None
     physical_maximum: float | None
+    values: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True)
 class OutputSpec:
-    """One output of the model, raw units. [minimum, maximum] is what training saw."""
+    """One column of the model's output, raw units. [minimum, maximum] is what training saw; kind: see KINDS."""
 
     name: str
     unit: str
+    kind: str
     minimum: float
     maximum: float
     physical_minimum: float | None
@@ -81,6 +83,15 @@ class ModelSpec:
     opset: int
     input: str
     output: str
+
+
+@dataclass(frozen=True)
+class SpecificationSpec:
+    """The file that says what was proved, and that in a sentence."""
+
+    file: str
+    sha256: str
+    statement: str
 
 
 @dataclass(frozen=True)
@@ -116,18 +127,19 @@ class EmbeddingSpec:
 
 @dataclass(frozen=True)
 class Contract:
-    """The content of contract.json. `specification` is read-only all the way down."""
+    """The content of contract.json."""
 
     task: str
     workload: str
     inputs: tuple[InputSpec, ...]
     outputs: tuple[OutputSpec, ...]
-    specification: Mapping[str, Any]
+    specification: SpecificationSpec
     model: ModelSpec
     code_version: str
     data_version: str
     seed: int
     embedding: EmbeddingSpec | None = None
+    one_hot: tuple[tuple[str, ...], ...] = ()
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -140,9 +152,10 @@ class Contract:
             "format": FORMAT,
             "task": self.task,
             "workload": self.workload,
-            "inputs": [vars(item).copy() for item in self.inputs],
+            "inputs": [_entry(item) for item in self.inputs],
+            **({"one_hot": [list(group) for group in self.one_hot]} if self.one_hot else {}),
             "outputs": [vars(item).copy() for item in self.outputs],
-            "specification": _thaw(self.specification),
+            "specification": vars(self.specification).copy(),
             "model": vars(self.model).copy(),
             "code_version": self.code_version,
             "data_version": self.data_version,
@@ -156,53 +169,49 @@ class Contract:
 
         Raises:
             InputError: a key is unknown or missing, a value has a wrong type, a number is not finite,
-                a box has its minimum above its maximum, a name is given twice, a property names an
-                unknown input.
+                a box has its minimum above its maximum, a name is given twice, values lie outside of their box.
         """
         _check(isinstance(data, Mapping), "it", "be a mapping", data, "contract.json")
-        _keys({key: value for key, value in data.items() if key != "embedding"}, _KEYS, "contract.json")
+        _keys({key: value for key, value in data.items() if key not in ("embedding", "one_hot")}, _KEYS,
+              "contract.json")
         _check(data["format"] == FORMAT, "format", f"be {FORMAT!r}", data["format"], "contract.json")
         for key in ("code_version", "data_version"):
             _text(data, key, "contract.json")
         check_task_name(data["task"], "contract.json")
         check_workload_name(data["workload"], "contract.json")
         _check(_is_integer(data["seed"]), "seed", "be an integer", data["seed"], "contract.json")
-        inputs = _items(data["inputs"], "inputs", _INPUT_KEYS, InputSpec)
-        outputs = _items(data["outputs"], "outputs", _OUTPUT_KEYS, OutputSpec)
-        model = _model(data["model"], {item.name for item in outputs})
-        _specification(data["specification"], [item.name for item in inputs])
+        inputs = _items(data["inputs"], "inputs", _INPUT_KEYS, _input)
+        outputs = _items(data["outputs"], "outputs", _OUTPUT_KEYS, _output)
+        names = [item.name for item in inputs]
         return cls(
             task=data["task"],
             workload=data["workload"],
             inputs=inputs,
             outputs=outputs,
-            specification=_freeze(data["specification"]),
-            model=model,
+            specification=_specification(data["specification"]),
+            model=_model(data["model"]),
             code_version=data["code_version"],
             data_version=data["data_version"],
             seed=data["seed"],
             embedding=_embedding(data["embedding"], inputs) if "embedding" in data else None,
+            one_hot=_groups(data["one_hot"], names) if "one_hot" in data else (),
         )
 
 
-def specification_sha256(contract: Contract | Mapping[str, Any]) -> str:
-    """What a certificate says it proved: hex SHA-256 over specification, inputs and outputs.
-
-    The boxes are part of it: a certificate for a smaller box must not pass for a larger one.
-
-    Args:
-        contract: a Contract, or the content of contract.json.
-    """
-    data = contract.to_json() if isinstance(contract, Contract) else contract
-    proved = {key: data[key] for key in ("specification", "inputs", "outputs")}
-    return hashlib.sha256(canonical_json(proved)).hexdigest()
+def _entry(item: InputSpec) -> dict[str, Any]:
+    entry = vars(item).copy()
+    values = entry.pop("values")
+    return entry if values is None else {**entry, "values": list(values)}
 
 
-def _items(data: Any, key: str, keys: tuple[str, ...], build: Callable[..., Item]) -> tuple[Item, ...]:
+def _items(data: Any, key: str, keys: tuple[str, ...], build: Callable[[dict[str, Any], str], Item]
+           ) -> tuple[Item, ...]:
     _check(isinstance(data, list) and bool(data), key, "be a list of at least one", data, "contract.json")
+    items = []
     for number, item in enumerate(data):
         where = f"contract.json, {key}[{number}]"
-        _keys(item, keys, where)
+        _check(isinstance(item, Mapping), "it", "be a mapping", item, where)
+        _keys({name: value for name, value in item.items() if (key, name) != ("inputs", "values")}, keys, where)
         for name in keys:
             if name in _BOUNDS:
                 optional = name.startswith("physical_")
@@ -211,9 +220,34 @@ def _items(data: Any, key: str, keys: tuple[str, ...], build: Callable[..., Item
             else:
                 _text(item, name, where, empty=name != "name")
         _bounds(item, where)
+        items.append(build(dict(item), where))
     names = [item["name"] for item in data]
     _check(len(set(names)) == len(names), "names", "be unique", names, f"contract.json, {key}")
-    return tuple(build(**item) for item in data)
+    return tuple(items)
+
+
+def _input(item: dict[str, Any], where: str) -> InputSpec:
+    values = item.pop("values", None)
+    if values is None:
+        return InputSpec(**item)
+    usable = isinstance(values, list) and bool(values) and all(map(_is_finite, values)) and all(
+        a < b for a, b in pairwise(values)) and item["minimum"] <= values[0] and values[-1] <= item["maximum"]
+    _check(usable, "values", "be ascending numbers inside of the box", values, where)
+    return InputSpec(**item, values=tuple(values))
+
+
+def _output(item: dict[str, Any], where: str) -> OutputSpec:
+    _check(item["kind"] in KINDS, "kind", f"be one of {', '.join(KINDS)}", item["kind"], where)
+    return OutputSpec(**item)
+
+
+def _groups(data: Any, names: list[str]) -> tuple[tuple[str, ...], ...]:
+    usable = isinstance(data, list) and all(isinstance(group, list) and len(group) > 1 for group in data)
+    members = [name for group in data for name in group] if usable else []
+    known = all(isinstance(name, str) and name in names for name in members)
+    _check(usable and known and len(set(members)) == len(members), "one_hot",
+           "be groups of at least two inputs, each input in one", data, "contract.json")
+    return tuple(tuple(group) for group in data)
 
 
 def _bounds(item: Mapping[str, Any], where: str) -> None:
@@ -228,7 +262,7 @@ def _bounds(item: Mapping[str, Any], where: str) -> None:
     )  # fmt: skip
 
 
-def _model(data: Any, outputs: set[str]) -> ModelSpec:
+def _model(data: Any) -> ModelSpec:
     where = "contract.json, model"
     _keys(data, _MODEL_KEYS, where)
     _check(data["file"] == MODEL_FILE, "file", f"be {MODEL_FILE!r}", data["file"], where)
@@ -237,7 +271,6 @@ def _model(data: Any, outputs: set[str]) -> ModelSpec:
     _check(_is_integer(opset) and opset > 0, "opset", "be a positive integer", opset, where)
     _text(data, "input", where)
     _text(data, "output", where)
-    _check(data["output"] in outputs, "output", f"be one of {sorted(outputs)}", data["output"], where)
     return ModelSpec(**data)
 
 
@@ -274,27 +307,13 @@ def _digest(digest: Any, where: str) -> None:
     _check(is_digest, "sha256", "be 64 hex digits", digest, where)
 
 
-def _specification(data: Any, inputs: list[str]) -> None:
+def _specification(data: Any) -> SpecificationSpec:
     where = "contract.json, specification"
     _keys(data, _SPECIFICATION_KEYS, where)
-    tolerance = data["tolerance"]
-    usable = _is_finite(tolerance) and tolerance >= 0
-    _check(usable, "tolerance", "be a finite number from 0", tolerance, where)
+    _check(data["file"] == SPECIFICATION_FILE, "file", f"be {SPECIFICATION_FILE!r}", data["file"], where)
+    _digest(data["sha256"], where)
     _text(data, "statement", where)
-    properties = data["properties"]
-    _check(isinstance(properties, list) and bool(properties), "properties", "be a list", properties, where)
-    for item in properties:
-        _check(isinstance(item, Mapping) and bool(item), "property", "be a mapping", item, where)
-        monotone = item.get("monotone")
-        features: Any = monotone.get("features") if isinstance(monotone, Mapping) else []
-        _check(isinstance(features, list), "features", "be a list of inputs", features, where)
-        for feature in features:
-            hint = nearest(str(feature), inputs)
-            _check(feature in inputs, "feature", "be an input", feature, f"{where}; {hint}")
-    try:
-        canonical_json(data)  # a digest is taken over it
-    except ValueError as error:
-        raise InputError(f"numbers must be finite, got {error} ({where})") from error
+    return SpecificationSpec(**data)
 
 
 def _keys(data: Any, keys: tuple[str, ...], where: str) -> None:
@@ -326,15 +345,3 @@ def _is_finite(value: Any) -> bool:
         return math.isfinite(value)
     except OverflowError:  # an integer that no float can hold
         return False
-
-
-def _freeze(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return MappingProxyType({key: _freeze(item) for key, item in value.items()})
-    return tuple(_freeze(item) for item in value) if isinstance(value, (list, tuple)) else value
-
-
-def _thaw(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _thaw(item) for key, item in value.items()}
-    return [_thaw(item) for item in value] if isinstance(value, tuple) else value

@@ -6,7 +6,8 @@ Between a controller's numbers and onnxruntime stand, in this order:
     2. numbers    no text, no truth value, no NaN, no infinity
     3. physics    [physical_minimum, physical_maximum]: a pressure of 37 is a unit mix-up, not a load
     4. proof      [minimum, maximum], the verified box: a value outside is moved to its edge and
-                  reported, so that the proof covers every answer that is given
+                  reported, so that the proof covers every answer that is given; an input with finitely many
+                  values must have one of them, and of a one-hot group one is 1 and the others are 0
 
 Shapes: rows [rows, inputs] float64, raw units -> matrix [rows, inputs] float32 inside the box exactly.
 """
@@ -50,6 +51,8 @@ class InputReader:
         self._names = contract.input_names
         self._known = frozenset(self._names)
         self._limits = tuple(_limit(item) for item in contract.inputs)
+        self._values = {number: item.values for number, item in enumerate(contract.inputs) if item.values is not None}
+        self._groups = [[contract.input_names.index(name) for name in group] for group in contract.one_hot]
 
     def read_row(self, row: Mapping[str, Any]) -> tuple[NDArray[np.float32], tuple[str, ...]]:
         """One row by column name -> ([1, inputs] matrix, names that were moved into the box).
@@ -58,6 +61,8 @@ class InputReader:
             InputError: naming column, rule and value.
         """
         values, outside = self._row(row, 0)
+        if self._values or self._groups:
+            self._require_finite(np.array([[float(row[name]) for name in self._names]]))
         return np.array([values], dtype=np.float32), tuple(outside)
 
     def read_rows(self, rows: Sequence[Mapping[str, Any]]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
@@ -75,7 +80,7 @@ class InputReader:
         names = [str(name) for name in frame.columns]
         if len(set(names)) != len(names):
             repeated = sorted({name for name in names if names.count(name) > 1})
-            raise InputError(f"column must be there once, got {', '.join(repeated)} twice (data frame)")
+            raise InputError(f"data frame: expected each column once, got {', '.join(repeated)} twice (data frame)")
         self._check_columns(names, None)
         values = np.empty((len(frame), len(names)), dtype=np.float64)
         for position, name in enumerate(self._names):
@@ -120,21 +125,41 @@ class InputReader:
 
     def _matrix(self, values: NDArray[np.float64]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         if not len(values):
-            raise InputError("rows must hold at least one row, got none")
+            raise InputError("rows: expected at least one, got none")
         limits = self._limits
         physical = [[item.physical_low, item.physical_high] for item in limits]
         impossible = ~((values >= np.array(physical)[:, 0]) & (values <= np.array(physical)[:, 1]))
         if impossible.any():
             number, position = (int(place) for place in np.argwhere(impossible)[0])
             self._refuse(self._names[position], float(values[number, position]), number)
+        self._require_finite(values)
         box = np.array([[item.low, item.high] for item in limits])
         inner = np.array([[item.low32, item.high32] for item in limits])
         outside = (values < box[:, 0]) | (values > box[:, 1])
         return np.clip(values, inner[:, 0], inner[:, 1]).astype(np.float32), outside
 
-    def _check_columns(self, found: Iterable[Any], number: int | None) -> None:
+    def _require_finite(self, values: NDArray[np.float64]) -> None:
+        """Values [rows, inputs] of inputs that take finitely many, which the proof is about alone."""
+        for position, known in self._values.items():
+            column = values[:, position].astype(np.float32)
+            wrong = ~np.isin(column, np.array(known, dtype=np.float32))
+            if wrong.any():
+                number = int(np.argmax(wrong))
+                listed = ", ".join(f"{value:g}" for value in known)
+                raise InputError(f"{self._names[position]} must be one of {listed}, got "
+                                 f"{values[number, position].item()!r} (row {number})")
+        for group in self._groups:
+            part = values[:, group]
+            wrong = ~(np.isin(part, (0.0, 1.0)).all(axis=1) & (part.sum(axis=1) == 1))
+            if wrong.any():
+                number = int(np.argmax(wrong))
+                names = ", ".join(self._names[position] for position in group)
+                raise InputError(f"exactly one of {names} must be 1 and the others 0, got {part[number].tolist()} "
+                                 f"(row {number})")
+
+    def _check_columns(self, columns: Iterable[Any], number: int | None) -> None:
         where = "data frame" if number is None else f"row {number}"
-        names = [str(name) for name in found]
+        names = [str(name) for name in columns]
         unknown = [name for name in names if name not in self._known]
         missing = [name for name in self._names if name not in names]
         if missing:

@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 
 from feature_store.names import inside
+from feature_store.whole_files import whole_folder
 
 
 def kept_bundle(home: Path, task: str, workload: str, version: int) -> Path:
@@ -26,9 +27,5 @@ def keep_bundle(folder: Path, kept: Path) -> None:
     Raises:
         OSError: the disk is full or cannot be written.
     """
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    temporary = kept.with_name(f".{kept.name}.tmp")
-    for leftover in (temporary, kept):
-        shutil.rmtree(leftover, ignore_errors=True)
-    shutil.copytree(folder, temporary)
-    temporary.rename(kept)
+    with whole_folder(kept) as new:
+        shutil.copytree(folder, new, dirs_exist_ok=True)

@@ -9,7 +9,6 @@ DSSE: https://github.com/secure-systems-lab/dsse/blob/v1.0.0/protocol.md
 
 import os
 import stat
-import tempfile
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -17,6 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from feature_store.errors import InputError, RefusedError
+from feature_store.whole_files import write_file
 
 _ECDSA = ec.ECDSA(hashes.SHA256())
 
@@ -34,7 +34,7 @@ def create_key_pair(private_path: Path, public_path: Path) -> None:
     """
     if public_path.exists() and not private_path.exists():
         raise RefusedError(
-            f"private key must be there beside its public key, got none ({private_path}); restore it from "
+            f"private key: expected one beside its public key, got none ({private_path}); restore it from "
             f"a backup, or move {public_path.name} away to start anew (older bundles then need the old key)"
         )
     if not private_path.exists():
@@ -122,16 +122,4 @@ def _read(path: Path, what: str) -> tuple[bytes, int]:
 def _write_once(path: Path, data: bytes) -> None:
     """Writes the whole file or nothing; leaves an existing one alone. Mode 0600."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # mkstemp makes the file with mode 0600: the key is never readable by others, not for an instant.
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            os.link(temporary, path)  # unlike a rename, fails where another process was first
-        except FileExistsError:
-            return
-    finally:
-        Path(temporary).unlink()
+    write_file(path, data, mode=0o600, overwrite=False)

@@ -13,15 +13,16 @@ leaves an incomplete last line; it was never acted upon, and the next writer mov
 
 import contextlib
 import errno
-import fcntl
 import os
-import threading
-import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from filelock import Timeout
+
 from feature_store.errors import AssayError, InputError
+from feature_store.file_lock import file_lock
+from feature_store.whole_files import sync_folder
 from serving.keys import load_private_key, load_public_key
 from serving.ledger_chain import Chain, Pair, verified_chain
 from serving.ledger_entry import Entry, check_move, sign_entry
@@ -39,34 +40,28 @@ class Ledger:
         self.path = path
         self._public_key_path = public_key_path
         self._private_key_path = private_key_path
-        self._lock = threading.RLock()
-        self._lock_depth = 0
+        # A file of its own, never removed: the ledger itself may be replaced in a restore.
+        self._lock = file_lock(path.with_name(f"{path.name}.lock"))
 
     @contextlib.contextmanager
     def locked(self, timeout_s: float = _LOCK_SECONDS) -> Iterator[None]:
-        """Holds the ledger against every other process. May be nested.
+        """Holds the ledger against every other process and thread. May be nested.
 
         Raises:
-            AssayError: another process held it for longer than `timeout_s`.
+            AssayError: another held it for longer than `timeout_s`, or the lock file cannot be made.
         """
-        with self._lock:
-            if self._lock_depth:
-                yield
-                return
-            # A file of its own, never removed: the ledger itself may be replaced in a restore.
-            lock_path = self.path.with_name(f"{self.path.name}.lock")
-            try:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                file = lock_path.open("ab")
-            except OSError as error:
-                raise AssayError(f"ledger must be writable, got {error.strerror} ({lock_path})") from error
-            with file:
-                _lock_within(file.fileno(), timeout_s, self.path)
-                self._lock_depth = 1
-                try:
-                    yield
-                finally:
-                    self._lock_depth = 0
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._lock.acquire(timeout=timeout_s)
+        except Timeout as error:
+            rule = f"ledger must be free within {timeout_s:g} s"
+            raise AssayError(f"{rule}, another process holds it ({self.path}); try again") from error
+        except OSError as error:
+            raise AssayError(f"ledger must be writable, got {error.strerror} ({self._lock.lock_file})") from error
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     def verify(self, heads: tuple[Head, ...] = ()) -> tuple[Entry, ...]:
         """Reads the whole ledger and checks every hash, signature and move.
@@ -120,7 +115,7 @@ class Ledger:
             AssayError: the disk is full or cannot be written, or the lock was not to be had.
         """
         if self._private_key_path is None:
-            raise InputError(f"ledger must have its private key to be written, got none ({self.path})")
+            raise InputError(f"ledger: expected a private key to write with, got none ({self.path})")
         with self.locked():
             key = load_private_key(self._private_key_path)
             chain = self._chain(heads, every_signature=True)
@@ -193,7 +188,7 @@ class Ledger:
             os.ftruncate(descriptor, size)
             raise
         if not size:  # the name of a new file has to survive a power cut too
-            _sync_folder(self.path.parent)
+            sync_folder(self.path.parent)
 
 
 def _check_time(at: str, where: str) -> None:
@@ -203,24 +198,3 @@ def _check_time(at: str, where: str) -> None:
         is_utc = False
     if not is_utc:
         raise InputError(f"at must be a UTC time such as 2026-01-31T12:00:00+00:00, got {at!r} ({where})")
-
-
-def _lock_within(descriptor: int, timeout_s: float, path: Path) -> None:
-    deadline = time.monotonic() + timeout_s
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError as error:
-            if time.monotonic() >= deadline:
-                rule = f"ledger must be free within {timeout_s:g} s"
-                raise AssayError(f"{rule}, another process holds it ({path}); try again") from error
-        time.sleep(0.005)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -12,13 +12,12 @@ done upon it, and the next writer sets it aside. Where somebody does remember it
 """
 
 import contextlib
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from feature_store.errors import InputError, RefusedError
+from feature_store.whole_files import write_file
 from serving.ledger_chain import Chain
 
 HEAD_TAG = "assay.ledger_head"
@@ -72,16 +71,7 @@ def read_head_file(ledger: Path) -> tuple[Head, ...]:
 def write_head_file(ledger: Path, head: str) -> None:
     """Replaces the head beside a ledger. On a full disk an older one stays, which any longer ledger fits."""
     with contextlib.suppress(OSError):
-        descriptor, temporary = tempfile.mkstemp(dir=ledger.parent, prefix=f".{ledger.name}.head.")
-        try:
-            with os.fdopen(descriptor, "w", encoding="ascii") as file:
-                file.write(f"{head}\n")
-                file.flush()
-                os.fsync(file.fileno())
-            Path(temporary).chmod(0o644)
-            Path(temporary).replace(head_file(ledger))
-        finally:
-            Path(temporary).unlink(missing_ok=True)
+        write_file(head_file(ledger), f"{head}\n")
 
 
 def require_heads(chain: Chain, heads: tuple[Head, ...], path: Path, is_torn: bool) -> None:

@@ -1,7 +1,6 @@
 """The life of a model version: registered, champion, rolled back. What `Registry` does, without MLflow.
 
-    register   bundle folder -> sign (only where every gate holds) -> upload -> download and check ->
-               model version -> ledger -> aliases
+    register   a bundle becomes a version (serving/registration.py)
     promote    a challenger, by a person's word         rollback   to the champion before
     retire     a version, for good: also where its bundle is lost
     open_champion, download_bundle                      what controllers and `assay` read
@@ -12,86 +11,26 @@ is in the ledger. An alias, tag or artifact that someone changed in the store ch
 that someone deleted there is read from a copy, found by that digest (serving/version_bundles.py).
 """
 
-import contextlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from feature_store.errors import AssayError, RefusedError
 from models.configuration import Configuration
-from serving.admission import let_through, present_failures, require_evidence
-from serving.bundle import (
-    Bundle,
-    CertificateChecker,
-    CheckedBundle,
-    check_bundle,
-    open_bundle,
-    write_folder,
-)
-from serving.card import gate_table, version_tags
+from serving.admission import present_failures
+from serving.bundle import Bundle, CheckedBundle, ProofChecker, write_folder
 from serving.contract import Contract
 from serving.ledger import Ledger
 from serving.ledger_entry import Entry
 from serving.moves import Action, Move, Standing
-from serving.promotion import Aliases, Drift, Promotions, RecordedError
-from serving.repeated_model import RepeatedModels
+from serving.outcomes import Promotion, Registration, Retirement
+from serving.promotion import Aliases, Drift, Promotions
+from serving.registration import Registrar
 from serving.specification_change import GATE, weaker_in
-from serving.store import Store, Upload
-from serving.succession import decide
-from serving.unfinished import settle, ticket
+from serving.store import Store
 from serving.version_bundles import VersionBundles
-
-
-@dataclass(frozen=True)
-class Registration:
-    """What became of a bundle.
-
-    Attributes:
-        alias: alias that the version got, None for a rejected one.
-        reason: why it got that alias and not the next.
-        drifts: aliases that were not where the ledger says, before this registration or after it.
-        is_new: False where the model is a registered version's, byte for byte: nothing was registered, and `version`
-            and `alias` are that version's.
-    """
-
-    model: str
-    version: int
-    run_id: str
-    gates_passed: bool
-    alias: str | None
-    reason: str
-    bundle_sha256: str
-    drifts: tuple[Drift, ...] = ()
-    is_new: bool = True
-
-
-@dataclass(frozen=True)
-class Promotion:
-    """A champion that was moved: to `version`, from `previous_version`.
-
-    Attributes:
-        notes: in what the version is weaker than the champion before, and which gates were overridden, a line each;
-            they stand in the ledger too.
-    """
-
-    model: str
-    version: int
-    previous_version: int | None
-    drifts: tuple[Drift, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Retirement:
-    """A version that was taken out; `champion` is who stands now, None: nobody."""
-
-    model: str
-    version: int
-    champion: int | None
-    was_champion: bool
-    drifts: tuple[Drift, ...] = ()
 
 
 class Lifecycle:
@@ -103,21 +42,21 @@ class Lifecycle:
         store: Store,
         actor: str,
         clock: Callable[[], datetime],
-        checker: CertificateChecker | None = None,
+        checker: ProofChecker | None = None,
     ) -> None:
         self._configuration = configuration
         self._store = store
         self._actor = actor
         self._clock = clock
-        self._checker = checker
         self._aliases = Aliases(configuration.champion_alias, configuration.challenger_alias)
         self._ledger = Ledger(
             configuration.ledger_path, configuration.public_key_path, configuration.private_key_path
         )
         self._promotions = Promotions(self._ledger, store, configuration.model_name, self._aliases)
         self._bundles = VersionBundles(configuration, store)
-        self._repeated = RepeatedModels(store, self._bundles)
-        self._unfinished = configuration.ledger_path.parent / "unfinished"
+        self._registrar = Registrar(
+            configuration, store, self._promotions, self._aliases, self._bundles, self._new_move, checker
+        )
 
     def history(self, task: str | None = None, workload: str | None = None) -> tuple[Entry, ...]:
         """Verified ledger entries, oldest first.
@@ -169,7 +108,7 @@ class Lifecycle:
         known = self._promotions.read(data["task"], data["workload"]).known
         wanted = {key: str(data[key]) for key in ("data_version", "code_version", "seed")}
         tags = self._store.tags(self._configuration.model_name(data["task"], data["workload"]))
-        return any(version in known and wanted.items() <= found.items() for version, found in tags.items())
+        return any(version in known and wanted.items() <= of_version.items() for version, of_version in tags.items())
 
     def register(
         self,
@@ -199,28 +138,7 @@ class Lifecycle:
             AssayError: the store or the disk failed. Nothing is registered; leftovers are cleaned up, at
                 once or by the next registration.
         """
-        try:
-            self.clean_up()
-            if (unchanged := self._unchanged(Path(folder), champion)) is not None:
-                return unchanged
-            bundle = let_through(Path(folder), self._configuration, champion, self._checker)
-            task, workload = bundle.contract.task, bundle.contract.workload
-            model = self._configuration.model_name(task, workload)
-            about = {"model": model, "task": task, "workload": workload}
-            with ticket(self._unfinished, about) as name:
-                upload = self._store.upload(bundle, run_id, name, data_path)
-                self._check_upload(bundle, upload)
-                return self._admit(bundle, champion, upload, name, command)
-        except BaseException as error:
-            # Best effort: on a full disk this fails as well, and the next registration finds the ticket.
-            with contextlib.suppress(AssayError, OSError):
-                self.clean_up()
-            if isinstance(error, OSError):
-                raise AssayError(
-                    f"registration must be written in full, got {error} ({folder}); nothing is registered, "
-                    "make room and repeat"
-                ) from error
-            raise
+        return self._registrar.register(folder, champion=champion, run_id=run_id, data_path=data_path, command=command)
 
     def promote(
         self, task: str, workload: str, version: int | None = None, reason: str = "", override_gates: bool = False
@@ -269,7 +187,7 @@ class Lifecycle:
             version = standing.previous_champion
             if version is None:
                 raise RefusedError(
-                    "workload must have had a champion before the standing one to roll back to, got "
+                    "rollback: expected a champion before the present one, got "
                     f"{standing.champion} as its first ({task}, {workload})"
                 )
             return self._move("rollback", task, workload, standing, version, reason, drifts)
@@ -284,7 +202,7 @@ class Lifecycle:
         """
         with self._promotions.standing(task, workload) as (standing, drifts):
             sha256 = self._bundles.registered_sha256(task, workload, standing, version)
-            move = self._template(task, workload, standing, version, sha256, reason)("retire")
+            move = self._new_move(task, workload, standing, version, sha256, reason)("retire")
             drifts += self._promotions.record([move])
             champion = self._ledger.champion_of(task, workload)
         return Retirement(move.model, version, champion, standing.champion == version, drifts)
@@ -300,96 +218,7 @@ class Lifecycle:
 
     def clean_up(self) -> None:
         """Removes what registrations that died half-way have left in the store."""
-
-        def discard(name: str, about: Mapping[str, str]) -> None:
-            with self._ledger.locked():
-                standing = self._promotions.read(about["task"], about["workload"])
-                self._store.discard(name, about["model"], standing.known)
-
-        settle(self._unfinished, discard)
-
-    def _check_upload(self, bundle: Bundle, upload: Upload) -> None:
-        """Reads everything back: a store can take a file and keep half of it."""
-        with self._store.fetched(upload.location) as folder:
-            if open_bundle(folder).files != bundle.files:
-                raise AssayError(
-                    f"stored bundle must be the uploaded one, got other content ({upload.location})"
-                )
-            if bundle.gates.passed:
-                check_bundle(folder, self._configuration.public_key_path)
-
-    def _admit(
-        self, bundle: Bundle, champion: Mapping[str, Any] | None, upload: Upload, name: str, command: str
-    ) -> Registration:
-        """Makes the model version, the ledger entries and the aliases, with the ledger held."""
-        task, workload, passed = bundle.contract.task, bundle.contract.workload, bundle.gates.passed
-        with self._promotions.standing(task, workload) as (standing, drifts):
-            actions, reason = self._decide(bundle, standing, champion)
-            version = self._store.create_version(
-                self._configuration.model_name(task, workload),
-                upload,
-                version_tags(bundle, passed, command, name),
-                gate_table(bundle),
-                above=standing.last_version,
-            )
-            move = self._template(task, workload, standing, version, bundle.sha256, reason)
-            # in this order: what was repaired before, then what cannot be
-            try:
-                drifts += self._promotions.record([move(action) for action in actions])
-            except RecordedError as error:  # the version is registered; what could not follow is said
-                drifts += error.drifts
-            drifts = tuple(dict.fromkeys(drifts))
-        names = {"challenger": self._aliases.challenger, "champion": self._aliases.champion}
-        alias = names.get(actions[-1])
-        return Registration(
-            move(actions[-1]).model, version, upload.run_id, passed, alias, reason, bundle.sha256, drifts
-        )
-
-    def _decide(
-        self, bundle: Bundle, standing: Standing, champion: Mapping[str, Any] | None
-    ) -> tuple[list[Action], str]:
-        if not bundle.gates.passed:
-            failed = [gate.name for gate in bundle.gates.gates if not gate.passed]
-            return ["reject"], f"gates failed: {', '.join(failed)}"
-
-        def opened(version: int) -> Bundle:
-            return self._open_version(bundle.contract.task, bundle.contract.workload, standing, version)
-
-        found = decide(bundle, standing.champion, champion, opened, self._configuration.promotion)
-        if found.wins and (retired := self._retired_again(bundle)) is not None:
-            what = f"model.onnx is that of version {retired}, which was retired"
-            return ["register", "challenger"], f"{found.reason}; {what}; waits for assay promote"
-        if found.wins and self._configuration.approval == "auto":
-            return ["register", "challenger", "champion"], found.reason
-        waits = "; waits for assay promote" if found.wins else ""
-        return ["register", "challenger"], found.reason + waits
-
-    def _unchanged(self, folder: Path, champion: Mapping[str, Any] | None) -> Registration | None:
-        """The registered version that a bundle which passed is again. Raises RefusedError: its gates do not hold."""
-        bundle = open_bundle(folder)
-        if not bundle.gates.passed:
-            return None
-        require_evidence(bundle, self._configuration, champion)
-        task, workload = bundle.contract.task, bundle.contract.workload
-        model, standing = self._configuration.model_name(task, workload), self._promotions.read(task, workload)
-        found = self._repeated.registered(bundle, model, standing)
-        if found is None:
-            return None
-        version, other = found
-        aliases = {standing.challenger: self._aliases.challenger, standing.champion: self._aliases.champion}
-        alias = aliases.get(version)
-        known = f"version {version}, the {alias}" if alias else f"version {version}"
-        what = f"unchanged: model.onnx ({other.contract.model.sha256[:12]}) is that of {known}, byte for byte"
-        reason = f"{what}; nothing is registered"
-        return Registration(model, version, "", True, alias, reason, other.sha256, is_new=False)
-
-    def _retired_again(self, bundle: Bundle) -> int | None:
-        """The retired version whose model the bundle brings back, None: it brings none back."""
-        task, workload = bundle.contract.task, bundle.contract.workload
-        moves = (entry.move for entry in self._ledger.history(task, workload))
-        digests = {move.version: move.bundle_sha256 for move in moves if move.action == "retire"}
-        model = self._configuration.model_name(task, workload)
-        return self._repeated.retired(bundle, model, digests) if digests else None
+        self._registrar.clean_up()
 
     def _weaker(self, bundle: Bundle, standing: Standing) -> tuple[str, ...]:
         """A line for everything in which a version promises less than the champion."""
@@ -400,8 +229,8 @@ class Lifecycle:
             champion = self._open_version(task, workload, standing, standing.champion)
         except AssayError as error:
             return (f"{GATE} could not be decided: champion version {standing.champion}: {error}",)
-        found = weaker_in(bundle.contract, champion.contract)
-        return tuple(f"weaker than version {standing.champion}: {line}" for line in found)
+        weaknesses = weaker_in(bundle.promise, champion.promise)
+        return tuple(f"weaker than version {standing.champion}: {line}" for line in weaknesses)
 
     def _move(
         self,
@@ -415,11 +244,11 @@ class Lifecycle:
     ) -> Promotion:
         """Moves the champion to a version whose bundle checks. The ledger is held."""
         bundle = self._open_version(task, workload, standing, version)
-        move = self._template(task, workload, standing, version, bundle.sha256, reason)(action)
+        move = self._new_move(task, workload, standing, version, bundle.sha256, reason)(action)
         lost = self._promotions.record([move])
         return Promotion(move.model, version, standing.champion, tuple(dict.fromkeys((*drifts, *lost))))
 
-    def _template(
+    def _new_move(
         self, task: str, workload: str, standing: Standing, version: int, sha256: str, reason: str
     ) -> Callable[[Action], Move]:
         at = self._clock().astimezone(UTC).isoformat(timespec="seconds")

@@ -1,4 +1,4 @@
-"""The one module that talks to MLflow's registry. What is done with it stands in serving/lifecycle.py.
+"""The one module that talks to MLflow's registry. What is done with it is in serving/lifecycle.py.
 
 Traps, met by running it: two processes on a fresh database fail in its migrations (it is initialised
 under a lock); a version source `models:/m-...` is looked up through the global tracking URI;
@@ -24,7 +24,7 @@ import onnx
 
 from feature_store.errors import AssayError
 from models.configuration import Configuration
-from serving.bundle import Bundle, CertificateChecker, write_folder
+from serving.bundle import Bundle, ProofChecker, write_folder
 from serving.card import TICKET_TAG
 from serving.ledger_heads import HEAD_TAG
 from serving.lifecycle import Lifecycle
@@ -60,7 +60,7 @@ class Registry(Lifecycle):
         configuration: Configuration,
         actor: str = "assay",
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        checker: CertificateChecker | None = None,
+        checker: ProofChecker | None = None,
     ) -> None:
         """Opens the database, making it where it is new.
 
@@ -68,7 +68,7 @@ class Registry(Lifecycle):
             configuration: parsed mlflow.yaml.
             actor: who is written beside every move.
             clock: current time, for the ledger.
-            checker: independent checker of certificates, asked before signing; None: the project's.
+            checker: independent checker of proofs, asked before signing; None: the project's.
 
         Raises:
             AssayError: the database or the tracking server cannot be opened.
@@ -194,8 +194,8 @@ class MlflowStore:
         """See `serving.store.Store`."""
         with _errors("look for a bundle", sha256):
             experiments = [item.experiment_id for item in self._client.search_experiments()]
-            found = self._client.search_logged_models(experiments, f"tags.`{_SHA256_TAG}` = '{sha256}'")
-            return [str(logged.artifact_location) for logged in found]
+            logged_models = self._client.search_logged_models(experiments, f"tags.`{_SHA256_TAG}` = '{sha256}'")
+            return [str(logged.artifact_location) for logged in logged_models]
 
     def create_version(
         self, model: str, upload: Upload, tags: Mapping[str, str], description: str, above: int
@@ -220,8 +220,8 @@ class MlflowStore:
     def tags(self, model: str) -> dict[int, dict[str, str]]:
         """See `serving.store.Store`."""
         with _errors("list its versions", model):
-            found = self._client.search_model_versions(f"name = '{model}'")
-            return {int(version.version): dict(version.tags) for version in found}
+            versions = self._client.search_model_versions(f"name = '{model}'")
+            return {int(version.version): dict(version.tags) for version in versions}
 
     def discard(self, ticket: str, model: str, keep: Collection[int]) -> None:
         """See `serving.store.Store`."""
@@ -265,17 +265,17 @@ class MlflowStore:
     def _experiment_id(self) -> str:
         name = self._configuration.experiment
         with self._alone():
-            found = self._client.get_experiment_by_name(name)
-            if found is not None:
-                return str(found.experiment_id)
+            experiment = self._client.get_experiment_by_name(name)
+            if experiment is not None:
+                return str(experiment.experiment_id)
             tags = {HOME_TAG: str(self._configuration.home)}
             return str(self._client.create_experiment(name, self._configuration.artifact_root, tags))
 
     def _record_home(self) -> None:
         """In an experiment that was made before homes were recorded."""
-        found = self._client.get_experiment_by_name(self._configuration.experiment)
-        if found is not None:
-            self._client.set_experiment_tag(found.experiment_id, HOME_TAG, str(self._configuration.home))
+        experiment = self._client.get_experiment_by_name(self._configuration.experiment)
+        if experiment is not None:
+            self._client.set_experiment_tag(experiment.experiment_id, HOME_TAG, str(self._configuration.home))
 
     def _alone(self) -> AbstractContextManager[None]:
         """Holds this state folder's database for what MLflow does not do safely in two processes."""
@@ -296,7 +296,7 @@ def _log_flavor(bundle: Bundle, model_id: str) -> None:
     """The model in MLflow's own format beside the bundle, for its UI and tools. Nothing of ours reads it."""
     contract = bundle.contract
     columns = len(contract.inputs)
-    output = TensorSpec(np.dtype(np.float32), (-1, 1), contract.model.output)
+    output = TensorSpec(np.dtype(np.float32), (-1, len(contract.outputs)), contract.model.output)
     middle = [(item.minimum + item.maximum) / 2 for item in contract.inputs]
     with warnings.catch_warnings():
         # Of MLflow's own code, when log_model first imports mlflow.pyfunc.

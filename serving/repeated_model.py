@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from feature_store.errors import AssayError
 from serving.bundle import Bundle
-from serving.contract import ENCODER_FILE, specification_sha256
+from serving.contract import ENCODER_FILE, SPECIFICATION_FILE
 from serving.moves import Standing
 from serving.store import Store
 from serving.version_bundles import VersionBundles
@@ -66,4 +66,5 @@ def _is_same(one: Bundle, other: Bundle) -> bool:
     return (one.model == other.model
             and one.files.get(ENCODER_FILE) == other.files.get(ENCODER_FILE)
             and one.contract.embedding == other.contract.embedding
-            and specification_sha256(one.contract) == specification_sha256(other.contract))
+            and one.files[SPECIFICATION_FILE] == other.files[SPECIFICATION_FILE]
+            and (one.contract.inputs, one.contract.outputs) == (other.contract.inputs, other.contract.outputs))

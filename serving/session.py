@@ -2,9 +2,10 @@
 
     predictor = Predictor.from_folder(Path("bundle"), Path("assay.pub"), task="performance", workload="redis")
     predictor.predict({"psi_cpu_some": 0.2, ...}).value        # latency_ms, raw units
+    predictor.predict({...}).columns["cpu_limit"]              # of a model with several outputs
 
 A `Predictor` is made of a bundle that `check_bundle` let through, and of nothing else: signature,
-SHA-256, certificate and gates hold, and the bytes that onnxruntime runs are those that were checked.
+SHA-256, proof and gates hold, and the bytes that onnxruntime runs are those that were checked.
 Every input is checked and moved into the verified box (serving/inputs.py), so the proof covers every
 answer. The output is reported as the model gives it: clipping would hide what was not proved.
 """
@@ -20,7 +21,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from feature_store.errors import InputError, RefusedError
-from serving.bundle import CertificateChecker, CheckedBundle, check_bundle
+from serving.bundle import CheckedBundle, ProofChecker, check_bundle
 from serving.contract import Contract
 from serving.inputs import InputReader
 
@@ -37,9 +38,8 @@ class Prediction:
     """What the model answers.
 
     Attributes:
-        output: name of the predicted quantity, e.g. "latency_ms".
-        unit: its unit.
-        values: one per row, raw units, as the model gives them.
+        columns: by name of the output, e.g. "latency_ms": one value per row, raw units, as the model gives them.
+        units: of the outputs, by name.
         outside_box: inputs, in contract order, that lay outside the verified box in some row and were
             moved to its edge: the answer is the one for the edge.
         rows_outside: number of rows in which that happened.
@@ -47,12 +47,32 @@ class Prediction:
             pool's own workloads are (a model that takes an embedding; any other is never flagged).
     """
 
-    output: str
-    unit: str
-    values: tuple[float, ...]
+    columns: Mapping[str, tuple[float, ...]]
+    units: Mapping[str, str]
     outside_box: tuple[str, ...]
     rows_outside: int
     out_of_distribution: bool = False
+
+    @property
+    def output(self) -> str:
+        """Name of the one output.
+
+        Raises:
+            InputError: there are several.
+        """
+        if len(self.columns) != 1:
+            raise InputError(f"model must have one output for this, got {', '.join(self.columns)}: use `columns`")
+        return next(iter(self.columns))
+
+    @property
+    def unit(self) -> str:
+        """Unit of the one output. Raises InputError as `output`."""
+        return self.units[self.output]
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """Of the one output, one per row. Raises InputError as `output`."""
+        return self.columns[self.output]
 
     @property
     def value(self) -> float:
@@ -73,11 +93,10 @@ class Predictor:
         self._contract = bundle.contract
         self._sha256 = bundle.sha256
         self._reader = InputReader(bundle.contract)
-        self._output = next(
-            item for item in bundle.contract.outputs if item.name == bundle.contract.model.output
-        )
+        self._names = tuple(item.name for item in bundle.contract.outputs)
+        self._units = {item.name: item.unit for item in bundle.contract.outputs}
         self._input_name = bundle.contract.model.input
-        self._output_names = [self._output.name]
+        self._output_names = [bundle.contract.model.output]
         self._session = _open_session(bundle)
 
     @classmethod
@@ -90,7 +109,7 @@ class Predictor:
         workload: str,
         sha256: str | None = None,
         deep: bool = False,
-        checker: CertificateChecker | None = None,
+        checker: ProofChecker | None = None,
     ) -> "Predictor":
         """Checks a bundle folder and loads it; needs neither MLflow nor this project's state.
 
@@ -105,9 +124,10 @@ class Predictor:
             InputError: the folder or the key cannot be read.
         """
         bundle = check_bundle(folder, public_key_path, deep=deep, checker=checker)
-        found, wanted = (bundle.contract.task, bundle.contract.workload), (task, workload)
-        if found != wanted:
-            raise RefusedError(f"bundle must be for {', '.join(wanted)}, got one for {', '.join(found)} ({folder})")
+        actual, wanted = (bundle.contract.task, bundle.contract.workload), (task, workload)
+        if actual != wanted:
+            rule = f"bundle: expected one for {', '.join(wanted)}"
+            raise RefusedError(f"{rule}, got one for {', '.join(actual)} ({folder})")
         if sha256 is not None and bundle.sha256 != sha256:
             raise RefusedError(f"bundle must be {sha256}, got {bundle.sha256} ({folder})")
         return cls(bundle)
@@ -176,17 +196,18 @@ class Predictor:
 
     def _answer(self, matrix: NDArray[np.float32], moved: tuple[str, ...], rows_outside: int) -> Prediction:
         embedding = self._contract.embedding
-        return Prediction(self._output.name, self._output.unit, self._run(matrix), moved, rows_outside,
+        return Prediction(self._run(matrix), self._units, moved, rows_outside,
                           embedding is not None and embedding.out_of_distribution)
 
-    def _run(self, matrix: NDArray[np.float32]) -> tuple[float, ...]:
-        values = tuple(self._session.run(self._output_names, {self._input_name: matrix})[0].ravel().tolist())
-        if len(values) != len(matrix) or not all(map(math.isfinite, values)):
+    def _run(self, matrix: NDArray[np.float32]) -> dict[str, tuple[float, ...]]:
+        count = len(self._names)
+        values = self._session.run(self._output_names, {self._input_name: matrix})[0].ravel().tolist()
+        if len(values) != len(matrix) * count or not all(map(math.isfinite, values)):
             raise RefusedError(
-                f"model must answer one finite number a row, got {values[:3]} for {len(matrix)} rows "
+                f"model: expected one finite number a row and output, got {tuple(values[:3])} for {len(matrix)} rows "
                 f"({self._contract.workload}, bundle {self._sha256[:12]})"
             )
-        return values
+        return {name: tuple(values[number::count]) for number, name in enumerate(self._names)}
 
 
 def load_session(model: bytes, what: str, where: str) -> onnxruntime.InferenceSession:
@@ -205,12 +226,13 @@ def load_session(model: bytes, what: str, where: str) -> onnxruntime.InferenceSe
 def _open_session(bundle: CheckedBundle) -> onnxruntime.InferenceSession:
     session, contract = load_session(bundle.model, "model", str(bundle.folder)), bundle.contract
     inputs = [(item.name, item.type, item.shape[1:]) for item in session.get_inputs()]
-    outputs = [item.name for item in session.get_outputs()]
+    outputs = {item.name: item.shape[-1:] for item in session.get_outputs()}
     if inputs != [(contract.model.input, "tensor(float)", [len(contract.inputs)])]:
         raise RefusedError(
             f"model must take {contract.model.input} float32 [rows, {len(contract.inputs)}] as its contract "
             f"says, got {inputs} ({bundle.folder})"
         )
-    if contract.model.output not in outputs:
-        raise RefusedError(f"model must give {contract.model.output}, got {outputs} ({bundle.folder})")
+    if outputs.get(contract.model.output) != [len(contract.outputs)]:
+        raise RefusedError(f"model must give {contract.model.output} [rows, {len(contract.outputs)}], got {outputs} "
+                           f"({bundle.folder})")
     return session

@@ -19,12 +19,12 @@ import hashlib
 import os
 import re
 import stat
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from feature_store.errors import InputError, MissingToolError, RefusedError
+from feature_store.whole_files import whole_file
 from serving.canonical import parse_json
 from serving.keys import is_signed, load_private_key, load_public_key, public_pem
 
@@ -88,15 +88,11 @@ def sign_folder(folder: Path, private_key_path: Path) -> Path:
     read_folder(folder)
     load_private_key(private_key_path)  # for its error messages: the library's are bare
     hashing, signing, _ = _library()
-    # Written outside first: a half-written model.sig in the folder would look like a tampered one.
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".sign-") as temporary:
-        written = Path(temporary) / SIGNATURE_FILE
+    # Beside the folder until it is whole: what lies in the folder is signed.
+    with whole_file(folder / SIGNATURE_FILE, folder=folder.parent) as new:
         config = hashing.Config().set_ignored_paths(paths=[Path(SIGNATURE_FILE)], ignore_git_paths=False)
         signer = signing.Config().use_elliptic_key_signer(private_key=private_key_path)
-        signer.set_hashing_config(config).sign(folder, written)
-        with written.open("rb") as file:
-            os.fsync(file.fileno())
-        written.replace(folder / SIGNATURE_FILE)
+        signer.set_hashing_config(config).sign(folder, new)
     return folder / SIGNATURE_FILE
 
 
@@ -139,13 +135,13 @@ def verify_files(files: Mapping[str, bytes], public_key_path: Path, where: str) 
         )
     payload = _signed_payload(files[SIGNATURE_FILE], public_key_path, f"{where}/{SIGNATURE_FILE}")
     signed = _signed_digests(payload, where)
-    found = {name: hashlib.sha256(data).hexdigest() for name, data in files.items() if name != SIGNATURE_FILE}
-    if added := sorted(set(found) - set(signed)):
-        raise RefusedError(f"files must all be signed, got {', '.join(added)} unsigned ({where})")
-    if removed := sorted(set(signed) - set(found)):
-        raise RefusedError(f"signed files must all be there, got none of {', '.join(removed)} ({where})")
-    if changed := sorted(name for name in found if found[name] != signed[name]):
-        raise RefusedError(f"files must be as they were signed, got {', '.join(changed)} changed ({where})")
+    actual = {name: hashlib.sha256(data).hexdigest() for name, data in files.items() if name != SIGNATURE_FILE}
+    if added := sorted(set(actual) - set(signed)):
+        raise RefusedError(f"files: expected signed ones only, got {', '.join(added)} unsigned ({where})")
+    if removed := sorted(set(signed) - set(actual)):
+        raise RefusedError(f"signed files: expected all of them, missing {', '.join(removed)} ({where})")
+    if changed := sorted(name for name in actual if actual[name] != signed[name]):
+        raise RefusedError(f"files: expected them as they were signed, got {', '.join(changed)} changed ({where})")
 
 
 def _signed_payload(data: bytes, public_key_path: Path, where: str) -> bytes:

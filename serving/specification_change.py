@@ -1,37 +1,57 @@
 """What a new version promises less than the champion does: gate `specification_not_weaker`.
 
 Flow: `register` asks before a version replaces the champion by itself, `promote` shows the answer and writes it into
-the ledger. Both contracts come from bundles that were checked. Pure.
+the ledger. Both promises come from bundles that were checked. Pure.
 
 A controller that changes to the new version must get everything that the champion's proof gave it: for the same inputs
-in the same units, over at least the same box, at least the same properties, with at most the same violation allowed. A
-tolerance is a share of the output's range, so what it comes to in the output's own unit counts as well. What stands in
-a contract and is not known here must be equal.
+in the same units, over at least the same inputs, at least the same properties, with at most the same violation allowed
+and at most the same added by execution. A property of the champion is kept where one of the new version's says at least
+as much, under conditions that hold wherever the champion's do. Whatever is not known here to say as much counts as
+weaker: two properties are never put together, and a share or robustness at other points is another one.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from serving.canonical import canonical_json
-from serving.contract import Contract, InputSpec, OutputSpec
+import numpy as np
+
+from models.verification.language.domain import Domain, narrowed
+from models.verification.language.properties import (
+    Conditions,
+    InputValue,
+    Monotonicity,
+    OutputOrder,
+    OutputRange,
+    Property,
+    Robustness,
+    Share,
+    Side,
+    where,
+)
+from models.verification.language.specification import Specification
+from serving.contract import InputSpec, OutputSpec
+from serving.promise import Promise
 
 GATE = "specification_not_weaker"
 # A tolerance times a range is rounded; what differs by less is equal.
 _ROUNDING = 1e-12
 
 
-def weaker_in(new: Contract, champion: Contract, leeway: float = 0.0) -> tuple[str, ...]:
-    """In what the new contract is weaker than the champion's: a line each, in words; none: it is not weaker.
+def weaker_in(new: Promise, champion: Promise, leeway: float = 0.0) -> tuple[str, ...]:
+    """In what the new promise is weaker than the champion's: a line each, in words; none: it is not weaker.
 
     Args:
         leeway: by how much a side of the box may fall short (share of the width of the champion's), and by which share
-            the violation that the tolerance allows may be larger.
+            the violation that the tolerance allows, and what execution adds, may be larger.
     """
-    return (*_inputs(new, champion, leeway), *_properties(new, champion), *_tolerance(new, champion, leeway),
-            *_outputs(new, champion), *_embedding(new, champion))
+    return (*_inputs(new, champion, leeway), *_properties(new.specification, champion.specification),
+            *_tolerance(new.specification, champion.specification, leeway),
+            *_rounding(new.specification, champion.specification, leeway), *_outputs(new, champion),
+            *_embedding(new, champion))
 
 
-def _inputs(new: Contract, champion: Contract, leeway: float) -> Iterator[str]:
-    found, known = ({item.name: item for item in contract.inputs} for contract in (new, champion))
+def _inputs(new: Promise, champion: Promise, leeway: float) -> Iterator[str]:
+    found, known = ({item.name: item for item in promise.contract.inputs} for promise in (new, champion))
     for name, old in known.items():
         item = found.get(name)
         if item is None:
@@ -42,10 +62,16 @@ def _inputs(new: Contract, champion: Contract, leeway: float) -> Iterator[str]:
         if item.minimum > old.minimum + short or item.maximum < old.maximum - short:
             yield (f"box of {name} is {item.minimum:.6g} to {item.maximum:.6g} {item.unit}, the champion's is "
                    f"{old.minimum:.6g} to {old.maximum:.6g} {old.unit}: not all of it is covered")
+        if item.values is not None and (old.values is None or not set(old.values) <= set(item.values)):
+            before = "every value of its box" if old.values is None else _listed(old.values)
+            yield f"values of {name} are {_listed(item.values)}, the champion's are {before}: not all are covered"
     for name in found.keys() - known.keys():
         yield f"input {name} is new: what feeds the champion does not give it"
     if list(found) != list(known) and found.keys() == known.keys():
         yield f"inputs stand in another order: {', '.join(found)}, the champion's {', '.join(known)}"
+    for group in new.contract.one_hot:
+        if group not in champion.contract.one_hot:
+            yield f"exactly one of {', '.join(group)} must be 1, which the champion does not ask"
 
 
 def _quantity(what: str, new: InputSpec | OutputSpec, old: InputSpec | OutputSpec) -> Iterator[str]:
@@ -57,68 +83,140 @@ def _quantity(what: str, new: InputSpec | OutputSpec, old: InputSpec | OutputSpe
         yield f"physical limits of {what} {new.name} are {_range(*limits)}, the champion's are {_range(*known)}"
 
 
-def _properties(new: Contract, champion: Contract) -> Iterator[str]:
-    demanded, known = _demands(new), _demands(champion)
-    for key, words in known.items():
-        if key not in demanded:
-            yield f"{words} is not proved any more"
-    specification, old = (contract.to_json()["specification"] for contract in (new, champion))
-    for key in sorted({*specification, *old} - {"tolerance", "properties", "statement"}):
-        if canonical_json(specification.get(key)) != canonical_json(old.get(key)):
-            yield f"{key} of the specification is another than the champion's"
+@dataclass(frozen=True)
+class _Demand:
+    """One thing that is proved, by names: of what (equal where two can be compared), how much, and where.
+
+    strength: larger is stronger, each number of it; words: for people.
+    """
+
+    of: tuple[object, ...]
+    strength: tuple[float, ...]
+    when: Conditions
+    words: str
 
 
-def _demands(contract: Contract) -> dict[bytes, str]:
-    """What is proved, one demand each, with its words: a monotone property is one for each of its features."""
-    demands = {}
-    for rule in contract.to_json()["specification"]["properties"]:
-        monotone = rule.get("monotone")
-        if isinstance(monotone, Mapping) and len(rule) == 1 and {"features", "direction"} <= monotone.keys():
-            rest = {key: value for key, value in monotone.items() if key != "features"}
-            for feature in monotone["features"]:
-                words = f"{contract.model.output} {monotone['direction']} in {feature}"
-                demands[canonical_json({"monotone": rest, "feature": feature})] = words
-        else:
-            demands[canonical_json(rule)] = f"property {canonical_json(rule).decode()}"
-    return demands
+def _properties(new: Specification, champion: Specification) -> Iterator[str]:
+    proved = list(_demands(new))
+    for demand in _demands(champion):
+        if not any(one.of == demand.of and len(one.strength) == len(demand.strength)
+                   and all(a >= b for a, b in zip(one.strength, demand.strength, strict=True))
+                   and _holds_throughout(one.when, new, narrowed(champion, demand.when)) for one in proved):
+            yield f"{demand.words} is not proved any more"
 
 
-def _tolerance(new: Contract, champion: Contract, leeway: float) -> Iterator[str]:
-    tolerance, known = (float(contract.specification["tolerance"]) for contract in (new, champion))
-    if tolerance > known:
-        yield f"tolerance is {tolerance:.6g} of the output's range, the champion's is {known:.6g}"
-    old = {item.name: item for item in champion.outputs}
-    for item in new.outputs:
-        before = old.get(item.name)
-        if before is None:
+def _demands(specification: Specification) -> Iterator[_Demand]:
+    """What is proved, one demand each: a monotone property is one for each of its features, a range one a side."""
+    names, outputs = specification.feature_names, specification.output_names
+    for rule in specification.properties:
+        if isinstance(rule, Monotonicity):
+            for feature in rule.features:
+                words = f"{outputs[rule.output]} {rule.direction} in {names[feature]}{where(rule.when, names)}"
+                yield _Demand(("monotone", outputs[rule.output], rule.direction, names[feature]), (), rule.when, words)
             continue
-        allowed, limit = (share * (output.maximum - output.minimum)
-                          for share, output in ((tolerance, item), (known, before)))
-        if allowed > limit * (1 + leeway) * (1 + _ROUNDING):
-            yield (f"{item.name} may violate the order by {allowed:.6g} {item.unit} over the box, the champion's by "
-                   f"{limit:.6g} {before.unit} (output range {_range(item.minimum, item.maximum)}, the champion's "
-                   f"{_range(before.minimum, before.maximum)})")
+        said = rule.statement(names, outputs)
+        for of, strength in _limits(rule, specification):
+            yield _Demand(of, strength, rule.when, said)
 
 
-def _outputs(new: Contract, champion: Contract) -> Iterator[str]:
-    found, known = ({item.name: item for item in contract.outputs} for contract in (new, champion))
+def _limits(rule: Property, specification: Specification) -> Iterator[tuple[tuple[object, ...], tuple[float, ...]]]:
+    """What a property that is no order of inputs says: of what, and how much."""
+    names, outputs = specification.feature_names, specification.output_names
+
+    def side(of: Side | None) -> tuple[str, str]:
+        if of is None:
+            return "nothing", ""
+        return ("input", names[of.feature]) if isinstance(of, InputValue) else ("output", outputs[of])
+
+    match rule:
+        case OutputRange():  # a - b >= least, and b - a >= -most
+            if rule.minimum is not None:
+                yield ("at least", side(rule.output), side(rule.minus)), (rule.minimum,)
+            if rule.maximum is not None:
+                yield ("at least", side(rule.minus), side(rule.output)), (-rule.maximum,)
+        case OutputOrder():
+            yield ("at least", side(rule.upper), side(rule.lower)), (rule.margin,)
+        case Robustness():
+            for point in rule.points.tolist():
+                yield ("robust", outputs[rule.output], tuple(zip(names, point, strict=True))), (
+                    -rule.change, *rule.radius.tolist())
+        case Share():
+            yield ("share", rule.of.statement(names, outputs)), (rule.at_least, rule.confidence, rule.samples)
+
+
+def _holds_throughout(conditions: Conditions, of: Specification, domain: Domain) -> bool:
+    """Whether conditions on the inputs of one specification hold for all inputs of another's domain.
+
+    Whether the boxes cover each other is asked for the contracts.
+    """
+    for one in conditions:
+        name = of.feature_names[one.feature]
+        if name not in domain.feature_names:
+            return False
+        feature = domain.feature_names.index(name)
+        values = np.array(domain.choices.get(feature, (domain.lower[feature], domain.upper[feature])))
+        for group in domain.one_hot:
+            if feature in group:
+                values = domain.admitted(group)[:, group.index(feature)]
+        if not ((one.lower <= values) & (values <= one.upper)).all():
+            return False
+    return True
+
+
+def _tolerance(new: Specification, champion: Specification, leeway: float) -> Iterator[str]:
+    """By how much an order may be violated over the champion's box, or the new one where that is smaller."""
+    for output, name in enumerate(champion.output_names):
+        worst: tuple[float, float] | None = None
+        for feature in champion.ordered(output):
+            known = champion.feature_names[feature]
+            if name not in new.output_names or known not in new.feature_names:
+                continue  # said already
+            other, place = new.output_names.index(name), new.feature_names.index(known)
+            old_width, width = (float(of.upper[i] - of.lower[i]) for of, i in ((champion, feature), (new, place)))
+            if width == 0:
+                continue  # no two values of it are compared
+            limit = champion.slope(feature, output) * old_width
+            allowed = new.slope(place, other) * min(width, old_width)
+            if allowed > limit * (1 + leeway) * (1 + _ROUNDING):
+                worst = max(worst or (allowed, limit), (allowed, limit), key=lambda pair: pair[0] - pair[1])
+        if worst is not None:
+            unit = champion.units.get(name, "")
+            yield (f"{name} may violate the order by {_amount(worst[0], unit)} over the box of a feature, the "
+                   f"champion's by {_amount(worst[1], unit)}")
+
+
+def _rounding(new: Specification, champion: Specification, leeway: float) -> Iterator[str]:
+    for output, limit in champion.rounding.items():
+        name = champion.output_names[output]
+        if name not in new.output_names:
+            continue  # said already
+        found = new.rounding.get(new.output_names.index(name))
+        if found is None or found > limit * (1 + leeway) * (1 + _ROUNDING):
+            unit = champion.units.get(name, "")
+            most = "any amount" if found is None else _amount(found, unit)
+            yield f"execution may add {most} to a violation in {name}, the champion's {_amount(limit, unit)}"
+
+
+def _outputs(new: Promise, champion: Promise) -> Iterator[str]:
+    found, known = ({item.name: item for item in promise.contract.outputs} for promise in (new, champion))
     for name, old in known.items():
-        if name in found:
-            yield from _quantity("output", found[name], old)
-        else:
+        item = found.get(name)
+        if item is None:
             yield f"output {name} is not given any more"
-    if new.model.output != champion.model.output:
-        yield f"what is predicted is {new.model.output}, the champion predicts {champion.model.output}"
+            continue
+        yield from _quantity("output", item, old)
+        if item.kind != old.kind:
+            yield f"output {name} is a {item.kind}, the champion's a {old.kind}"
+    if list(found)[: len(known)] != list(known) and found.keys() >= known.keys():
+        yield f"outputs stand in another order: {', '.join(found)}, the champion's {', '.join(known)}"
 
 
-def _embedding(new: Contract, champion: Contract) -> Iterator[str]:
+def _embedding(new: Promise, champion: Promise) -> Iterator[str]:
     """How a few-shot model is fed: other columns are another interface; no less may be out of distribution."""
-    sides = [None if contract.embedding is None else
-             (contract.embedding.inputs, contract.embedding.configuration, contract.embedding.target)
-             for contract in (new, champion)]
+    after, before = new.contract.embedding, champion.contract.embedding
+    sides = [None if one is None else (one.inputs, one.configuration, one.target) for one in (after, before)]
     if sides[0] != sides[1]:
         yield "what the encoder of runs takes and gives is another than the champion's"
-    after, before = new.embedding, champion.embedding
     if after is None or before is None:
         return
     if after.runs < before.runs:
@@ -126,6 +224,14 @@ def _embedding(new: Contract, champion: Contract) -> Iterator[str]:
     if after.threshold < before.threshold:
         yield (f"a workload is out of distribution where its similarity is below {after.threshold:.6g}, by the "
                f"champion's encoder below {before.threshold:.6g}: less is flagged")
+
+
+def _amount(value: float, unit: str) -> str:
+    return " ".join(filter(None, (f"{value:.6g}", unit)))
+
+
+def _listed(values: tuple[float, ...]) -> str:
+    return ", ".join(f"{value:g}" for value in values)
 
 
 def _range(low: float | None, high: float | None) -> str:

@@ -75,7 +75,7 @@ def decide(
     except AssayError as error:
         return Decision(False, f"champion version {standing} cannot be compared: {error}")
     is_better, reason = _better(bundle, champion, standing, measured, rule)
-    weaker = weaker_in(bundle.contract, champion.contract, rule.specification_leeway)
+    weaker = weaker_in(bundle.promise, champion.promise, rule.specification_leeway)
     if weaker:
         reason += f"; {GATE} does not hold: {'; '.join(weaker)}"
     return Decision(is_better and not weaker, reason)

@@ -6,12 +6,13 @@ by SIGKILL, so whoever finds a ticket that nobody holds knows that its work was 
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+
+from filelock import lock_descriptor
 
 
 @contextlib.contextmanager
@@ -26,7 +27,7 @@ def ticket(folder: Path, about: Mapping[str, str]) -> Iterator[str]:
     path, unseen = folder / f"{name}.json", folder / f".{name}"
     with unseen.open("x") as file:
         # Locked and filled before it gets the name that `settle` looks for.
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX)
+        lock_descriptor(file.fileno())
         json.dump(dict(about), file)
         file.flush()
         unseen.rename(path)
@@ -42,8 +43,10 @@ def settle(folder: Path, clean_up: Callable[[str, Mapping[str, str]], None]) -> 
     """
     settled = []
     for path in sorted(folder.glob("*.json")):
-        with contextlib.suppress(FileNotFoundError, BlockingIOError), path.open("r+") as file:
-            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Locked by its descriptor: a lock by its path would make a file anew whose holder has just removed it.
+        with contextlib.suppress(FileNotFoundError), path.open("r+") as file:
+            if not lock_descriptor(file.fileno(), blocking=False):
+                continue
             if os.fstat(file.fileno()).st_nlink == 0:
                 continue  # its holder finished between our opening it and locking it
             clean_up(path.stem, json.load(file))

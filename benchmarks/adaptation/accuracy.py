@@ -1,7 +1,7 @@
 """Few-shot prediction of run times: our learners and every baseline on the same splits of public data.
 
-    python -m benchmarks.adaptation.accuracy [--data cloudbandit scout] [--splits workload ...] [--seeds 0 1 ...]
-    python -m benchmarks.adaptation.accuracy --file runs.csv --mapping mapping.yaml --provider COLUMN
+    python -m benchmarks adaptation-accuracy [--data cloudbandit scout] [--splits workload ...] [--seeds 0 1 ...]
+    python -m benchmarks adaptation-accuracy --file runs.csv --mapping mapping.yaml --provider COLUMN
 
 For each split (adaptation/splits.py) a learner is fitted to the pool, gets one, two and three measured runs of every
 new workload, and predicts its other configurations; what counts is the mean absolute percentage error of a workload's
@@ -16,7 +16,6 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -28,98 +27,82 @@ from benchmarks.adaptation.methods import DEFAULT, DRAWS, METHODS, Method
 from benchmarks.adaptation.splits import DATA_SETS, SPLITS, Loaded, Split, check_split, files_of, loaded, split
 from benchmarks.harness.code_digest import code_digest
 from benchmarks.harness.data_folder import add_data_folder
+from benchmarks.harness.entries import Entries
+from benchmarks.harness.jobs import add_jobs, in_processes
 from benchmarks.harness.machine import describe_machine, load_average, now_utc
-from benchmarks.harness.result_file import RESULTS, read_results, write_results
+from benchmarks.harness.result_file import RESULTS
 from feature_store.errors import InputError
 from models.adaptation.design import Design
 from models.adaptation.learner import NONE, Fitted, FloatArray, IntArray, supports
 from models.adaptation.pool.conformal import Conformal, calibrate
 from models.adaptation.pool.validation import SHOTS, absolute_percentage_errors, mean_over_cells
 
-ADAPTATION_RESULTS = RESULTS / "adaptation.json"
+OUTPUT = RESULTS / "adaptation.json"
 FORMAT = "assay-adaptation/1"
 SEEDS = tuple(range(10))
 DESIGNED = {"chosen", "planned", "sequential"}  # bases that Design chooses
+Job = tuple["Source", str, int, list[tuple[str, str]]]  # source, split, seed, (method, bases) of each entry
 Source = tuple[str, Path, Path, str]  # name, measurements, mapping, category that the provider split holds out
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0; 2 on bad usage or data; 130 when stopped."""
-    options = _parser().parse_args(arguments)
-    try:
-        _run(options)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("stopped; the same command goes on where it was", file=sys.stderr)
-        return 130
-    print(f"wrote {options.output.name}", file=sys.stderr)
-    return 0
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """See benchmarks/harness/runner.py."""
+    parser.add_argument("--data", nargs="+", default=list(DATA_SETS), choices=DATA_SETS, metavar="DATA")
+    add_data_folder(parser)
+    parser.add_argument("--file", type=Path, help="another file of measurements, instead of --data")
+    parser.add_argument("--mapping", type=Path, help="its mapping")
+    parser.add_argument("--provider", default="provider", help="category that the provider split holds out")
+    parser.add_argument("--splits", nargs="+", default=list(SPLITS), choices=SPLITS, metavar="SPLIT")
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS, metavar="METHOD")
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
+    add_jobs(parser)
+    parser.add_argument("--keep-other-code", action="store_true",
+                        help="keep entries of other code or input; every entry names its own")
 
 
-def _run(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
+    """Makes the entries that are missing."""
     code = code_digest("benchmarks.adaptation.accuracy", "")
-    content = _earlier(options.output)
-    sources, inputs = _sources(options), {}
-    every = {source[0]: loaded(*source[1:3]) for source in sources}
+    sources = _sources(options)
+    measured = {source[0]: loaded(*source[1:3]) for source in sources}
+    inputs = {source[0]: _input_digest(source) for source in sources}
+    results = Entries(options.output, FORMAT, _key, lambda _, entry: options.keep_other_code or (
+        entry["code"] == code and entry["input"] == inputs.get(entry["data"], entry["input"])))
     for source in sources:
-        inputs[source[0]] = _input_digest(source)
         for kind in options.splits:
-            check_split(every[source[0]], kind, source[3])
-    content["entries"] = [entry for entry in content["entries"] if options.keep_other_code or (
-        entry["code"] == code and entry["input"] == inputs.get(entry["data"], entry["input"]))]
-    there = {_key(entry) for entry in content["entries"]}
-    jobs = []
-    for source in sources:
-        data = every[source[0]]
-        content["data"][source[0]] = {
-            "workloads": len(data.table.workloads), "configurations": len(data.table.configurations),
+            check_split(measured[source[0]], kind, source[3])
+    results.content |= {
+        "data": {**results.content.get("data", {}), **{name: _facts(data) for name, data in measured.items()}},
+        "machine": describe_machine(), "shots": list(SHOTS), "draws": DRAWS}
+    jobs = [(source, kind, seed, wanted) for source in sources for kind in options.splits for seed in options.seeds
+            if (wanted := _missing(results, source[0], kind, seed, options.methods))]
+    print(f"{len(results)} entries are there already, {sum(len(job[3]) for job in jobs)} to be made", file=sys.stderr)
+
+    def keep(job: Job, made: list[dict[str, Any]]) -> str:
+        source, kind, seed, _ = job
+        results.add(*({**entry, "code": code, "input": inputs[source[0]]} for entry in made))
+        reasons = dict.fromkeys(f"\n         not measured: {entry['error']}" for entry in made if "error" in entry)
+        return f"{source[0]}, {kind}, seed {seed}" + "".join(reasons)
+
+    in_processes(_measure, jobs, options.jobs, keep)
+
+
+def _facts(data: Loaded) -> dict[str, Any]:
+    """What the result file says of a data set."""
+    return {"workloads": len(data.table.workloads), "configurations": len(data.table.configurations),
             "runs": len(data.measurements.frame), "failed_runs": sum(data.measurements.failed.values()),
             "noise": _plain(float(np.sqrt(data.table.pool.noise))), "flags": list(data.measurements.flags)}
-        for kind in options.splits:
-            for seed in options.seeds:
-                wanted = [(name, bases) for name in options.methods for bases in METHODS[name].bases
-                          if (bases != "all" or kind == "workload")
-                          and (not METHODS[name].splits or kind in METHODS[name].splits)
-                          and (source[0], kind, seed, name, bases) not in there]
-                if wanted:
-                    jobs.append((source, kind, seed, wanted))
-    print(f"{len(there)} entries are there already, {sum(len(job[3]) for job in jobs)} to be made", file=sys.stderr)
-    content |= {"machine": describe_machine(), "shots": list(SHOTS), "draws": DRAWS}
-    began = time.monotonic()
-    with ProcessPoolExecutor(options.jobs) as pool:
-        running = {pool.submit(_measure, *job): job for job in jobs}
-        try:
-            for number, future in enumerate(as_completed(running), 1):
-                source, kind, seed, _ = running[future]
-                made = future.result()
-                content["entries"] += [{**entry, "code": code, "input": inputs[source[0]]} for entry in made]
-                content["entries"].sort(key=_key)
-                write_results(options.output, content)
-                print(f"{time.monotonic() - began:6.0f} s  {number} of {len(jobs)}  {source[0]}, {kind}, seed {seed}",
-                      file=sys.stderr, flush=True)
-                for reason in dict.fromkeys(entry["error"] for entry in made if "error" in entry):
-                    print(f"         not measured: {reason}", file=sys.stderr, flush=True)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+
+
+def _missing(results: Entries, data: str, kind: str, seed: int, methods: Sequence[str]) -> list[tuple[str, str]]:
+    """(method, bases) of which there is no entry yet."""
+    return [(name, bases) for name in methods for bases in METHODS[name].bases
+            if (bases != "all" or kind == "workload") and (not METHODS[name].splits or kind in METHODS[name].splits)
+            and not results.has((data, kind, seed, name, bases))]
 
 
 def _key(entry: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(entry[name] for name in ("data", "split", "seed", "method", "bases"))
-
-
-def _earlier(output: Path) -> dict[str, Any]:
-    """What the result file holds."""
-    try:
-        content = read_results(output) or {"format": FORMAT, "data": {}, "entries": []}
-    except ValueError as error:
-        raise InputError(f"result file must be JSON, got {error} ({output}); name another file") from error
-    found = content.get("format") if isinstance(content, dict) else None
-    if found != FORMAT:
-        raise InputError(f"result file must be of format {FORMAT}, got {found} ({output}); name another file")
-    return content
 
 
 def _sources(options: argparse.Namespace) -> list[Source]:
@@ -230,10 +213,10 @@ def _leave_out(y: FloatArray, parts: Split, rng: np.random.Generator, folds: int
     """Each new workload `folds` times, with nine tenths of what was measured of it."""
     workloads, rows = [], []
     for workload in parts.new:
-        there = rng.permutation(np.flatnonzero(~np.isnan(y[workload])))
-        for part in np.array_split(there, min(folds, len(there))):
+        measured = rng.permutation(np.flatnonzero(~np.isnan(y[workload])))
+        for part in np.array_split(measured, min(folds, len(measured))):
             at = np.full(y.shape[1], NONE)
-            known = np.setdiff1d(there, part)
+            known = np.setdiff1d(measured, part)
             at[: len(known)] = known
             workloads.append(workload)
             rows.append(at)
@@ -243,13 +226,13 @@ def _leave_out(y: FloatArray, parts: Split, rng: np.random.Generator, folds: int
 def _errors(fitted: Fitted, method: Method, data: Loaded, parts: Split, workloads: IntArray,
             ats: Sequence[IntArray]) -> list[FloatArray]:
     """By number of runs: the error of every new workload."""
-    pool, found = data.table.pool, []
+    pool, errors_by_shots = data.table.pool, []
     for at in ats:
         support = supports(pool, workloads, at)
-        errors = absolute_percentage_errors(pool, workloads, support.at, fitted.predict(support), method.loss)
+        errors = absolute_percentage_errors(pool, workloads, support.at, fitted.predict(support), method.point_loss)
         errors = mean_over_cells(np.where(parts.target, errors, np.nan))
-        found.append(mean_over_cells(np.stack([errors[workloads == one] for one in parts.new])))
-    return found
+        errors_by_shots.append(mean_over_cells(np.stack([errors[workloads == one] for one in parts.new])))
+    return errors_by_shots
 
 
 def _intervals(conformal: Conformal, fitted: Fitted, data: Loaded, parts: Split, workloads: IntArray,
@@ -261,36 +244,14 @@ def _intervals(conformal: Conformal, fitted: Fitted, data: Loaded, parts: Split,
         support = supports(pool, workloads, at)
         lower, upper = conformal.interval(fitted.predict(support), shots)
         measured = np.where(parts.target, np.exp(pool.y[workloads]), np.nan)
-        rows, columns = np.nonzero(support.there)
+        rows, columns = np.nonzero(support.is_run)
         measured[rows, support.at[rows, columns]] = np.nan
-        there = ~np.isnan(measured)
-        inside = mean_over_cells(np.where(there, (lower <= measured) & (measured <= upper), np.nan))
+        is_target = ~np.isnan(measured)
+        inside = mean_over_cells(np.where(is_target, (lower <= measured) & (measured <= upper), np.nan))
         coverage.append(_plain(float(np.nanmean(inside))))
-        width.append(_plain(float(np.median((upper / lower)[there]))))
+        width.append(_plain(float(np.median((upper / lower)[is_target]))))
     return {"nominal_coverage": conformal.coverage, "coverage": coverage, "width": width}
 
 
 def _plain(value: float) -> float | None:
     return round(value, 6) if np.isfinite(value) else None
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.adaptation.accuracy", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", nargs="+", default=list(DATA_SETS), choices=DATA_SETS, metavar="DATA")
-    add_data_folder(parser)
-    parser.add_argument("--file", type=Path, help="another file of measurements, instead of --data")
-    parser.add_argument("--mapping", type=Path, help="its mapping")
-    parser.add_argument("--provider", default="provider", help="category that the provider split holds out")
-    parser.add_argument("--splits", nargs="+", default=list(SPLITS), choices=SPLITS, metavar="SPLIT")
-    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS, metavar="METHOD")
-    parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
-    parser.add_argument("--jobs", type=int, default=2, help="processes side by side; default: 2")
-    parser.add_argument("--keep-other-code", action="store_true",
-                        help="keep entries of other code or input; every entry names its own")
-    parser.add_argument("--output", type=Path, default=ADAPTATION_RESULTS)
-    return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())

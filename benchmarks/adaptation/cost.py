@@ -1,6 +1,6 @@
 """What adaptation costs: gradient steps and seconds until a new workload's error is within 2 % of its converged one.
 
-    python -m benchmarks.adaptation.cost [--data cloudbandit scout performance shifted] [--seeds 0 1 ...]
+    python -m benchmarks adaptation-cost [--data cloudbandit scout performance shifted] [--seeds 0 1 ...]
 
 Three starts of the same base learner on the same rows (monotone by construction, Adam, mean squared error):
 
@@ -23,7 +23,7 @@ embedding's similarity to the pool (thesis, section 5.6.3) and with the closed f
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,9 @@ import torch
 from benchmarks.adaptation.splits import load
 from benchmarks.harness.code_digest import code_digest
 from benchmarks.harness.data_folder import add_data_folder, required
+from benchmarks.harness.entries import Entries, made_by
 from benchmarks.harness.machine import describe_machine, load_average, now_utc
-from benchmarks.harness.result_file import RESULTS, read_results, write_results
+from benchmarks.harness.result_file import RESULTS
 from benchmarks.learning.batched_training import (
     Curves,
     FloatArray,
@@ -45,7 +46,6 @@ from benchmarks.learning.batched_training import (
     steps_to_reach,
     train,
 )
-from feature_store.errors import InputError
 from feature_store.scaling import MinMaxScaling
 from feature_store.splits import split_by_group
 from models.tasks.few_shot.features import OWN, Adapted, adapt, learn_pool, pool_rows
@@ -56,7 +56,7 @@ from models.tasks.task import load_task
 from models.training.pretraining import POOL_HEAD, WorkloadData, pretrain
 from models.training.settings import TrainingSettings
 
-COST_RESULTS = RESULTS / "adaptation_cost.json"
+OUTPUT = RESULTS / "adaptation_cost.json"
 FORMAT = "assay-adaptation-cost/1"
 SIZING, DATA = ("cloudbandit", "scout"), ("cloudbandit", "scout", "performance", "shifted")
 SEEDS = tuple(range(10))
@@ -69,39 +69,33 @@ CAMPAIGNS = Path(__file__).resolve().parents[2] / "data"
 Rows = list[tuple[FloatArray, FloatArray, FloatArray, FloatArray]]  # x, y, x_test, y_test of each network
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0; 2 on bad usage or data; 130 when stopped."""
-    options = _parser().parse_args(arguments)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """See benchmarks/harness/runner.py."""
+    parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
+    add_data_folder(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Makes the entries that are missing."""
     torch.set_num_threads(1)
-    try:
-        _run(options)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("stopped; the same command goes on where it was", file=sys.stderr)
-        return 130
-    print(f"wrote {options.output.name}", file=sys.stderr)
-    return 0
-
-
-def _run(options: argparse.Namespace) -> None:
     code = code_digest("benchmarks.adaptation.cost", "")
-    content = read_results(options.output) or {"format": FORMAT, "entries": []}
-    content["entries"] = [entry for entry in content["entries"] if entry["code"] == code]
-    there = {(entry["data"], entry["seed"]) for entry in content["entries"]}
-    content |= {"machine": describe_machine(), "steps": STEPS, "every": EVERY, "within": 0.02, "hidden": list(HIDDEN)}
+    results = Entries(options.output, FORMAT, _key, made_by(code))
+    results.content |= {"machine": describe_machine(), "steps": STEPS, "every": EVERY, "within": 0.02,
+                        "hidden": list(HIDDEN)}
     for data in options.data:
         for seed in options.seeds:
-            if (data, seed) in there or (data not in SIZING and seed >= RECORDED_SEEDS):
+            if results.has((DATA.index(data), seed)) or (data not in SIZING and seed >= RECORDED_SEEDS):
                 continue
             began = time.monotonic()
             made = _sizing(data, seed, required(options.data_folder)) if data in SIZING else _recorded(data, seed)
-            content["entries"] += [{"data": data, "seed": seed, **entry, "code": code, "at": now_utc(),
-                                    "load": load_average()} for entry in made]
-            content["entries"].sort(key=lambda entry: (DATA.index(entry["data"]), entry["seed"]))
-            write_results(options.output, content)
+            results.add(*({"data": data, "seed": seed, **entry, "code": code, "at": now_utc(), "load": load_average()}
+                          for entry in made))
             print(f"{time.monotonic() - began:6.0f} s  {data}, seed {seed}", file=sys.stderr, flush=True)
+
+
+def _key(entry: Mapping[str, Any]) -> tuple[int, int]:
+    return DATA.index(entry["data"]), entry["seed"]
 
 
 def _sizing(data: str, seed: int, folder: Path) -> list[dict[str, Any]]:
@@ -171,10 +165,10 @@ def _recorded(data: str, seed: int) -> list[dict[str, Any]]:
             rows = [_telemetry(task, name, "shifted", joint, seed, base[name][4]) for name in names]
         else:
             rows = [base[name] for name in names]
-        own: Rows = []
+        new_rows: Rows = []
         for x, y, x_test, y_test, _ in rows:
             part = rng.permutation(len(x))[: few or len(x)]
-            own.append((x[part], y[part], x_test, y_test))
+            new_rows.append((x[part], y[part], x_test, y_test))
         started, modules = time.process_time(), []
         for name in names:
             pool = {other: WorkloadData(joint, base[other][0], base[other][1], queries) for other in names
@@ -189,8 +183,8 @@ def _recorded(data: str, seed: int) -> list[dict[str, Any]]:
         to_source = train(first, [base[name][0] for name in source], [base[name][1] for name in source],
                           [base[name][2] for name in source], [base[name][3] for name in source], queries, STEPS, EVERY,
                           RATE, seed)
-        starts = {"pretrained": (Networks.of(modules), own), "transfer": (first, own),
-                  "scratch": (fresh(len(names), len(joint), HIDDEN, queries, seed + 1), own)}
+        starts = {"pretrained": (Networks.of(modules), new_rows), "transfer": (first, new_rows),
+                  "scratch": (fresh(len(names), len(joint), HIDDEN, queries, seed + 1), new_rows)}
         count = sum(len(rows[0]) for rows in base.values())
         entries.append({
             "pool": len(names) - (data != "shifted"), "rows": few, "workloads": names,
@@ -203,7 +197,7 @@ def _recorded(data: str, seed: int) -> list[dict[str, Any]]:
 
 def _measured(starts: dict[str, tuple[Networks, Rows]], queries: Sequence[tuple[int, int]], seed: int,
               relative: Sequence[float] | None) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    entry: dict[str, Any] = {}
     bar: FloatArray | None = None
     for method in ("scratch", "pretrained", "transfer"):
         networks, rows = starts[method]
@@ -213,12 +207,12 @@ def _measured(starts: dict[str, tuple[Networks, Rows]], queries: Sequence[tuple[
         bar = converged if bar is None else bar
         single = train(networks.pick([0]), *[part[:1] for part in parts], queries, 200, 200, RATE, seed,
                        relative and relative[:1])
-        found[method] = {"steps": steps.tolist(), "converged": converged.tolist(),
+        entry[method] = {"steps": steps.tolist(), "converged": converged.tolist(),
                          "steps_to_scratch": [None if np.isinf(own) else float(own)
                                               for own in steps_to_reach(curves, 1.02 * bar)],
                          "before": curves.errors[:, 0].tolist(), "curve": _thin(curves),
                          "seconds_per_step": single.seconds / 200}
-    return found
+    return entry
 
 
 def _thin(curves: Curves) -> dict[str, list[float]]:
@@ -249,9 +243,9 @@ def _scaled(made: Adapted, scaling: MinMaxScaling, base: float,
 def _source(values: FloatArray, y: FloatArray, scaling: MinMaxScaling, base: float,
             span: float) -> tuple[FloatArray, FloatArray]:
     """A workload of the pool, all that was measured of it, without an embedding."""
-    there = ~np.isnan(y)
-    padded = np.pad(values[there], ((0, 0), (0, len(scaling.names) - values.shape[1])))
-    return _without(scaling.scale(padded), values.shape[1]), (y[there] - base) / span
+    is_measured = ~np.isnan(y)
+    padded = np.pad(values[is_measured], ((0, 0), (0, len(scaling.names) - values.shape[1])))
+    return _without(scaling.scale(padded), values.shape[1]), (y[is_measured] - base) / span
 
 
 def _without(x: FloatArray, configuration: int) -> FloatArray:
@@ -269,20 +263,6 @@ def _telemetry(task: SupervisedTask, name: str, campaign: str, joint: Sequence[s
     test = split_by_group(frame, task.split_by, task.test_share, seed).test
     ranges = ranges or (MinMaxScaling.from_frame(frame[~test], names), MinMaxScaling.from_frame(frame[~test], [target]))
     x = np.zeros((len(frame), len(joint)))
-    x[:, [joint.index(own) for own in names]] = ranges[0].scale(frame[names].to_numpy(dtype=np.float64))
+    x[:, [joint.index(feature) for feature in names]] = ranges[0].scale(frame[names].to_numpy(dtype=np.float64))
     y = ranges[1].scale(frame[[target]].to_numpy(dtype=np.float64))[:, 0]
     return x[~test], y[~test], x[test], y[test], ranges
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description="Cost of adaptation.",
-                                     epilog="Example: python -m benchmarks.adaptation.cost --data scout --seeds 0 1")
-    parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
-    parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
-    add_data_folder(parser)
-    parser.add_argument("--output", type=Path, default=COST_RESULTS)
-    return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -10,16 +10,11 @@ Every learner's point is the one that makes its expected percentage error least 
 `_median` variants report exp(mean) instead, as is usual, and so do networks that are trained on percentage errors.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from models.adaptation.closed_form.baselines import BoostedRatios, LowRank, SupportMean, additive
-from models.adaptation.closed_form.hierarchical import Hierarchical
-from models.adaptation.closed_form.neighbours import Neighbours
 from models.adaptation.learner import Learner
-from models.adaptation.networks.meta_network import MetaNetwork, flash_sizeless
-from models.adaptation.networks.sizeless import Sizeless, Transfer
-from models.adaptation.pool.selection import default_learner
+from models.adaptation.learners import learner_named
 
 DEFAULT = "hierarchical_nearest"
 DRAWS = 5
@@ -27,32 +22,46 @@ DRAWS = 5
 
 @dataclass(frozen=True)
 class Method:
-    """make: the learner; bases: how its runs are chosen; loss: of the point; title: in tables; splits: kinds of splits
-    on which it is measured, empty for all (networks take long)."""
+    """A learner of models/adaptation/learners.py, and how it is measured.
 
-    make: Callable[[], Learner]
+    learner: its name.
+    title: in tables.
+    bases: how its runs are chosen.
+    loss: of the point that is reported; empty: the learner's own.
+    splits: kinds of splits on which it is measured, empty for all (networks take long).
+    """
+
+    learner: str
     title: str
     bases: tuple[str, ...] = ("random", "chosen")
-    loss: str = "mape"
+    loss: str = ""
     splits: tuple[str, ...] = ()
 
+    def make(self) -> Learner:
+        """The learner."""
+        return learner_named(self.learner).make()
 
+    @property
+    def point_loss(self) -> str:
+        """Of the point that is reported."""
+        return self.loss or learner_named(self.learner).loss
+
+
+_NETWORK = ("workload",)
 METHODS: Mapping[str, Method] = {
-    DEFAULT: Method(default_learner, "hierarchical Bayes and nearest workloads, mean (default)",
+    DEFAULT: Method(DEFAULT, "hierarchical Bayes and nearest workloads, mean (default)",
                     ("random", "chosen", "planned", "sequential", "all")),
-    f"{DEFAULT}_median": Method(default_learner, "the same, reported as exp(mean)", loss="median"),
-    "hierarchical": Method(Hierarchical, "hierarchical Bayes linear model"),
-    "nearest": Method(Neighbours, "nearest workloads in log residuals"),
-    "gaussian_process": Method(lambda: Hierarchical(strength=1e9, name="gaussian_process"),
-                               "Gaussian process, exchangeable workloads"),
-    "low_rank": Method(LowRank, "low rank in logs"),
-    "additive": Method(additive, "additive in logs"),
-    "boosted_ratios": Method(BoostedRatios, "gradient-boosted ratios"),
-    "meta_network": Method(lambda: MetaNetwork(prior=Hierarchical()),
-                           "network (attention) that corrects hierarchical Bayes", splits=("workload",)),
-    "flash": Method(flash_sizeless, "FLASH-Sizeless (GRU), as published", ("random",), "median", ("workload",)),
-    "transfer": Method(Transfer, "Sizeless, then tuned on the support", ("random",), "median", ("workload",)),
-    "sizeless": Method(Sizeless, "Sizeless, as published", ("random",), "median", ("workload",)),
-    "support_mean": Method(SupportMean, "mean of the support"),
-    "support_mean_median": Method(SupportMean, "the same, reported as exp(mean)", loss="median"),
+    f"{DEFAULT}_median": Method(DEFAULT, "the same, reported as exp(mean)", loss="median"),
+    "hierarchical": Method("hierarchical", "hierarchical Bayes linear model"),
+    "nearest": Method("nearest", "nearest workloads in log residuals"),
+    "gaussian_process": Method("gaussian_process", "Gaussian process, exchangeable workloads"),
+    "low_rank": Method("low_rank", "low rank in logs"),
+    "additive": Method("additive", "additive in logs"),
+    "boosted_ratios": Method("boosted_ratios", "gradient-boosted ratios"),
+    "meta_network": Method("meta_network", "network (attention) that corrects hierarchical Bayes", splits=_NETWORK),
+    "flash": Method("flash", "FLASH-Sizeless (GRU), as published", ("random",), splits=_NETWORK),
+    "transfer": Method("transfer", "Sizeless, then tuned on the support", ("random",), splits=_NETWORK),
+    "sizeless": Method("sizeless", "Sizeless, as published", ("random",), splits=_NETWORK),
+    "support_mean": Method("support_mean", "mean of the support"),
+    "support_mean_median": Method("support_mean", "the same, reported as exp(mean)", loss="median"),
 }

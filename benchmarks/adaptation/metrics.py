@@ -1,6 +1,6 @@
 """What system metrics of the measured runs are worth, as the pool grows: synthetic workloads whose laws are known.
 
-    python -m benchmarks.adaptation.metrics [--workloads 14 30 ...] [--seeds 0 1 ...]
+    python -m benchmarks adaptation-metrics [--workloads 14 30 ...] [--seeds 0 1 ...]
 
 Run times are those of adaptation/scale.py: Amdahl's and Ernest's terms, a knee where memory does not suffice, factors
 of machine families, noise, missing cells. Metrics of a run are noisy functions of the same hidden laws:
@@ -22,8 +22,7 @@ Symbols: W workloads, C configurations, p metrics.
 import argparse
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -33,13 +32,14 @@ from threadpoolctl import threadpool_limits
 from benchmarks.adaptation.methods import DRAWS
 from benchmarks.adaptation.scale import NOISE, Laws, Machines, laws, machines, noisy
 from benchmarks.harness.code_digest import code_digest
+from benchmarks.harness.entries import Entries
 from benchmarks.harness.machine import describe_machine, load_average, now_utc
-from benchmarks.harness.result_file import RESULTS, read_results, write_results
+from benchmarks.harness.result_file import RESULTS
 from models.adaptation.learner import FloatArray, IntArray, Learner, Pool, supports
 from models.adaptation.pool.selection import NETWORK_WORKLOADS, candidates_for, choose_learner
 from models.adaptation.pool.validation import SHOTS, absolute_percentage_errors, mean_over_cells, random_supports
 
-METRICS_RESULTS = RESULTS / "adaptation_metrics.json"
+OUTPUT = RESULTS / "adaptation_metrics.json"
 FORMAT = "assay-adaptation-metrics/1"
 WORKLOADS, NEW, CONFIGURATIONS = (14, 30, 60, 100, 500), 50, 40
 SEEDS = tuple(range(5))
@@ -75,42 +75,33 @@ def _metrics(hidden: Laws, on: Machines, rng: np.random.Generator) -> FloatArray
     return metrics
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0; 130 when stopped."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.adaptation.metrics", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """See benchmarks/harness/runner.py."""
     parser.add_argument("--workloads", type=int, nargs="+", default=list(WORKLOADS))
     parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS, metavar="METHOD")
-    parser.add_argument("--output", type=Path, default=METRICS_RESULTS)
-    options = parser.parse_args(arguments)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Makes the entries that are missing."""
     torch.set_num_threads(1)
-    try:
-        with threadpool_limits(1):
-            _run(options)
-    except KeyboardInterrupt:
-        print("stopped; the same command goes on where it was", file=sys.stderr)
-        return 130
-    return 0
+    with threadpool_limits(1):
+        _run(options)
 
 
 def _run(options: argparse.Namespace) -> None:
     code = code_digest("benchmarks.adaptation.metrics", "")
-    content = read_results(options.output) or {}
-    if content.get("format") != FORMAT or content.get("code") != code:
-        content = {"format": FORMAT, "code": code, "entries": []}
-    content |= {"machine": describe_machine(), "shots": list(SHOTS), "draws": DRAWS, "new_workloads": NEW,
-                "configurations": CONFIGURATIONS}
-    there = {_key(entry) for entry in content["entries"]}
+    results = Entries(options.output, FORMAT, _key, lambda before, _: before["code"] == code)
+    results.content |= {"code": code, "machine": describe_machine(), "shots": list(SHOTS), "draws": DRAWS,
+                        "new_workloads": NEW, "configurations": CONFIGURATIONS}
     for workloads in options.workloads:
         for seed in options.seeds:
             split = _Split(workloads, seed)
             for method in options.methods:
-                if (workloads, METHODS.index(method), seed) in there or not _suits(method, workloads):
+                if results.has((workloads, METHODS.index(method), seed)) or not _suits(method, workloads):
                     continue
                 entry = split.entry(method)
-                content["entries"] = sorted([*content["entries"], entry], key=_key)
-                write_results(options.output, content)
+                results.add(entry)
                 print(f"{workloads} workloads, seed {seed}, {method}: "
                       f"{' / '.join(f'{value:.3f}' for value in entry['mape'])}, fit {entry['fit_cpu_s']:.3g} s"
                       + (f", {entry['choice']}" if method == CHOSEN else ""), file=sys.stderr, flush=True)
@@ -129,17 +120,17 @@ class _Split:
 
     def entry(self, method: str) -> dict[str, Any]:
         """Of a method: MAPE by number of runs, CPU seconds; of `chosen` also what it is and why."""
-        found: dict[str, Any] = {"workloads": self.pool.workloads, "seed": self.seed, "method": method,
+        entry: dict[str, Any] = {"workloads": self.pool.workloads, "seed": self.seed, "method": method,
                                  "load": load_average(), "date": now_utc()}
         if method != CHOSEN:
-            return found | self._measure(LEARNERS[method])
+            return entry | self._measure(LEARNERS[method])
         began = time.process_time()
         choice = choose_learner(self.pool, shots=SHOTS, seed=self.seed)
-        found["choice_cpu_s"] = round(time.process_time() - began, 3)
-        found |= {"choice": choice.name, "reason": choice.reason,
+        entry["choice_cpu_s"] = round(time.process_time() - began, 3)
+        entry |= {"choice": choice.name, "reason": choice.reason,
                   "pool_errors": {name: [round(one.mape, 5), round(one.standard_error, 5)]
                                   for name, one in choice.errors.items()}}
-        return found | self._measure(choice.learner)
+        return entry | self._measure(choice.learner)
 
     def _measure(self, learner: Learner) -> dict[str, Any]:
         if learner.name not in self.measured:
@@ -160,7 +151,3 @@ def _suits(method: str, workloads: int) -> bool:
 
 def _key(entry: Mapping[str, Any]) -> tuple[int, int, int]:
     return entry["workloads"], METHODS.index(entry["method"]), entry["seed"]
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,6 @@
 """What pretraining costs as the pool grows: seconds and memory of the default few-shot learner on synthetic pools.
 
-    python -m benchmarks.adaptation.scale [--repeats 3]
+    python -m benchmarks adaptation-scale [--repeats 3]
 
 Synthetic workloads follow performance models: a serial and a parallel part (Amdahl), communication that grows with the
 nodes (Ernest, Venkataraman et al., NSDI 2016: t = a + b/n + c log n + d n), a knee where memory does not suffice, a
@@ -23,24 +23,28 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.harness.code_digest import code_digest
+from benchmarks.harness.entries import Entries
 from benchmarks.harness.machine import describe_machine, load_average, now_utc
 from benchmarks.harness.power_law import fit_power_law
-from benchmarks.harness.result_file import RESULTS, read_results, write_results
+from benchmarks.harness.result_file import RESULTS
 from models.adaptation.learner import FloatArray, IntArray, Pool
 from models.adaptation.pool.conformal import calibrate
 
-SCALE_RESULTS = RESULTS / "adaptation_scale.json"
+OUTPUT = RESULTS / "adaptation_scale.json"
 FORMAT = "assay-adaptation-scale/2"
 WORKLOADS, CONFIGURATIONS = (100, 300, 1000, 3000, 10_000), (20, 80, 320)
 FIXED_WORKLOADS, FIXED_CONFIGURATIONS = 1000, 80
 MOST_CALIBRATED = 3000  # workloads; 15 fits to 10,000 take longer than all the rest together
 MISSING, NOISE, FAMILIES = 0.3, 0.09, 4
+# One measurement, in a process of its own: its peak memory is nobody else's.
+_CHILD = """import json, sys
+from benchmarks.adaptation.scale import measure_once
+print(json.dumps(measure_once(*map(int, sys.argv[1:]))))"""
 COSTS = ("fit_cpu_s", "pretrain_cpu_s", "memory_mib")
 
 
@@ -111,43 +115,26 @@ def synthetic_pool(workloads: int, configurations: int, seed: int = 0) -> Pool:
     return Pool(on.x, on.distance, y, (~np.isnan(y)).astype(np.int64), np.empty((*y.shape, 0)), NOISE**2)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0; 130 when stopped."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.adaptation.scale", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """See benchmarks/harness/runner.py."""
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--workloads", type=int, nargs="+", default=list(WORKLOADS))
-    parser.add_argument("--output", type=Path, default=SCALE_RESULTS)
-    parser.add_argument("--child", type=int, nargs=3, metavar=("WORKLOADS", "CONFIGURATIONS", "CALIBRATED"),
-                        help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
-    if options.child:
-        print(json.dumps(_measure(*options.child)))
-        return 0
-    try:
-        _run(options)
-    except KeyboardInterrupt:
-        print("stopped; the same command goes on where it was", file=sys.stderr)
-        return 130
-    return 0
 
 
-def _run(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
+    """Makes the entries that are missing."""
     sizes = [(count, FIXED_CONFIGURATIONS) for count in options.workloads]
     sizes += [(FIXED_WORKLOADS, count) for count in CONFIGURATIONS if count != FIXED_CONFIGURATIONS]
-    code, machine = code_digest("benchmarks.adaptation.scale", ""), describe_machine()
-    content = read_results(options.output) or {}
-    if any(content.get(key) != value for key, value in {"format": FORMAT, "code": code, "machine": machine}.items()):
-        content = {"format": FORMAT, "code": code, "machine": machine, "entries": []}
-    kept = [entry for entry in content["entries"] if entry["repeats"] >= options.repeats]
-    content |= {"entries": kept, "date": now_utc(), "most_calibrated": MOST_CALIBRATED}
+    now = {"code": code_digest("benchmarks.adaptation.scale", ""), "machine": describe_machine()}
+    results = Entries(options.output, FORMAT, _size, lambda before, entry: (
+        entry["repeats"] >= options.repeats and {key: before[key] for key in now} == now))
+    results.content |= {**now, "date": now_utc(), "most_calibrated": MOST_CALIBRATED}
     for workloads, configurations in sizes:
-        if any((entry["workloads"], entry["configurations"]) == (workloads, configurations) for entry in kept):
+        if results.has((workloads, configurations)):
             continue
         entry = _entry(workloads, configurations, options.repeats)
-        content["entries"] = sorted([*content["entries"], entry], key=_size)
-        content["exponents"] = exponents(content["entries"])
-        write_results(options.output, content)
+        results.content["exponents"] = exponents([*results.content["entries"], entry])
+        results.add(entry)
         calibrated = "" if entry["pretrain_cpu_s"] is None else f"pretrain {entry['pretrain_cpu_s']:.3g} s, "
         print(f"{workloads} workloads, {configurations} configurations: fit {entry['fit_cpu_s']:.3g} s, {calibrated}"
               f"{entry['memory_mib']:.0f} MiB", file=sys.stderr, flush=True)
@@ -159,15 +146,15 @@ def exponents(entries: Sequence[dict[str, Any]]) -> dict[str, dict[str, float | 
     series = {"workloads": [entry for entry in entries if entry["configurations"] == FIXED_CONFIGURATIONS],
               "configurations": [entry for entry in entries if entry["workloads"] == FIXED_WORKLOADS],
               "samples": list(entries)}
-    found: dict[str, dict[str, float | None]] = {}
+    exponents_of_costs: dict[str, dict[str, float | None]] = {}
     for size, of_size in series.items():
-        found[size] = {}
+        exponents_of_costs[size] = {}
         for cost in COSTS:
-            there = [entry for entry in of_size if entry[cost] is not None]
-            enough = len({entry[size] for entry in there}) > 1
-            found[size][cost] = round(fit_power_law([entry[size] for entry in there],
-                                                    [entry[cost] for entry in there]).exponent, 3) if enough else None
-    return found
+            measured = [entry for entry in of_size if entry[cost] is not None]
+            enough = len({entry[size] for entry in measured}) > 1
+            points = [entry[size] for entry in measured], [entry[cost] for entry in measured]
+            exponents_of_costs[size][cost] = round(fit_power_law(*points).exponent, 3) if enough else None
+    return exponents_of_costs
 
 
 def _size(entry: dict[str, Any]) -> tuple[int, int]:
@@ -193,13 +180,12 @@ def _entry(workloads: int, configurations: int, repeats: int) -> dict[str, Any]:
 
 def _child(workloads: int, configurations: int, calibrated: bool) -> dict[str, Any]:
     environment = os.environ | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    done = subprocess.run([sys.executable, "-m", "benchmarks.adaptation.scale", "--child", str(workloads),
-                           str(configurations), str(int(calibrated))], check=True, capture_output=True, text=True,
-                          env=environment)
+    done = subprocess.run([sys.executable, "-c", _CHILD, str(workloads), str(configurations), str(int(calibrated))],
+                          check=True, capture_output=True, text=True, env=environment)
     return dict(json.loads(done.stdout))
 
 
-def _measure(workloads: int, configurations: int, calibrated: int) -> dict[str, Any]:
+def measure_once(workloads: int, configurations: int, calibrated: int) -> dict[str, Any]:
     """Memory is that of the fit alone: the pool and what the fit holds."""
     from models.adaptation.pool.selection import default_learner
 
@@ -224,7 +210,3 @@ def _peak_mib() -> float:
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-if __name__ == "__main__":
-    sys.exit(main())

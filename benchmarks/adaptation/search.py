@@ -1,6 +1,6 @@
 """What recommendations are worth: the configuration named after k runs of a new workload, beside search without a pool.
 
-    python -m benchmarks.adaptation.search [--data cloudbandit scout] [--seeds 0 1 ...] [--jobs 2]
+    python -m benchmarks adaptation-search [--data cloudbandit scout] [--seeds 0 1 ...] [--jobs 2]
 
 A new workload is to be run as cheaply as may be within a deadline, which DEADLINE of its configurations meet. Each
 method measures k configurations and then names one:
@@ -19,11 +19,8 @@ like benchmarks/adaptation/accuracy.py.
 """
 
 import argparse
-import sys
-import time
 import warnings
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,16 +31,17 @@ from threadpoolctl import threadpool_limits
 from benchmarks.adaptation.splits import DATA_SETS, Loaded, Split, load, split
 from benchmarks.harness.code_digest import code_digest
 from benchmarks.harness.data_folder import add_data_folder, required
+from benchmarks.harness.entries import Entries, made_by
+from benchmarks.harness.jobs import add_jobs, in_processes
 from benchmarks.harness.machine import describe_machine, now_utc
-from benchmarks.harness.result_file import RESULTS, read_results, write_results
-from feature_store.errors import InputError
+from benchmarks.harness.result_file import RESULTS
 from models.adaptation.closed_form.combination import point
 from models.adaptation.design import Design
 from models.adaptation.learner import Fitted, FloatArray, supports
 from models.adaptation.pool.conformal import Conformal, calibrate
 from models.adaptation.pool.selection import default_learner
 
-SEARCH_RESULTS = RESULTS / "adaptation_search.json"
+OUTPUT = RESULTS / "adaptation_search.json"
 FORMAT = "assay-adaptation-search/1"
 BUDGETS = (1, 2, 3, 6, 10)
 DEADLINE = 0.5
@@ -53,66 +51,51 @@ PENALTY = 5.0
 RANDOM_REPEATS = 10
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0; 2 on bad usage or data; 130 when stopped."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.adaptation.search", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """See benchmarks/harness/runner.py."""
     parser.add_argument("--data", nargs="+", default=list(DATA_SETS), choices=DATA_SETS, metavar="DATA")
     add_data_folder(parser)
     parser.add_argument("--seeds", nargs="+", type=int, default=list(range(10)))
-    parser.add_argument("--jobs", type=int, default=2, help="processes side by side; default: 2")
-    parser.add_argument("--output", type=Path, default=SEARCH_RESULTS)
-    options = parser.parse_args(arguments)
-    try:
-        _run(options)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("stopped; the same command goes on where it was", file=sys.stderr)
-        return 130
-    return 0
+    add_jobs(parser)
 
 
-def _run(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
+    """Makes the entries that are missing."""
     code = code_digest("benchmarks.adaptation.search", "")
-    content = read_results(options.output) or {"format": FORMAT, "entries": []}
-    content["entries"] = [entry for entry in content["entries"] if entry["code"] == code]
-    there = {(entry["data"], entry["seed"]) for entry in content["entries"]}
-    content |= {"machine": describe_machine(), "budgets": list(BUDGETS), "deadline": DEADLINE}
+    results = Entries(options.output, FORMAT, _key, made_by(code))
+    results.content |= {"machine": describe_machine(), "budgets": list(BUDGETS), "deadline": DEADLINE}
+    made = {(entry["data"], entry["seed"]) for entry in results.content["entries"]}
     jobs = [(data, required(options.data_folder), seed) for data in options.data for seed in options.seeds
-            if (data, seed) not in there]
-    began = time.monotonic()
-    with ProcessPoolExecutor(options.jobs) as pool:
-        running = [pool.submit(_measure, *job) for job in jobs]
-        try:
-            for number, future in enumerate(as_completed(running), 1):
-                content["entries"] += [{**entry, "code": code} for entry in future.result()]
-                content["entries"].sort(key=lambda one: (one["data"], one["seed"], METHODS.index(one["method"])))
-                write_results(options.output, content)
-                print(f"{time.monotonic() - began:6.0f} s  {number} of {len(jobs)}", file=sys.stderr, flush=True)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+            if (data, seed) not in made]
+
+    def keep(job: tuple[str, Path, int], entries: list[dict[str, Any]]) -> str:
+        results.add(*({**entry, "code": code} for entry in entries))
+        return f"{job[0]}, seed {job[2]}"
+
+    in_processes(_measure, jobs, options.jobs, keep)
+
+
+def _key(entry: Mapping[str, Any]) -> tuple[str, int, int]:
+    return entry["data"], entry["seed"], METHODS.index(entry["method"])
 
 
 def _measure(data: str, folder: Path, seed: int) -> list[dict[str, Any]]:
     """One entry a method: misses and cost ratios by budget, averaged over the new workloads."""
     with threadpool_limits(1):
-        found = load(data, folder)
-        parts = split(found, "workload", seed, DATA_SETS[data].provider)
+        loaded_data = load(data, folder)
+        parts = split(loaded_data, "workload", seed, DATA_SETS[data].provider)
         learner = default_learner()
         fitted, design = learner.fit(parts.pool, seed), Design(parts.pool, learner, seed=seed)
         conformal = calibrate(learner, parts.pool, seed=seed)
         outcomes: dict[str, list[FloatArray]] = {method: [] for method in METHODS}
         rng = np.random.default_rng([seed, 2])
         for workload in parts.new:
-            task = _Task(found, int(workload))
-            for method, outcome in _ours(task, found, parts, fitted, design, conformal).items():
+            task = _Task(loaded_data, int(workload))
+            for method, outcome in _ours(task, loaded_data, parts, fitted, design, conformal).items():
                 outcomes[method].append(outcome)
             outcomes["random"].append(np.mean([task.outcomes(rng.permutation(task.candidates))
                                                for _ in range(RANDOM_REPEATS)], axis=0))
-            outcomes["bayesian"].append(task.outcomes(_bayesian(task, found, seed)))
+            outcomes["bayesian"].append(task.outcomes(_bayesian(task, loaded_data, seed)))
     return [{"data": data, "seed": seed, "method": method, "date": now_utc(), "workloads": len(values),
              "missed": np.mean([value[:, 0] for value in values], axis=0).round(5).tolist(),
              "cost_ratio": np.mean([value[:, 1] for value in values], axis=0).round(5).tolist(),
@@ -139,13 +122,13 @@ class _Task:
 
     def outcomes(self, order: np.ndarray) -> FloatArray:
         """(budgets, 3), where the cheapest measured configuration that met the deadline is named."""
-        found = []
+        outcomes = []
         for budget in BUDGETS:
             measured = order[:budget]
             met = measured[self.time[measured] <= self.deadline]
             named = met[self.cost[met].argmin()] if len(met) else measured[self.time[measured].argmin()]
-            found.append(self.outcome(int(named), measured))
-        return np.array(found)
+            outcomes.append(self.outcome(int(named), measured))
+        return np.array(outcomes)
 
 
 def _ours(task: _Task, data: Loaded, parts: Split, fitted: Fitted, design: Design,
@@ -204,7 +187,3 @@ def _bayesian(task: _Task, data: Loaded, seed: int) -> np.ndarray:
                 params={f"x{j}": float(x[at, j]) for j in used}, distributions=spaces, value=float(value)))
             order.append(at)
     return np.array(order)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

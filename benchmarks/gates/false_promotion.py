@@ -1,6 +1,6 @@
 """How often a model that is no better would replace the champion, and how often a better one would not.
 
-    python -m benchmarks.gates.false_promotion [--repeats 500] [--repeats-better 200]
+    python -m benchmarks false-promotion [--repeats 500] [--repeats-better 200]
 
 Simulated are the paired cases of a champion and of a challenger (simulated_cases.py): squared errors of test rows, and
 rewards of episodes, which are negative and have heavy tails. models/paired_comparison.py decides with the defaults of
@@ -10,8 +10,7 @@ Resumable: a cell that is there for the same code and number of repeats is kept.
 """
 
 import argparse
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -26,7 +25,7 @@ from benchmarks.harness.result_file import RESULTS, read_results, write_results
 from models import paired_comparison
 from models.paired_comparison import ComparisonRule, compare
 
-PATH = RESULTS / "false_promotion.json"
+OUTPUT = RESULTS / "false_promotion.json"
 CASES = (35, 100, 350, 1000, 5000)
 IMPROVEMENTS = (0.0, 0.05, 0.2)
 REPEATS, REPEATS_BETTER = 500, 200
@@ -182,17 +181,12 @@ def _table(results: Mapping[str, Any], family: str, improvement: float, show: Ca
     return table([family, *(f"{count:,} {what}" for count in counts)], rows, range(1, len(counts) + 1))
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gates.false_promotion", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """See benchmarks/harness/runner.py."""
     parser.add_argument("--repeats", type=int, default=REPEATS, help="simulated pairs of equal models a cell")
     parser.add_argument("--repeats-better", type=int, default=REPEATS_BETTER, help="of a better challenger")
-    parser.add_argument("--output", type=Path, default=PATH)
-    options = parser.parse_args(arguments)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Runs every cell that is not there yet."""
     measure(options.output, options.repeats, options.repeats_better, lambda line: print(line, flush=True))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -26,7 +26,6 @@ GRACE_S = 20.0
 # What a measurement's module defines: measure(sizes, context) -> {"quantities", "details"}.
 MEASUREMENTS = {
     "ingestion": "benchmarks.pipeline.measurements.ingestion",
-    "join": "benchmarks.pipeline.measurements.join",
     "recorder": "benchmarks.pipeline.measurements.recorder",
     "stages": "benchmarks.pipeline.measurements.stages",
     "serving": "benchmarks.pipeline.measurements.serving",

@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 
 PACKAGES = ("assay", "kfp", "mlflow", "great-expectations", "pandas", "numpy", "torch", "onnx", "onnxruntime",
-            "scikit-learn", "requests", "duckdb", "prometheus-api-client")
+            "scikit-learn", "requests", "prometheus-api-client")
 
 
 def describe_machine() -> dict[str, Any]:

@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from feature_store.whole_files import write_file
+
 RESULTS = Path(__file__).resolve().parents[1] / "results"
-PIPELINE_RESULTS = RESULTS / "pipeline.json"
-PERFORMANCE_RESULTS = RESULTS / "performance.json"
 
 
 def read_results(path: Path) -> dict[str, Any] | None:
@@ -15,8 +15,6 @@ def read_results(path: Path) -> dict[str, Any] | None:
 
 
 def write_results(path: Path, content: dict[str, Any]) -> None:
-    """Writes under a temporary name and renames."""
+    """Writes the whole file; makes its folder where it is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    write_file(path, json.dumps(content, indent=1, allow_nan=False) + "\n")

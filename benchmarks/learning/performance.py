@@ -1,6 +1,6 @@
 """The learning benchmark: how good verified learners are beside unverified ones, over several seeds.
 
-    python -m benchmarks.learning.performance --seeds 0 1 2 3 4 [--data recorded linnos] [--jobs 2] [--methods ...]
+    python -m benchmarks performance --seeds 0 1 2 3 4 [--data recorded linnos] [--jobs 2] [--methods ...]
 
 Runs the pipeline's own steps on each data set (data_sets.py), without kfp and MLflow, and collects the metrics of
 each exported bundle's evidence. Resumable: an entry (data set, method, seed, workload) of the result file that was
@@ -23,25 +23,24 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness.data_folder import add_data_folder
-from benchmarks.harness.isolation import end_with_parent, stop_as_by_keyboard
+from benchmarks.harness.isolation import end_with_parent
+from benchmarks.harness.jobs import add_jobs
 from benchmarks.harness.machine import describe_machine, load_average, now_utc
-from benchmarks.harness.result_file import PERFORMANCE_RESULTS, read_results, write_results
+from benchmarks.harness.result_file import RESULTS, read_results, write_results
 from benchmarks.learning import data_sets, lipschitz_monotone
 from benchmarks.learning.data_sets import DATA_SETS, DEFAULT, open_data_sets
 from benchmarks.learning.job import Job, Prepared, find_directions, prepare, run_job, run_pretraining
 from benchmarks.learning.methods import METHODS, learning_code_version, make_tasks
-from feature_store.errors import InputError
 from pipelines.request import DEFAULT_TELEMETRY
 
+OUTPUT = RESULTS / "performance.json"
 FORMAT = "assay-performance/2"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0 if every entry was made, 1 if one failed, 2 on bad usage, 130 when stopped."""
-    options = _parser().parse_args(arguments)
+def run(options: argparse.Namespace) -> int:
+    """Exit code 0 if every entry was made, 1 if one failed, 2 where the recorded telemetry is missing."""
     if not (names := _there(options)):
         return 2
-    stop_as_by_keyboard()
     # two learners train at once: libraries must not each take all cores; the workers inherit it
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     work = Path(tempfile.mkdtemp(prefix="assay-performance-"))
@@ -50,15 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results = _begin(options, prepared)
         missing = _missing(prepared, options.seeds, options.workloads, results)
         failed = _run(missing, prepared, options, results)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("stopped; the same command goes on where it was", file=sys.stderr)
-        return 130
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    print(f"wrote {options.output}", file=sys.stderr)
     if learning_code_version() != results["learning_code_version"]:
         print("the learning code was changed meanwhile: the entries are of mixed code, run it again", file=sys.stderr)
         failed += 1
@@ -151,8 +143,8 @@ def _run(jobs: Sequence[Job], prepared: Prepared, options: argparse.Namespace, r
         for pretrained in as_completed([pool.submit(run_pretraining, prepared, data, method, seed)
                                         for (data, _, seed), method in firsts.items()]):
             pretrained.result()
-        for (data, workload), found in _directions(pool, jobs, prepared, results).items():
-            results["data"][data]["directions"][workload] = found
+        for (data, workload), directions in _directions(pool, jobs, prepared, results).items():
+            results["data"][data]["directions"][workload] = directions
         ordered = sorted(jobs, key=lambda job: METHODS[job.method].expected_cost *
                          prepared.data[job.data].expected_cost, reverse=True)
         pending: dict[Future[dict[str, Any]], Job] = {pool.submit(run_job, prepared, job): job for job in ordered}
@@ -179,7 +171,7 @@ def _directions(pool: ProcessPoolExecutor, jobs: Sequence[Job], prepared: Prepar
             key = job.data, job.workload
             firsts[key] = min(job.seed, firsts.get(key, job.seed))
     pending = {key: pool.submit(find_directions, prepared, key[0], seed, key[1]) for key, seed in firsts.items()}
-    return {key: found for key, future in pending.items() if (found := future.result())}
+    return {key: directions for key, future in pending.items() if (directions := future.result())}
 
 
 @contextmanager
@@ -215,9 +207,8 @@ def _line(entry: dict[str, Any]) -> str:
             f"{metrics['test_mse'] / metrics['baseline_mse']:.2f} of boosting's, {entry['seconds']:.0f} s{proved}")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.learning.performance", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """See benchmarks/harness/runner.py."""
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="default: 0 1 2")
     parser.add_argument("--data", nargs="+", choices=list(DATA_SETS), default=list(DEFAULT), metavar="DATA",
                         help=f"of {', '.join(DATA_SETS)}; default: {', '.join(DEFAULT)}")
@@ -227,16 +218,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--workloads", nargs="+", default=[], metavar="WORKLOAD", help="default: all")
     parser.add_argument("--keep-other-code", action="store_true",
                         help="keep entries that other code has made, and replace only those that are asked for")
-    parser.add_argument("--jobs", type=int, default=2, help="processes side by side; default: 2")
-    parser.add_argument("--output", type=Path, default=PERFORMANCE_RESULTS,
-                        help="default: benchmarks/results/performance.json")
+    add_jobs(parser)
     parser.add_argument("--telemetry", type=Path, default=DEFAULT_TELEMETRY, help="default: data/base/samples.parquet")
     parser.add_argument("--epochs", type=int, help="planned epochs; default: the task's")
     parser.add_argument("--iterations", type=int, default=5, help="limit of the train-verify loop; default: 5")
     parser.add_argument("--loop-verify-seconds", type=float, default=5.0, help="default: 5")
     parser.add_argument("--verify-seconds", type=float, default=20.0, help="budget of the final proof; default: 20")
-    return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -12,8 +12,6 @@ class Sizes:
     ingestion_series: int = 100
     ingestion_points: int = 10_000
     ingestion_repeats: int = 5
-    join_rows: int = 1_000_000
-    join_repeats: int = 7
     serving_processes: int = 5
     serving_repeats: int = 2000
     rollback_repeats: int = 15
@@ -24,5 +22,5 @@ class Sizes:
 
 # To try the benchmark out; its numbers mean nothing.
 QUICK = Sizes(stage_runs=1, stage_epochs=2, ingestion_series=10, ingestion_points=1_000, ingestion_repeats=2,
-              join_rows=20_000, join_repeats=2, serving_processes=2, serving_repeats=50, rollback_repeats=2,
-              scale_workloads=(1, 2), scale_rows=110, scale_epochs=1)
+              serving_processes=2, serving_repeats=50, rollback_repeats=2, scale_workloads=(1, 2), scale_rows=110,
+              scale_epochs=1)

@@ -1,6 +1,6 @@
 """The pipeline benchmark: speed and memory of every stage, beside what others need for the same, in one command.
 
-    python -m benchmarks.pipeline.speed [--quick] [--only NAME ...] [--output FILE]
+    python -m benchmarks pipeline [--quick] [--only NAME ...] [--output FILE]
 
 Each measurement (benchmarks/pipeline/measurements/) runs in a process of its own and is written to the result file
 as soon as it is done; one that fails is written as failed and the others go on. A measurement that is not
@@ -13,46 +13,41 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.isolation import MEASUREMENTS, ROOT, run_isolated, stop_as_by_keyboard
+from benchmarks.harness.isolation import MEASUREMENTS, ROOT, run_isolated
 from benchmarks.harness.machine import describe_machine, load_average, now_utc
-from benchmarks.harness.result_file import PIPELINE_RESULTS, read_results, write_results
+from benchmarks.harness.result_file import RESULTS, read_results, write_results
 from benchmarks.pipeline.sizes import QUICK, Sizes
 from feature_store.digests import content_digest
+from feature_store.errors import InputError
 from pipelines.request import DEFAULT_TELEMETRY, code_version
 
 FORMAT = "assay-benchmark/1"
+OUTPUT = RESULTS / "pipeline.json"
 QUICK_RESULTS = ROOT / "build" / "pipeline-quick.json"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0 if every measurement was made, 1 if one failed, 2 on bad usage, 130 when stopped."""
-    options = _parser().parse_args(arguments)
-    sizes = _sizes(options)
-    output = options.output or (QUICK_RESULTS if options.quick else PIPELINE_RESULTS)
+def run(options: argparse.Namespace) -> int:
+    """Exit code 0 if every measurement was made, 1 if one failed."""
+    if options.quick and options.output == OUTPUT:
+        options.output = QUICK_RESULTS
     if not options.telemetry.is_file():
-        print(f"telemetry must be an existing file, got {options.telemetry}; see `assay record`", file=sys.stderr)
-        return 2
-    stop_as_by_keyboard()
-    results = _begin(output)
+        raise InputError(f"telemetry: expected an existing file, got {options.telemetry}; see `assay record`")
+    sizes, results = _sizes(options), _begin(options.output)
     names = [name for name in MEASUREMENTS if name in (options.only or MEASUREMENTS)]
     work, began = Path(tempfile.mkdtemp(prefix="assay-benchmark-")), time.perf_counter()
     try:
         for name in names:
             print(f"{time.strftime('%H:%M:%S')}  {name} ...", file=sys.stderr, flush=True)
             results["measurements"][name] = measured = _measure(name, sizes, options, work)
-            write_results(output, results)
+            write_results(options.output, results)
             print(_summary(name, measured), flush=True)
-    except KeyboardInterrupt:
-        print("stopped; what was measured is kept", file=sys.stderr)
-        return 130
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    print(f"{time.perf_counter() - began:.0f} s in all; wrote {output}", file=sys.stderr)
+    print(f"{time.perf_counter() - began:.0f} s in all", file=sys.stderr)
     return int(any(results["measurements"][name]["status"] != "done" for name in names))
 
 
@@ -67,10 +62,11 @@ def _begin(output: Path) -> dict[str, Any]:
 
 
 def _measure(name: str, sizes: Sizes, options: argparse.Namespace, work: Path) -> dict[str, Any]:
-    own = {key: value for key, value in asdict(sizes).items() if key.startswith(name.removesuffix("s"))}
+    used_sizes = {key: value for key, value in asdict(sizes).items() if key.startswith(name.removesuffix("s"))}
     code = code_version()
     about = {"date": now_utc(), "quick": bool(options.quick), "code_version": code,
-             "data_version": content_digest(options.telemetry), "load_average_before": load_average(), "sizes": own}
+             "data_version": content_digest(options.telemetry), "load_average_before": load_average(),
+             "sizes": used_sizes}
     began = time.perf_counter()
     outcome = run_isolated(name, sizes, work, options.telemetry.resolve())
     seconds = round(time.perf_counter() - began, 1)
@@ -96,21 +92,14 @@ def _sizes(options: argparse.Namespace) -> Sizes:
     return replace(QUICK if options.quick else Sizes(), **given)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.pipeline.speed", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """See benchmarks/harness/runner.py."""
     parser.add_argument("--quick", action="store_true", help="tiny sizes, to try it out (build/pipeline-quick.json)")
     parser.add_argument("--only", nargs="+", choices=list(MEASUREMENTS), metavar="NAME",
                         help=f"only these measurements: {', '.join(MEASUREMENTS)}")
-    parser.add_argument("--output", type=Path, help="default: benchmarks/results/pipeline.json")
     parser.add_argument("--telemetry", type=Path, default=DEFAULT_TELEMETRY, help="default: data/base/samples.parquet")
     for field in fields(Sizes):
         several = "+" if isinstance(field.default, tuple) else None
         default = json.dumps(field.default)
         parser.add_argument(f"--{field.name.replace('_', '-')}", type=int, nargs=several, metavar="N",
                             help=f"default: {default}; quick: {json.dumps(getattr(QUICK, field.name))}")
-    return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())

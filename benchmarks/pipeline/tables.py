@@ -12,7 +12,7 @@ SHARE_NAMES = {
     "mlflow": "gate and register (MLflow)", "starts_and_imports": "process starts and imports",
     "orchestration": "between the steps (kfp, command)"}
 # In the order of the pipeline, not of the measuring.
-ORDER = ("stages", "ingestion", "join", "recorder", "serving", "rollback", "scale")
+ORDER = ("stages", "ingestion", "recorder", "serving", "rollback", "scale")
 
 
 def goals_table(results: Results) -> str:

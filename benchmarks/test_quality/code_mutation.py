@@ -1,7 +1,7 @@
 """Do the tests see it when the code is wrong? Changes one place of the code at a time and runs the tests of that file.
 
-    python -m benchmarks.test_quality.code_mutation --mutants 20 --seed 0   # needs the extra [mutation]
-    python -m benchmarks.test_quality.code_mutation --planted               # those that were planted by hand, once more
+    python -m benchmarks code-mutation --mutants 20 --seed 0   # needs the extra [mutation]
+    python -m benchmarks code-mutation --planted               # those that were planted by hand, once more
 
 cosmic-ray makes the mutants (another comparison, another sign, another number, a condition turned round ...); a seeded
 sample of them is tried for each subject, on a copy of the tree; subjects that are not asked for keep their row. A
@@ -28,9 +28,11 @@ import numpy as np
 from benchmarks.harness.machine import describe_machine, load_average, now_utc
 from benchmarks.harness.result_file import RESULTS, read_results, write_results
 from benchmarks.test_quality.code_mutation_tables import sampled_table
+from feature_store.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[2]
 FORMAT, PLANTED_FORMAT = "assay-code-mutation/1", "assay-planted-mutants/1"
+OUTPUT = RESULTS / "code_mutation.json"
 PLANTED = RESULTS / "planted_mutants.json"
 # Of one run of a subject's tests, of which a mutant can make an endless loop.
 TIMEOUT_S = 300.0
@@ -50,7 +52,7 @@ SUBJECTS: Mapping[str, Subject] = {
     "gates": Subject(("models/gates.py", "models/gate_report.py"),
                      ("tests/models/test_gates.py", "tests/models/test_gate_report.py")),
     "checker": Subject(
-        tuple(f"models/verification/checker/{name}.py" for name in ("check", "bounds", "chain", "model_file")),
+        tuple(f"models/verification/checker/{name}.py" for name in ("check", "bounds", "chain", "rounding")),
         (f"{_VERIFICATION}/checker", f"{_VERIFICATION}/test_proof_file.py")),
     "ledger": Subject(("serving/ledger.py", "serving/moves.py"),
                       ("tests/serving/test_ledger.py", "tests/serving/test_moves.py")),
@@ -178,34 +180,31 @@ def planted(root: Path, mutants: Sequence[Mapping[str, Any]]) -> list[dict[str, 
     return results
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0 if every mutant was found (planted) or the sample was measured, 1 if a planted one survived."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.test_quality.code_mutation", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """See benchmarks/harness/runner.py."""
     parser.add_argument("--planted", action="store_true", help="try the mutants of planted_mutants.json again")
     parser.add_argument("--mutants", type=int, default=20, help="of each subject")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--subjects", nargs="+", choices=tuple(SUBJECTS), default=tuple(SUBJECTS))
-    parser.add_argument("--output", type=Path)
-    options = parser.parse_args(arguments)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Exit code 0 if every mutant was found (planted) or the sample was measured, 1 if a planted one survived."""
     if options.mutants < 1:
-        parser.error(f"--mutants must be at least 1, got {options.mutants}")
+        raise InputError(f"--mutants: expected at least 1, got {options.mutants}")
     facts = {"machine": {**describe_machine(), "date": now_utc()}, "load_average_before": load_average()}
     with tempfile.TemporaryDirectory(prefix="assay-code-mutation-") as name:
         root = copied_tree(Path(name))
         if options.planted:
+            options.output = PLANTED if options.output == OUTPUT else options.output
             mutants = planted(root, (read_results(PLANTED) or {"mutants": []})["mutants"])
-            write_results(options.output or PLANTED, {"format": PLANTED_FORMAT, **facts, "mutants": mutants})
+            write_results(options.output, {"format": PLANTED_FORMAT, **facts, "mutants": mutants})
             return int(any(mutant["found"] is False for mutant in mutants))
         rows = sampled(root, options.subjects, options.mutants, options.seed)
-    path = options.output or RESULTS / "code_mutation.json"
-    kept = [row for row in (read_results(path) or {"rows": []})["rows"] if row["subject"] not in options.subjects]
+    kept = [row for row in (read_results(options.output) or {"rows": []})["rows"]
+            if row["subject"] not in options.subjects]
     rows = sorted([*kept, *rows], key=lambda row: list(SUBJECTS).index(row["subject"]))
     results = {"format": FORMAT, **facts, "rows": rows}
-    write_results(path, results)
+    write_results(options.output, results)
     print(sampled_table(results))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,7 +1,7 @@
 """The verification campaign: our verifier and its peers on the same networks, under the same limits, in one command.
 
-    python -m benchmarks.verification.campaign [--tools assay scip ...] [--sizes 2x64 ...] [--limit 120] [--threads 1]
-    python -m benchmarks.verification.campaign --growth
+    python -m benchmarks verification-campaign [--tools assay scip ...] [--sizes 2x64 ...] [--limit 120] [--threads 1]
+    python -m benchmarks verification-campaign --growth
 
 Every network of verification/networks.py is asked whether it is monotone in one or in three features. Ours gets the
 features at once; peers, which take one at a time, get them one after the other within the same limit in all, and have
@@ -30,7 +30,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.isolation import stop_as_by_keyboard
 from benchmarks.harness.machine import load_average, now_utc
 from benchmarks.harness.result_file import RESULTS, read_results
 from benchmarks.verification.campaign_entries import Entry, Settings, begin, instance_digest, keep, keep_part, tool_code
@@ -55,31 +54,21 @@ from feature_store.errors import InputError
 from models.verification.network.fully_connected import ReluNetwork
 from models.verification.verdict import Status
 
-CAMPAIGN_RESULTS = RESULTS / "verification_campaign.json"
+OUTPUT = RESULTS / "verification_campaign.json"
 TOOLS = (*OWN, *PEERS)
 REPEATS = 3
 # Solvers that encode every neuron come last on networks above this: most of them use up their limit there.
 SLOW_TOOLS, MANY_PARAMETERS = ("marabou", "highs", "scip"), 20_000
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0; 1 if two tools contradict each other or ours failed; 2 on bad usage; 130 when stopped."""
-    options = _parser().parse_args(arguments)
-    stop_as_by_keyboard()
-    try:
-        settings = Settings(options.limit, options.threads, options.memory_gib)
-        begin(options.output, settings)
-        if options.growth:
-            measure_growth(options.output, Limits(options.limit, options.threads, options.memory_gib), _say)
-        else:
-            _run(options, settings)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("stopped; the same command goes on where it was", file=sys.stderr)
-        return 130
-    print(f"wrote {options.output.name}", file=sys.stderr)
+def run(options: argparse.Namespace) -> int:
+    """Exit code 0; 1 if two tools contradict each other or ours failed."""
+    settings = Settings(options.limit, options.threads, options.memory_gib)
+    begin(options.output, settings)
+    if options.growth:
+        measure_growth(options.output, Limits(options.limit, options.threads, options.memory_gib), _say)
+    else:
+        _run(options, settings)
     return _judge((read_results(options.output) or {})["entries"])
 
 
@@ -116,15 +105,15 @@ def _run(options: argparse.Namespace, settings: Settings) -> None:
             networks = {instance.name: load_or_train(instance, options.networks, _say)}
         questions = _questions(networks[instance.name], instance)
         about = {"network": instance.name, "tool": tool, "digest": instance_digest(questions), "code": codes[tool]}
-        there = _find(read_results(options.output), about)
-        if there is None:
-            there = {**about, "size": instance.size, "kind": instance.kind, "features": instance.features,
+        entry = _find(read_results(options.output), about)
+        if entry is None:
+            entry = {**about, "size": instance.size, "kind": instance.kind, "features": instance.features,
                      **_measure(tool, questions, settings, installation)}
             if tool_code(tool) != codes[tool]:
                 raise InputError(f"code must stay as it is while it is measured, got other code ({tool}): start again")
-            keep(options.output, there)
-        _say(f"{time.monotonic() - began:6.0f} s  {number}/{len(jobs)}  {instance.name} {tool}: {there['verdict']} "
-             f"{there['seconds']:.3g} s, {there['peak_rss_mib']:.0f} MiB  {there['reason']}")
+            keep(options.output, entry)
+        _say(f"{time.monotonic() - began:6.0f} s  {number}/{len(jobs)}  {instance.name} {tool}: {entry['verdict']} "
+             f"{entry['seconds']:.3g} s, {entry['peak_rss_mib']:.0f} MiB  {entry['reason']}")
 
 
 def _say(text: str) -> None:
@@ -148,9 +137,9 @@ def peer_version(tool: str, installation: Installation) -> str:
         return printed.stdout.strip()
     files = [source / folder / package / "__init__.py" for folder in PEERS[tool].source
              for package in (".", "auto_LiRPA")]
-    found = [re.search(r"^__version__ = '(.+)'", file.read_text(encoding="utf-8"), re.MULTILINE)
+    versions = [re.search(r"^__version__ = '(.+)'", file.read_text(encoding="utf-8"), re.MULTILINE)
              for file in files if file.is_file()]
-    return next((match[1] for match in found if match), "unknown")
+    return next((match[1] for match in versions if match), "unknown")
 
 
 def _cost(instance: Instance, tool: str) -> tuple[bool, int, int, int, int]:
@@ -177,22 +166,21 @@ def _measure(tool: str, questions: Sequence[Question], settings: Settings, insta
     if tool in OWN and answers[0].status in DECIDED:
         answers += [ask(tool, questions, limits, installation) for _ in range(REPEATS - 1)]
     # an answer that differs from the first is the one that is told
-    told = next((answer for answer in answers if answer.status != answers[0].status), answers[0])
+    decided = next((answer for answer in answers if answer.status != answers[0].status), answers[0])
     if {answer.status for answer in answers} >= set(DECIDED):
-        told = replace(told, status=Status.ERROR, reason="its repeats contradict each other")
+        decided = replace(decided, status=Status.ERROR, reason="its repeats contradict each other")
     shares = [answer.processor_share for answer in answers]
-    return {"verdict": told.status, "seconds": round(statistics.median(answer.seconds for answer in answers), 5),
+    return {"verdict": decided.status, "seconds": round(statistics.median(answer.seconds for answer in answers), 5),
             "all_seconds": [round(answer.seconds, 5) for answer in answers],
             "wall_seconds": round(statistics.median(answer.wall_seconds for answer in answers), 5),
             "setup_seconds": round(statistics.median(answer.setup_seconds for answer in answers), 3),
-            "peak_rss_mib": round(max(answer.peak_rss_mib for answer in answers), 1), "boxes": told.boxes,
+            "peak_rss_mib": round(max(answer.peak_rss_mib for answer in answers), 1), "boxes": decided.boxes,
             "processor_share": round(statistics.median(shares), 3) if all(map(math.isfinite, shares)) else None,
-            "reason": told.reason, "date": date, "load_average_before": load}
+            "reason": decided.reason, "date": date, "load_average_before": load}
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.verification.campaign", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """See benchmarks/harness/runner.py."""
     for option, values, kind in (("tools", TOOLS, str), ("sizes", tuple(SIZES), str), ("features", FEATURES, int),
                                  ("kinds", tuple(KINDS), str)):
         parser.add_argument(f"--{option}", nargs="+", choices=values, type=kind, default=list(values), metavar="NAME",
@@ -202,8 +190,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--memory-gib", type=float, default=8.0, help="default: %(default)s")
     parser.add_argument("--networks", type=Path, default=DEFAULT_FOLDER, help="folder of the trained networks; "
                         "default: assay/verification-networks in the user's cache")
-    parser.add_argument("--output", type=Path, default=CAMPAIGN_RESULTS,
-                        help="default: benchmarks/results/verification_campaign.json")
     parser.add_argument("--growth", action="store_true", help="measure how our cost grows, nothing else")
     parser.add_argument("--peers-python", type=Path, default=Path(os.environ.get("PEERS_PYTHON", sys.executable)),
                         help="interpreter that has the peers' packages; default: this one")
@@ -211,8 +197,3 @@ def _parser() -> argparse.ArgumentParser:
         variable = f"{name.upper()}_SOURCE"
         parser.add_argument(f"--{name.replace('_', '-')}-source", type=Path, help=f"checkout; default: ${variable}",
                             default=Path(os.environ[variable]) if os.environ.get(variable) else None)
-    return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())

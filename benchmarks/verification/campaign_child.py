@@ -25,6 +25,7 @@ import torch
 from benchmarks.verification.own_verifier import MODES, decide
 from benchmarks.verification.peers.child import own_peak_mib
 from benchmarks.verification.peers.question import PeerResult, Question
+from feature_store.whole_files import write_file
 from models.verification.network.fully_connected import ReluNetwork
 from models.verification.verdict import Status
 
@@ -73,9 +74,7 @@ def main(tool: str, request: Path, result: Path) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the signal at its end would write one
 
     def write(answers: list[dict[str, Any]]) -> None:
-        temporary = result.with_suffix(".tmp")
-        temporary.write_text(json.dumps({"answers": answers, "peak_rss_mib": own_peak_mib()}, allow_nan=False))
-        temporary.replace(result)
+        write_file(result, json.dumps({"answers": answers, "peak_rss_mib": own_peak_mib()}, allow_nan=False))
 
     _answer(tool, questions, seconds, threads, boxes, write)
 
@@ -87,10 +86,10 @@ def _answer(tool: str, questions: Sequence[Question], seconds: float, threads: i
     stretch = STRETCH if threads == 1 else 1.0
     if tool in MODES:
         clock = processor_seconds()
-        own = decide(tool, questions, seconds * stretch, boxes)
-        answer = _plain(own.answer, processor_seconds() - clock, threads)
+        results = decide(tool, questions, seconds * stretch, boxes)
+        answer = _plain(results.answer, processor_seconds() - clock, threads)
         share = answer["seconds"] / answer["wall_seconds"]
-        answers.append({**answer, "boxes": own.boxes, "search_seconds": own.search_seconds * share})
+        answers.append({**answer, "boxes": results.boxes, "search_seconds": results.search_seconds * share})
         write(answers)
         return
     solve = import_module(f"benchmarks.verification.peers.{tool}").solve

@@ -4,7 +4,6 @@ An entry is of the same measurement if weights, question and code are the same: 
 the third. Entries of other weights or code stand until they are made again.
 """
 
-import fcntl
 import hashlib
 import math
 import os
@@ -13,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from filelock import lock_descriptor
 
 from benchmarks.harness.code_digest import code_digest
 from benchmarks.harness.machine import describe_machine
@@ -97,7 +98,7 @@ def _locked(path: Path) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(path.parent, os.O_RDONLY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        lock_descriptor(handle)
         yield
     finally:
         os.close(handle)

@@ -1,6 +1,6 @@
 """What executing a network in floating point can do to its outputs, beside what it does, and what float64 costs.
 
-    python -m benchmarks.verification.execution_rounding
+    python -m benchmarks execution-rounding
 
 Of networks that are monotone by construction in one input, and of He-initialised ones: the checker's bound on how far
 the executed output is from the exact one (models/verification/checker/rounding.py) in float32 and float64, the largest
@@ -12,7 +12,6 @@ import argparse
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,10 +26,11 @@ from models.export.onnx_model import INPUT, build_onnx
 from models.export.parity import one_row_latency_us, open_session
 from models.learners.mlp import build_mlp, linear_layers
 from models.training.sign_pattern import initialise
-from models.verification.checker.model_file import read_model
-from models.verification.checker.rounding import Arithmetic, execution_error, order_rounding
+from models.verification.checker.chain import read_chain
+from models.verification.checker.rounding import Arithmetic, chain_error, execution_error, kept_order
 from models.verification.network.fully_connected import ReluNetwork, network_from_torch
 
+OUTPUT = RESULTS / "execution_rounding.json"
 FORMAT = "assay-execution-rounding/1"
 INPUTS, POINTS, REPEATS = 10, 4000, 5
 HIDDEN = ((64, 64), (300, 300), (512, 512, 512))
@@ -62,14 +62,12 @@ def measure(learner: str, hidden: Sequence[int], seed: int) -> dict[str, Any]:
     entry: dict[str, Any] = {"learner": learner, "hidden": list(hidden), "seed": seed}
     for dtype in (np.float32, np.float64):
         content = build_onnx(network, scaling, "y", {}, dtype)
-        model = read_model(content)
-        weights, biases, relus = model.chain
-        walls, arithmetic = (np.zeros(INPUTS), np.ones(INPUTS)), Arithmetic.of(np.dtype(dtype))
-        bound = execution_error(weights, biases, *walls, relus, arithmetic)
+        chain, walls = read_chain(content), (np.zeros(INPUTS), np.ones(INPUTS))
+        bound = execution_error(chain.weights, chain.biases, *walls, chain.relus, Arithmetic.of(np.dtype(dtype)))
         session: onnxruntime.InferenceSession = open_session(content)
         seen = np.abs(np.concatenate([session.run(None, {INPUT: row[None]})[0][:, 0] for row in x]) - exact).max()
         times = [one_row_latency_us(content, x[0].astype(float)) for _ in range(REPEATS)]
-        order = order_rounding(model, np.zeros(INPUTS), np.ones(INPUTS), [(0, 1)])
+        order = 0.0 if kept_order(chain.weights, 0, 1)[0] else 2 * float(chain_error(chain, *walls)[0])
         entry[np.dtype(dtype).name] = {
             "bound_share": float(bound[0]) / span, "seen_share": float(seen) / span, "order_share": order / span,
             "one_row_us": {"median": float(np.median(times)), "values": times}, "bytes": len(content)}
@@ -105,13 +103,13 @@ def rounding_table(results: Mapping[str, Any]) -> str:
                   "one row, µs: float32", "float64"], rows, right=range(2, 9)) + "\n\n" + note
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.verification.execution_rounding", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """See benchmarks/harness/runner.py."""
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--output", type=Path, default=RESULTS / "execution_rounding.json")
-    options = parser.parse_args(arguments)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Measures all networks, and prints the table."""
     torch.set_num_threads(1)
     load, entries, began = load_average(), [], time.perf_counter()
     for learner in LEARNERS:
@@ -123,8 +121,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
                "entries": entries}
     write_results(options.output, results)
     print(rounding_table(results))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

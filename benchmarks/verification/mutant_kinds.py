@@ -17,14 +17,14 @@ from onnx import numpy_helper
 from benchmarks.verification.tampered_proof import Proof
 from feature_store.scaling import FeatureScaling, MinMaxScaling
 from models.export.bundle import write_bundle
+from models.export.product import Versions
+from models.tasks.supervised.product import network_product
 from models.tasks.task import parse_task
-from models.training.workload import raw_specification, scaled_specification
-from models.verification.checker.model_file import statement
+from models.training.workload import raw_specification
 from models.verification.network.fully_connected import ReluNetwork
 from models.verification.network.graph import dense_graph
 from models.verification.network.graph_tensors import GraphTensors
 from models.verification.verdict import Status
-from models.verification.verify import verify
 
 WIDTH = 12
 NAMES = ("pressure", "connections", "temperature")
@@ -34,6 +34,8 @@ SCALING = FeatureScaling(MinMaxScaling(NAMES, (0.125, 1.0, -3.5), (0.875, 64.0, 
 # Of the network's random numbers; and how much steeper than its least slope it is made, scaled units: together a proof
 # of some dozen leaves.
 NETWORK_SEED, MARGIN = 0, 0.15
+# A limit that holds where there are few connections, by some ms.
+LOWEST_MS = -60.0
 # Carried through both layers by neurons that are always active.
 SHIFT = 10.0
 
@@ -44,11 +46,11 @@ def small_proof(folder: Path) -> Proof:
         "name": "mutants", "target": {"name": "latency_ms", "unit": "ms"},
         "inputs": [{"name": name, "unit": "1"} for name in NAMES],
         "workloads": {"w": {"specification": {"properties": [
-            {"monotone": {"features": [name], "direction": way}} for name, way in DIRECTIONS.items()]}}}}, "mutants")
+            *({"monotone": {"features": [name], "direction": way}} for name, way in DIRECTIONS.items()),
+            {"range": {"minimum": LOWEST_MS, "when": {"connections": [1, 32]}}}]}}}}, "mutants")
     network, raw = small_network(np.random.default_rng(NETWORK_SEED)), raw_specification(task, "w", SCALING)
-    verdict = verify(network, scaled_specification(raw, SCALING))
-    versions = {"code_version": "mutants", "data_version": "mutants", "seed": NETWORK_SEED}
-    _, verdict = write_bundle(folder, task, "w", network, SCALING, raw, verdict, versions)
+    product = network_product(task, "w", network, SCALING, raw, Versions("mutants", "mutants", NETWORK_SEED))
+    verdict = write_bundle(folder, product)
     if verdict.status is not Status.PROVED:
         raise RuntimeError(f"the small network must be proved, got {verdict.status}: {verdict.reason}")
     return Proof.read(folder)
@@ -125,94 +127,90 @@ def _split_dimension(proof: Proof, rng: np.random.Generator) -> Proof:
 
 
 def _wall(proof: Proof, rng: np.random.Generator) -> Proof:
-    place, side = int(rng.integers(3)), str(rng.choice(["minimum", "maximum"]))
-    entry = proof.contract["inputs"][place]
-    moved = entry[side] + rng.choice([-1, 1]) * (entry["maximum"] - entry["minimum"]) * 10.0 ** rng.uniform(-9, 2)
-    return proof.with_contract(("inputs", place, side), float(moved))
+    name, side = str(rng.choice(NAMES)), int(rng.integers(2))
+    low, high = proof.claim["box"][name]
+    moved = (low, high)[side] + rng.choice([-1, 1]) * (high - low) * 10.0 ** rng.uniform(-9, 2)
+    return proof.with_claim(("box", name, side), float(moved))
 
 
-def _output_range(proof: Proof, rng: np.random.Generator) -> Proof:
+def _condition(proof: Proof, rng: np.random.Generator) -> Proof:
+    """The condition of the limit, wider, narrower, of another input, or gone."""
+    number = len(DIRECTIONS)
+    body = proof.claim["properties"][number]["range"]
+    low, high = body["when"]["connections"]
+    moved = [max(1.0, float(low * 10.0 ** rng.uniform(-1, 1))), float(high * 10.0 ** rng.uniform(-1, 1))]
+    others: list[Any] = [{"connections": moved}, {"connections": moved[::-1]}, {"pressure": [0.2, 0.3]}, {}, None,
+                         {"humidity": [0, 1]}]
+    when = others[int(rng.choice(len(others), p=[0.5, 0.1, 0.1, 0.1, 0.1, 0.1]))]
+    return proof.with_claim(("properties", number, "range", "when"), when)
+
+
+def _limit(proof: Proof, rng: np.random.Generator) -> Proof:
+    """The limit itself, or what execution may add to it."""
+    if rng.random() < 0.5:
+        return proof.with_claim(("rounding", "latency_ms"), float(rng.normal() * 10.0 ** rng.uniform(-9, 2)))
     side = str(rng.choice(["minimum", "maximum"]))
-    other = proof.with_contract(("outputs", 0, side), float(rng.normal() * 10.0 ** rng.uniform(-6, 4)))
-    return other if rng.random() < 0.5 else _with_its_sentence(other)
+    return proof.with_claim(("properties", len(DIRECTIONS), "range", side), float(rng.normal() * 60))
 
 
 def _tolerance(proof: Proof, rng: np.random.Generator) -> Proof:
-    stated = proof.contract["specification"]
-    tolerance = float(rng.choice([0.0, -1e-4, 0.5, 1.0, stated["tolerance"] * 10.0 ** rng.uniform(-5, 5)]))
-    other = proof.with_contract(("specification", "tolerance"), tolerance)
-    # the honest sentence about another tolerance, or the old one
-    return other if rng.random() < 0.5 else _with_its_sentence(other)
+    tolerance = proof.claim["tolerance"]["latency_ms"]
+    return proof.with_claim(("tolerance", "latency_ms"),
+                            float(rng.choice([0.0, -1e-4, 20.0, tolerance * 10.0 ** rng.uniform(-5, 5)])))
 
 
 def _direction(proof: Proof, rng: np.random.Generator) -> Proof:
     number = int(rng.integers(len(DIRECTIONS)))
-    rule = proof.contract["specification"]["properties"][number]["monotone"]
+    rule = proof.claim["properties"][number]["monotone"]
     way = {"increasing": "decreasing", "decreasing": "increasing"}[rule["direction"]]
     way = str(rng.choice([way, way, way.upper(), "up"]))
-    return _restated(proof, number, {**rule, "direction": way}, rng)
+    return proof.with_claim(("properties", number, "monotone", "direction"), way)
 
 
 def _features(proof: Proof, rng: np.random.Generator) -> Proof:
     """Another feature, one more, none, an unknown one; or the inputs' names in another order."""
     if rng.random() < 0.3:
-        order = rng.permutation(3)
-        names = [{"name": NAMES[new], "old": old} for old, new in enumerate(order)]
-        for entry in names:
-            proof = proof.with_contract(("inputs", entry["old"], "name"), entry["name"])
-        return proof
+        return proof.with_claim(("features",), [NAMES[place] for place in rng.permutation(3)])
     number = int(rng.integers(len(DIRECTIONS)))
-    rule = proof.contract["specification"]["properties"][number]["monotone"]
+    rule = proof.claim["properties"][number]["monotone"]
     others = [[name] for name in NAMES] + [[*rule["features"], name] for name in NAMES] + [[], ["humidity"]]
-    return _restated(proof, number, {**rule, "features": others[int(rng.integers(len(others)))]}, rng)
-
-
-def _restated(proof: Proof, number: int, rule: dict[str, Any], rng: np.random.Generator) -> Proof:
-    """Another property, mostly with the sentence that says so."""
-    proof = proof.with_contract(("specification", "properties", number, "monotone"), rule)
-    return proof if rng.random() < 0.2 else _with_its_sentence(proof)
-
-
-def _with_its_sentence(proof: Proof) -> Proof:
-    """The same with the honest sentence about what its contract claims now."""
-    return proof.with_contract(("specification", "statement"), statement(proof.contract))
+    return proof.with_claim(("properties", number, "monotone", "features"), others[int(rng.integers(len(others)))])
 
 
 def _verdict(proof: Proof, rng: np.random.Generator) -> Proof:
     choices: list[tuple[str, list[Any]]] = [
-        ("verdict", ["REFUTED", "UNKNOWN", "proved", "", None, True]), ("format", ["assay-certificate/2", ""]),
-        ("leaves_file", ["leaves.npz", "../certificate.npz"])]
+        ("verdict", ["REFUTED", "UNKNOWN", "proved", "", None, True]), ("format", ["assay-proof/2", ""]),
+        ("parts", [[], None, [{"name": "monotone", "leaves": 1}]])]
     field, values = choices[int(rng.choice(3, p=[0.6, 0.2, 0.2]))]
-    return replace(proof, certificate={**proof.certificate, field: values[int(rng.integers(len(values)))]})
+    return proof.saying({**proof.document, field: values[int(rng.integers(len(values)))]})
 
 
 def _statement(proof: Proof, rng: np.random.Generator) -> Proof:
-    text = proof.contract["specification"]["statement"]
+    field = str(rng.choice(["statement", "statement", "execution"]))
+    text = proof.document[field]
     place = int(rng.integers(len(text)))
     edited = [text.replace("increasing", "decreasing"), text.replace("pressure", "connections"), text[:place],
               text[:place] + text[place + 1 :], text.replace(" at most ", " at most 0."), text + " Always.", ""]
-    return proof.with_contract(("specification", "statement"), edited[int(rng.integers(len(edited)))])
+    return proof.saying({**proof.document, field: edited[int(rng.integers(len(edited)))]})
 
 
 def _digest(proof: Proof, rng: np.random.Generator) -> Proof:
-    keys = ["model_sha256", "leaves_sha256", "specification_sha256", "contract"]
-    key = keys[int(rng.integers(len(keys)))]
-    old = proof.contract["model"]["sha256"] if key == "contract" else proof.certificate[key]
+    key = str(rng.choice(["model_sha256", "specification_sha256", "trees_sha256"]))
+    old = proof.document[key]
     place = int(rng.integers(len(old)))
     new = old[:place] + "0123456789abcdef"[int(rng.integers(16))] + old[place + 1 :]
-    if key == "contract":
-        return proof.with_contract(("model", "sha256"), new)
-    return replace(proof, certificate={**proof.certificate, key: new})
+    return proof.saying({**proof.document, key: new})
 
 
 KINDS: Mapping[str, Callable[[Proof, np.random.Generator], Proof]] = {
     "byte of the model": _model_byte, "weight": _weight, "leaf dropped": _leaf, "split moved": _split_value,
-    "split turned": _split_dimension, "wall moved": _wall, "output range": _output_range, "tolerance": _tolerance,
-    "direction": _direction, "feature names": _features, "verdict": _verdict, "statement": _statement,
+    "split turned": _split_dimension, "wall moved": _wall, "condition": _condition, "limit": _limit,
+    "tolerance": _tolerance, "direction": _direction, "feature names": _features, "verdict": _verdict,
+    "statement": _statement,
     "digest": _digest,
 }
-# A digest that is computed anew is the right one.
-REHASHED_KINDS = tuple(kind for kind in KINDS if kind != "digest")
+# A digest, a verdict and a sentence that are computed anew are the right ones.
+REHASHED_KINDS = tuple(kind for kind in KINDS if kind not in ("digest", "verdict", "statement"))
 
 
 def mutant(proof: Proof, kind: str, rehash: bool, rng: np.random.Generator) -> Proof:

@@ -32,6 +32,7 @@ from torch import Tensor, nn
 
 from benchmarks.learning.tangent_bounds import tangent_bounds
 from feature_store.errors import InputError
+from feature_store.whole_files import whole_file
 from models.learners.mlp import build_mlp, linear_layers
 from models.training.derivative_penalty import DerivativeBound, DerivativePenalty, derivative_bounds
 from models.verification.network.fully_connected import ReluNetwork, network_from_torch
@@ -192,14 +193,11 @@ def _slopes(network: nn.Sequential, points: Tensor, queries: Sequence[tuple[int,
 
 
 def _write(path: Path, network: ReluNetwork) -> None:
-    """Under a temporary name first: what stands under the file's own name is whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     layers = {f"weight_{k}": weight for k, weight in enumerate(network.weights)}
     layers |= {f"bias_{k}": bias for k, bias in enumerate(network.biases)}
-    with temporary.open("wb") as file:
+    with whole_file(path) as new, new.open("wb") as file:
         np.savez(file, allow_pickle=False, **layers)
-    temporary.replace(path)
 
 
 def _read(path: Path) -> ReluNetwork:

@@ -1,6 +1,6 @@
 """The verification benchmark: published instances, each decided through the interface behind `assay verify`.
 
-    python -m benchmarks.verification.published [--data FOLDER] [--only acasxu lindex] [--threads 1] [--timeout 120]
+    python -m benchmarks verification [--data FOLDER] [--only acasxu lindex] [--threads 1] [--timeout 120]
 
     acasxu   186 properties of 45 networks, VNN-COMP 2021: verdicts against those that all its tools agree on
     lindex   a learned index: 13 properties, three of them of thousands of boxes, on both networks
@@ -18,34 +18,31 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.data_folder import MISSING, add_data_folder
+from benchmarks.harness.data_folder import add_data_folder, required
 from benchmarks.harness.machine import describe_machine, load_average, now_utc
 from benchmarks.harness.result_file import RESULTS, read_results, write_results
+from feature_store.errors import InputError
 
-VERIFICATION_RESULTS = RESULTS / "verification.json"
+OUTPUT = RESULTS / "verification.json"
 FORMAT = "assay-verification/1"
 PARTS = ("acasxu", "lindex")
 LINDEX_NETWORKS = ("lindex.onnx", "lindex_deep.onnx")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0 if every instance was decided and none wrongly, 1 if not, 2 on bad usage."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.verification.published", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """See benchmarks/harness/runner.py."""
     add_data_folder(parser, "--data")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART")
     parser.add_argument("--threads", type=int, default=1, help="threads of a decision; default: %(default)s")
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds of an instance; default: %(default)s")
     parser.add_argument("--every", type=int, default=1, help="only every so manieth instance, to try it out")
-    parser.add_argument("--output", type=Path, default=VERIFICATION_RESULTS)
-    options = parser.parse_args(arguments)
-    if options.data is None:
-        print(f"error: {MISSING} --data", file=sys.stderr)
-        return 2
-    folder = options.data / "vnnlib"
+
+
+def run(options: argparse.Namespace) -> int:
+    """Exit code 0 if every instance was decided and none wrongly, 1 if not."""
+    folder = required(options.data, "--data") / "vnnlib"
     if not folder.is_dir():
-        print(f"--data must hold the folder vnnlib, got {options.data}", file=sys.stderr)
-        return 2
+        raise InputError(f"--data: expected a folder that holds vnnlib, got {options.data}")
     import torch
 
     torch.set_num_threads(options.threads)
@@ -58,7 +55,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results["parts"][name] = part
         good &= all(entry["verdict"] in ("PROVED", "REFUTED") and entry["agrees"] for entry in part["instances"])
         write_results(options.output, results)
-    print(f"wrote {options.output.name}", file=sys.stderr)
     return 0 if good else 1
 
 
@@ -79,25 +75,21 @@ def _lindex(folder: Path) -> Iterator[Instance]:
 
 
 def _measure(name: str, instances: Sequence[Instance], timeout: float, threads: int) -> dict[str, Any]:
-    from models.verification.onnx_verification import verify_onnx
+    from models.verification.decide import decide
 
     started, load = now_utc(), load_average()
-    verify_onnx(*instances[0][:2], timeout)  # what is done once in a process
+    decide(*instances[0][:2], timeout)  # what is done once in a process
     entries = []
     for number, (network, claim, known) in enumerate(instances, 1):
         began = time.perf_counter()
-        found = verify_onnx(network, claim, timeout)
+        decision = decide(network, claim, timeout)
         seconds = time.perf_counter() - began
-        entries.append({"network": network.name, "property": claim.name, "verdict": found.verdict, "known": known,
-                        "agrees": known is None or found.verdict == known, "seconds": round(seconds, 4),
-                        "boxes": sum(part.boxes for part in found.parts)})
+        entries.append({"network": network.name, "property": claim.name, "verdict": decision.verdict, "known": known,
+                        "agrees": known is None or decision.verdict == known, "seconds": round(seconds, 4),
+                        "boxes": sum(part.boxes for part in decision.parts)})
         mark = "" if entries[-1]["agrees"] else f"  WRONG or undecided, known: {known}"
-        print(f"{name} {number}/{len(instances)}  {network.name} {claim.name}: {found.verdict} {seconds:.2f} s{mark}",
-              file=sys.stderr)
+        print(f"{name} {number}/{len(instances)}  {network.name} {claim.name}: {decision.verdict} "
+              f"{seconds:.2f} s{mark}", file=sys.stderr)
     return {"started": started, "load_average_before": load, "threads": threads, "timeout_s": timeout,
             "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
             "instances": entries}
-
-
-if __name__ == "__main__":
-    sys.exit(main())

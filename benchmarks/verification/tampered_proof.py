@@ -1,61 +1,79 @@
-"""A model, what is claimed about it and the certificate, as a value that can be tampered with.
+"""A model, its specification and the proof, as a value that can be tampered with.
 
-`rehashed` does what an attacker does who can compute SHA-256: it makes every digest fit again, so that nothing but the
-proof itself stands in the way.
+`rehashed` does what an attacker does who can compute SHA-256 and knows this project's code: it makes every digest,
+sentence, name and count fit again, so that nothing but the proof itself stands in the way.
 """
 
 import contextlib
 import copy
 import hashlib
 import io
-import json
+import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+import yaml
 from numpy.typing import ArrayLike, NDArray
 
-from models.export.bundle import specification_digest
-from models.verification.checker.check import CheckResult, check_certificate
+from feature_store.errors import InputError
+from models.verification.execution import execution_of
+from models.verification.language.claim import read_claim
+from models.verification.network.onnx_reader import read_onnx
+from models.verification.proof_document import FORMAT, PROVED, proof_bytes, read_document, trees_digest
+from models.verification.proof_file import ProofCheck, check_proof
+from models.verification.verdict import BoxTree
 
 
 @dataclass(frozen=True)
 class Proof:
-    """What check_certificate takes."""
+    """The content of the three files that a stranger needs."""
 
     model: bytes
-    contract: dict[str, Any]
-    certificate: dict[str, Any]
-    leaves: bytes
+    specification: bytes
+    proof: bytes
 
     @classmethod
     def read(cls, folder: Path) -> "Proof":
         """The files of a bundle that is proved."""
-        contract, certificate = (json.loads((folder / f"{name}.json").read_text())
-                                 for name in ("contract", "certificate"))
-        return cls((folder / "model.onnx").read_bytes(), contract, certificate,
-                   (folder / "certificate.npz").read_bytes())
+        return cls(*((folder / name).read_bytes() for name in ("model.onnx", "specification.yaml", "proof.npz")))
 
-    def check(self, folder: Path) -> CheckResult:
-        """The independent checker's answer."""
-        model, leaves = folder / "model.onnx", folder / "certificate.npz"
-        model.write_bytes(self.model)
-        leaves.write_bytes(self.leaves)
-        return check_certificate(model, self.contract, self.certificate, leaves)
+    def write(self, folder: Path) -> tuple[Path, Path, Path]:
+        """The files, in the order that `check_proof` takes them: proof, model, specification."""
+        paths = folder / "proof.npz", folder / "model.onnx", folder / "specification.yaml"
+        for path, content in zip(paths, (self.proof, self.model, self.specification), strict=True):
+            path.write_bytes(content)
+        return paths
+
+    def check(self, folder: Path) -> ProofCheck:
+        """The independent checker's answer; what no proof can be about counts as refused."""
+        try:
+            return check_proof(*self.write(folder))
+        except InputError as error:
+            return ProofCheck(False, str(error))
 
     def rehashed(self) -> "Proof":
-        """With everything that an attacker can compute anew: digests, number of leaves, what the contract repeats."""
-        contract, certificate = copy.deepcopy(self.contract), copy.deepcopy(self.certificate)
-        contract["model"]["sha256"] = certificate["model_sha256"] = hashlib.sha256(self.model).hexdigest()
-        certificate["leaves_sha256"] = hashlib.sha256(self.leaves).hexdigest()
-        certificate["specification_sha256"] = specification_digest(contract)
-        certificate |= {key: contract["specification"][key] for key in ("tolerance", "statement")}
-        certificate |= {"lower_bound": -1e300, "rounding": 1e300}  # claims nothing beyond the tolerance
-        with contextlib.suppress(Exception):  # the leaves are no archive: nothing to count
-            certificate["leaves"] = int((self.tree[0] == -1).sum())
-        return replace(self, contract=contract, certificate=certificate)
+        """With everything that an attacker can compute anew: digests, sentences, names and leaves of the parts."""
+        document: dict[str, Any] = {"format": FORMAT, "verdict": PROVED, "statement": "", "execution": "", "parts": []}
+        with contextlib.suppress(Exception):
+            document |= {key: value for key, value in self.document.items() if key in document}
+        document |= {"model_sha256": hashlib.sha256(self.model).hexdigest(),
+                     "specification_sha256": hashlib.sha256(self.specification).hexdigest()}
+        with contextlib.suppress(Exception), tempfile.TemporaryDirectory() as temporary:  # what cannot be read
+            path = Path(temporary) / "specification.yaml"
+            path.write_bytes(self.specification)
+            network = read_onnx(self.model)
+            claim = read_claim(path, network.graph, network.number)
+            document |= {"statement": claim.statement, "parts": [
+                {"name": part.name, "leaves": int((dimension == -1).sum())}
+                for part, (dimension, _) in zip(claim.parts, self.trees, strict=True)]}
+            document["execution"] = execution_of(self.model, network.graph, claim).sentence
+        with contextlib.suppress(Exception):
+            document["trees_sha256"] = trees_digest(_trees(self.trees))
+            return replace(self, proof=_archive(document, self.trees))
+        return self  # the archive cannot be read: there is nothing to keep
 
     @property
     def graph(self) -> onnx.ModelProto:
@@ -63,26 +81,73 @@ class Proof:
         return onnx.load_model_from_string(self.model)
 
     @property
+    def claim(self) -> dict[str, Any]:
+        """A fresh copy of the parsed specification."""
+        parsed: dict[str, Any] = yaml.safe_load(self.specification)
+        return parsed
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """What the proof says of itself."""
+        return read_document(self.proof)
+
+    @property
+    def leaves(self) -> int:
+        """Boxes of all parts."""
+        return sum(part["leaves"] for part in self.document["parts"])
+
+    @property
+    def trees(self) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+        """split_dimension and split_value of each part."""
+        with np.load(io.BytesIO(self.proof), allow_pickle=False) as arrays:
+            count = sum(name.startswith("dimension_") for name in arrays.files)
+            return [(arrays[f"dimension_{k}"].copy(), arrays[f"value_{k}"].copy()) for k in range(count)]
+
+    @property
     def tree(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """split_dimension and split_value."""
-        with np.load(io.BytesIO(self.leaves), allow_pickle=False) as arrays:
-            return arrays["split_dimension"].copy(), arrays["split_value"].copy()
+        """Those of the first part."""
+        return self.trees[0]
 
     def with_graph(self, model: onnx.ModelProto) -> "Proof":
         """With another graph, digests as they were."""
         return replace(self, model=model.SerializeToString())
 
     def with_tree(self, dimension: ArrayLike, value: ArrayLike) -> "Proof":
-        """With another split tree, digests as they were."""
-        file = io.BytesIO()
-        np.savez_compressed(file, split_dimension=np.asarray(dimension), split_value=np.asarray(value))
-        return replace(self, leaves=file.getvalue())
+        """With another split tree in the first part, digests as they were."""
+        return replace(self, proof=_archive(self.document, [(np.asarray(dimension), np.asarray(value)),
+                                                            *self.trees[1:]]))
 
-    def with_contract(self, path: tuple[Any, ...], value: Any) -> "Proof":
-        """With another value at this place of the contract."""
-        contract = copy.deepcopy(self.contract)
-        place: Any = contract
-        for key in path[:-1]:
-            place = place[key]
-        place[path[-1]] = value
-        return replace(self, contract=contract)
+    def with_claim(self, path: tuple[Any, ...], value: Any) -> "Proof":
+        """With another value at this place of the specification."""
+        return self.claiming(changed(self.claim, *path, to=value))
+
+    def claiming(self, claim: Any) -> "Proof":
+        """With another specification."""
+        return replace(self, specification=yaml.safe_dump(claim, sort_keys=False).encode())
+
+    def saying(self, document: Any) -> "Proof":
+        """With another document in the proof."""
+        return replace(self, proof=_archive(document, self.trees))
+
+
+def changed(value: Any, *path: Any, to: Any) -> Any:
+    """A deep copy with one entry replaced."""
+    if not path:
+        return to
+    value = copy.deepcopy(value)
+    place = value
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = to
+    return value
+
+
+Arrays = list[tuple[NDArray[Any], NDArray[Any]]]
+
+
+def _trees(arrays: Arrays) -> list[BoxTree]:
+    return [BoxTree(dimension, value) for dimension, value in arrays]
+
+
+def _archive(document: Any, arrays: Arrays) -> bytes:
+    return proof_bytes(document, _trees(arrays))

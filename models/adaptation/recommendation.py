@@ -6,7 +6,7 @@ predicts the cost. A configuration meets the deadline if the upper end of its in
 take the risk, its point. A point lies below the median by the learner's variance (combination.py), which the pool may
 show to be too large; it is never below its interval.
 
-Symbols as in contract.py.
+Symbols as in learner.py.
 """
 
 from collections.abc import Mapping
@@ -22,6 +22,7 @@ from models.adaptation.closed_form.combination import point
 from models.adaptation.design import Design
 from models.adaptation.encoding import Table
 from models.adaptation.learner import NONE, FloatArray, IntArray, Learner, Pool, supports
+from models.adaptation.learners import NamedLearner, learner_named
 from models.adaptation.pool.conformal import COVERAGE, calibrate
 from models.adaptation.pool.selection import candidates_for, choose_learner
 
@@ -50,16 +51,20 @@ class Recommendation:
 
 
 def recommend(table: Table, workload: str, deadline: float | None = None, coverage: float = COVERAGE,
-              risk: bool = False, learner: Learner | None = None, seed: int = 0) -> Recommendation:
+              risk: bool = False, learner: str | None = None, seed: int = 0) -> Recommendation:
     """See the module docstring.
 
     Args:
+        table: all measurements.
+        workload: whose own rows are the support; all others are the pool.
         deadline: in units of the target; None: the cheapest of all.
+        coverage: of the intervals, between 0 and 1.
         risk: judge by the point instead of the interval's upper end.
-        learner: None: chosen on the pool (selection.py), among closed forms.
+        learner: a name of models/adaptation/learners.py; None: chosen on the pool (selection.py), among closed forms.
+        seed: of folds, and of what a learner draws.
 
     Raises:
-        InputError: no such workload, too small a pool, a deadline or coverage out of range, or no costs.
+        InputError: no such workload or learner, too small a pool, a deadline or coverage out of range, or no costs.
     """
     if workload not in table.workloads:
         raise InputError(f"workload must have a run that did not fail, got {workload!r}; "
@@ -70,34 +75,40 @@ def recommend(table: Table, workload: str, deadline: float | None = None, covera
         raise InputError("mapping must name the `cost` of a run, got none; without it nothing is cheapest")
     with threadpool_limits(1):  # the matrices are small: more threads wait for each other most of the time
         return _recommend(table, table.workloads.index(workload), deadline, coverage, risk,
-                          learner, seed)
+                          None if learner is None else learner_named(learner), seed)
 
 
-def _recommend(table: Table, own: int, deadline: float | None, coverage: float, risk: bool,
-               learner: Learner | None, seed: int) -> Recommendation:
-    pool = table.pool.part(np.setdiff1d(np.arange(len(table.workloads)), [own]))
+def _recommend(table: Table, row: int, deadline: float | None, coverage: float, risk: bool,
+               named: NamedLearner | None, seed: int) -> Recommendation:
+    pool = table.pool.part(np.setdiff1d(np.arange(len(table.workloads)), [row]))
     if pool.workloads < SMALLEST_POOL:
         raise InputError(f"pool must have at least {SMALLEST_POOL} other workloads, got {pool.workloads}")
-    reason = "the learner was given"
-    if learner is None:
-        metrics = bool((~np.isnan(pool.metrics)).any())
-        choice = choose_learner(pool, candidates_for(pool.workloads, metrics, networks=False), seed=seed)
-        learner, reason = choice.learner, choice.reason
-    measured = np.flatnonzero(~np.isnan(table.pool.y[own]))
-    support = supports(table.pool, np.array([own]), measured[None])
+    learner, reason, loss = _learner(pool, named, seed)
+    measured = np.flatnonzero(~np.isnan(table.pool.y[row]))
+    support = supports(table.pool, np.array([row]), measured[None])
     prediction = learner.fit(pool, seed).predict(support)
     lower, upper = calibrate(learner, pool, coverage, seed=seed).interval(prediction, len(measured))
-    predicted = np.maximum(point(prediction), lower)[0]
+    predicted = np.maximum(point(prediction, loss), lower)[0]
     options = table.configurations.assign(
         predicted=predicted, lower=lower[0], upper=upper[0], cost=predicted * cost_rate(table),
-        runs=table.pool.runs[own])
+        runs=table.pool.runs[row])
     limit = np.inf if deadline is None else deadline
     options["meets"] = (options["predicted"] if risk else options["upper"]) <= limit
     options = options.sort_values("cost", kind="stable").reset_index(drop=True)
     meets = np.flatnonzero(options["meets"] & options["cost"].notna())
-    return Recommendation(table.workloads[own], options, int(meets[0]) if len(meets) else None,
-                          _next(table, pool, learner, own, measured, seed), len(measured), pool.workloads, coverage,
+    return Recommendation(table.workloads[row], options, int(meets[0]) if len(meets) else None,
+                          _next(table, pool, learner, row, measured, seed), len(measured), pool.workloads, coverage,
                           learner.name, reason)
+
+
+def _learner(pool: Pool, named: NamedLearner | None, seed: int) -> tuple[Learner, str, str]:
+    """The learner, why it is this one, and the loss whose point it reports."""
+    if named is not None:
+        learner = named.make()
+        return learner, f"{learner.name}: asked for by name.", named.loss
+    metrics = bool((~np.isnan(pool.metrics)).any())
+    choice = choose_learner(pool, candidates_for(pool.workloads, metrics, networks=False), seed=seed)
+    return choice.learner, choice.reason, "mape"
 
 
 def cost_rate(table: Table) -> FloatArray:
@@ -107,8 +118,8 @@ def cost_rate(table: Table) -> FloatArray:
     return np.array([np.nanmedian(column) if (~np.isnan(column)).any() else np.nan for column in rates.T])
 
 
-def _next(table: Table, pool: Pool, learner: Learner, own: int, measured: IntArray,
+def _next(table: Table, pool: Pool, learner: Learner, row: int, measured: IntArray,
           seed: int) -> Mapping[str, Any] | None:
     design = Design(pool, learner, seed=seed)
-    at = design.following(supports(table.pool, np.array([own]), measured[None]))
+    at = design.following(supports(table.pool, np.array([row]), measured[None]))
     return None if at == NONE else dict(table.configurations.iloc[at])

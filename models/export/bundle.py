@@ -1,130 +1,104 @@
-"""Writes the folder of plain files that ships: ONNX, contract, certificate, evidence.
+"""Writes the folder of plain files that ships: model, specification, proof, contract, evidence.
 
-Flow: called by the export step with a final verdict; the gate step adds gates.json, and `register` signs.
-Formats: docs/reference/bundle.md; serving/bundle.py opens and checks what this module writes.
+Flow: the verify step hands over a product, whose specification is decided here on the very file that ships; the export
+step adds the evidence, the gate step gates.json, and `register` signs. Formats: docs/reference/bundle.md;
+serving/bundle.py opens and checks what this module writes.
 """
 
 import hashlib
-import io
-import json
 import math
-import tempfile
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import onnx
 
-from feature_store.scaling import FeatureScaling
+from feature_store.errors import InputError
+from feature_store.strict_yaml import read_yaml
+from feature_store.whole_files import whole_folder
 from models.export.json_file import write_json
-from models.export.onnx_model import INPUT, OPSET, executable_onnx, require_same_weights
-from models.tasks.quantity import Quantity
-from models.tasks.supervised.task import SupervisedTask
-from models.verification.bundle_check import check_exported
-from models.verification.checker.model_file import statement
-from models.verification.language.specification import Specification
-from models.verification.network.fully_connected import ReluNetwork
-from models.verification.verdict import Status, Verdict
+from models.export.product import Product, ProductInput
+from models.verification.decide import OnnxVerdict, OnPart, PartVerdict, decide
+from models.verification.language.specification_writing import as_yaml, written_out
+from models.verification.verdict import Status
 
-CONTRACT_FORMAT = "assay-bundle/1"
-ENCODER_FILE = "encoder.onnx"
-CERTIFICATE_FORMAT = "assay-certificate/1"
+CONTRACT_FORMAT = "assay-bundle/2"
+MODEL_FILE, SPECIFICATION_FILE, PROOF_FILE, ENCODER_FILE = (
+    "model.onnx", "specification.yaml", "proof.npz", "encoder.onnx")
 
 
-def specification_digest(contract: Mapping[str, Any]) -> str:
-    """Hex SHA-256 over specification, inputs and outputs of a contract: what a certificate is about."""
-    claim = {key: contract[key] for key in ("specification", "inputs", "outputs")}
-    return hashlib.sha256(json.dumps(claim, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+def write_bundle(folder: Path, product: Product, seed: int = 0, on_progress: OnPart = None) -> OnnxVerdict:
+    """Writes the product's files and contract.json, decides its specification, and keeps the proof where PROVED.
 
-
-def make_contract(
-    task: SupervisedTask, workload: str, scaling: FeatureScaling, specification: Specification, model: bytes,
-    versions: Mapping[str, Any], embedding: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """The content of contract.json. `specification` has its box in raw units; versions: code, data, seed; embedding:
-    of a few-shot model, see serving/contract.py."""
-    names = specification.feature_names
-    contract: dict[str, Any] = {
-        "format": CONTRACT_FORMAT, "task": task.name, "workload": workload,
-        "inputs": [_entry(q, float(a), float(b), description=q.description)
-                   for q, a, b in zip(task.features(workload), specification.lower, specification.upper, strict=True)],
-        "outputs": [_entry(task.target, scaling.target.minimum[0], scaling.target.maximum[0])],
-        "specification": {
-            "tolerance": specification.tolerance,
-            "properties": [{"monotone": {"features": [names[f] for f in rule.features], "direction": rule.direction}}
-                           for rule in specification.orders]},
-        "model": {"file": "model.onnx", "sha256": hashlib.sha256(model).hexdigest(), "opset": OPSET, "input": INPUT,
-                  "output": task.target.name},
-        "code_version": versions["code_version"], "data_version": versions["data_version"],
-        "seed": int(versions["seed"]),
-        **({} if embedding is None else {"embedding": dict(embedding)}),
-    }
-    contract["specification"]["statement"] = statement(contract)
-    return contract
-
-
-def _entry(quantity: Quantity, low: float, high: float, **more: Any) -> dict[str, Any]:
-    return {"name": quantity.name, "unit": quantity.unit, **more, "minimum": low, "maximum": high,
-            "physical_minimum": quantity.minimum, "physical_maximum": quantity.maximum}
-
-
-def write_bundle(
-    folder: Path, task: SupervisedTask, workload: str, network: ReluNetwork, scaling: FeatureScaling,
-    specification: Specification, verdict: Verdict, versions: Mapping[str, Any],
-    encoder: tuple[bytes, Mapping[str, Any]] | None = None,
-) -> tuple[bytes, Verdict]:
-    """Writes model.onnx, contract.json and, where PROVED, the certificate; the folder appears whole.
-
-    The certificate is checked against the written file by the independent checker: a proof that does not carry
-    over to the file is UNKNOWN.
+    The folder appears whole. What is missing of a bundle is the evidence: `complete_bundle`.
 
     Args:
-        specification: with its box in raw units.
-        verdict: of the search, over a box in scaled coordinates that holds the scaled raw box.
-        encoder: of a few-shot model: encoder.onnx and what the contract says of it, without file and digest.
+        folder: a new one, or an empty one.
+        seed: of the search for counterexamples.
+        on_progress: called with the part's name after every round of the search.
 
     Returns:
-        The bytes of model.onnx, and the verdict about the file.
+        The verdict about the files in the folder. A model that cannot be judged, because it cannot be read, does not
+        run or is not what runs, is UNKNOWN, with the reason.
     """
-    metadata = {"task": task.name, "workload": workload, "code_version": str(versions["code_version"]),
-                "data_version": str(versions["data_version"]), "units": "inputs and output are in raw units"}
-    model = executable_onnx(network, scaling, task.target.name, metadata, specification)
-    embedding = None if encoder is None else {
-        "file": ENCODER_FILE, "sha256": hashlib.sha256(encoder[0]).hexdigest(), **encoder[1]}
-    contract = make_contract(task, workload, scaling, specification, model, versions, embedding)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".bundle.", dir=folder.parent) as temporary:
-        new = Path(temporary) / "bundle"
-        new.mkdir()
-        (new / "model.onnx").write_bytes(model)
-        if encoder is not None:
-            (new / ENCODER_FILE).write_bytes(encoder[0])
-        require_same_weights(new / "model.onnx", network)
-        write_json(new / "contract.json", contract)
-        if verdict.status is Status.PROVED:
-            verdict = _write_certificate(new, contract, verdict)
-        new.rename(folder)
-    return model, verdict
-
-
-def _write_certificate(folder: Path, contract: Mapping[str, Any], verdict: Verdict) -> Verdict:
-    tree = verdict.tree
-    if tree is None:
-        return verdict.because(Status.ERROR, "a proof must carry its leaves, got none")
-    leaves = io.BytesIO()
-    np.savez_compressed(leaves, split_dimension=tree.split_dimension, split_value=tree.split_value)
-    path = folder / "certificate.npz"
-    path.write_bytes(leaves.getvalue())
-    certificate = {
-        "format": CERTIFICATE_FORMAT, "verdict": str(Status.PROVED), "model_sha256": contract["model"]["sha256"],
-        "specification_sha256": specification_digest(contract), "leaves_file": path.name, "leaves": tree.leaves,
-        "leaves_sha256": hashlib.sha256(leaves.getvalue()).hexdigest(), "lower_bound": -math.inf, "rounding": math.inf,
-        "tolerance": contract["specification"]["tolerance"], "statement": contract["specification"]["statement"]}
-    result = check_exported(folder / "model.onnx", contract, certificate, path)
-    if not result.accepted:
-        path.unlink()
-        return verdict.because(Status.UNKNOWN, f"the independent checker refused the file: {result.reason}")
-    # the bound of the file, whose stored scaling is rounded: the verdict's is that of the network alone
-    certificate |= {"lower_bound": result.lower_bound, "rounding": result.rounding}
-    write_json(folder / "certificate.json", certificate)
+    with whole_folder(folder, overwrite=False) as new:
+        model, specification = new / MODEL_FILE, new / SPECIFICATION_FILE
+        model.write_bytes(product.model)
+        specification.write_text(as_yaml(written_out(product.specification)), encoding="utf-8")
+        for name, content in product.files.items():
+            (new / name).write_bytes(content)
+        verdict = _decided(product, model, specification, new / PROOF_FILE, seed, on_progress)
+        write_json(new / "contract.json", make_contract(product, verdict))
     return verdict
+
+
+def complete_bundle(source: Path, folder: Path, evidence: Mapping[str, Any]) -> None:
+    """Copies what `write_bundle` wrote to `folder`, an empty one, and adds evidence.json; the folder appears whole.
+
+    The evidence gets the specification, as plain values, for reports.
+    """
+    with whole_folder(folder, overwrite=False) as new:
+        shutil.copytree(source, new, dirs_exist_ok=True)
+        promised = read_yaml(new / SPECIFICATION_FILE, "specification")
+        write_json(new / "evidence.json", {**evidence, "specification": promised})
+
+
+def make_contract(product: Product, verdict: OnnxVerdict) -> dict[str, Any]:
+    """The content of contract.json."""
+    specification, model = product.specification, onnx.load_model_from_string(product.model)
+    groups = [[specification.feature_names[i] for i in group] for group in specification.one_hot]
+    embedding = None if product.embedding is None else {
+        "file": ENCODER_FILE, "sha256": hashlib.sha256(product.files[ENCODER_FILE]).hexdigest(), **product.embedding}
+    return {
+        "format": CONTRACT_FORMAT, "task": product.task, "workload": product.workload,
+        "inputs": [_input(product, number, item) for number, item in enumerate(product.inputs)],
+        **({"one_hot": groups} if groups else {}),
+        "outputs": [vars(item).copy() for item in product.outputs],
+        "specification": {"file": SPECIFICATION_FILE, "sha256": verdict.specification_sha256,
+                          "statement": verdict.statement},
+        "model": {"file": MODEL_FILE, "sha256": verdict.model_sha256, "opset": model.opset_import[0].version,
+                  "input": model.graph.input[0].name, "output": model.graph.output[0].name},
+        **vars(product.versions),
+        **({} if embedding is None else {"embedding": embedding}),
+    }
+
+
+def _input(product: Product, number: int, item: ProductInput) -> dict[str, Any]:
+    specification = product.specification
+    values = specification.choices.get(number)
+    return {"name": item.name, "unit": item.unit, "description": item.description,
+            "minimum": float(specification.lower[number]), "maximum": float(specification.upper[number]),
+            "physical_minimum": item.physical_minimum, "physical_maximum": item.physical_maximum,
+            **({} if values is None else {"values": list(values)})}
+
+
+def _decided(product: Product, model: Path, specification: Path, proof: Path, seed: int,
+             on_progress: OnPart) -> OnnxVerdict:
+    try:
+        return decide(model, specification, product.seconds, product.points, seed, on_progress, proof)
+    except InputError as error:
+        reason = str(error).replace(f"{model.parent}/", "")
+        return OnnxVerdict(Status.UNKNOWN, (PartVerdict("file", Status.UNKNOWN, reason, 0.0, 0, 0.0, math.nan),),
+                           product.specification.statement, None, 0.0, hashlib.sha256(product.model).hexdigest(),
+                           hashlib.sha256(specification.read_bytes()).hexdigest())

@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from feature_store.whole_files import write_file
+
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes JSON under a temporary name and renames it: a reader never sees a part."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(json.dumps(value, indent=1, allow_nan=True) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    """Writes JSON whole: a reader never sees a part."""
+    write_file(path, json.dumps(value, indent=1, allow_nan=True) + "\n")

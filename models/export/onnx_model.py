@@ -10,17 +10,15 @@ Symbols: n inputs; `telemetry` float32 (batch, n) raw units -> target float32 (b
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from feature_store.errors import RefusedError
 from feature_store.scaling import FeatureScaling
-from models.verification.checker.model_file import MOST_ROUNDING, Rejected, read_model
-from models.verification.checker.rounding import order_rounding
+from models.verification.checker.chain import read_chain
+from models.verification.execution import within_limits
 from models.verification.language.specification import Specification
 from models.verification.network.fully_connected import ReluNetwork
 
@@ -30,19 +28,18 @@ IR_VERSION = 8
 INPUT = "telemetry"
 
 
+# Share of a limit of `rounding` that float32 may take up: clear of what the stored scaling rounds.
+CLEAR = 0.5
+
+
 def executable_onnx(network: ReluNetwork, scaling: FeatureScaling, output: str, metadata: Mapping[str, str],
                     specification: Specification) -> bytes:
-    """The file in float32 if execution then adds at most MOST_ROUNDING of the output's range, else in float64.
+    """The file in float32 if execution then adds little enough, else in float64.
 
-    Args as of `build_onnx`; specification: the orders to keep, its box in raw units.
+    Args as of `build_onnx`; specification: what must hold of it, in raw units, with its limits of rounding.
     """
     content = build_onnx(network, scaling, output, metadata)
-    span = scaling.target.maximum[0] - scaling.target.minimum[0]
-    try:
-        rounding = order_rounding(read_model(content), specification.lower, specification.upper, specification.queries)
-    except Rejected:  # float32 may overflow
-        rounding = np.inf
-    if rounding <= MOST_ROUNDING / 2 * span:  # clear of what the stored scaling rounds
+    if within_limits(content, specification, CLEAR):
         return content
     return build_onnx(network, scaling, output, metadata, np.float64)
 
@@ -90,12 +87,13 @@ def build_onnx(network: ReluNetwork, scaling: FeatureScaling, output: str, metad
     return model.SerializeToString()
 
 
-def require_same_weights(path: Path, network: ReluNetwork) -> None:
-    """Reads the file back through the checker's reader. Raises RefusedError unless all weights are bit-identical."""
-    file = read_model(path.read_bytes())
-    stored: list[NDArray[np.float64]] = [*file.weights, *file.biases]
-    verified = [*network.weights, *network.biases]
-    same = len(stored) == len(verified) and all(
-        np.array_equal(a, b.astype(np.float64)) for a, b in zip(stored, verified, strict=True))
-    if not same:
-        raise RefusedError(f"weights in the file must be the verified ones, they differ ({path})")
+def require_same_weights(content: bytes, network: ReluNetwork) -> None:
+    """Reads the file back as the checker reads it. Raises RefusedError unless all weights are bit-identical."""
+    chain, layers = read_chain(content), len(network.weights)
+    first = next((k for k in range(len(chain.weights) - layers + 1)
+                  if chain.weights[k].shape == network.weights[0].shape and all(
+                      np.array_equal(a, b.astype(np.float64)) for a, b in zip(
+                          (*chain.weights[k : k + layers], *chain.biases[k : k + layers]),
+                          (*network.weights, *network.biases), strict=True))), None)
+    if first is None:
+        raise RefusedError("weights in the file must be the verified ones, they differ")

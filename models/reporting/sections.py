@@ -11,7 +11,7 @@ from models.metrics import SHARE_UNIT, finite_number
 from models.reporting.document import Badge, Cell, Note, Part, Table, figures, text
 from models.reporting.formatting import GAP, count, duration, number, percent, words
 from models.reporting.reading import at, items, mapping, mappings
-from models.reporting.witness import witness_parts
+from models.reporting.witness import replayed_witness
 
 Json = Mapping[str, Any]
 
@@ -53,26 +53,26 @@ def guarantee(contract: Json | None, evidence: Json | None, scaling: Json | None
     parts.append(Note(statement, "good" if status == PROVED else "statement") if isinstance(statement, str) else
                  Note("The contract with the statement and the box is missing.", "missing"))
     if status == REFUTED:
-        parts += witness_parts(contract, evidence, scaling, "verdict", "model")
-    parts.append(_box(contract))
+        parts += replayed_witness(evidence)
+    parts.append(_box(contract, evidence))
     parts.append(_verdicts(evidence))
     return tuple(parts)
 
 
-def directions(contract: Json | None) -> dict[str, str]:
-    """Feature -> increasing or decreasing, for the features of a monotonicity property."""
+def directions(evidence: Json | None) -> dict[str, str]:
+    """Feature -> increasing or decreasing, for the features of a monotonicity property without conditions."""
     found = {}
-    for rule in mappings(contract, "specification", "properties"):
-        for feature in items(rule, "monotone", "features"):
+    for rule in mappings(evidence, "specification", "properties"):
+        for feature in items(rule, "monotone", "features") if not at(rule, "monotone", "when") else ():
             found[str(feature)] = str(at(rule, "monotone", "direction"))
     return found
 
 
-def _box(contract: Json | None) -> Part:
+def _box(contract: Json | None, evidence: Json | None) -> Part:
     inputs = mappings(contract, "inputs")
     if not inputs:
         return Note("The box of inputs is missing.", "missing")
-    required = directions(contract)
+    required = directions(evidence)
     rows = tuple((Cell(str(item.get("name")), code=True), text(item.get("unit")),
                   *figures([number(item.get("minimum")), number(item.get("maximum"))]),
                   Cell(required.get(str(item.get("name")), ""), strong=True), text(_physical(item)),

@@ -1,7 +1,9 @@
-"""A counterexample in words and as two rows: the same input but for one feature, the predictions the wrong way round.
+"""Counterexamples in words and as tables.
 
-The verifier's witnesses are in the network's coordinates, 0..1 of the training range of each column
-(models/verification/verdict.py); with the scaling statistics they are shown in raw units, without them as they are.
+Of the file that ships: inputs and outputs in raw units, as onnxruntime replayed them (models/verification/decide.py).
+Of the unverified twin: two rows, the same input but for one feature, the predictions the wrong way round; they are in
+the network's coordinates, 0..1 of the training range of each column (models/verification/verdict.py), and are shown in
+raw units where the scaling statistics are there.
 """
 
 from collections.abc import Mapping
@@ -15,6 +17,29 @@ from models.reporting.reading import at, floats, items, mapping, mappings
 Json = Mapping[str, Any]
 Range = tuple[float, float]
 ROUNDING = 1e-5  # of a range: by far more than float32 needs, by far less than a reader sees
+
+
+def replayed_witness(evidence: Json | None) -> list[Part]:
+    """The counterexample of the model: its points, an input or an output a row."""
+    found = mapping(evidence, "verdict", "witness")
+    points = mappings(found, "points")
+    if not points:
+        return [Note("The verdict is REFUTED, but its witness was not recorded.", "missing")]
+    units = mapping(found, "units")
+    rows = []
+    for side in ("inputs", "outputs"):
+        values = [mapping(point, side) for point in points]
+        for name in values[0]:
+            differs = len({repr(value.get(name)) for value in values}) > 1
+            rows.append((Cell(str(name), code=True), Cell(str(units.get(name) or "")),
+                         *(Cell(number(value.get(name)), numeric=True, strong=differs or side == "outputs")
+                           for value in values)))
+    pair = len(points) > 1
+    header = ("", "Unit", *(("lower input", "higher input") if pair else ("value",)))
+    told = ("Of these two inputs, which are equal but for one feature, the outputs stand in the wrong order."
+            if pair else "At this input the outputs are not what was to be proved.")
+    return [Note(f"{told} onnxruntime shows it on the file itself."),
+            Table(header, tuple(rows), "Counterexample of the model")]
 
 
 def witness_parts(contract: Json | None, evidence: Json | None, scaling: Json | None, key: str,

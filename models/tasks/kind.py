@@ -30,9 +30,9 @@ if TYPE_CHECKING:  # the command line reads tasks, and needs none of these
     from feature_store.strict_yaml import Lines
     from feature_store.written.model import Written
     from models.audit.specification_audit import PropertyAudit
+    from models.export.product import Product, Versions
     from models.tasks.pages import Pages
     from models.tasks.task_file import TaskFile
-    from models.verification.verdict import Verdict
 
 # Called with a flat mapping: an epoch's number and loss, the share of boxes proved, ...
 OnProgress = Callable[[dict[str, Any]], None]
@@ -154,23 +154,16 @@ class Kind(Protocol):
                 learner.
         """
 
-    def verify(self, task: Any, workload: str, seed: int, features: Path, learner: Path, output: Path,
-               progress: OnProgress) -> Verdict:
-        """Proves or refutes, with the full budget. Writes what `export` needs of the proof into `output`."""
-
-    def bundle(self, task: Any, workload: str, versions: Mapping[str, Any], features: Path, verified: Path,
-               output: Path) -> Verdict:
-        """Writes the bundle's files but for evidence.json into `output`, which is not there yet.
+    def product(self, task: Any, workload: str, versions: Versions, features: Path, learner: Path) -> Product:
+        """What ships, and what is to be proved of it.
 
         Args:
-            versions: code_version, data_version, seed.
-
-        Returns:
-            The verdict on the file that ships.
+            versions: of what it is made.
+            learner: what `finetune` made of the workload.
         """
 
     def evidence(self, task: Any, workload: str, seed: int, features: Path, verified: Path,
-                 bundle: Path) -> dict[str, Any]:
+                 product: Path) -> dict[str, Any]:
         """What a reviewer and the gates want to know of the model, beside verdict, data and how to reproduce it.
 
         Returns:
@@ -180,7 +173,7 @@ class Kind(Protocol):
         """
 
     def champion(self, task: Any, workload: str, features: Path, bundle: Any) -> dict[str, Any]:
-        """The standing champion on the cases that a new model is judged by: what `evidence` measures of the new one.
+        """The standing champion on the cases that a new model is judged by: {"metrics", "cases"} as in `evidence`.
 
         Args:
             bundle: of the champion (serving/bundle.py).

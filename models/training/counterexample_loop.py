@@ -30,6 +30,7 @@ import torch
 from torch import Tensor, nn
 
 from models.learners.mlp import linear_layers
+from models.training.adam import Adam
 from models.training.derivative_penalty import DerivativePenalty
 from models.training.settings import TrainingSettings
 from models.training.sign_pattern import project
@@ -131,8 +132,7 @@ class CounterexampleLoop:
         self.points = np.asarray(x, dtype=np.float64)
         self.specification, self.settings, self.seed = specification, settings, seed
         self.on_progress = on_progress
-        self.optimisers = [torch.optim.Adam(net.parameters(), lr=settings.learning_rate, fused=True)
-                           for net in (network, twin)]
+        self.optimisers = [Adam(net.parameters()) for net in (network, twin)]
         self.batches = torch.Generator().manual_seed(seed)
         self.hinge_picks = torch.Generator().manual_seed(seed + 1)
         self.found = Counterexamples()  # by the learner itself: what it is trained on
@@ -176,8 +176,6 @@ class CounterexampleLoop:
     def train(self, epochs: int) -> None:
         """Trains both networks for so many epochs, one after the other."""
         for _ in range(epochs):
-            for optimiser in self.optimisers:
-                optimiser.param_groups[0]["lr"] = self.learning_rate()
             order = self.draw_order()
             losses = [self._epoch(network, optimiser, order) for network, optimiser in
                       zip((self.network, self.twin), self.optimisers, strict=True)]
@@ -198,9 +196,9 @@ class CounterexampleLoop:
         done = min(len(self.epochs) / self.settings.epochs, 1.0)
         return self.settings.learning_rate * (0.05 + 0.95 * 0.5 * (1 + np.cos(np.pi * done)))
 
-    def _epoch(self, network: nn.Sequential, optimiser: torch.optim.Optimizer, order: Tensor) -> float:
+    def _epoch(self, network: nn.Sequential, optimiser: Adam, order: Tensor) -> float:
         """One pass over the data; returns the mean squared error seen on the way."""
-        started, total = time.monotonic(), 0.0
+        started, total, rate = time.monotonic(), 0.0, self.learning_rate()
         verified = network is self.network
         for batch in order.split(self.settings.batch_size):
             error = ((network(self.x[batch])[:, 0] - self.y[batch]) ** 2).mean()
@@ -208,9 +206,7 @@ class CounterexampleLoop:
             ramp = self._ramp()
             if verified and self.penalty is not None and ramp > 0:
                 loss = loss + self.settings.certified_weight * ramp * self.penalty(linear_layers(network), ramp)
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
+            optimiser.step(loss, rate)
             if verified and self.settings.method == "monotone":
                 project(linear_layers(network), self.specification.queries)
             total += float(error.detach()) * len(batch)

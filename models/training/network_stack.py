@@ -21,10 +21,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
-from torch import Tensor, nn
-from torch.optim.adam import adam
+from torch import Tensor
 
-from models.learners.mlp import linear_layers
+from models.training.adam import Adam, adam_step
 
 # Numbers of the longest vector of a processor's instructions, and one less than the shortest has.
 LONGEST_VECTOR, BELOW_A_VECTOR = 16, 7
@@ -68,20 +67,17 @@ class NetworkStack:
     """Copies of networks and of their optimisers' moments; `write_back` copies them back.
 
     Args:
-        networks: N alternations of Linear and ReLU of equal sizes with one output.
-        optimisers: one torch.optim.Adam each, over the network's parameters, with equal settings but for the rate.
+        optimisers: N, one over the parameters of each network (weight, bias, weight, ...): fully connected ReLU
+            networks of equal sizes with one output.
         groups: sizes of consecutive groups of networks, N in all: those of a group take part in the same steps.
     """
 
-    def __init__(self, networks: Sequence[nn.Sequential], optimisers: Sequence[torch.optim.Adam],
-                 groups: Sequence[int]) -> None:
-        self.networks, self.optimisers = networks, optimisers
-        members = [[part for layer in linear_layers(network) for part in (layer.weight, layer.bias)]
-                   for network in networks]
-        self.parameters = [torch.stack([parts[p].detach() for parts in members]) for p in range(len(members[0]))]
-        self.means, self.squares = ([torch.stack([_moment(optimiser, parts[p], name) for optimiser, parts in
-                                                  zip(optimisers, members, strict=True)])
-                                     for p in range(len(members[0]))] for name in ("exp_avg", "exp_avg_sq"))
+    def __init__(self, optimisers: Sequence[Adam], groups: Sequence[int]) -> None:
+        self.optimisers = optimisers
+        self.parameters, self.means, self.squares = (
+            [torch.stack(parts).detach() for parts in zip(*tensors, strict=True)] for tensors in (
+                [optimiser.parameters for optimiser in optimisers], [optimiser.means for optimiser in optimisers],
+                [optimiser.squares for optimiser in optimisers]))
         self.gradients = [torch.zeros_like(stacked) for stacked in self.parameters]
         self.weights, self.biases = self.parameters[::2], self.parameters[1::2]
         self.columns = [weight.t() for weight in self.weights[-1]]  # the last layer's, (w, 1) a network
@@ -103,25 +99,23 @@ class NetworkStack:
             errors[a] = squared[a, : rows.counts[a]].mean()
         self._backward(values, (difference * rows.gradient_scale)[..., None], rows)
         pieces = [piece for end, group in zip(self.ends, self.pieces, strict=True) if end <= len(x) for piece in group]
-        options = self.optimisers[0].defaults
-        adam([piece.parameter for piece in pieces], [piece.gradient for piece in pieces],
-             [piece.mean for piece in pieces], [piece.square for piece in pieces], [],
-             [piece.steps for piece in pieces], fused=True, lr=rate, beta1=options["betas"][0],
-             beta2=options["betas"][1], eps=options["eps"], weight_decay=options["weight_decay"],
-             amsgrad=options["amsgrad"], maximize=options["maximize"])
+        adam_step([piece.parameter for piece in pieces], [piece.gradient for piece in pieces],
+                  [piece.mean for piece in pieces], [piece.square for piece in pieces],
+                  [piece.steps for piece in pieces], rate)
         return errors
 
+    @torch.no_grad()
     def write_back(self) -> None:
         """Copies weights, moments and numbers of steps into the networks and their optimisers."""
         steps = [group[0].steps for group in self.pieces]
-        for number, (network, optimiser) in enumerate(zip(self.networks, self.optimisers, strict=True)):
+        for number, optimiser in enumerate(self.optimisers):
             taken = next(count for count, end in zip(steps, self.ends, strict=True) if number < end)
-            parts = [part for layer in linear_layers(network) for part in (layer.weight, layer.bias)]
-            for p, part in enumerate(parts):
-                with torch.no_grad():
-                    part.copy_(self.parameters[p][number])
-                optimiser.state[part] = {"step": taken.clone(), "exp_avg": self.means[p][number].clone(),
-                                         "exp_avg_sq": self.squares[p][number].clone()}
+            for stacked, own in ((self.parameters, optimiser.parameters), (self.means, optimiser.means),
+                                 (self.squares, optimiser.squares)):
+                for whole, part in zip(stacked, own, strict=True):
+                    part.copy_(whole[number])
+            for count in optimiser.steps:
+                count.copy_(taken)
 
     def _forward(self, x: Tensor, rows: StepRows) -> list[Tensor]:
         """Inputs, the hidden layers' values (A, B, w), and the outputs (A, B, 1): 0 in places not in use."""
@@ -158,7 +152,7 @@ class NetworkStack:
 
     def _pieces(self, start: int, end: int) -> list[_Piece]:
         """Adam's tensors of one group of networks."""
-        taken = _steps(self.optimisers[start], linear_layers(self.networks[start])[0].weight)
+        taken = self.optimisers[start].steps[0]
         pieces = []
         for tensors in zip(self.parameters, self.gradients, self.means, self.squares, strict=True):
             size = tensors[0][0].numel()
@@ -183,15 +177,3 @@ def _sum_rows(batch: Tensor, out: Tensor, rows: StepRows) -> None:
     torch.sum(batch, 1, out=out[: len(batch)])
     for a in rows.part_full:
         torch.sum(batch[a, : rows.counts[a]], 0, out=out[a])
-
-
-def _moment(optimiser: torch.optim.Adam, parameter: Tensor, name: str) -> Tensor:
-    state = optimiser.state.get(parameter)
-    moment: Tensor = state[name] if state else torch.zeros_like(parameter).detach()
-    return moment
-
-
-def _steps(optimiser: torch.optim.Adam, parameter: Tensor) -> Tensor:
-    state = optimiser.state.get(parameter)
-    taken: Tensor = state["step"] if state else torch.zeros(())
-    return taken

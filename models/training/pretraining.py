@@ -21,6 +21,7 @@ from torch import nn
 from feature_store.errors import InputError
 from models.learners.backbone import Backbone, grow
 from models.learners.mlp import build_mlp, linear_layers
+from models.training.adam import Adam
 from models.training.denormal_numbers import denormals_flushed
 from models.training.settings import TrainingSettings
 from models.training.sign_pattern import initialise, project
@@ -86,8 +87,7 @@ def pretrain(
     backbones = {kind: Backbone(len(joint), len(pool), settings.trunk_width, torch.Generator().manual_seed(seed))
                  for kind in kinds}
     initialise(backbones["monotone"].layers, queries)
-    optimisers = {kind: torch.optim.Adam(backbones[kind].parameters(), lr=settings.learning_rate, fused=True)
-                  for kind in kinds}
+    optimisers = {kind: Adam(backbones[kind].parameters()) for kind in kinds}
     batches = torch.Generator().manual_seed(seed)
     for epoch in range(settings.pretrain_epochs):
         total = 0.0
@@ -95,9 +95,7 @@ def pretrain(
             for batch in torch.randperm(len(x), generator=batches).split(settings.batch_size * 2):
                 for kind in kinds:
                     loss = ((backbones[kind](x[batch], workload[batch]) - y[batch]) ** 2).mean()
-                    optimisers[kind].zero_grad()
-                    loss.backward()
-                    optimisers[kind].step()
+                    optimisers[kind].step(loss, settings.learning_rate)
                     if kind == "monotone":
                         project(backbones[kind].layers, queries)
                         total += float(loss.detach()) * len(batch)

@@ -60,8 +60,7 @@ def train_stacked(loops: Sequence[CounterexampleLoop], epochs: int) -> None:
     loops = sorted(loops, key=lambda loop: -len(loop.x))  # who takes part in a step stands first
     settings, places = loops[0].settings, _places(loops[0])
     steps = [-(-len(loop.x) // places) for loop in loops]
-    networks = [network for loop in loops for network in (loop.network, loop.twin)]
-    stack = NetworkStack(networks, [optimiser for loop in loops for optimiser in loop.optimisers],
+    stack = NetworkStack([optimiser for loop in loops for optimiser in loop.optimisers],
                          [2 * len(list(group)) for _, group in groupby(steps)])
     rows = [StepRows.of([min(len(loop.x) - step * places, places) for loop, own in zip(loops, steps, strict=True)
                          if step < own for _ in range(2)], places) for step in range(steps[0])]
@@ -70,7 +69,7 @@ def train_stacked(loops: Sequence[CounterexampleLoop], epochs: int) -> None:
     for _ in range(epochs):
         began, rate = time.monotonic(), loops[0].learning_rate()
         order = _order_of_all(loops, steps[0] * places, len(x) - 1)
-        totals = [0.0] * len(networks)
+        totals = [0.0] * (2 * len(loops))
         for step, own in enumerate(rows):
             batch = order[: len(own.counts) // 2, step * places: (step + 1) * places].repeat_interleave(2, dim=0)
             errors = stack.step(x[batch], y[batch], own, rate)

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import torch
 from torch import nn
 
 from feature_store.errors import InputError
 from feature_store.scaling import FeatureScaling
-from models.learners.mlp import build_mlp, linear_layers
+from models.learners.mlp import linear_layers
 from models.tasks.supervised.task import SupervisedTask
 from models.training.pretraining import UNREADABLE, WorkloadData
+from models.verification.language.properties import Direction, Monotonicity
 from models.verification.language.specification import FloatArray, Specification
 from models.verification.language.specification_language import parse_specification
 from models.verification.network.fully_connected import ReluNetwork
@@ -82,13 +82,25 @@ def raw_specification(task: SupervisedTask, name: str, scaling: FeatureScaling) 
     ranges = {feature: (low, high) for feature, low, high in
               zip(scaling.features.names, scaling.features.minimum, scaling.features.maximum, strict=True)}
     return parse_specification(task.workload(name).specification, scaling.features.names, ranges,
-                               f"task {task.name}: workload {name}")
+                               f"task {task.name}: workload {name}", (task.target.name,))
 
 
 def scaled_specification(raw: Specification, scaling: FeatureScaling) -> Specification:
-    """The same specification with its box in scaled coordinates, the walls a little outside."""
+    """What is trained for: the orders, with the box in scaled coordinates, the walls a little outside.
+
+    An order under conditions is trained for in the whole box, but where another one contradicts it. Other properties,
+    and finite values, are the proof's alone. Raises InputError where there is no order.
+    """
     lower, upper = (scaling.features.scale(wall[None])[0] for wall in (raw.lower, raw.upper))
-    return Specification(raw.feature_names, lower - WALL, upper + WALL, raw.properties, raw.tolerance)
+    ways: dict[int, set[Direction]] = {}
+    for rule in [rule for rule in raw.properties if isinstance(rule, Monotonicity)]:
+        for feature in rule.features:
+            ways.setdefault(feature, set()).add(rule.direction)
+    orders = tuple(Monotonicity((feature,), way) for feature, found in sorted(ways.items()) if len(found) == 1
+                   for way in found)
+    if not orders:
+        raise InputError("specification must have a monotone property that can be trained for, got none")
+    return Specification(raw.feature_names, lower - WALL, upper + WALL, orders, raw.tolerance, raw.output_names)
 
 
 def save_network(network: nn.Sequential, path: Path) -> None:
@@ -109,13 +121,3 @@ def load_network(path: Path) -> ReluNetwork:
                                tuple(stored[f"bias_{k}"] for k in range(layers)))
     except UNREADABLE as error:
         raise InputError(f"network must be readable, got {error} ({path})") from error
-
-
-def to_torch(network: ReluNetwork) -> nn.Sequential:
-    """The same network as a torch module."""
-    module = build_mlp(network.inputs, [len(b) for b in network.biases[:-1]], torch.Generator())
-    with torch.no_grad():
-        for layer, weight, bias in zip(linear_layers(module), network.weights, network.biases, strict=True):
-            layer.weight.copy_(torch.as_tensor(weight))
-            layer.bias.copy_(torch.as_tensor(bias))
-    return module

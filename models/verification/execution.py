@@ -4,9 +4,13 @@ A proof is about real arithmetic. How far the file's outputs can be from that wh
 sums in any order, is bounded over the hull of the claim's boxes by the checker's means (checker/rounding.py), where the
 network is a chain that the checker reads. Orders that every operation keeps are kept in execution, exactly.
 
-Such bounds grow with the width and are far above what is seen (docs/decisions/0010). So they are said, and a proof is
+Such bounds grow with the width and are far above what is seen (docs/decisions/0010). So they are said. A specification
+may limit them (`rounding`): a proof is refused where execution may add more to a violation. Without a limit it is
 refused only where execution may be off by the whole range of an output, or its size: then nothing is known about what
 runs.
+
+What execution adds to a violation, e being the error of an output: 0 to an order that every operation keeps, 2 e to any
+other order and to a change (robust), e to a limit, the errors of both to a difference of two outputs.
 
 Symbols: n inputs, o outputs.
 """
@@ -14,15 +18,14 @@ Symbols: n inputs, o outputs.
 from dataclasses import dataclass
 
 import numpy as np
-import onnx
-from onnx import helper
 
+from models.verification.checker.archive import Rejected
 from models.verification.checker.chain import Chain, read_chain
-from models.verification.checker.model_file import Rejected
-from models.verification.checker.rounding import Arithmetic, execution_error, kept_order
-from models.verification.language.amounts import amount
+from models.verification.checker.rounding import Arithmetic, chain_error, kept_order
+from models.verification.language.amounts import amount, plain
 from models.verification.language.claim import Claim
-from models.verification.language.properties import Monotonicity, Share
+from models.verification.language.properties import Monotonicity, OutputOrder, OutputRange, Robustness, Share
+from models.verification.language.specification import Specification
 from models.verification.language.tolerance import points_of
 from models.verification.network.graph import FloatArray, Graph
 
@@ -44,22 +47,62 @@ class Execution:
 
 def execution_of(content: bytes, graph: Graph, claim: Claim) -> Execution:
     """What executing the file adds to the claim. graph: the same network in normal form."""
+    limits = {} if claim.specification is None else claim.specification.rounding
     try:
         chain = read_chain(content)
-    except Rejected:
+    except Rejected as refusal:
         return Execution("What its execution adds is not bounded: that is done for chains of Gemm, MatMul, Add, Sub, "
-                         "Mul and Relu alone.")
-    dtype = _input_type(content)
-    error = _error(chain, claim, dtype)
+                         "Mul and Relu alone.",
+                         f"execution must be bounded where `rounding` limits it: {refusal}" if limits else "")
+    error, dtype = _error(chain, claim), chain.executed
+    objection = "" if claim.specification is None else _over_the_limit(chain, claim.specification, error)
     if _keeps_orders(chain, claim) and np.isfinite(error).all():
-        return Execution(f"Its execution in {dtype.name} adds nothing: every operation keeps these orders.")
+        return Execution(f"Its execution in {dtype.name} adds nothing: every operation keeps these orders.", objection)
     named = [f"{name} by at most {amount(float(e), claim.units.get(name, ''))}" if np.isfinite(e) else
              f"{name} by any amount, for numbers may overflow"
              for name, e in zip(claim.output_names, error, strict=True)]
     more = f", and {len(named) - SHOWN} other outputs" if len(named) > SHOWN else ""
     sentence = (f"Executed in {dtype.name}, with sums in any order, it may differ from that: {', '.join(named[:SHOWN])}"
                 f"{more}.")
-    return Execution(sentence, _objection(error, graph, claim, dtype))
+    return Execution(sentence, objection or _objection(error, graph, claim, dtype))
+
+
+def within_limits(content: bytes, specification: Specification, share: float = 1.0) -> bool:
+    """Whether what executing the file adds to each property is within a share of the specification's limits.
+
+    Raises Rejected where the file is no chain that the checker reads.
+    """
+    chain = read_chain(content)
+    error = chain_error(chain, specification.lower, specification.upper)
+    return not _over_the_limit(chain, specification, error, share)
+
+
+def _over_the_limit(chain: Chain, specification: Specification, error: FloatArray, share: float = 1.0) -> str:
+    """Of which property execution may break the specification's limit; "" where of none."""
+    for rule in specification.properties:
+        adds = _added(chain, rule.of if isinstance(rule, Share) else rule, error)
+        for output in rule.outputs:
+            limit = specification.rounding.get(output)
+            if limit is not None and not adds <= limit * share:
+                name = specification.output_names[output]
+                unit = specification.units.get(name, "")
+                most = amount(adds, unit) if np.isfinite(adds) else "any amount, for numbers may overflow"
+                allowed = " ".join(filter(None, (plain(limit), unit)))
+                return (f"execution in {chain.executed.name} may add at most {allowed} to a violation in {name}, got "
+                        f"{most}: store the weights in float64")
+    return ""
+
+
+def _added(chain: Chain, rule: Monotonicity | OutputRange | OutputOrder | Robustness, error: FloatArray) -> float:
+    """What execution adds to a violation of the rule at most."""
+    match rule:
+        case Monotonicity():
+            kept = all(kept_order(chain.weights, feature, rule.sign)[rule.output] for feature in rule.features)
+            return 0.0 if kept and np.isfinite(error[rule.output]) else 2 * float(error[rule.output])
+        case Robustness():
+            return 2 * float(error[rule.output])
+        case _:
+            return float(sum(error[output] for output in rule.outputs))
 
 
 def _objection(error: FloatArray, graph: Graph, claim: Claim, dtype: np.dtype[np.floating]) -> str:
@@ -91,23 +134,11 @@ def _keeps_orders(chain: Chain, claim: Claim) -> bool:
                                                for feature in rule.features) for rule in rules)
 
 
-def _error(chain: Chain, claim: Claim, dtype: np.dtype[np.floating]) -> FloatArray:
+def _error(chain: Chain, claim: Claim) -> FloatArray:
     """(o,): how far executed outputs may be from the exact ones in the claim's boxes, fed with numbers of the type."""
     boxes = [part for part in claim.parts if len(part.lower)]
     if not boxes:
         return np.zeros(len(claim.output_names))
     lower = np.concatenate([part.lower for part in boxes]).min(axis=0)
     upper = np.concatenate([part.upper for part in boxes]).max(axis=0)
-    with np.errstate(over="ignore"):
-        low = np.nextafter(lower.astype(dtype), dtype.type(-np.inf)).astype(np.float64)
-        high = np.nextafter(upper.astype(dtype), dtype.type(np.inf)).astype(np.float64)
-    if not (np.isfinite(low).all() and np.isfinite(high).all()):
-        return np.full(len(claim.output_names), np.inf)
-    return execution_error(chain.weights, chain.biases, low, high, chain.relus, Arithmetic.of(dtype))
-
-
-def _input_type(content: bytes) -> np.dtype[np.floating]:
-    graph = onnx.load_model_from_string(content).graph
-    stored = {tensor.name for tensor in graph.initializer}
-    (entry,) = (entry for entry in graph.input if entry.name not in stored)
-    return np.dtype(helper.tensor_dtype_to_np_dtype(entry.type.tensor_type.elem_type))
+    return chain_error(chain, lower, upper)

@@ -18,12 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.verification.attack.output_witness import OutputWitness, output_witnesses
-from models.verification.attack.replay import Replay
 from models.verification.checker.chain import Chain
-from models.verification.language.specification import Specification
 from models.verification.language.unsafe_set import UnsafeSet
 from models.verification.network.graph import FloatArray, Graph
-from models.verification.obligations.compile import PairObligation
+from models.verification.obligations.compile import PairObligation, RelationObligation
 from models.verification.obligations.slopes import Slopes
 from models.verification.search.search_result import Check, SearchResult
 from models.verification.verdict import BoxTree, Status, Witness
@@ -35,8 +33,8 @@ POINTS, LEAST_POINTS, CORNERS, ROOTS = 1024, 2, 2048, 4096
 PLACES, SLOPE_POINTS = 5, 64
 # Witnesses offered for replay.
 OFFERS = 8
-# Products of one first look, above which it would take longer than the import that it saves.
-PRODUCTS = 300_000_000
+# Products of one first look, above which it would take longer than the import that it saves; of its points.
+PRODUCTS, POINT_PRODUCTS = 300_000_000, 100_000_000
 
 
 @dataclass(frozen=True)
@@ -44,24 +42,24 @@ class FirstLook:
     """Looks at parts of one claim on one network. seed: of the random points; points: (P, n) given ones, or None."""
 
     graph: Graph
-    replay: Replay
     points: FloatArray | None
     seed: int
 
-    def slopes(self, slopes: Slopes, lower: FloatArray, upper: FloatArray, given: Specification) -> Witness | None:
-        """A pair in the wrong order that replays, or None. lower, upper (R, n)."""
-        count = min(SLOPE_POINTS, PRODUCTS // (_products(self.graph) * PLACES * len(slopes.features)))
+    def slopes(self, slopes: Slopes, lower: FloatArray, upper: FloatArray,
+               accept: Callable[[Witness], bool]) -> Witness | None:
+        """A pair in the wrong order that is accepted, or None. lower, upper (R, n)."""
+        count = min(SLOPE_POINTS, POINT_PRODUCTS // (_products(self.graph) * PLACES * len(slopes.features)))
         for x, box in self._batches(lower, upper, count):
             low, high = _representable(lower[box], upper[box])
             for witness in _pairs(self.graph, slopes, x, low, high):
-                if self.replay.pair(witness, given):
+                if accept(witness):
                     return witness
         return None
 
     def outputs(self, graph: Graph, unsafe: UnsafeSet,
                 accept: Callable[[OutputWitness], bool]) -> OutputWitness | None:
         """An input with unsafe outputs that replays, or None. graph: of the outputs that the set is about."""
-        for x, box in self._batches(unsafe.lower, unsafe.upper, min(POINTS, PRODUCTS // _products(graph))):
+        for x, box in self._batches(unsafe.lower, unsafe.upper, min(POINTS, POINT_PRODUCTS // _products(graph))):
             violation = unsafe.violation(box, graph.value(x))
             worst = np.argsort(-np.nan_to_num(violation, nan=-np.inf), kind="stable")[:OFFERS]
             worst = worst[violation[worst] >= 0]
@@ -133,9 +131,15 @@ def _pairs(graph: Graph, slopes: Slopes, x: FloatArray, low: FloatArray, high: F
         line = np.repeat(x[:, None], PLACES, axis=1)
         places = low[:, feature, None] * (1 - share) + high[:, feature, None] * share
         line[:, :, feature] = _inside(places, low[:, feature, None], high[:, feature, None])
-        flat = line.reshape(-1, x.shape[1])
         with np.errstate(over="ignore", invalid="ignore"):  # what is infinite or NaN is no pair
-            y, off = (values(flat)[:, output].reshape(len(x), PLACES) for values in (graph.value, graph.rounding))
+            y = graph.value(line.reshape(-1, x.shape[1]))[:, output].reshape(len(x), PLACES)
+            drop = np.maximum.accumulate(sign * y, axis=1) - sign * y
+            falling = np.flatnonzero(~(np.nan_to_num(drop, nan=np.inf) <= 0).all(axis=1))
+        if not len(falling):
+            continue
+        line, y = line[falling], y[falling]  # the others need no bound of what rounds, which takes longer than values
+        with np.errstate(over="ignore", invalid="ignore"):
+            off = graph.rounding(line.reshape(-1, x.shape[1]))[:, output].reshape(len(falling), PLACES)
         for a in range(PLACES):
             for b in range(a + 1, PLACES):
                 with np.errstate(invalid="ignore", over="ignore"):
@@ -166,12 +170,14 @@ def _products(graph: Graph) -> int:
     return sum(matrix.size for affine in graph.affines for matrix in affine.matrices.values())
 
 
-def queries_of(obligation: Slopes | UnsafeSet | PairObligation) -> int:
+def queries_of(obligation: Slopes | UnsafeSet | RelationObligation | PairObligation) -> int:
     """Rows that the checker bounds over each root."""
     match obligation:
         case Slopes():
             return 2 * len(obligation.features)
         case UnsafeSet():
             return int(obligation.constants[0].size)
+        case RelationObligation():
+            return int(obligation.unsafe.constants[0].size)
         case PairObligation():
             return 4 * int(obligation.unsafe.constants[0].size)

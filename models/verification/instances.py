@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from feature_store.errors import AssayError, InputError
-from models.verification.onnx_verification import OnPart, verify_onnx
+from models.verification.decide import OnPart, decide
 
 # What VNN-COMP calls a verdict: it asks whether some input reaches the unsafe outputs.
 COMPETITION = {"PROVED": "unsat", "REFUTED": "sat", "TIMEOUT": "timeout", "UNKNOWN": "unknown", "ERROR": "error"}
@@ -85,8 +85,8 @@ def read_instances(path: Path, seconds: float) -> tuple[Instance, ...]:
     return tuple(found)
 
 
-def decide(instances: Sequence[Instance], seed: int = 0,
-           progress_of: Callable[[Instance], OnPart] = lambda instance: None) -> Iterator[Outcome]:
+def decide_instances(instances: Sequence[Instance], seed: int = 0,
+                     progress_of: Callable[[Instance], OnPart] = lambda instance: None) -> Iterator[Outcome]:
     """Decides the instances in turn. After an interrupt (Ctrl-C) the rest are UNKNOWN, not begun.
 
     progress_of: gives what is called after every round of an instance.
@@ -98,8 +98,8 @@ def decide(instances: Sequence[Instance], seed: int = 0,
             continue
         began = time.monotonic()
         try:
-            found = verify_onnx(instance.model, instance.specification, instance.seconds, seed=seed,
-                                on_progress=progress_of(instance)).to_json()
+            found = decide(instance.model, instance.specification, instance.seconds, seed=seed,
+                           on_progress=progress_of(instance)).to_json()
             interrupted = "interrupted" in found["reason"]
             outcome = Outcome(instance, found["verdict"], found["reason"], time.monotonic() - began, found["boxes"],
                               found["witness"])

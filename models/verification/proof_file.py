@@ -1,21 +1,18 @@
-"""A proof about anybody's ONNX file, in one file: `assay verify --certificate` writes it, `assay check` checks it.
+"""Proofs that anyone can check again, of bundles and of anybody's ONNX file: one format, one check.
 
-The file is a NumPy archive: `document`, JSON in UTF-8, and for part k of the property the split trees of its boxes,
-one after the other in preorder: `dimension_k`, `value_k` (m,), as in a bundle's certificate. It is bound to the SHA-256
-of the model and of the specification. It holds no claims of its own: what must be proved is compiled from the
-specification's file again (compile.py, vnnlib.py, shared with the search), the network is read by checker/chain.py and
-bounded by checker/check.py, which share nothing with the search.
+`assay verify --certificate` and the export of a bundle write them, `assay check` checks them. A proof
+(proof_document.py) is bound to the SHA-256 of the model and of the specification. It holds no claims of its own: what
+must be proved is compiled from the specification's file again (claim.py, compile.py, shared with the search), the
+network is read by checker/chain.py and bounded by checker/check.py, which share nothing with the search.
 
 Symbols: n inputs, o outputs, R roots of a part, m leaves.
 """
 
 import hashlib
-import io
-import json
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,22 +22,21 @@ from numpy.typing import NDArray
 
 from feature_store.errors import InputError
 from feature_store.whole_files import new_beside
+from models.verification.checker.archive import Rejected
 from models.verification.checker.chain import Chain, read_chain
 from models.verification.checker.check import leaf_bounds, leaf_boxes, leaf_margins
-from models.verification.checker.model_file import Rejected, require_limited
 from models.verification.execution import execution_of
-from models.verification.language.claim import Part, read_claim, require_readable
+from models.verification.language.claim import Claim, Part, read_claim, require_readable
 from models.verification.language.unsafe_set import UnsafeSet
 from models.verification.network.graph import FloatArray
-from models.verification.network.onnx_reader import read_onnx
+from models.verification.network.onnx_reader import OnnxNetwork, read_onnx
 from models.verification.network.runtime_agreement import chain_stages, require_agreement
-from models.verification.obligations.compile import PairObligation
+from models.verification.obligations.compile import PairObligation, RelationObligation
 from models.verification.obligations.slopes import Slopes
+from models.verification.proof_document import FORMAT, PROVED, proof_bytes, read_document, read_trees, trees_digest
 from models.verification.search.search_result import Check
 from models.verification.verdict import BoxTree
 
-FORMAT = "assay-proof/1"
-MOST_SPLITS = 4_000_000  # proofs of two minutes' search have some 100,000 boxes
 LEAVES = 4096  # checked between two looks at the clock
 Mask = NDArray[np.bool_]
 Numbers = NDArray[np.int64]
@@ -48,7 +44,10 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class ProofCheck:
-    """accepted, the reason if not; what was proved, in words; number of parts and of leaves; what execution adds."""
+    """accepted, the reason if not; what was proved, in words; number of parts and of leaves; what execution adds.
+
+    model_sha256, specification_sha256: of the files that it is about; counted: name and leaves of each part.
+    """
 
     accepted: bool
     reason: str
@@ -56,6 +55,9 @@ class ProofCheck:
     parts: int = 0
     leaves: int = 0
     execution: str = ""
+    model_sha256: str = ""
+    specification_sha256: str = ""
+    counted: tuple[dict[str, Any], ...] = ()
 
 
 def checkable(model: Path) -> Chain:
@@ -75,6 +77,8 @@ def part_check(chain: Chain, part: Part) -> Check:
             return partial(_slopes, chain, slopes)
         case UnsafeSet() as unsafe:
             return partial(_unsafe, chain, unsafe)
+        case RelationObligation() as relation:
+            return partial(_unsafe, chain, relation.unsafe)
         case PairObligation() as pair:
             return partial(_unsafe, chain.step(pair.feature, pair.output, pair.low, pair.high), pair.unsafe)
         case _:
@@ -97,37 +101,49 @@ def _slopes(chain: Chain, slopes: Slopes, lower: FloatArray, upper: FloatArray,
 
 def _unsafe(chain: Chain, unsafe: UnsafeSet, lower: FloatArray, upper: FloatArray,
             root: Numbers) -> tuple[Mask, FloatArray]:
-    """A box is safe if of every alternative one constraint stays below zero."""
+    """A box is safe if of every alternative one constraint stays below zero; of outputs, or of outputs and inputs."""
     coefficients, constants = -unsafe.coefficients[root], -unsafe.constants[root]
     count, alternatives, rows = constants.shape
-    bounds = leaf_margins(chain.weights, chain.biases, lower, upper,
-                          coefficients.reshape(count, alternatives * rows, -1), constants.reshape(count, -1),
-                          relus=chain.relus)
+    coefficients, outputs = coefficients.reshape(count, alternatives * rows, -1), len(chain.biases[-1])
+    bounds = leaf_margins(chain.weights, chain.biases, lower, upper, coefficients[..., :outputs],
+                          constants.reshape(count, -1), relus=chain.relus,
+                          on_inputs=coefficients[..., outputs:] if coefficients.shape[-1] > outputs else None)
     margin = np.nan_to_num(bounds, nan=-np.inf).reshape(count, alternatives, rows).max(axis=2).min(axis=1)
     return margin > 0, margin
 
 
-def write_proof(path: Path, model: Path, specification: Path, statement: str, execution: str,
-                trees: Sequence[tuple[str, BoxTree]]) -> ProofCheck:
-    """Writes the proof under a temporary name, checks it, and renames it; of a refused one nothing stays.
+@dataclass(frozen=True)
+class _Question:
+    """What must be proved of a file, read from the files alone; chain: the network as the checker reads it."""
 
-    Raises InputError where the file cannot be written.
+    file: bytes
+    specification: bytes
+    network: OnnxNetwork
+    claim: Claim
+    chain: Chain
+
+
+def write_proof(path: Path, model: Path, specification: Path, trees: Sequence[BoxTree],
+                seconds: float = math.inf) -> ProofCheck:
+    """Checks the trees of a property's parts, as `check_proof` does, and writes the proof if it is accepted.
+
+    The file appears whole. Raises InputError where it cannot be written, and as `check_proof` does.
     """
-    document = {"format": FORMAT, "verdict": "PROVED", "model_sha256": _digest(model),
-                "specification_sha256": _digest(specification), "statement": statement, "execution": execution,
-                "parts": [{"name": name, "leaves": tree.leaves} for name, tree in trees]}
-    arrays: dict[str, NDArray[Any]] = {"document": np.frombuffer(json.dumps(document).encode(), dtype=np.uint8)}
-    for k, tree in enumerate(tree for _, tree in trees):
-        arrays |= {f"dimension_{k}": tree.split_dimension, f"value_{k}": tree.split_value}
-    file = io.BytesIO()
-    np.savez_compressed(file, allow_pickle=False, **arrays)
+    deadline = time.monotonic() + seconds
+    checked = _judged(_question(model, specification, seconds), trees, deadline)
+    if not checked.accepted:
+        return checked
+    document = {"format": FORMAT, "verdict": PROVED, "model_sha256": checked.model_sha256,
+                "specification_sha256": checked.specification_sha256, "statement": checked.statement,
+                "execution": checked.execution, "parts": list(checked.counted), "trees_sha256": trees_digest(trees)}
     try:
         temporary = new_beside(path)
         try:
-            temporary.write_bytes(file.getvalue())
-            checked = check_proof(temporary, model, specification)
-            if checked.accepted:
-                temporary.replace(path)
+            temporary.write_bytes(proof_bytes(document, trees))
+            stored = temporary.read_bytes()
+            if read_document(stored) != document or trees_digest(read_trees(stored, len(trees))) != trees_digest(trees):
+                return replace(checked, accepted=False, reason="proof must be stored as it was made")
+            temporary.replace(path)
             return checked
         finally:
             temporary.unlink(missing_ok=True)
@@ -139,40 +155,68 @@ def check_proof(proof: Path, model: Path, specification: Path, seconds: float = 
     """Proves every leaf again, in time linear in their number. Never raises on a bad proof: refuses.
 
     A proof that is not checked within `seconds` is refused, too. Raises InputError where the model or the specification
-    cannot be read.
+    cannot be read, or no proof can be about them.
     """
     deadline = time.monotonic() + seconds
-    require_readable(model, specification)
-    network = read_onnx(model, seconds)
-    claim = read_claim(specification, network.graph, network.number, deadline - time.monotonic())
-    chain = checkable(model)
-    file, stages = model.read_bytes(), chain_stages(chain.weights, chain.biases, chain.relus)
-    require_agreement(file, network.sha256, stages, claim.parts, str(model))
+    question = _question(model, specification, seconds)
+    statement = question.claim.statement
     try:
-        document, trees = _read(proof)
-        for name, path in (("model", model), ("specification", specification)):
-            if document[f"{name}_sha256"] != _digest(path):
+        content = proof.read_bytes()
+        document = read_document(content)
+        for name, path, own in (("model", model, question.file), ("specification", specification,
+                                                                  question.specification)):
+            if document[f"{name}_sha256"] != _digest(own):
                 raise Rejected(f"{name} must be the file that the proof is about, its SHA-256 differs ({path})")
-        added = execution_of(file, network.graph, claim)
-        if added.objection:
-            raise Rejected(added.objection)
-        facts = {"format": FORMAT, "verdict": "PROVED", "statement": claim.statement, "execution": added.sentence}
+        trees = read_trees(content, len(document["parts"]))
+        if document["trees_sha256"] != trees_digest(trees):
+            raise Rejected("trees must be the ones that were proved, their SHA-256 differs")
+        checked = _judged(question, trees, deadline)
+        if not checked.accepted:
+            return checked
+        facts = {"format": FORMAT, "verdict": PROVED, "statement": statement, "execution": checked.execution}
         for key, fact in facts.items():
             if document[key] != fact:
                 raise Rejected(f"{key} must be {fact!r}, got {document[key]!r}")
-        if [part["name"] for part in document["parts"]] != [part.name for part in claim.parts]:
-            raise Rejected(f"parts must be {', '.join(part.name for part in claim.parts)}")
+        if document["parts"] != list(checked.counted):
+            raise Rejected(f"parts must be named and their leaves be counted right, got {document['parts']}")
+    except Rejected as error:
+        return ProofCheck(False, str(error), statement)
+    except Exception as error:  # a malformed file of any kind is a refusal, not a crash
+        return ProofCheck(False, f"proof must be readable, got {type(error).__name__}: {error}", statement)
+    return checked
+
+
+def _question(model: Path, specification: Path, seconds: float) -> _Question:
+    """Raises InputError where the files cannot be read, or onnxruntime computes something else than was read."""
+    began = time.monotonic()
+    require_readable(model, specification)
+    file, text = model.read_bytes(), specification.read_bytes()
+    network = read_onnx(model, seconds)
+    claim = read_claim(specification, network.graph, network.number, seconds - (time.monotonic() - began))
+    chain = checkable(model)
+    require_agreement(file, network.sha256, chain_stages(chain.weights, chain.biases, chain.relus), claim.parts,
+                      str(model), chain.executed)
+    return _Question(file, text, network, claim, chain)
+
+
+def _judged(question: _Question, trees: Sequence[BoxTree], deadline: float) -> ProofCheck:
+    """Whether these trees, one a part of the property, prove it: where PROVED is decided."""
+    claim, chain = question.claim, question.chain
+    try:
+        added = execution_of(question.file, question.network.graph, claim)
+        if added.objection:
+            raise Rejected(added.objection)
+        if len(trees) != len(claim.parts):
+            raise Rejected(f"parts must be {', '.join(part.name for part in claim.parts)}, got {len(trees)} trees")
         leaves = [_prove(part, part_check(chain, part), tree, deadline)
                   for part, tree in zip(claim.parts, trees, strict=True)]
-        if leaves != [part["leaves"] for part in document["parts"]]:
-            raise Rejected(f"leaves must be counted right, got {document['parts']}")
     except Rejected as error:
         return ProofCheck(False, str(error), claim.statement)
-    except InputError:
-        raise
-    except Exception as error:  # a malformed file of any kind is a refusal, not a crash
+    except Exception as error:  # a malformed tree of any kind is a refusal, not a crash
         return ProofCheck(False, f"proof must be readable, got {type(error).__name__}: {error}", claim.statement)
-    return ProofCheck(True, "", claim.statement, len(leaves), sum(leaves), added.sentence)
+    counted = tuple({"name": part.name, "leaves": count} for part, count in zip(claim.parts, leaves, strict=True))
+    return ProofCheck(True, "", claim.statement, len(leaves), sum(leaves), added.sentence, question.network.sha256,
+                      _digest(question.specification), counted)
 
 
 def _prove(part: Part, check: Check, tree: BoxTree, deadline: float) -> int:
@@ -191,19 +235,5 @@ def _prove(part: Part, check: Check, tree: BoxTree, deadline: float) -> int:
     return len(holds)
 
 
-def _read(proof: Path) -> tuple[dict[str, Any], Sequence[BoxTree]]:
-    content = proof.read_bytes()
-    require_limited(content, "proof")
-    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-        document = json.loads(arrays["document"].tobytes().decode())
-        names = {f"{name}_{k}" for k in range(len(document["parts"])) for name in ("dimension", "value")}
-        if set(arrays.files) != names | {"document"}:
-            raise Rejected(f"proof must hold a tree for each part and nothing else, got {', '.join(arrays.files)}")
-        trees = [BoxTree(arrays[f"dimension_{k}"], arrays[f"value_{k}"]) for k in range(len(document["parts"]))]
-    if (splits := sum(tree.split_dimension.size for tree in trees)) > MOST_SPLITS:
-        raise Rejected(f"proof must have at most {MOST_SPLITS:,} boxes, got {splits:,}")
-    return document, trees
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

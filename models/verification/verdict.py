@@ -4,10 +4,8 @@ Symbols: n inputs; a witness is a pair of points (n,) in the network's coordinat
 is stored in preorder, (m,) split dimensions (-1: a leaf) and (m,) split values.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -81,10 +79,6 @@ class Verdict:
     witnesses: tuple[Witness, ...] = ()
     tree: BoxTree | None = None
 
-    def because(self, status: Status, reason: str) -> "Verdict":
-        """The same findings under another status."""
-        return replace(self, status=status, reason=reason)
-
     def to_json(self) -> dict[str, Any]:
         """Summary for evidence files: the tree goes into the certificate, at most five witnesses are listed."""
         bound = None if np.isnan(self.lower_bound) else float(self.lower_bound)
@@ -92,16 +86,3 @@ class Verdict:
                 "proved_share": self.proved_share, "seconds": self.seconds, "boxes": self.boxes,
                 "leaves": self.tree.leaves if self.tree else 0,
                 "witnesses": [witness.to_json() for witness in self.witnesses[:5]]}
-
-
-def restore_verdict(data: Mapping[str, Any], tree_path: Path | None) -> Verdict:
-    """The inverse of Verdict.to_json, with the tree from an .npz of split_dimension and split_value."""
-    tree = None
-    if tree_path is not None:
-        with np.load(tree_path, allow_pickle=False) as stored:
-            tree = BoxTree(stored["split_dimension"], stored["split_value"])
-    witnesses = tuple(Witness(**{**entry, "low": np.array(entry["low"]), "high": np.array(entry["high"])})
-                      for entry in data["witnesses"])
-    bound = float("nan") if data["lower_bound"] is None else data["lower_bound"]
-    return Verdict(Status(data["status"]), data["reason"], bound, data["proved_share"], data["seconds"],
-                   data["boxes"], witnesses, tree)

@@ -63,13 +63,13 @@ def check(
     seconds, contract = time.perf_counter() - started, checked.contract
     if json_output:
         print_json({"accepted": True, "task": contract.task, "workload": contract.workload, "sha256": checked.sha256,
-                    "leaves": checked.certificate["leaves"], "statement": contract.specification["statement"],
+                    "leaves": checked.leaves, "statement": contract.specification.statement,
                     "seconds": seconds})
         return
     out.print(f"accepted: {contract.task}, {contract.workload}; signature, digests and gates hold, "
-              f"{count(checked.certificate['leaves'], 'leaf box', 'leaf boxes')} proved again ({seconds:.2f} s)",
+              f"{count(checked.leaves, 'leaf box', 'leaf boxes')} proved again ({seconds:.2f} s)",
               highlight=False, soft_wrap=True)
-    out.print(contract.specification["statement"], highlight=False)
+    out.print(contract.specification.statement, highlight=False)
 
 
 def _check_proof(proof: Path, model: Path, specification: Path, timeout: float, json_output: bool) -> None:
@@ -141,16 +141,19 @@ def predict(
     assumed = []
     for item in contract.inputs:
         if item.name not in values and row is None and item.name not in METRICS:
-            values[item.name] = (item.minimum + item.maximum) / 2
+            middle = (item.minimum + item.maximum) / 2
+            values[item.name] = middle if item.values is None else item.values[len(item.values) // 2]
             assumed.append(item.name)
     prediction = predictor.predict(values)
-    result = {"workload": contract.workload, prediction.output: prediction.value, "unit": prediction.unit,
-              "outside_box": list(prediction.outside_box), "assumed": assumed, "inputs": values,
-              "bundle_sha256": predictor.sha256}
+    answers = {name: values[0] for name, values in prediction.columns.items()}
+    units = {"unit": prediction.unit} if len(answers) == 1 else {"units": dict(prediction.units)}
+    result = {"workload": contract.workload, **answers, **units, "outside_box": list(prediction.outside_box),
+              "assumed": assumed, "inputs": values, "bundle_sha256": predictor.sha256}
     if json_output:
         print_json(result)
         return
-    out.print(f"{contract.workload}: {prediction.output} = {prediction.value:.4g} {prediction.unit}", highlight=False)
+    for name, value in answers.items():
+        out.print(f"{contract.workload}: {name} = {value:.4g} {prediction.units[name]}", highlight=False)
     for item in contract.inputs:
         notes = " (assumed: the middle of its range)" * (item.name in assumed)
         notes += f" (outside the proved box, moved to [{item.minimum:g}, {item.maximum:g}])" * (

@@ -12,7 +12,7 @@ from rich.table import Table
 from pipelines.commands.train_commands import MappingOption, SeedOption, TaskOption, TelemetryOption
 from pipelines.console import ConfigOption, JsonOption, configuration_from, out, print_json, reported, working
 from pipelines.request import DEFAULT_TELEMETRY, check_run_name, make_request
-from pipelines.schedule import ScheduleInfo
+from pipelines.schedules.schedule import ScheduleInfo
 
 app = typer.Typer(no_args_is_help=True, help="Run the train pipeline at set times.")
 LocalOption = Annotated[bool, typer.Option("--local", help="This user's crontab (or systemd timers), no cluster.")]
@@ -36,10 +36,10 @@ def create(
 
     from pipelines.cluster import create_schedule
     from pipelines.compiled import compile_train
-    from pipelines.cron import parse_cron
     from pipelines.kfp_connection import resolve_endpoint
-    from pipelines.local_job import training_job
-    from pipelines.local_schedule import create_local_schedule
+    from pipelines.schedules.cron import parse_cron
+    from pipelines.schedules.local import create_local_schedule
+    from pipelines.schedules.local_job import training_job
 
     parsed = parse_cron(cron)
     request = make_request(task, telemetry, mapping, (), seed, name or "", scheduled=True, config=config)
@@ -73,10 +73,10 @@ def list_all(local: LocalOption = False, endpoint: EndpointOption = None, json_o
     """
     from pipelines.cluster import list_schedules
     from pipelines.kfp_connection import resolve_endpoint
-    from pipelines.local_schedule import list_local_schedules
+    from pipelines.schedules.local import list_local_schedules
 
-    found = list_local_schedules() if local else list_schedules(resolve_endpoint(endpoint, os.environ))
-    _show(list(found), json_output)
+    schedules = list_local_schedules() if local else list_schedules(resolve_endpoint(endpoint, os.environ))
+    _show(list(schedules), json_output)
 
 
 @app.command()
@@ -91,7 +91,7 @@ def delete(
     """
     from pipelines.cluster import delete_schedule
     from pipelines.kfp_connection import resolve_endpoint
-    from pipelines.local_schedule import delete_local_schedule
+    from pipelines.schedules.local import delete_local_schedule
 
     gone = delete_local_schedule(name) if local else delete_schedule(name, resolve_endpoint(endpoint, os.environ))
     if json_output:

@@ -55,11 +55,11 @@ def run(
     """
     from contextlib import nullcontext
 
-    from pipelines.freshness import STATE_NAME, is_new_data, record_data_version
     from pipelines.local_run import run_local
     from pipelines.run_display import RunDisplay
     from pipelines.run_lock import LOCK_NAME, acquire_run_lock
     from pipelines.run_summary import run_exit_code, summary_notes, summary_table
+    from pipelines.schedules.freshness import STATE_NAME, is_new_data, record_data_version
     from serving.relocation import require_own_home
 
     configuration = configuration_from(config)
@@ -109,7 +109,7 @@ def compile_pipeline(
     from pipelines.compiled import compile_train
 
     if output.suffix not in (".yaml", ".yml"):
-        raise InputError(f"output must end in .yaml, got {output}")
+        raise InputError(f"output: expected a name that ends in .yaml, got {output}")
     with working("compiling the pipeline"):
         compile_train(output)
     print_json({"package": str(output)}) if json_output else out.print(f"wrote {output}", highlight=False)

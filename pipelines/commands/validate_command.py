@@ -60,7 +60,7 @@ def validate(
         gates = configuration.gates[request.task.name]
         found = understand(request)
     if json_output:
-        print_json({**found.to_json(), "gates": list(gates)})
+        print_json({**found.to_json(), "gates": [gate.name for gate in gates]})
     else:
         print_line(f"task {found.task}: kind {found.kind}, {count(len(found.workloads), 'workload')}, "
                    f"{count(len(gates), 'gate')}")

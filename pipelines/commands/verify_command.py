@@ -110,10 +110,10 @@ def _decide(model: Path, specification: Path, timeout: float, inputs: Any, seed:
             certificate: Path | None) -> dict[str, Any]:
     """The verdict's document."""
     with _no_verdict(quiet):
-        from models.verification.onnx_verification import verify_onnx
+        from models.verification.decide import decide
 
         with _progress(quiet) as advance:
-            return verify_onnx(model, specification, timeout, inputs, seed, advance, certificate).to_json()
+            return decide(model, specification, timeout, inputs, seed, advance, certificate).to_json()
 
 
 @contextmanager

@@ -13,8 +13,8 @@ from rich.table import Table
 
 from feature_store.errors import InputError
 from feature_store.whole_files import require_writable, write_whole
-from models.verification.instances import Instance, Outcome, decide, read_instances
-from models.verification.onnx_verification import OnPart
+from models.verification.decide import OnPart
+from models.verification.instances import Instance, Outcome, decide_instances, read_instances
 from pipelines.console import err, out, plain, print_table
 
 COLUMNS = ("model", "property", "verdict", "result", "seconds", "timeout", "boxes", "reason")
@@ -33,7 +33,7 @@ def verify_instances(path: Path, seconds: float, seed: int, csv_file: Path | Non
         require_writable(csv_file, "CSV", {path, *(file for each in instances for file in each.files)})
     with _progress(len(instances), as_json) as advance:
         outcomes = []
-        for outcome in decide(instances, seed, advance.watch):
+        for outcome in decide_instances(instances, seed, advance.watch):
             outcomes.append(outcome)
             advance.step(outcome)
             if csv_file is not None:

@@ -13,6 +13,7 @@ from feature_store.sources.metric_map import MetricMap
 from feature_store.sources.production_map import ProductionMap
 from models.configuration_file import ConfigurationFile
 from models.tasks.kinds import kind_names, kind_of
+from models.verification.language.specification_file import SpecificationFields, SpecificationFile
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ FILES: dict[str, WrittenFile] = {
     "telemetry-mapping": WrittenFile("Assay: mapping of a file of telemetry", MappingFile),
     "measurement-mapping": WrittenFile("Assay: mapping of a file of measurements", MeasurementMappingFile),
     "metric-map": WrittenFile("Assay: metric map", MetricMap),
+    "specification": WrittenFile("Assay: SPEC.yaml of assay verify", SpecificationFile),
+    "task-specification": WrittenFile("Assay: specification of a workload in a task file", SpecificationFields),
     "production-map": WrittenFile("Assay: metric map that makes a training set", ProductionMap),
     **_of_kinds(),
 }

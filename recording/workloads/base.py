@@ -1,7 +1,7 @@
 """What a workload is to the recorder: a server, a load generator and a parser of its log.
 
 One file per workload implements this; recording/workloads/catalogue.py names them all.
-Recipe: docs/recipes/add-a-workload.md. Source: vPALs, table 2.
+Recipe: docs/recipes/record-a-server.md. Source: vPALs, table 2.
 """
 
 from abc import ABC, abstractmethod
@@ -55,7 +55,7 @@ class Place:
         return f"127.0.0.1:{self.port}"
 
 
-class Workload(ABC):
+class RecordedWorkload(ABC):
     """One application with its load generator.
 
     Attributes:

@@ -17,9 +17,9 @@ from recording.workloads.base import (
     Configuration,
     Interval,
     Place,
+    RecordedWorkload,
     RunCommand,
     StartCommand,
-    Workload,
 )
 
 _TABLES = 8
@@ -30,7 +30,7 @@ _SCRIPT = Path(__file__).with_name("oltp_paced.lua")
 _REPORT = re.compile(r"^transactions count=(\d+) mean_ms=([\d.]+) seconds=([\d.]+)$")
 
 
-class MySQL(Workload):
+class MySQL(RecordedWorkload):
     """Relational database."""
 
     name: ClassVar[str] = "mysql"

@@ -16,9 +16,9 @@ from recording.workloads.base import (
     Configuration,
     Interval,
     Place,
+    RecordedWorkload,
     RunCommand,
     StartCommand,
-    Workload,
 )
 from recording.workloads.wrk import parse_wrk, wrk_command
 
@@ -53,7 +53,7 @@ function request() return wrk.format("GET", "/" .. math.random(0, count - 1)) en
 """
 
 
-class Nginx(Workload):
+class Nginx(RecordedWorkload):
     """Static files over HTTP."""
 
     name: ClassVar[str] = "nginx"

@@ -15,9 +15,9 @@ from recording.workloads.base import (
     Configuration,
     Interval,
     Place,
+    RecordedWorkload,
     RunCommand,
     StartCommand,
-    Workload,
 )
 
 _SCRIPT = (
@@ -31,7 +31,7 @@ _RESULT = re.compile(r'"(\d+\.\d+)","(\d+\.\d+)"(?:,"\d+\.\d+"){5}$')
 _BURST = re.compile(r"^burst requests=(\d+)$")
 
 
-class Redis(Workload):
+class Redis(RecordedWorkload):
     """Key-value store."""
 
     name: ClassVar[str] = "redis"

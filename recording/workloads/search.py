@@ -17,9 +17,9 @@ from recording.workloads.base import (
     Configuration,
     Interval,
     Place,
+    RecordedWorkload,
     RunCommand,
     StartCommand,
-    Workload,
 )
 from recording.workloads.wrk import parse_wrk, wrk_command
 
@@ -48,7 +48,7 @@ end
 """
 
 
-class Search(Workload):
+class Search(RecordedWorkload):
     """Full-text search engine."""
 
     name: ClassVar[str] = "search"

@@ -12,15 +12,15 @@ from recording.workloads.base import (
     Configuration,
     Interval,
     Place,
+    RecordedWorkload,
     RunCommand,
     StartCommand,
-    Workload,
 )
 
 _STEPS = re.compile(r"^steps count=(\d+) seconds=([\d.]+)$")
 
 
-class Training(Workload):
+class Training(RecordedWorkload):
     """Supervised training of a small convolutional network on CIFAR-10-shaped batches."""
 
     name: ClassVar[str] = "training"

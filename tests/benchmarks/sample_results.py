@@ -6,7 +6,7 @@ from benchmarks.harness.quantity import below, quantity
 
 MACHINE: dict[str, Any] = {
     "cpu_model": "Example CPU", "cores": 2, "memory_gib": 8.0, "kernel": "6.1.0", "system": "Debian",
-    "python": "3.11.2", "packages": {"pandas": "3.1.1", "duckdb": "not installed"}, "date": "2026-01-02T03:04:05+00:00"}
+    "python": "3.11.2", "packages": {"pandas": "3.1.1", "a-peer": "not installed"}, "date": "2026-01-02T03:04:05+00:00"}
 
 
 def pipeline_results() -> dict[str, Any]:
@@ -22,10 +22,10 @@ def pipeline_results() -> dict[str, Any]:
             "details": {"stages": [stage], "seconds_of_run": {
                 "work": [70.0, 70.0], "great_expectations": [10.0, 10.0], "mlflow": [5.0, 5.0],
                 "starts_and_imports": [10.0, 10.0], "orchestration": [5.0, 5.0]}}},
-        "join": {**about, "quantities": {
-            "assay": quantity("point-in-time join of 1,000,000 rows", "s", [0.31, 0.3, 0.35], below(1.0)),
-            "merge_asof": quantity("pandas.merge_asof", "s", [0.3], beside="assay")},
-            "details": {"what": "rows", "not_installed": ["duckdb"]}},
+        "serving": {**about, "quantities": {
+            "assay": quantity("one prediction with all checks", "s", [0.31, 0.3, 0.35], below(1.0)),
+            "plain": quantity("plain onnxruntime", "s", [0.3], beside="assay")},
+            "details": {"what": "rows", "not_installed": ["a peer"]}},
         "recorder": {**about, "status": "failed", "error": "FileNotFoundError: no card"},
         "scale": {**about, "quantities": {"exponent": quantity("exponent", "1", [0.5])}, "details": {
             "what": "copies", "workloads": [5, 20], "seconds": [10.0, 20.0], "exponent_of_last_two": 0.5,

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.tables import ROOT, SCALE_PLOT, TABLES, main, new_pages
+from benchmarks.__main__ import main as run_benchmark
+from benchmarks.tables import ROOT, SCALE_PLOT, TABLES, new_pages
 from tests.benchmarks.sample_results import performance_results, pipeline_results
 
 
 def test_this_project_s_pages_are_up_to_date() -> None:
-    assert main(["--check"]) == 0
+    assert run_benchmark(["tables", "--check"]) == 0
 
 
 def test_the_readme_holds_the_table_of_verified_and_unverified_learners() -> None:
@@ -18,10 +19,10 @@ def test_the_readme_holds_the_table_of_verified_and_unverified_learners() -> Non
 
 
 def test_tables_are_made_and_then_up_to_date(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--check"], project) == 1
+    assert run_benchmark(["tables", "--check", "--root", str(project)]) == 1
     assert "README.md is not up to date" in capsys.readouterr().err
-    assert main([], project) == 0
-    assert main(["--check"], project) == 0
+    assert run_benchmark(["tables", "--root", str(project)]) == 0
+    assert run_benchmark(["tables", "--check", "--root", str(project)]) == 0
     text = (project / "README.md").read_text()
     assert text.startswith("# Project\n") and text.endswith("The end.\n")
     assert text.count("<!-- end table -->") == len(TABLES)
@@ -29,37 +30,37 @@ def test_tables_are_made_and_then_up_to_date(project: Path, capsys: pytest.Captu
 
 def test_check_changes_nothing(project: Path) -> None:
     before = (project / "README.md").read_text()
-    main(["--check"], project)
+    run_benchmark(["tables", "--check", "--root", str(project)])
     assert (project / "README.md").read_text() == before
     assert not (project / SCALE_PLOT).exists()
 
 
 def test_new_results_make_a_page_stale(project: Path) -> None:
-    main([], project)
+    run_benchmark(["tables", "--root", str(project)])
     results = performance_results()
     results["entries"][0]["metrics"]["test_accuracy"] = 0.5
     (project / "benchmarks/results/performance.json").write_text(json.dumps(results))
-    assert main(["--check"], project) == 1
+    assert run_benchmark(["tables", "--check", "--root", str(project)]) == 1
 
 
 def test_a_number_changed_by_hand_makes_a_page_stale(project: Path) -> None:
-    main([], project)
+    run_benchmark(["tables", "--root", str(project)])
     page = project / "README.md"
     page.write_text(page.read_text().replace("87.0", "88.0", 1))
-    assert main(["--check"], project) == 1
+    assert run_benchmark(["tables", "--check", "--root", str(project)]) == 1
 
 
 def test_a_table_without_results_is_empty(project: Path) -> None:
     for path in (project / "benchmarks/results").iterdir():
         path.unlink()
-    assert main(["--check"], project) == 0  # nothing stands in the fixture's page
-    assert main([], project) == 0
+    assert run_benchmark(["tables", "--check", "--root", str(project)]) == 0  # nothing stands in the fixture's page
+    assert run_benchmark(["tables", "--root", str(project)]) == 0
     assert "|" not in (project / "README.md").read_text()
 
 
 def test_an_unknown_table_is_named_with_the_nearest_known(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "README.md").write_text("<!-- table: pipeline-stage -->\n<!-- end table -->\n")
-    assert main([], project) == 2
+    assert run_benchmark(["tables", "--root", str(project)]) == 2
     assert "did you mean 'pipeline-stages'?" in capsys.readouterr().err
 
 
@@ -69,7 +70,7 @@ def test_an_unknown_table_is_named_with_the_nearest_known(project: Path, capsys:
 ])
 def test_a_table_without_an_end_is_refused(project: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "README.md").write_text(text)
-    assert main([], project) == 2
+    assert run_benchmark(["tables", "--root", str(project)]) == 2
     assert "end table" in capsys.readouterr().err
     assert (project / "README.md").read_text() == text
 
@@ -78,13 +79,13 @@ def test_pages_under_docs_hold_tables_too(project: Path) -> None:
     page = project / "docs" / "benchmarks" / "page.md"
     page.parent.mkdir(parents=True)
     page.write_text("<!-- table: pipeline -->\n<!-- end table -->\n")
-    main([], project)
+    run_benchmark(["tables", "--root", str(project)])
     assert "whole run" not in page.read_text() and "share of the run that is overhead" in page.read_text()
 
 
 @pytest.mark.slow
 def test_the_scale_plot_is_drawn_from_the_results(project: Path) -> None:
-    main([], project)
+    run_benchmark(["tables", "--root", str(project)])
     assert "<svg" in (project / SCALE_PLOT).read_text()
 
 
@@ -92,5 +93,5 @@ def test_no_plot_where_scale_was_not_measured(project: Path) -> None:
     results = pipeline_results()
     results["measurements"]["scale"] = {"status": "failed", "error": "stopped"}
     (project / "benchmarks/results/pipeline.json").write_text(json.dumps(results))
-    assert main([], project) == 0
+    assert run_benchmark(["tables", "--root", str(project)]) == 0
     assert not (project / SCALE_PLOT).exists()

@@ -71,7 +71,7 @@ class Steps:
         """finetune -> verify -> export of a shard; of all workloads where none is named."""
         features, at, shard = self.folder / "features", self.folder.joinpath, list(workloads or self.workloads)
         run_finetune(self.task_yaml, shard, self.seed, CODE_VERSION, features, at("pretrained"), at("learner"))
-        run_verify(self.task_yaml, shard, self.seed, features, at("learner"), at("verified"))
+        run_verify(self.task_yaml, shard, self.seed, CODE_VERSION, features, at("learner"), at("verified"))
         run_export(self.task_yaml, shard, self.seed, CODE_VERSION, COMMAND, features, at("verified"), at("bundle"))
 
     def train(self) -> None:

@@ -15,9 +15,11 @@ import pytest
 from feature_store.digests import content_digest
 from feature_store.errors import RefusedError
 from models.configuration import Configuration
+from models.export.onnx_model import build_onnx
 from models.tasks.task import parse_task
 from models.training.pretraining import load_pretrained
 from models.training.workload import load_network, load_workload
+from models.verification.proof_file import check_proof
 from pipelines.run_summary import run_exit_code, summary_notes
 from serving.bundle import check_bundle
 from serving.ledger import Ledger
@@ -122,9 +124,28 @@ def test_finetune_gives_the_same_weights_again(finished: Finished, tmp_path: Pat
             np.testing.assert_array_equal(a, b)
 
 
-def test_verify_proves_and_keeps_the_tree(finished: Finished) -> None:
+def test_verify_proves_the_file_that_ships_and_keeps_the_proof(finished: Finished) -> None:
     assert finished.json("verified", "redis", "verdict.json")["status"] == "PROVED"
-    assert finished.at("verified", "redis", "tree.npz").is_file()
+    for name in ("model.onnx", "specification.yaml", "proof.npz", "contract.json"):
+        made = finished.at("verified", "redis", "product", name).read_bytes()
+        assert made == finished.at("bundle", "redis", name).read_bytes()
+    proof, model, specification = (finished.at("bundle", "redis", name)
+                                   for name in ("proof.npz", "model.onnx", "specification.yaml"))
+    assert check_proof(proof, model, specification).accepted  # as a stranger does, who has these three files alone
+
+
+def test_the_file_that_ships_is_the_trained_network_behind_its_scaling_byte_for_byte(finished: Finished) -> None:
+    task = parse_task(finished.steps.task, "task")
+    data = load_workload(finished.at("features", "redis"), task, "redis")
+    quality = finished.json("features", "redis", "quality.json")
+    metadata = {"task": "tiny", "workload": "redis", "code_version": CODE_VERSION,
+                "data_version": quality["data_version"], "units": "inputs and output are in raw units"}
+    network = load_network(finished.at("verified", "redis", "network.npz"))
+    assert build_onnx(network, data.scaling, "latency_ms", metadata) == finished.at(
+        "bundle", "redis", "model.onnx").read_bytes()
+
+
+def test_the_network_is_monotone_at_points(finished: Finished) -> None:
     network = load_network(finished.at("verified", "redis", "network.npz"))
     box = np.linspace(0.0, 1.0, 21)
     rows = np.array([[cpu, 0.3, 0.5] for cpu in box])

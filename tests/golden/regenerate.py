@@ -1,7 +1,8 @@
 """Makes the golden files again: `make golden`, after a change that is meant.
 
-    train.yaml       the compiled pipeline, as a cluster gets it
-    contract.json    the contract of a small bundle, as a controller gets it
+    train.yaml            the compiled pipeline, as a cluster gets it
+    contract.json         the contract of a small bundle, as a controller gets it
+    specification.yaml    and its specification
 """
 
 import json
@@ -12,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from feature_store.scaling import FeatureScaling, MinMaxScaling
-from models.export.bundle import make_contract
-from models.export.onnx_model import build_onnx
+from models.export.bundle import write_bundle
+from models.export.product import Versions
+from models.tasks.supervised.product import network_product
 from models.tasks.task import parse_task
 from models.training.workload import raw_specification
 from models.verification.network.fully_connected import ReluNetwork
@@ -21,8 +23,8 @@ from pipelines.compiled import compile_train
 from tests.e2e import tiny
 
 FOLDER = Path(__file__).parent
-PIPELINE, CONTRACT = FOLDER / "train.yaml", FOLDER / "contract.json"
-VERSIONS = {"code_version": "c0de", "data_version": "da7a", "seed": 0}
+PIPELINE, CONTRACT, SPECIFICATION = (FOLDER / name for name in ("train.yaml", "contract.json", "specification.yaml"))
+VERSIONS = Versions("c0de", "da7a", 0)
 
 
 def compiled_pipeline() -> str:
@@ -32,30 +34,34 @@ def compiled_pipeline() -> str:
     return "".join(line for line in text.splitlines(keepends=True) if not line.startswith("sdkVersion:"))
 
 
-def tiny_contract() -> dict[str, Any]:
-    """The contract of a network with round weights over the tiny task's ranges."""
+def tiny_bundle() -> tuple[dict[str, Any], str]:
+    """Contract and specification of a network with round weights over the tiny task's ranges."""
     task = parse_task(tiny.task(), "tiny")
     names = tuple(quantity.name for quantity in task.features("redis"))
-    frame = tiny.telemetry(("redis",))
+    frame = tiny.telemetry(("redis",))[[*names, "latency_ms"]].round(3)  # which every libm agrees on
     scaling = FeatureScaling(MinMaxScaling.from_frame(frame, names), MinMaxScaling.from_frame(frame, ("latency_ms",)))
     network = ReluNetwork((np.full((2, 3), 0.5, np.float32), np.full((1, 2), 0.5, np.float32)),
                           (np.zeros(2, np.float32), np.zeros(1, np.float32)))
-    model = build_onnx(network, scaling, "latency_ms", {})
-    return make_contract(task, "redis", scaling, raw_specification(task, "redis", scaling), model, VERSIONS)
+    product = network_product(task, "redis", network, scaling, raw_specification(task, "redis", scaling), VERSIONS)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "bundle"
+        write_bundle(folder, product)
+        return json.loads((folder / "contract.json").read_text()), (folder / "specification.yaml").read_text()
 
 
-def contract_text() -> str:
-    """Numbers with nine digits, which every libm agrees on; the digest of the file is tested elsewhere."""
-    contract = tiny_contract()
-    contract["model"]["sha256"] = "0" * 64
-    rounded = json.loads(json.dumps(contract), parse_float=lambda text: float(f"{float(text):.9g}"))
-    return json.dumps(rounded, indent=1) + "\n"
+def contract_text(contract: dict[str, Any]) -> str:
+    """The digests of the files are tested elsewhere."""
+    for name in ("model", "specification"):
+        contract = {**contract, name: {**contract[name], "sha256": "0" * 64}}
+    return json.dumps(contract, indent=1) + "\n"
 
 
 def main() -> None:
-    """Writes both files."""
+    """Writes all files."""
     PIPELINE.write_text(compiled_pipeline(), encoding="utf-8")
-    CONTRACT.write_text(contract_text(), encoding="utf-8")
+    contract, specification = tiny_bundle()
+    CONTRACT.write_text(contract_text(contract), encoding="utf-8")
+    SPECIFICATION.write_text(specification, encoding="utf-8")
 
 
 if __name__ == "__main__":

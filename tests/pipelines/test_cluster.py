@@ -12,7 +12,7 @@ import pytest
 from feature_store.errors import InputError, SourceError
 from pipelines.cluster import create_schedule, delete_schedule, list_schedules, submit
 from pipelines.kfp_connection import Endpoint, connected, resolve_endpoint
-from pipelines.package import cached_tasks, check_arguments, read_package, without_caching
+from pipelines.package import PipelinePackage, check_arguments, read_package, without_caching
 from tests.pipelines.kfp_server import KfpServer, kfp_server
 
 WORKLOADS = ["redis"]
@@ -62,6 +62,14 @@ def server() -> Iterator[KfpServer]:
 
 def endpoint_of(server: KfpServer, timeout_s: int = 10) -> Endpoint:
     return Endpoint(server.url, timeout_s=timeout_s)
+
+
+def cached_tasks(package: PipelinePackage) -> tuple[str, ...]:
+    """The names of the tasks, at any depth, that a cluster may answer from its cache."""
+    pipeline = package.documents[0]
+    dags = [component.get("dag", {}) for component in (pipeline["root"], *pipeline["components"].values())]
+    return tuple(task["taskInfo"]["name"] for dag in dags for task in dag.get("tasks", {}).values()
+                 if task.get("cachingOptions", {}).get("enableCache"))
 
 
 def make(server: KfpServer, package: Path, name: str = "nightly", cron: str = "0 2 * * *") -> None:
@@ -263,7 +271,7 @@ def test_without_the_experiment_there_are_no_schedules_and_none_is_made(server: 
 @pytest.mark.parametrize(
     ("name", "cron", "arguments", "words"),
     [
-        ("two words", "0 2 * * *", {"task": "t"}, "schedule name must"),
+        ("two words", "0 2 * * *", {"task": "t"}, "schedule name: expected"),
         ("nightly", "0 0 2 * * *", {"task": "t"}, "five fields"),
         ("nightly", "0 2 * * *", {}, "got none for task"),
         ("nightly", "0 2 * * *", {"task": "t", "sedes": 3}, "did you mean 'seeds'"),
@@ -427,12 +435,12 @@ def test_the_endpoint_comes_from_the_option_then_the_environment() -> None:
         "ASSAY_KFP_NAMESPACE": "team",
     }
     assert resolve_endpoint(None, environment) == Endpoint("http://kfp:8080", "t", "team")
-    with pytest.raises(InputError, match="ASSAY_KFP_CA_FILE must name a file"):
+    with pytest.raises(InputError, match="ASSAY_KFP_CA_FILE: expected the path of a file"):
         resolve_endpoint(None, {**environment, "ASSAY_KFP_CA_FILE": "/nowhere.pem"})
     assert resolve_endpoint("https://other/pipeline/", environment).url == "https://other/pipeline"
 
 
 @pytest.mark.parametrize("option", [None, "", "localhost:8080", "ftp://kfp", "http://"])
 def test_an_endpoint_that_is_no_address_is_refused(option: str | None) -> None:
-    with pytest.raises(InputError, match="endpoint must"):
+    with pytest.raises(InputError, match=r"Kubeflow Pipelines: expected (its|an http).* address"):
         resolve_endpoint(option, {})

@@ -52,6 +52,21 @@ def test_a_deadline_that_none_meets_ends_with_code_1_and_says_so() -> None:
 
 
 @pytest.mark.usefixtures("files")
+def test_a_learner_can_be_asked_for_by_name() -> None:
+    done = recommend("--learner", "support_mean", "--json")
+    document = json.loads(done.stdout)
+    assert document["learner"] == "support_mean" and document["reason"] == "support_mean: asked for by name."
+    predicted = {option["predicted"] for option in document["options"]}
+    assert len(predicted) == 1, "the mean of the support is the same for every configuration"
+
+
+@pytest.mark.usefixtures("files")
+def test_a_learner_that_nobody_knows_is_named_with_the_nearest() -> None:
+    done = recommend("--learner", "flahs")
+    assert done.exit_code == 2 and "got 'flahs'; did you mean 'flash'?" in " ".join(done.stderr.split())
+
+
+@pytest.mark.usefixtures("files")
 def test_json_holds_every_configuration_and_the_chosen_one() -> None:
     done = recommend("--json")
     document = json.loads(done.stdout)
@@ -66,7 +81,7 @@ def test_the_chosen_configuration_is_printed_though_more_rows_come_before_it() -
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (("recommend", "none.csv", "-m", "mapping.yaml", "--workload", "w00"), "file of measurements must exist"),
+    (("recommend", "none.csv", "-m", "mapping.yaml", "--workload", "w00"), "measurements: expected one that exists"),
     (("recommend", "runs.csv", "-m", "none.yaml", "--workload", "w00"), "mapping file must be a readable file"),
     (("recommend", "runs.csv", "-m", "mapping.yaml", "--workload", "w99"), "must have a run"),
     (("recommend", "runs.csv", "-m", "mapping.yaml", "--workload", "w00", "--rows", "0"), "rows must be at least 1"),

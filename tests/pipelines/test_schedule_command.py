@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from pipelines.command_line import app
 from tests.e2e import tiny
-from tests.pipelines.test_local_schedule import OWN, needs_crontab, own_crontab, read_crontab
+from tests.pipelines.schedules.test_local import OWN, needs_crontab, own_crontab, read_crontab
 
 __all__ = ["own_crontab"]  # a fixture
 
@@ -37,9 +37,9 @@ def entry() -> list[str]:
     """The words of our crontab line."""
     content = read_crontab()
     assert content is not None and content.startswith(OWN)
-    _, line, end = content.removeprefix(OWN).decode().split("\n")
+    line, end = content.removeprefix(OWN).decode().split("\n")
     assert end == "" and line.startswith("0 2 * * * ")
-    return shlex.split(line.replace("\\%", "%"))
+    return shlex.split(line.replace("\\%", "%"), comments=True)
 
 
 @needs_crontab

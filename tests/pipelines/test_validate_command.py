@@ -54,7 +54,7 @@ def test_columns_units_and_workloads_are_listed() -> None:
     done = own()
     assert done.exit_code == 0, done.output
     lines = [line.split() for line in done.stdout.splitlines()]
-    assert done.stdout.startswith("task tiny: kind prediction, 2 workloads, 9 gates\n")
+    assert done.stdout.startswith("task tiny: kind prediction, 2 workloads, 8 gates\n")
     table = {line[0]: line for line in lines if line}
     assert table["psi_cpu_some"][1:6] == ["share", "input", "cpu", "in", "percent"]
     assert table["latency_ms"][1:6] == ["ms", "target", "took", "in", "us"]

@@ -20,7 +20,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from models.verification import onnx_verification
+from models.verification import decide as decide_module
 from models.verification.search.branch_and_bound import Progress
 from pipelines.command_line import app
 from pipelines.commands import verify_command
@@ -294,7 +294,7 @@ def test_a_witness_that_cannot_be_written_is_bad_usage(folder, monkeypatch, path
     (folder / "link").symlink_to("model.onnx")
     (folder / "points.csv").write_text("x0,x1\n0,0\n")
     before = {file: file.read_bytes() for file in folder.iterdir() if file.is_file()}
-    monkeypatch.setattr(onnx_verification, "verify_onnx", not_begun)
+    monkeypatch.setattr(decide_module, "decide", not_begun)
     done = verify("model.onnx", "-s", "wrong.yaml", "--points", "points.csv", "--witness", path)
     assert done.exit_code == BAD, done.output
     assert done.stderr.startswith("error: witness must ") and done.stderr.count("\n") == 1
@@ -364,7 +364,7 @@ def test_an_error_of_the_program_is_no_verdict(monkeypatch) -> None:
     def broken(*arguments: Any) -> Any:
         raise RuntimeError("[/] out of memory")
 
-    monkeypatch.setattr(onnx_verification, "verify_onnx", broken)
+    monkeypatch.setattr(decide_module, "decide", broken)
     done = verify("model.onnx", "-s", "spec.yaml")
     assert done.exit_code == OPEN and done.stdout == "ERROR  RuntimeError: [/] out of memory\n"
     assert "Traceback" in done.stderr

@@ -110,21 +110,21 @@ def test_after_an_interrupt_the_rest_is_not_begun(folder: Path, monkeypatch: pyt
     def interrupted(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(instances_module, "verify_onnx", interrupted)
+    monkeypatch.setattr(instances_module, "decide", interrupted)
     done = verify(folder, GOOD, GOOD, options=("--json",))
     assert done.exit_code == 3
     assert [one["reason"] for one in json.loads(done.stdout)["instances"]] == ["interrupted", "not begun: interrupted"]
 
 
 def test_an_error_of_the_program_is_one_questions_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = instances_module.verify_onnx
+    whole = instances_module.decide
 
     def broken(model: Path, specification: Path, *arguments: object, **options: object) -> object:
         if specification.name == "bad.yaml":
             raise RuntimeError("broken")
         return whole(model, specification)
 
-    monkeypatch.setattr(instances_module, "verify_onnx", broken)
+    monkeypatch.setattr(instances_module, "decide", broken)
     done = verify(folder, BAD, GOOD, options=("--json",))
     assert [one["verdict"] for one in json.loads(done.stdout)["instances"]] == ["ERROR", "PROVED"]
     assert done.exit_code == 3

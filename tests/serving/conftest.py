@@ -13,16 +13,22 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import yaml
 from onnx import TensorProto, helper, numpy_helper
 
 from feature_store.errors import AssayError
 from models.configuration import Configuration, load_configuration
 from models.gate_report import evaluate_gates
 from models.gates import parse_gates
+from models.verification.language.specification_language import parse_file
+from models.verification.network.fed_numbers import as_fed
+from models.verification.proof_document import proof_bytes
+from models.verification.verdict import BoxTree
 from serving.bundle import Bundle, open_bundle, write_folder
 from serving.card import TICKET_TAG
-from serving.contract import specification_sha256
+from serving.contract import Contract
 from serving.keys import create_key_pair
+from serving.promise import Promise, read_promise
 from serving.store import Upload
 from tests.serving.measured import GATES, TEST_ROWS, TEST_SET, cases
 
@@ -62,6 +68,7 @@ OUTPUTS: list[dict[str, Any]] = [
     {
         "name": "latency_ms",
         "unit": "ms",
+        "kind": "prediction",
         "minimum": 0.5,
         "maximum": 40.0,
         "physical_minimum": 0.0,
@@ -123,20 +130,14 @@ def evidence(test_mse: float = 1.0, status: str = "PROVED", test_set: str = TEST
 
 
 def contract(workload: str = "redis", data_version: str = "d1") -> dict[str, Any]:
-    """The content of a contract.json, without the model's digest."""
+    """The content of a contract.json, without the digests of model and specification; see `sealed`."""
     return {
-        "format": "assay-bundle/1",
+        "format": "assay-bundle/2",
         "task": "performance",
         "workload": workload,
         "inputs": json.loads(json.dumps(INPUTS)),
         "outputs": json.loads(json.dumps(OUTPUTS)),
-        "specification": {
-            "tolerance": 0.0,
-            "properties": [
-                {"monotone": {"features": ["psi_cpu_some", "psi_io_full"], "direction": "increasing"}}
-            ],
-            "statement": "More CPU or IO pressure never predicts less latency.",
-        },
+        "specification": {"file": "specification.yaml", "sha256": "0" * 64, "statement": "as the specification says"},
         "model": {
             "file": "model.onnx",
             "sha256": "0" * 64,
@@ -150,6 +151,50 @@ def contract(workload: str = "redis", data_version: str = "d1") -> dict[str, Any
     }
 
 
+PROPERTIES: list[dict[str, Any]] = [
+    {"monotone": {"features": ["psi_cpu_some", "psi_io_full"], "direction": "increasing", "output": "latency_ms"}}]
+
+
+def specification(agreed: dict[str, Any], **changed: Any) -> dict[str, Any]:
+    """The content of specification.yaml for a contract: its names, units and boxes; by default two orders."""
+    data: dict[str, Any] = {
+        "features": [item["name"] for item in agreed["inputs"]],
+        "outputs": [item["name"] for item in agreed["outputs"]],
+        "units": {item["name"]: item["unit"] for item in (*agreed["inputs"], *agreed["outputs"]) if item["unit"]},
+        "box": {item["name"]: [item["minimum"], item["maximum"]] for item in agreed["inputs"]},
+        "inputs": {item["name"]: {"values": item["values"]} for item in agreed["inputs"] if "values" in item},
+        "one_hot": agreed.get("one_hot", []),
+        "tolerance": {item["name"]: 0.0 for item in agreed["outputs"]},
+        "properties": PROPERTIES}
+    return {**data, **changed}
+
+
+def sealed(agreed: dict[str, Any], content: bytes) -> dict[str, Any]:
+    """The contract with the digest of specification.yaml, and what that says."""
+    found = parse_file(yaml.safe_load(content), len(agreed["inputs"]), len(agreed["outputs"]), "specification.yaml")
+    said = {"file": "specification.yaml", "sha256": hashlib.sha256(content).hexdigest(),
+            "statement": as_fed(found, np.dtype(np.float32)).statement}
+    return {**agreed, "specification": said}
+
+
+def promised(change: Callable[[dict[str, Any]], Any] = lambda data: None, **changed: Any) -> Promise:
+    """A promise; `change` is made to its contract, `changed` to its specification."""
+    agreed = contract()
+    change(agreed)
+    content = yaml.safe_dump(specification(agreed, **changed), sort_keys=False).encode()
+    return read_promise(Contract.from_json(sealed(agreed, content)), content, "bundle")
+
+
+def made_up_proof(agreed: dict[str, Any], **changed: Any) -> bytes:
+    """A proof.npz that says what the contract says; its tree is one leaf, which proves nothing of this model."""
+    tree = BoxTree(np.array([-1], dtype=np.int16), np.zeros(1))
+    document = {"format": "assay-proof/1", "verdict": "PROVED", "model_sha256": agreed["model"]["sha256"],
+                "specification_sha256": agreed["specification"]["sha256"],
+                "statement": agreed["specification"]["statement"], "execution": "",
+                "parts": [{"name": "monotone", "leaves": 1}]}
+    return proof_bytes({**document, **changed}, [tree])
+
+
 def write_bundle(
     folder: Path,
     *,
@@ -161,30 +206,23 @@ def write_bundle(
     champion: dict[str, Any] | None = None,
     test_set: str = TEST_SET,
     change: Callable[[dict[str, Any]], None] = lambda contract: None,
+    **changed: Any,
 ) -> Path:
-    """An unsigned bundle as the export and gate steps leave it; `change` is made to its contract."""
+    """An unsigned bundle as the export and gate steps leave it; `change` is made to its contract, `changed` to its
+    specification."""
     folder.mkdir(parents=True)
     model = onnx_bytes(slope)
     agreed = contract(workload, data_version)
     agreed["model"]["sha256"] = hashlib.sha256(model).hexdigest()
     change(agreed)
+    promise = yaml.safe_dump(specification(agreed, **changed), sort_keys=False).encode()
+    agreed = sealed(agreed, promise)
     found = evidence(test_mse, status, test_set)
-    certificate = {
-        "format": "assay-certificate/1",
-        "model_sha256": agreed["model"]["sha256"],
-        "specification_sha256": specification_sha256(agreed),
-        "verdict": status,
-        "tolerance": agreed["specification"]["tolerance"],
-        "statement": agreed["specification"]["statement"],
-        "leaves": 1,
-        "leaves_file": "certificate.npz",
-        "lower_bound": 0.01,
-    }
     (folder / "model.onnx").write_bytes(model)
-    np.savez(folder / "certificate.npz", low=np.zeros((1, 3)), high=np.ones((1, 3)))
+    (folder / "specification.yaml").write_bytes(promise)
+    (folder / "proof.npz").write_bytes(made_up_proof(agreed, verdict=status))
     for name, value in {
         "contract.json": agreed,
-        "certificate.json": certificate,
         "evidence.json": found,
         "gates.json": evaluate_gates(found, champion, parse_gates(GATES, "tests")).to_json(),
     }.items():
@@ -231,9 +269,9 @@ class Verdict:
     reason: str
 
 
-def accept(model: Path, contract: dict[str, Any], certificate: dict[str, Any], leaves: Path) -> Verdict:
-    """Stands for the independent checker: the certificates of these bundles prove nothing."""
-    return Verdict(leaves.exists(), "no leaves")
+def accept(proof: Path, model: Path, specification: Path, seconds: float) -> Verdict:
+    """Stands for the independent checker: the proofs of these bundles prove nothing."""
+    return Verdict(proof.exists() and specification.exists(), "no leaves")
 
 
 @pytest.fixture(scope="session")

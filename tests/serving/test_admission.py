@@ -1,4 +1,4 @@
-"""What is signed: a bundle whose evidence passes the gates again and whose certificate is checked."""
+"""What is signed: a bundle whose evidence passes the gates again and whose proof is checked."""
 
 import hashlib
 import json
@@ -14,8 +14,8 @@ from feature_store.errors import RefusedError
 from models.configuration import Configuration
 from serving.admission import let_through
 from serving.bundle import check_bundle
-from serving.contract import specification_sha256
 from serving.signature import SIGNATURE_FILE, sign_folder
+from tests.serving.conftest import made_up_proof
 from tests.serving.measured import TEST_ROWS, cases, measured_champion, squared_errors
 
 Writer = Callable[..., Path]
@@ -101,18 +101,19 @@ def test_a_rejected_bundle_with_a_signature_is_refused(
         admit(folder)
 
 
-def test_a_certificate_for_another_model_is_not_signed(admit: Admit, bundle: Path) -> None:
-    edit(bundle / "certificate.json", model_sha256="0" * 64)
-    refused(admit, bundle, "certificate's model_sha256 must be")
+def test_a_proof_for_another_model_is_not_signed(admit: Admit, bundle: Path) -> None:
+    contract = json.loads((bundle / "contract.json").read_text())
+    (bundle / "proof.npz").write_bytes(made_up_proof(contract, model_sha256="0" * 64))
+    refused(admit, bundle, "proof's model_sha256 must be")
 
 
-def test_a_certificate_that_proves_nothing_is_not_signed(bundle: Path, configuration: Configuration) -> None:
+def test_a_proof_that_proves_nothing_is_not_signed(bundle: Path, configuration: Configuration) -> None:
     """The folder says PROVED everywhere; its leaves do not bear it. With the project's own checker."""
 
     def with_the_projects_checker(folder: Path, champion: Any) -> Any:
         return let_through(folder, configuration, champion)
 
-    refused(with_the_projects_checker, bundle, "certificate must prove its specification, got: certificate")
+    refused(with_the_projects_checker, bundle, "proof must prove the specification, got: certificate is not to be had")
 
 
 def without_its_weights(model: onnx.ModelProto) -> bytes:
@@ -124,13 +125,9 @@ def without_its_weights(model: onnx.ModelProto) -> bytes:
 
 
 def certify_anew(bundle: Path, contract: dict[str, Any]) -> None:
-    """Writes the contract, and the digests that the certificate has to name then."""
+    """Writes the contract, and a proof that names its digests."""
     edit(bundle / "contract.json", **contract)
-    digests = {
-        "model_sha256": contract["model"]["sha256"],
-        "specification_sha256": specification_sha256(contract),
-    }
-    edit(bundle / "certificate.json", **digests)
+    (bundle / "proof.npz").write_bytes(made_up_proof(contract))
 
 
 def test_weights_outside_of_the_model_are_not_signed(admit: Admit, bundle: Path) -> None:
@@ -187,5 +184,5 @@ def test_a_new_key_is_not_made_beside_an_old_ledger(
 ) -> None:
     configuration.ledger_path.parent.mkdir(parents=True)
     configuration.ledger_path.write_text("")
-    refused(admit, bundle, "private key must be there beside a ledger")
+    refused(admit, bundle, "private key: expected one beside the ledger")
     assert not configuration.public_key_path.exists()

@@ -11,12 +11,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from feature_store.errors import InputError, RefusedError
-from serving.bundle import bundle_sha256, check_bundle, open_bundle
+from serving.bundle import CHECK_SECONDS, bundle_sha256, check_bundle, open_bundle
 from serving.signature import sign_folder
+from tests.serving.conftest import made_up_proof, sealed, specification
 
 Keys = tuple[Path, Path]
 
@@ -40,6 +42,36 @@ def edit(path: Path, **changes: Any) -> None:
     path.write_text(json.dumps(data))
 
 
+def edit_text(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def edit_input(folder: Path, number: int, **changes: Any) -> None:
+    """Sets keys of one of the contract's inputs."""
+    inputs = json.loads((folder / "contract.json").read_text())["inputs"]
+    inputs[number] |= changes
+    edit(folder / "contract.json", inputs=inputs)
+
+
+def reseal(folder: Path, content: bytes | None = None, **changed: Any) -> None:
+    """Another specification, which the contract names; the proof is the old one's."""
+    contract = json.loads((folder / "contract.json").read_text())
+    if content is None:
+        content = yaml.safe_dump(specification(contract, **changed)).encode()
+        contract = sealed(contract, content)
+    contract["specification"]["sha256"] = hashlib.sha256(content).hexdigest()
+    (folder / "specification.yaml").write_bytes(content)
+    (folder / "contract.json").write_text(json.dumps(contract))
+
+
+def reprove(folder: Path, **changed: Any) -> None:
+    """A proof that says something else."""
+    contract = json.loads((folder / "contract.json").read_text())
+    (folder / "proof.npz").write_bytes(made_up_proof(contract, **changed))
+
+
 def test_a_signed_proved_gated_bundle_is_accepted_as_it_was_read(bundle: Path, keys: Keys) -> None:
     sign_folder(bundle, keys[0])
     checked = check_bundle(bundle, keys[1], library=True)
@@ -47,7 +79,8 @@ def test_a_signed_proved_gated_bundle_is_accepted_as_it_was_read(bundle: Path, k
     assert checked.is_signed
     assert checked.gates.passed
     assert checked.contract.workload == "redis"
-    assert checked.certificate["verdict"] == "PROVED"
+    assert checked.proof["verdict"] == "PROVED" and checked.leaves == 1
+    assert checked.promise.specification.feature_names == checked.contract.input_names
     assert checked.evidence["metrics"]["test_mse"] == 1.0
 
 
@@ -70,17 +103,14 @@ def test_an_unsigned_bundle_opens_but_is_refused_by_the_check(bundle: Path, keys
         check_bundle(bundle, keys[1])
 
 
-def test_what_was_not_proved_opens_without_a_certificate_and_is_never_accepted(
+def test_what_was_not_proved_opens_without_a_proof_and_is_never_accepted(
     bundle_writer: Callable[..., Path], tmp_path: Path, keys: Keys
 ) -> None:
     folder = bundle_writer(tmp_path / "refuted", status="REFUTED")
-    (folder / "certificate.json").unlink()
-    with pytest.raises(RefusedError, match="certificate must come with its leaves"):
-        open_bundle(folder)
-    (folder / "certificate.npz").unlink()
+    (folder / "proof.npz").unlink()
     opened = open_bundle(folder)
     assert not opened.gates.passed
-    assert opened.certificate == {}
+    assert opened.proof == {} and opened.leaves == 0
     sign_folder(folder, keys[0])
     with pytest.raises(RefusedError, match="gates must all hold, got specification: the verdict is REFUTED"):
         check_bundle(folder, keys[1])
@@ -97,30 +127,41 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
             (f / "model.onnx").write_bytes(b"x"),
             edit(f / "contract.json", model__sha256=hashlib.sha256(b"x").hexdigest()),
         ],
-        "certificate's model_sha256 must be",
+        "proof's model_sha256 must be",
     ),
-    "larger box": (
-        lambda f: edit(f / "contract.json", specification__tolerance=0.5),
-        "certificate's specification_sha256 must be",
+    "another specification": (
+        lambda f: edit_text(f / "specification.yaml", "tolerance:\n  latency_ms: 0.0", "tolerance:\n  latency_ms: 9.0"),
+        "contract's specification sha256 must be",
     ),
-    "another tolerance": (lambda f: edit(f / "certificate.json", tolerance=0.5), "certificate's tolerance"),
-    "not proved": (
-        lambda f: edit(f / "certificate.json", verdict="UNKNOWN"),
-        "certificate's verdict must be",
+    "contract follows another specification": (
+        lambda f: reseal(f, tolerance={"latency_ms": 9.0}), "proof's specification_sha256 must be"),
+    "larger box in the contract": (
+        lambda f: edit_input(f, 0, maximum=0.9), r"contract's box must be the specification's, .* got \[\(0.0, 0.9\)"),
+    "another unit in the contract": (lambda f: edit_input(f, 0, unit="percent"), "contract's units must be"),
+    "another name in the contract": (lambda f: edit_input(f, 0, name="psi"), "contract's inputs must be"),
+    "values in the contract alone": (lambda f: edit_input(f, 2, values=[1, 8]), "contract's values must be"),
+    "a group in the contract alone": (
+        lambda f: edit(f / "contract.json", one_hot=[["psi_cpu_some", "psi_io_full"]]), "contract's one_hot must be"),
+    "another sentence": (
+        lambda f: edit(f / "contract.json", specification__statement="Always right."),
+        "contract's statement must be the specification's",
     ),
-    "no verdict": (lambda f: edit(f / "certificate.json", verdict=None), "certificate's verdict must be"),
-    "other certificate format": (lambda f: edit(f / "certificate.json", format="x"), "certificate's format"),
-    "other leaves": (
-        lambda f: edit(f / "certificate.json", leaves_file="/etc/passwd"),
-        "leaves_file must be",
-    ),
+    "specification is no YAML": (lambda f: reseal(f, b"a: [1"), "specification must be YAML"),
+    "specification leaves the tolerance to its reader": (
+        lambda f: reseal(f, b"features: [a]\n"), "specification of a bundle must give outputs, box, tolerance"),
+    "not proved": (lambda f: reprove(f, verdict="UNKNOWN"), "proof's verdict must be"),
+    "no verdict": (lambda f: reprove(f, verdict=None), "proof's verdict must be"),
+    "other proof format": (lambda f: reprove(f, format="x"), "proof's format"),
+    "another sentence in the proof": (lambda f: reprove(f, statement="Always right."), "proof's statement"),
+    "proof without parts": (lambda f: reprove(f, parts=None), "proof must say its parts"),
+    "proof is no archive": (lambda f: (f / "proof.npz").write_bytes(b"PK"), "proof must be readable"),
     "gates lie": (lambda f: edit(f / "gates.json", gates=[]), "at least one gate"),
     "unknown file": (lambda f: (f / "notes.txt").write_text("hello"), r"unexpected notes\.txt"),
     "no evidence": (lambda f: (f / "evidence.json").unlink(), r"got no evidence\.json"),
     "broken contract": (lambda f: (f / "contract.json").write_text("{"), r"contract\.json must be a JSON"),
     "unknown contract key": (lambda f: edit(f / "contract.json", extra=1), "key must be a known one"),
     "key given twice": (
-        lambda f: (f / "certificate.json").write_text('{"verdict":"REFUTED","verdict":"PROVED"}'),
+        lambda f: (f / "contract.json").write_text('{"format":"assay-bundle/2","format":"assay-bundle/1"}'),
         "given twice",
     ),
 }
@@ -157,21 +198,18 @@ def test_the_deep_check_sees_the_checked_bytes_and_its_refusal_counts(bundle: Pa
     sign_folder(bundle, keys[0])
     seen: list[Path] = []
 
-    def checker(model: Path, contract: dict[str, Any], certificate: dict[str, Any], leaves: Path) -> Any:
-        seen.extend([model, leaves])
-        assert bundle not in model.parents
-        assert model.read_bytes() == (bundle / "model.onnx").read_bytes()
-        assert leaves.read_bytes() == (bundle / "certificate.npz").read_bytes()
-        assert contract["model"]["sha256"] == certificate["model_sha256"]
-        return SimpleNamespace(accepted=contract["seed"] == 7, reason="leaf 3 does not hold")
+    def checker(proof: Path, model: Path, specification: Path, seconds: float) -> Any:
+        seen.extend([proof, model, specification])
+        assert bundle not in model.parents and seconds == CHECK_SECONDS
+        for path in (proof, model, specification):
+            assert path.read_bytes() == (bundle / path.name).read_bytes()
+        return SimpleNamespace(accepted=len(seen) == 3, reason="leaf 3 does not hold")
 
     check_bundle(bundle, keys[1], deep=True, checker=checker)
-    assert len(seen) == 2
+    assert len(seen) == 3
     assert not any(path.exists() for path in seen), "nothing is left behind"
-    edit(bundle / "contract.json", seed=8)
-    sign_folder(bundle, keys[0])
     check_bundle(bundle, keys[1])
-    with pytest.raises(RefusedError, match="must prove its specification, got: leaf 3 does not hold"):
+    with pytest.raises(RefusedError, match="must prove the specification, got: leaf 3 does not hold"):
         check_bundle(bundle, keys[1], deep=True, checker=checker)
 
 

@@ -145,7 +145,7 @@ def test_a_name_that_is_a_path_is_neither_written_nor_read(
 def test_without_the_private_key_it_reads_and_does_not_write(filled: Ledger, keys: Keys) -> None:
     reader = Ledger(filled.path, keys[1])
     assert reader.verify() == filled.verify()
-    with pytest.raises(InputError, match="must have its private key to be written"):
+    with pytest.raises(InputError, match="expected a private key to write with"):
         reader.append([move("register", 9, 1)])
 
 
@@ -317,7 +317,7 @@ def test_a_head_that_could_not_be_written_stays_behind_and_refuses_nothing(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     before = head_file(filled.path).read_text()
-    monkeypatch.setattr("serving.ledger_heads.tempfile.mkstemp", full)
+    monkeypatch.setattr("serving.ledger_heads.write_file", full)
     filled.append([move("register", 9, 1)])
     assert head_file(filled.path).read_text() == before
     assert len(filled.verify()) == 10

@@ -19,7 +19,8 @@ from serving.bundle import check_bundle, open_bundle
 from serving.kept_bundles import keep_bundle, kept_bundle
 from serving.ledger import Ledger
 from serving.ledger_heads import head_file
-from serving.lifecycle import Lifecycle, Retirement
+from serving.lifecycle import Lifecycle
+from serving.outcomes import Retirement
 from serving.signature import SIGNATURE_FILE
 from tests.serving.measured import GATES, measured_champion
 
@@ -767,7 +768,7 @@ def test_a_kept_copy_that_is_another_bundle_is_not_served(
         lifecycle.open_champion(*PAIR)
     kept_bundle(configuration.home, *PAIR, 1).parent.rename(configuration.home / "away")
     kept_bundle(configuration.home, *PAIR, 1).parent.symlink_to(configuration.home / "away")
-    with pytest.raises(RefusedError, match=r"folder must lie below .*assay retire"):
+    with pytest.raises(RefusedError, match=r"path: expected one below .*assay retire"):
         lifecycle.open_champion(*PAIR)
     (configuration.home / "bundles" / "performance" / "redis").unlink()
     (configuration.home / "away").rename(configuration.home / "bundles" / "performance" / "redis")
@@ -943,7 +944,7 @@ def test_a_store_that_keeps_half_of_a_file_registers_nothing(
     with monkeypatch.context() as patch:
         patch.setattr(fake_store, "upload", halve)
         for options in ({}, {"status": "UNKNOWN"}):
-            with pytest.raises(AssayError, match="must be the uploaded one, got other content"):
+            with pytest.raises(AssayError, match="expected the uploaded content, got other content"):
                 lifecycle.register(write(**options))
             invariants(configuration, fake_store)
 

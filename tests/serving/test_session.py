@@ -14,14 +14,15 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
 
 from feature_store.errors import InputError, RefusedError
 from serving.bundle import check_bundle
-from serving.contract import Contract, specification_sha256
+from serving.contract import Contract
 from serving.inputs import InputReader
 from serving.session import Prediction, Predictor
 from serving.signature import sign_folder
-from serving.timing import time_prediction
+from tests.serving.conftest import made_up_proof
 
 Keys = tuple[Path, Path]
 ROW = {"psi_cpu_some": 0.2, "psi_io_full": 0.5, "connections": 8.0}
@@ -274,9 +275,9 @@ def test_missing_and_surplus_columns_are_named(predictor: Predictor) -> None:
         (np.zeros((2, 4)), r"got \[2, 4\]"),
         (np.zeros((1, 1, 3)), r"got \[1, 1, 3\]"),
         (np.array(["a", "b", "c"]), "must hold numbers"),
-        (np.zeros((0, 3)), "at least one row, got none"),
-        ([], "at least one row, got none"),
-        (pd.DataFrame(columns=NAMES, dtype=float), "at least one row, got none"),
+        (np.zeros((0, 3)), "rows: expected at least one, got none"),
+        ([], "rows: expected at least one, got none"),
+        (pd.DataFrame(columns=NAMES, dtype=float), "rows: expected at least one, got none"),
         ([[0.2, 0.5, 8.0]], "row must map column names to values"),
         ("row", "rows must be a mapping"),
         (None, "rows must be a mapping"),
@@ -325,22 +326,20 @@ def test_a_signed_bundle_of_another_task_workload_or_digest_is_refused(bundle: P
     sha256 = check_bundle(bundle, keys[1]).sha256
     assert Predictor.from_folder(bundle, keys[1], **REDIS, sha256=sha256).sha256 == sha256
     for expected in ({**REDIS, "workload": "nginx"}, {**REDIS, "task": "sizing"}):
-        with pytest.raises(RefusedError, match=r"bundle must be for .*, got one for performance, redis"):
+        with pytest.raises(RefusedError, match=r"bundle: expected one for .*, got one for performance, redis"):
             Predictor.from_folder(bundle, keys[1], **expected)
     with pytest.raises(RefusedError, match="bundle must be 0000"):
         Predictor.from_folder(bundle, keys[1], **REDIS, sha256="0" * 64)
 
 
 def resigned(bundle: Path, keys: Keys, model: bytes, **changes: Any) -> Path:
-    """A bundle around another model whose contract, certificate and signature are all in order."""
+    """A bundle around another model whose contract, proof and signature are all in order."""
     (bundle / "model.onnx").write_bytes(model)
     digest = hashlib.sha256(model).hexdigest()
     contract = json.loads((bundle / "contract.json").read_text())
     contract["model"].update(sha256=digest, **changes)
-    certificate = json.loads((bundle / "certificate.json").read_text())
-    certificate.update(model_sha256=digest, specification_sha256=specification_sha256(contract))
     (bundle / "contract.json").write_text(json.dumps(contract))
-    (bundle / "certificate.json").write_text(json.dumps(certificate))
+    (bundle / "proof.npz").write_bytes(made_up_proof(contract))
     sign_folder(bundle, keys[0])
     return bundle
 
@@ -360,7 +359,7 @@ def test_an_answer_that_is_not_finite_is_not_given(
     bundle: Path, keys: Keys, model_bytes: Callable[..., bytes]
 ) -> None:
     predictor = Predictor.from_folder(resigned(bundle, keys, model_bytes(slope=math.inf)), keys[1], **REDIS)
-    with pytest.raises(RefusedError, match="must answer one finite number a row"):
+    with pytest.raises(RefusedError, match="expected one finite number a row and output"):
         predictor.predict(ROW)
 
 
@@ -377,8 +376,57 @@ def test_a_masked_array_is_refused_whatever_its_mask_says(predictor: Predictor, 
                 predictor.predict(rows)
 
 
-def test_the_timing_measures_both(predictor: Predictor) -> None:
-    timing = time_prediction(predictor, ROW, repeats=20)
-    assert timing.checked_us > 0
-    assert timing.plain_us > 0
-    assert timing.repeats == 20
+def test_an_input_with_finitely_many_values_takes_those_alone(
+    bundle_writer: Callable[..., Path], tmp_path: Path, keys: Keys
+) -> None:
+    """The proof is about these values; what lies between them was never looked at."""
+    folder = bundle_writer(tmp_path / "finite", change=lambda data: data["inputs"][2].update(values=[1, 8, 64]))
+    sign_folder(folder, keys[0])
+    predictor = Predictor.from_folder(folder, keys[1], **REDIS)
+    assert predictor.predict({**ROW, "connections": 8}).value > 0
+    for rows in ({**ROW, "connections": 9}, [{**ROW, "connections": 9}], np.array([[0.2, 0.3, 9.0]])):
+        with pytest.raises(InputError, match=r"connections must be one of 1, 8, 64, got 9.0 \(row 0\)"):
+            predictor.predict(rows)
+
+
+def test_of_a_one_hot_group_exactly_one_is_one(
+    bundle_writer: Callable[..., Path], tmp_path: Path, keys: Keys
+) -> None:
+    def grouped(data: dict[str, Any]) -> None:
+        for item in data["inputs"][:2]:
+            item.update(minimum=0, maximum=1)
+        data["one_hot"] = [["psi_cpu_some", "psi_io_full"]]
+
+    properties = [{"range": {"output": "latency_ms", "minimum": -1e6}}]
+    folder = bundle_writer(tmp_path / "group", change=grouped, properties=properties)
+    sign_folder(folder, keys[0])
+    predictor = Predictor.from_folder(folder, keys[1], **REDIS)
+    assert predictor.predict({"psi_cpu_some": 1, "psi_io_full": 0, "connections": 8}).value > 0
+    for cpu, io in ((1, 1), (0, 0), (0.5, 0.5)):
+        with pytest.raises(InputError, match="exactly one of psi_cpu_some, psi_io_full must be 1 and the others 0"):
+            predictor.predict({"psi_cpu_some": cpu, "psi_io_full": io, "connections": 8})
+
+
+def test_a_model_with_several_outputs_answers_by_their_names(
+    bundle_writer: Callable[..., Path], tmp_path: Path, keys: Keys
+) -> None:
+    weights = numpy_helper.from_array(np.array([[1, 0], [0, 1], [0, 0.5]], np.float32), "w")
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["telemetry", "w"], ["answers"])], "two",
+        [helper.make_tensor_value_info("telemetry", TensorProto.FLOAT, ["batch", 3])],
+        [helper.make_tensor_value_info("answers", TensorProto.FLOAT, ["batch", 2])], [weights])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+
+    def second(data: dict[str, Any]) -> None:
+        data["outputs"].append({**data["outputs"][0], "name": "limit", "unit": "GiB", "kind": "target"})
+
+    folder = bundle_writer(tmp_path / "two", change=second)
+    with pytest.raises(RefusedError, match=r"model must give answers \[rows, 2\]"):  # it has one column
+        Predictor.from_folder(resigned(folder, keys, (folder / "model.onnx").read_bytes(), output="answers"), keys[1],
+                              **REDIS)
+    predictor = Predictor.from_folder(resigned(folder, keys, model, output="answers"), keys[1], **REDIS)
+    found = predictor.predict([{"psi_cpu_some": 0.5, "psi_io_full": 0.25, "connections": 4}] * 2)
+    assert found.columns == {"latency_ms": (0.5, 0.5), "limit": (2.25, 2.25)}
+    assert found.units == {"latency_ms": "ms", "limit": "GiB"}
+    with pytest.raises(InputError, match="model must have one output for this, got latency_ms, limit: use `columns`"):
+        print(found.values)

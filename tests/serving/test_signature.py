@@ -140,7 +140,7 @@ def write_signature(text: str) -> Callable[[Path], None]:
     return write
 
 
-FILES = ("certificate.json", "certificate.npz", "contract.json", "evidence.json", "gates.json", "model.onnx")
+FILES = ("contract.json", "evidence.json", "gates.json", "model.onnx", "proof.npz", "specification.yaml")
 ENVELOPE = "dsseEnvelope"
 TAMPERED: dict[str, Callable[[Path], object]] = {
     **{f"changed {name}": lambda folder, name=name: flip(folder / name) for name in FILES},
@@ -277,9 +277,9 @@ def resources(statement: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 STATEMENTS: dict[str, Callable[[dict[str, Any]], object]] = {
-    "path that leaves the folder": lambda s: resources(s)[0].update(name="../certificate.json"),
+    "path that leaves the folder": lambda s: resources(s)[0].update(name="../contract.json"),
     "absolute path": lambda s: resources(s)[0].update(name="/etc/passwd"),
-    "same file through a dot": lambda s: resources(s)[0].update(name="./certificate.json"),
+    "same file through a dot": lambda s: resources(s)[0].update(name="./contract.json"),
     "file listed twice": lambda s: resources(s).append(copy.deepcopy(resources(s)[0])),
     "file left out": lambda s: resources(s).pop(),
     "nothing listed": lambda s: resources(s).clear(),
@@ -380,7 +380,7 @@ def test_ours_is_never_more_lenient_than_the_library(shared: Path, keys: Keys) -
 
 def test_a_refusal_says_what_and_where(signed: Path, keys: Keys) -> None:
     (signed / "extra.json").write_text("{}")
-    with pytest.raises(RefusedError, match=r"files must all be signed, got extra.json unsigned \(/"):
+    with pytest.raises(RefusedError, match=r"files: expected signed ones only, got extra.json unsigned \(/"):
         verify_files(read_folder(signed), keys[1], str(signed))
     (signed / "extra.json").unlink()
     flip(signed / "model.onnx")

@@ -1,30 +1,29 @@
 """Whatever a contract promises less than the champion's is found and said; whatever it promises more is not."""
 
-import copy
-import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serving.contract import Contract
+from serving.promise import Promise
 from serving.specification_change import weaker_in
-from tests.serving.conftest import contract as contract_data
+from tests.serving.conftest import promised
 
 Json = dict[str, Any]
 
-
-def made(change: Callable[[Json], Any] = lambda data: None, tolerance: float = 1e-4) -> Contract:
-    data = contract_data()
-    data["specification"]["tolerance"] = tolerance
-    change(data)
-    return Contract.from_json(data)
+def nothing(data: Json) -> None:
+    """No change."""
 
 
-def lines(change: Callable[[Json], Any], leeway: float = 0.0) -> tuple[str, ...]:
-    return weaker_in(made(change), made(), leeway)
+def made(change: Callable[[Json], Any] = nothing, amount: float = 0.004, **changed: Any) -> Promise:
+    return promised(change, **{"tolerance": {"latency_ms": amount}, "rounding": {"latency_ms": 0.0004}, **changed})
+
+
+def lines(change: Callable[[Json], Any] = nothing, leeway: float = 0.0, **changed: Any) -> tuple[str, ...]:
+    return weaker_in(made(change, **changed), made(), leeway)
 
 
 def zero_width(data: Json) -> None:
@@ -45,64 +44,156 @@ def renamed(data: Json) -> None:
     data["inputs"][2]["name"] = "clients"
 
 
-WEAKER: dict[str, tuple[Callable[[Json], Any], list[str]]] = {
-    "box of zero width": (zero_width, [
+def limited(**fields: Any) -> Json:
+    return {"range": {"output": "latency_ms", **fields}}
+
+
+def order_in(*features: str, direction: str = "increasing", **fields: Any) -> list[Json]:
+    return [{"monotone": {"features": list(features), "direction": direction, "output": "latency_ms", **fields}}]
+
+
+Change = tuple[Callable[[Json], Any], Json, list[str]]
+WEAKER: dict[str, Change] = {
+    "box of zero width": (zero_width, {}, [
         "box of psi_cpu_some is 0.3 to 0.3 share, the champion's is 0 to 0.6 share: not all of it is covered",
         "box of psi_io_full is 0.5 to 0.5 share, the champion's is 0.1 to 0.9 share: not all of it is covered",
         "box of connections is 32.5 to 32.5 count, the champion's is 1 to 64 count: not all of it is covered"]),
-    "tolerance": (lambda data: data["specification"].update(tolerance=0.999), [
-        "tolerance is 0.999 of the output's range, the champion's is 0.0001",
-        "latency_ms may violate the order by 39.4605 ms over the box, the champion's by 0.00395 ms (output range 0.5 "
-        "to 40, the champion's 0.5 to 40)"]),
-    "feature dropped": (
-        lambda data: data["specification"]["properties"][0]["monotone"].update(features=["psi_io_full"]),
-        ["latency_ms increasing in psi_cpu_some is not proved any more"]),
-    "direction turned": (
-        lambda data: data["specification"]["properties"][0]["monotone"].update(direction="decreasing"),
-        ["latency_ms increasing in psi_cpu_some is not proved any more",
-         "latency_ms increasing in psi_io_full is not proved any more"]),
-    "physical limits removed": (no_limits, [
+    "tolerance": (nothing, {"amount": 40.0}, [
+        "latency_ms may violate the order by 40 ms over the box of a feature, the champion's by 0.004 ms"]),
+    "one slope for all": (nothing, {"tolerance": 0.1}, [
+        "latency_ms may violate the order by 0.08 ms over the box of a feature, the champion's by 0.004 ms"]),
+    "rounding": (nothing, {"rounding": {"latency_ms": 0.04}}, [
+        "execution may add 0.04 ms to a violation in latency_ms, the champion's 0.0004 ms"]),
+    "no limit of rounding": (nothing, {"rounding": {}}, [
+        "execution may add any amount to a violation in latency_ms, the champion's 0.0004 ms"]),
+    "feature dropped": (nothing, {"properties": order_in("psi_io_full")},
+                        ["latency_ms increasing in psi_cpu_some is not proved any more"]),
+    "direction turned": (nothing, {"properties": order_in("psi_cpu_some", "psi_io_full", direction="decreasing")}, [
+        "latency_ms increasing in psi_cpu_some is not proved any more",
+        "latency_ms increasing in psi_io_full is not proved any more"]),
+    "a condition": (
+        nothing, {"properties": order_in("psi_cpu_some", "psi_io_full", when={"connections": [1, 32]})}, [
+            "latency_ms increasing in psi_cpu_some is not proved any more",
+            "latency_ms increasing in psi_io_full is not proved any more"]),
+    "another property instead": (nothing, {"properties": [limited(minimum=0)]}, [
+        "latency_ms increasing in psi_cpu_some is not proved any more",
+        "latency_ms increasing in psi_io_full is not proved any more"]),
+    "physical limits removed": (no_limits, {}, [
         "physical limits of input psi_cpu_some are unbounded to unbounded, the champion's are 0 to 1",
         "physical limits of input psi_io_full are unbounded to unbounded, the champion's are 0 to 1",
         "physical limits of input connections are unbounded to unbounded, the champion's are 0 to unbounded"]),
-    "unit": (lambda data: data["inputs"][0].update(unit="percent"),
+    "unit": (lambda data: data["inputs"][0].update(unit="percent"), {},
              ["unit of input psi_cpu_some is percent, the champion's is share"]),
-    "output's unit": (lambda data: data["outputs"][0].update(unit="s"),
+    "output's unit": (lambda data: data["outputs"][0].update(unit="s"), {},
                       ["unit of output latency_ms is s, the champion's is ms"]),
-    "output's limits": (lambda data: data["outputs"][0].update(physical_minimum=None), [
+    "output's limits": (lambda data: data["outputs"][0].update(physical_minimum=None), {}, [
         "physical limits of output latency_ms are unbounded to unbounded, the champion's are 0 to unbounded"]),
-    "output's range": (lambda data: data["outputs"][0].update(maximum=40e6), [
-        "latency_ms may violate the order by 4000 ms over the box, the champion's by 0.00395 ms (output range 0.5 to "
-        "4e+07, the champion's 0.5 to 40)"]),
-    "order of inputs": (swapped, ["inputs stand in another order: connections, psi_io_full, psi_cpu_some, the "
-                                  "champion's psi_cpu_some, psi_io_full, connections"]),
-    "input renamed": (renamed, ["input connections is not taken any more",
-                                "input clients is new: what feeds the champion does not give it"]),
+    "output's kind": (lambda data: data["outputs"][0].update(kind="target"), {},
+                      ["output latency_ms is a target, the champion's a prediction"]),
+    "finite values": (lambda data: data["inputs"][2].update(values=[1, 8, 64]), {}, [
+        "values of connections are 1, 8, 64, the champion's are every value of its box: not all are covered"]),
+    "a one-hot group": (
+        lambda data: [item.update(minimum=0, maximum=1) for item in data["inputs"][:2]]
+        and data.update(one_hot=[["psi_cpu_some", "psi_io_full"]]), {"properties": [limited(minimum=0)]}, [
+            "exactly one of psi_cpu_some, psi_io_full must be 1, which the champion does not ask",
+            "latency_ms increasing in psi_cpu_some is not proved any more",
+            "latency_ms increasing in psi_io_full is not proved any more"]),
+    "order of inputs": (swapped, {}, ["inputs stand in another order: connections, psi_io_full, psi_cpu_some, the "
+                                      "champion's psi_cpu_some, psi_io_full, connections"]),
+    "input renamed": (renamed, {}, ["input connections is not taken any more",
+                                    "input clients is new: what feeds the champion does not give it"]),
 }
 
 
 @pytest.mark.parametrize("name", WEAKER)
 def test_every_way_to_promise_less_is_said_in_words(name: str) -> None:
-    change, expected = WEAKER[name]
-    assert list(lines(change)) == expected
+    change, changed, expected = WEAKER[name]
+    assert list(lines(change, **changed)) == expected
 
 
 @pytest.mark.parametrize("name", WEAKER)
 def test_a_leeway_of_one_percent_lets_none_of_them_through(name: str) -> None:
-    assert lines(WEAKER[name][0], leeway=0.01)
+    assert lines(WEAKER[name][0], leeway=0.01, **WEAKER[name][1])
 
 
-def test_properties_that_are_not_of_one_order_must_all_stay() -> None:
-    rule = {"range": {"output": "latency_ms", "maximum": 250}}
-    champion = made(lambda data: data["specification"]["properties"].append(rule))
-    assert weaker_in(made(), champion) == (
-        'property {"range":{"maximum":250,"output":"latency_ms"}} is not proved any more',)
-    assert weaker_in(champion, champion) == weaker_in(champion, made()) == ()
+POINTS = [{"psi_cpu_some": 0.1, "psi_io_full": 0.2, "connections": 8}, [0.3, 0.4, 16]]
 
 
-def test_with_a_tolerance_of_zero_the_range_of_the_output_does_not_matter() -> None:
-    wide = made(lambda data: data["outputs"][0].update(maximum=4e7), tolerance=0.0)
-    assert weaker_in(wide, made(tolerance=0.0)) == ()
+def robust(points: Any = POINTS, radius: float = 0.1, change: float = 2.0) -> Json:
+    return {"robust": {"points": points, "radius": {"psi_cpu_some": radius}, "change": change, "output": "latency_ms"}}
+
+
+# what the champion proves, and what is as much, more; and what is less or not known to be as much
+KINDS: dict[str, tuple[Json, list[Json], list[Json]]] = {
+    "range": (limited(minimum=0, maximum=250), [limited(minimum=1, maximum=200)],
+              [limited(minimum=0), limited(maximum=250), limited(minimum=0, maximum=251)]),
+    "a difference": (
+        limited(minus="connections", minimum=-5), [limited(minus="connections", minimum=-4), {
+            "order": {"upper": "latency_ms", "lower": "connections", "margin": -5}}],
+        [limited(minimum=-5), limited(minus="connections", minimum=-6), limited(minus="psi_io_full", minimum=-5), {
+            "order": {"upper": "connections", "lower": "latency_ms", "margin": -5}}]),
+    "order": ({"order": {"upper": "connections", "lower": "latency_ms", "margin": 2}},
+              [limited(minus="connections", maximum=-2)], [limited(minus="connections", maximum=-1)]),
+    "robust": (robust(), [robust(radius=0.2), robust(change=1.0), robust([*POINTS, [0, 0.1, 1]])],
+               [robust(radius=0.05), robust(change=3.0), robust(POINTS[:1])]),
+    "share": ({"share": {"of": limited(maximum=9), "at_least": 0.9}}, [{"share": {"of": limited(maximum=9),
+                                                                                  "at_least": 0.95}}],
+              [limited(maximum=9), {"share": {"of": limited(maximum=9), "at_least": 0.8}},
+               {"share": {"of": limited(maximum=8), "at_least": 0.9}}]),
+    "under a condition": (
+        limited(maximum=9, when={"connections": [1, 8], "psi_cpu_some": [0.1, 0.1]}),
+        [limited(maximum=9), limited(maximum=9, when={"connections": [0, 9]}),
+         limited(maximum=9, when={"psi_cpu_some": [0.1, 0.2]})],
+        [limited(maximum=9, when={"connections": [1, 7]}), limited(maximum=9, when={"psi_io_full": [0.1, 0.8]}),
+         limited(maximum=10)]),
+    "an order under a condition": (
+        order_in("psi_io_full", when={"connections": [1, 8]})[0],
+        [order_in("psi_io_full")[0], order_in("psi_io_full", when={"connections": [1, 8]})[0]],
+        [order_in("psi_io_full", when={"connections": [1, 4]})[0], order_in("psi_cpu_some")[0]]),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_property_must_be_proved_again_over_at_least_the_same_inputs(kind: str) -> None:
+    demanded, enough, less = KINDS[kind]
+    champion = made(properties=[demanded])
+    assert weaker_in(champion, champion) == ()
+    for found in enough:
+        assert weaker_in(made(properties=[found]), champion) == (), found
+    for found in less:
+        told = weaker_in(made(properties=[found]), champion)
+        assert told and all(line.endswith("is not proved any more") for line in told), found
+
+
+def test_two_properties_are_never_put_together() -> None:
+    """Each half of the box, together all of it: that the halves meet is nothing to decide here. It counts as weaker."""
+    champion = made(properties=[limited(maximum=9)])
+    halves = [limited(maximum=9, when={"connections": [1, 32]}), limited(maximum=9, when={"connections": [32, 64]})]
+    assert weaker_in(made(properties=halves), champion)
+
+
+def test_the_same_values_or_more_cover_finite_inputs() -> None:
+    def finite(values: list[float]) -> Callable[[Json], Any]:
+        return lambda data: data["inputs"][2].update(values=values)
+
+    champion = made(finite([1, 8]))
+    assert weaker_in(made(finite([1, 8, 64])), champion) == weaker_in(made(), champion) == ()
+    assert weaker_in(made(finite([1, 64])), champion) == (
+        "values of connections are 1, 64, the champion's are 1, 8: not all are covered",)
+
+
+def second(kind: str = "target") -> Callable[[Json], Any]:
+    return lambda data: data["outputs"].append({**data["outputs"][0], "name": "limit", "kind": kind})
+
+
+def test_several_outputs_are_compared_by_their_names() -> None:
+    tolerance, rounding = {"latency_ms": 0.004, "limit": 0.004}, {"latency_ms": 0.0004, "limit": 0.0004}
+    both = made(second(), tolerance=tolerance, rounding=rounding)
+    assert weaker_in(both, both) == weaker_in(both, made()) == ()
+    assert weaker_in(made(), both) == ("output limit is not given any more",)
+    turned = made(lambda data: (second()(data), data["outputs"].reverse()), tolerance=tolerance, rounding=rounding)
+    assert weaker_in(turned, both) == ("outputs stand in another order: limit, latency_ms, the champion's latency_ms, "
+                                       "limit",)
 
 
 def test_a_model_with_an_encoder_is_fed_in_another_way() -> None:
@@ -125,66 +216,52 @@ NAMES = ("psi_cpu_some", "psi_io_full", "connections")
 SIDES = st.floats(0.0, 1.0)
 
 
-@st.composite
-def contracts(draw: st.DrawFn) -> Json:
-    """Boxes, directions, tolerances and output ranges of every size; names, units and limits stay."""
-    data = contract_data()
-    for item in data["inputs"]:
-        item["minimum"], item["maximum"] = sorted((draw(SIDES), draw(SIDES)))
-    features = draw(st.dictionaries(st.sampled_from(NAMES), st.sampled_from(("increasing", "decreasing")), min_size=1))
-    data["specification"]["properties"] = [
-        {"monotone": {"features": [name], "direction": direction}} for name, direction in features.items()]
-    data["specification"]["tolerance"] = draw(st.floats(0, 0.5))
-    data["outputs"][0]["maximum"] = draw(st.floats(1, 100))
-    return data
+@dataclass(frozen=True)
+class Drawn:
+    """Boxes, directions and an amount; names, units and limits stay."""
+
+    boxes: tuple[tuple[float, float], ...]
+    directions: dict[str, str]
+    amount: float
+
+    @property
+    def promise(self) -> Promise:
+        rules = [rule for name, way in self.directions.items() for rule in order_in(name, direction=way)]
+        return made(self.contract, self.amount, properties=rules)
+
+    def contract(self, data: Json) -> None:
+        for item, (low, high) in zip(data["inputs"], self.boxes, strict=True):
+            item["minimum"], item["maximum"] = low, high
 
 
-def demands(data: Json) -> set[tuple[str, str]]:
-    return {(name, rule["monotone"]["direction"]) for rule in data["specification"]["properties"]
-            for name in rule["monotone"]["features"]}
+DRAWN = st.builds(
+    Drawn, st.tuples(*[st.tuples(SIDES, SIDES).map(lambda pair: tuple(sorted(pair)))] * 3),
+    st.dictionaries(st.sampled_from(NAMES), st.sampled_from(("increasing", "decreasing")), min_size=1),
+    st.floats(0, 10))
 
 
-@given(contracts(), contracts())
-def test_it_is_not_weaker_exactly_where_everything_is_at_least_as_strong(new: Json, old: Json) -> None:
-    boxes = all(a["minimum"] <= b["minimum"] and a["maximum"] >= b["maximum"]
-                for a, b in zip(new["inputs"], old["inputs"], strict=True))
-    tolerances = [data["specification"]["tolerance"] for data in (new, old)]
-    allowed = [tolerance * (data["outputs"][0]["maximum"] - 0.5)
-               for tolerance, data in zip(tolerances, (new, old), strict=True)]
-    strong = boxes and demands(new) >= demands(old) and tolerances[0] <= tolerances[1] and \
-        allowed[0] <= allowed[1] * (1 + 1e-12)
-    assert (weaker_in(Contract.from_json(new), Contract.from_json(old)) == ()) is strong
+@settings(deadline=None)
+@given(DRAWN, DRAWN)
+def test_it_is_not_weaker_only_where_everything_is_at_least_as_strong(new: Drawn, old: Drawn) -> None:
+    boxes = all(a[0] <= b[0] and a[1] >= b[1] for a, b in zip(new.boxes, old.boxes, strict=True))
+    demands = new.directions.items() >= old.directions.items()
+    slopes = [[drawn.amount / (high - low) if high > low else 0.0 for low, high in drawn.boxes]
+              for drawn in (new, old)]
+    enough = all(slopes[0][NAMES.index(name)] <= slopes[1][NAMES.index(name)] * (1 + 1e-9) or
+                 old.boxes[NAMES.index(name)][0] == old.boxes[NAMES.index(name)][1] for name in old.directions)
+    if weaker_in(new.promise, old.promise) == ():
+        assert boxes and demands and enough
 
 
-@given(contracts())
-def test_it_is_never_weaker_than_itself(data: Json) -> None:
-    assert weaker_in(Contract.from_json(data), Contract.from_json(copy.deepcopy(data))) == ()
+@settings(deadline=None)
+@given(DRAWN)
+def test_it_is_never_weaker_than_itself(drawn: Drawn) -> None:
+    assert weaker_in(drawn.promise, drawn.promise) == ()
 
 
-@given(contracts(), contracts(), contracts())
-def test_by_steps_that_are_not_weaker_nobody_gets_to_a_weaker_one(a: Json, b: Json, c: Json) -> None:
-    first, second, third = (Contract.from_json(data) for data in (a, b, c))
-    if not weaker_in(second, first) and not weaker_in(third, second):
+@settings(deadline=None)
+@given(DRAWN, DRAWN, DRAWN)
+def test_by_steps_that_are_not_weaker_nobody_gets_to_a_weaker_one(a: Drawn, b: Drawn, c: Drawn) -> None:
+    first, second_, third = a.promise, b.promise, c.promise
+    if not weaker_in(second_, first) and not weaker_in(third, second_):
         assert not [line for line in weaker_in(third, first) if "may violate" not in line]  # rounding adds up
-
-
-@given(contracts(), st.data())
-def test_any_single_thing_that_gets_weaker_is_found(data: Json, draw: st.DataObject) -> None:
-    champion = Contract.from_json(json.loads(json.dumps(data)))
-    item = draw.draw(st.sampled_from(data["inputs"]))
-    what = draw.draw(st.sampled_from(("minimum", "maximum", "unit", "physical_minimum", "tolerance", "properties")))
-    if what == "minimum" and item["minimum"] < item["maximum"]:
-        item["minimum"] = draw.draw(st.floats(item["minimum"], item["maximum"], exclude_min=True))
-    elif what == "maximum" and item["minimum"] < item["maximum"]:
-        item["maximum"] = draw.draw(st.floats(item["minimum"], item["maximum"], exclude_max=True))
-    elif what == "unit":
-        item["unit"] += "s"
-    elif what == "physical_minimum":
-        item["physical_minimum"] = -1.0
-    elif what == "tolerance":
-        data["specification"]["tolerance"] += 0.1
-    elif what == "properties" and len(data["specification"]["properties"]) > 1:
-        data["specification"]["properties"].pop()
-    else:
-        return
-    assert weaker_in(Contract.from_json(data), champion)

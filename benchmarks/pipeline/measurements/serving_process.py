@@ -34,7 +34,7 @@ def _import_session() -> Any:
 
 def _time_one(predictor: Any, repeats: int) -> dict[str, float]:
     """The middle of the verified box: a row that passes every check and is not moved."""
-    from serving.timing import time_prediction
+    from benchmarks.pipeline.measurements.prediction_time import time_prediction
 
     row = {item.name: (item.minimum + item.maximum) / 2 for item in predictor.contract.inputs}
     timing = time_prediction(predictor, row, repeats)

@@ -28,7 +28,7 @@ UNUSED = ("gurobipy", "onnx2pytorch", "onnxoptimizer", "onnxruntime", "onnx", "t
 
 
 def solve(question: Question, seconds: float, threads: int) -> PeerResult:
-    """Peer; see contract.py."""
+    """Peer; see question.py."""
     clock = Clock()
     torch.set_num_threads(threads)
     with tempfile.TemporaryDirectory() as folder:

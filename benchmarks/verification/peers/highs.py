@@ -14,7 +14,7 @@ FEASIBILITY = 1e-9
 
 
 def solve(question: Question, seconds: float, threads: int) -> PeerResult:
-    """Peer; see contract.py."""
+    """Peer; see question.py."""
     clock = Clock()
     highspy: Any = import_module("highspy")
 

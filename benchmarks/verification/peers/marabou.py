@@ -22,7 +22,7 @@ NEAREST = 1e-4
 
 
 def solve(question: Question, seconds: float, threads: int) -> PeerResult:
-    """Peer; see contract.py. Its time limit is in whole seconds."""
+    """Peer; see question.py. Its time limit is in whole seconds."""
     clock = Clock()
     from maraboupy import Marabou, MarabouCore
 

@@ -13,7 +13,7 @@ FEASIBILITY = 1e-9
 
 
 def solve(question: Question, seconds: float, threads: int) -> PeerResult:
-    """Peer; see contract.py."""
+    """Peer; see question.py."""
     clock = Clock()
     import pyscipopt
 

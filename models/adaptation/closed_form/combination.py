@@ -1,6 +1,6 @@
 """The mean of several learners, and the point that is reported of a prediction.
 
-Symbols as in contract.py.
+Symbols as in learner.py.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class FittedMean:
     fitted: Sequence[Fitted]
 
     def predict(self, support: Support) -> Prediction:
-        """See contract.py."""
+        """See learner.py."""
         each = [fitted.predict(support) for fitted in self.fitted]
         means = np.stack([one.mean for one in each])
         variance = np.mean([one.variance for one in each], axis=0) + means.var(axis=0)

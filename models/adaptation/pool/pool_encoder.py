@@ -8,10 +8,10 @@ configurations, so that it can be stored, exported (models/export/encoder_model.
 
 decode's columns are the principal directions of the curves that held-out workloads of the pool get from their supports;
 an embedding's entry is 1 where a workload lies one standard deviation of the pool off. The base learner takes the
-embedding beside a configuration (Qiu's thesis, cited in flash.py, section 5.6: there a recurrent network makes the
-embedding; here a closed form that predicts better on pools of this size).
+embedding beside a configuration (Qiu's thesis, section 5.6: there a recurrent network makes the embedding; here a
+closed form that predicts better on pools of this size). The thesis is cited in models/learners/set_encoders.py.
 
-Symbols as in contract.py; d embedding size.
+Symbols as in learner.py; d embedding size.
 """
 
 from collections.abc import Sequence
@@ -67,7 +67,7 @@ class PoolEncoder:
         return self.encode.shape[1]
 
     def predict(self, support: Support) -> Prediction:
-        """As contract.py's Fitted; the same as the learners that it was made of."""
+        """As learner.py's Fitted; the same as the learners that it was made of."""
         return self._learner.predict(support)
 
     def embed(self, support: Support) -> FloatArray:
@@ -120,7 +120,7 @@ def fit_pool_encoder(pool: Pool, size: int, shots: Sequence[int], learner: Mean 
     pool = replace(pool, metrics=np.empty((*pool.y.shape, 0)))
     fitted = learner.fit(pool, seed).fitted
     if [type(part) for part in fitted] != [FittedHierarchical, FittedNeighbours]:
-        raise InputError(f"learner of an encoder must be hierarchical and nearest, got {learner.name}")
+        raise InputError(f"learner of an encoder: expected hierarchical and nearest, got {learner.name}")
     hierarchical, nearest = fitted
     assert isinstance(hierarchical, FittedHierarchical) and isinstance(nearest, FittedNeighbours)
     draws = int(np.clip(MOST_SUPPORTS // (pool.workloads * len(shots)), 1, DRAWS))

@@ -1,12 +1,12 @@
 """How predictable a workload is before it is predicted: the similarity of its embedding to the pool's.
 
-    similarity(a, b) = (1 - |a - b| / reach + cos(a, b)) / 2          Qiu's thesis (cited in flash.py), section 5.6.3
+    similarity(a, b) = (1 - |a - b| / reach + cos(a, b)) / 2   Qiu's thesis (cited in set_encoders.py), section 5.6.3
 
 A workload's similarity is the largest one to a workload of the pool; reach, the largest distance of two of the pool,
 normalises the distances. Below the threshold, the lowest `share` of held-out workloads of the pool lie: what lies
 below it is flagged as out of distribution.
 
-Symbols as in contract.py; d embedding size.
+Symbols as in learner.py; d embedding size.
 """
 
 from dataclasses import dataclass
@@ -52,9 +52,9 @@ def calibrate_similarity(encoder: PoolEncoder, pool: Pool, held: Held, share: fl
     similar[np.arange(len(similar)), held.workload] = -np.inf
     nearest = similar.max(axis=1)
     error = mean_over_cells(np.abs(held.unmeasured(pool) - held.prediction.mean))
-    there = ~np.isnan(error)
-    if np.ptp(nearest[there]) > 0 and np.ptp(error[there]) > 0:
-        correlation, p_value = (float(value) for value in spearmanr(nearest[there], error[there]))
+    is_known = ~np.isnan(error)
+    if np.ptp(nearest[is_known]) > 0 and np.ptp(error[is_known]) > 0:
+        correlation, p_value = (float(value) for value in spearmanr(nearest[is_known], error[is_known]))
     else:
         correlation, p_value = 0.0, 1.0
     return Predictability(float(np.quantile(nearest, share)), reach, correlation, p_value)

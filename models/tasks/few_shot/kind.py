@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from feature_store.schema import TelemetrySchema
     from feature_store.written.model import Written
     from models.audit.specification_audit import PropertyAudit
+    from models.export.product import Product, Versions
     from models.tasks.few_shot.pages import FewShotPages
-    from models.verification.verdict import Verdict
 
 
 class FewShotKind:
@@ -128,32 +128,24 @@ class FewShotKind:
 
         finetune_workloads(task, workloads, seed, features, pretrained, folders, finished, progress)
 
-    def verify(self, task: FewShotTask, workload: str, seed: int, features: Path, learner: Path, output: Path,
-               progress: OnProgress) -> Verdict:
-        """The specification over the configurations and the hull of the embeddings."""
-        from models.tasks.supervised.proving import verify_learner
-
-        return verify_learner(task, workload, seed, features, learner, output, progress)
-
-    def bundle(self, task: FewShotTask, workload: str, versions: Mapping[str, Any], features: Path, verified: Path,
-               output: Path) -> Verdict:
-        """ONNX, contract, certificate, and the encoder that makes an embedding of new runs."""
+    def product(self, task: FewShotTask, workload: str, versions: Versions, features: Path, learner: Path) -> Product:
+        """As of a prediction, over the hull of the embeddings, with the encoder that makes one of new runs."""
         from feature_store.scaling import FeatureScaling
         from models.tasks.few_shot.encoder_file import few_shot_encoder
-        from models.tasks.supervised.proving import bundle_learner
+        from models.tasks.supervised.product import product_of_learner
 
         folder = features / workload
         scaling = FeatureScaling.from_json((folder / "scaling.json").read_text())
-        encoder = few_shot_encoder(folder, features / POOL, scaling, task, versions)
-        return bundle_learner(task, workload, versions, features, verified, output, encoder)
+        encoder = few_shot_encoder(folder, features / POOL, scaling, task, vars(versions))
+        return product_of_learner(task, workload, versions, features, learner, encoder)
 
     def evidence(self, task: FewShotTask, workload: str, seed: int, features: Path, verified: Path,
-                 bundle: Path) -> dict[str, Any]:
+                 product: Path) -> dict[str, Any]:
         """Beside the closed form that it was trained on, and the mean of the workload's runs."""
         from models.tasks.few_shot.evidence import FEW_SHOT_BASELINE, few_shot_facts, few_shot_metrics
         from models.tasks.supervised.evidence import load_trained, supervised_evidence
 
-        trained = load_trained(task, workload, features, verified, bundle)
+        trained = load_trained(task, workload, features, verified, product)
         data, folder = trained.data, features / workload
         found = supervised_evidence(task, trained, features, seed)
         facts = few_shot_facts(folder, features / POOL, trained.network, data.scaling, data.specification, seed)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from feature_store.schema import TelemetrySchema
     from feature_store.written.model import Written
     from models.audit.specification_audit import PropertyAudit
+    from models.export.product import Product, Versions
     from models.tasks.supervised.pages import SupervisedPages
-    from models.verification.verdict import Verdict
 
 
 class Prediction:
@@ -127,26 +127,19 @@ class Prediction:
 
         finetune_workloads(task, workloads, seed, features, pretrained, folders, finished, progress)
 
-    def verify(self, task: PredictionTask, workload: str, seed: int, features: Path, learner: Path, output: Path,
-               progress: OnProgress) -> Verdict:
-        """The specification over the workload's box."""
-        from models.tasks.supervised.proving import verify_learner
+    def product(self, task: PredictionTask, workload: str, versions: Versions, features: Path,
+                learner: Path) -> Product:
+        """The network behind its scaling, and the task's specification over the workload's box."""
+        from models.tasks.supervised.product import product_of_learner
 
-        return verify_learner(task, workload, seed, features, learner, output, progress)
-
-    def bundle(self, task: PredictionTask, workload: str, versions: Mapping[str, Any], features: Path, verified: Path,
-               output: Path) -> Verdict:
-        """ONNX, contract and certificate."""
-        from models.tasks.supervised.proving import bundle_learner
-
-        return bundle_learner(task, workload, versions, features, verified, output)
+        return product_of_learner(task, workload, versions, features, learner)
 
     def evidence(self, task: PredictionTask, workload: str, seed: int, features: Path, verified: Path,
-                 bundle: Path) -> dict[str, Any]:
+                 product: Path) -> dict[str, Any]:
         """Beside a gradient boosting baseline."""
         from models.tasks.supervised.evidence import boosting_baseline, load_trained, supervised_evidence
 
-        trained = load_trained(task, workload, features, verified, bundle)
+        trained = load_trained(task, workload, features, verified, product)
         found = supervised_evidence(task, trained, features, seed)
         baseline = boosting_baseline(task, trained.data, seed)
         return {**found, "metrics": found["metrics"] | baseline["metrics"], "baseline": baseline["baseline"]}

@@ -22,11 +22,11 @@ FloatArray = NDArray[np.float64]
 SIGNS = {"increasing": 1, "decreasing": -1}
 
 
-def partial_dependence(contract: Json | None, evidence: Json | None, page: str) -> tuple[Part, ...]:
+def partial_dependence(evidence: Json | None, page: str) -> tuple[Part, ...]:
     """Small multiples, one a monotone feature, with one y axis for all."""
     curves = {name: curve for name, curve in mapping(evidence, "curves", "partial_dependence").items()
               if isinstance(curve, Mapping)}
-    required = directions(contract)
+    required = directions(evidence)
     series = {name: together(*(floats(curve.get(key)) for key in ("x", "verified", "unverified")))
               for name, curve in curves.items()}
     usable = {name: values for name, values in series.items()

@@ -28,7 +28,7 @@ class SupervisedPages:
         return (
             ("training", "Training and verification", model_sections.training(evidence, page)),
             ("accuracy", "Verified against unverified", model_sections.accuracy(contract, evidence, scaling, page)),
-            ("curves", "Along each monotone feature", curve_sections.partial_dependence(contract, evidence, page)),
+            ("curves", "Along each monotone feature", curve_sections.partial_dependence(evidence, page)),
             ("predictions", "Predicted against measured", curve_sections.predictions(evidence, page)))
 
     def run_sections(self, entries: Sequence[Json]) -> Sequence[TitledSection]:
@@ -59,7 +59,7 @@ class SupervisedPages:
         """The plots."""
         return (*model_sections.training(evidence, page)[:1],
                 *model_sections.accuracy(contract, evidence, scaling, page)[:1],
-                *curve_sections.partial_dependence(contract, evidence, page),
+                *curve_sections.partial_dependence(evidence, page),
                 *curve_sections.predictions(evidence, page))
 
     def figures(self, evidence: Json | None) -> tuple[Figure, ...]:

@@ -9,10 +9,10 @@ normal form at all is checked before, by runtime_agreement.py, on `graph_stages`
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from feature_store.errors import InputError
 from models.verification.attack.output_witness import OutputWitness
-from models.verification.language.specification import Specification
 from models.verification.language.unsafe_set import UnsafeSet
 from models.verification.network.fed_numbers import held
 from models.verification.network.graph import FloatArray, Graph
@@ -79,20 +79,23 @@ class Replay:
         x, box = self.representable(witness.x), witness.box
         return _lies(x, unsafe.lower[box], unsafe.upper[box]) and _unsafe(unsafe, box, self(x))
 
-    def pair(self, witness: Witness, claim: Specification) -> bool:
-        """Whether the runtime's own outputs stand in the wrong order by more than the tolerance, inside of the box."""
-        lower, upper = claim.lower.copy(), claim.upper.copy()
-        for feature, values in claim.choices.items():
-            lower[feature] = upper[feature] = witness.low[feature]
-            if witness.low[feature] not in values:
-                return False
+    def related(self, witness: OutputWitness, unsafe: UnsafeSet) -> bool:
+        """The same for an unsafe set over outputs and inputs: over what the file gives for what it is fed with."""
+        x, box = self.representable(witness.x), witness.box
+        return _lies(x, unsafe.lower[box], unsafe.upper[box]) and _unsafe(unsafe, box, np.concatenate([self(x), x]))
+
+    def pair(self, witness: Witness, lower: FloatArray, upper: FloatArray, slope: float) -> bool:
+        """Whether the runtime's own outputs stand in the wrong order by more than `slope` allows.
+
+        Both points must lie in one of the boxes with walls lower, upper (R, n).
+        """
         low, high = self.representable(witness.low), self.representable(witness.high)
-        if not (_lies(low, lower, upper) and _lies(high, lower, upper)):
+        if not (_within(low, lower, upper) & _within(high, lower, upper)).any():
             return False
         distance = high[witness.feature] - low[witness.feature]
         with np.errstate(invalid="ignore"):  # of two infinities; NaN is no fall
             fall = witness.sign * (self(low) - self(high))[witness.output]
-        return bool(distance > 0 and fall > claim.slope(witness.feature, witness.output) * distance)
+        return bool(distance > 0 and fall > slope * distance)
 
     def step(self, witness: OutputWitness, pair: PairObligation) -> bool:
         """The same for two values of a feature with finitely many."""
@@ -109,7 +112,12 @@ class Replay:
 
 def _lies(x: FloatArray, lower: FloatArray, upper: FloatArray) -> bool:
     """Whether the numbers fed for a point lie in its box (n,); an input held at one number is fed with the nearest."""
-    return bool((np.isfinite(x) & ((x >= lower) & (x <= upper) | held(lower, upper))).all())
+    return bool(_within(x, lower[None], upper[None]).all())
+
+
+def _within(x: FloatArray, lower: FloatArray, upper: FloatArray) -> NDArray[np.bool_]:
+    """The same for each of the boxes (R, n)."""
+    return np.asarray((np.isfinite(x) & ((x >= lower) & (x <= upper) | held(lower, upper))).all(axis=1))
 
 
 def _unsafe(unsafe: UnsafeSet, box: int, outputs: FloatArray) -> bool:

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.verification.checker.model_file import TINY, UNIT, Array, Mask
+from models.verification.checker.archive import TINY, UNIT, Array, Mask
 
 Numbers = NDArray[np.signedinteger[Any]]
 # Elements of one temporary array of the backward passes: about ten of these stay in the cache.
@@ -80,12 +80,16 @@ class Layer:
 
 
 def bound_rows(weights: Sequence[Array], biases: Sequence[Array], boxes: Box, relaxations: Sequence[Relaxation],
-               coefficients: Array, constants: Array, tight: bool = True) -> Array:
-    """Lower bounds (B, Q) of coefficients (B, Q, o) @ y + constants (B, Q); a relaxation for each hidden layer."""
+               coefficients: Array, constants: Array, tight: bool = True, on_inputs: Array | None = None) -> Array:
+    """Lower bounds (B, Q) of coefficients (B, Q, o) @ y + constants (B, Q); a relaxation for each hidden layer.
+
+    on_inputs (B, Q, n): coefficients on x, added to that; None: none.
+    """
     *layers, last = bound_layers(weights, biases, boxes, [*relaxations, partial(switched, np.True_, np.False_)], tight)
     box = np.repeat(np.arange(len(constants)), constants.shape[1])
     rows, constant = last.through(coefficients.reshape(len(box), -1), constants.reshape(-1), box)
-    return _backward(layers, boxes, rows, constant, box).reshape(constants.shape)
+    direct = None if on_inputs is None else on_inputs.reshape(len(box), -1)
+    return _backward(layers, boxes, rows, constant, box, direct).reshape(constants.shape)
 
 
 def bound_layers(weights: Sequence[Array], biases: Sequence[Array], boxes: Box,
@@ -134,8 +138,12 @@ def _tighten(layers: Sequence[Layer], boxes: Box, weight: Array, bias: Array, lo
         high[at, j] = np.fmin(high[at, j], -_backward(layers, boxes, -weight[j], -bias[j], at))
 
 
-def _backward(layers: Sequence[Layer], boxes: Box, rows: Array, constant: Array, box: Numbers) -> Array:
-    """Lower bounds (P,) of rows (P, w) @ v + constant (P,), v behind the layers, over the boxes numbered (P,)."""
+def _backward(layers: Sequence[Layer], boxes: Box, rows: Array, constant: Array, box: Numbers,
+              direct: Array | None = None) -> Array:
+    """Lower bounds (P,) of rows (P, w) @ v + constant (P,), v behind the layers, over the boxes numbered (P,).
+
+    direct (P, n): coefficients on x beside those; the sum of both rounds once, which the charge at the end covers.
+    """
     for layer in reversed(layers):
         lines, positive = layer.lines, np.maximum(rows, 0)
         negative = rows - positive
@@ -143,6 +151,7 @@ def _backward(layers: Sequence[Layer], boxes: Box, rows: Array, constant: Array,
         positive *= lines.below_slope[box]
         negative *= lines.above_slope[box]
         rows, constant = layer.through(positive + negative, constant + (1 + _eps(rows.shape[1])) * lifts, box)
+    rows = rows if direct is None else rows + direct
     ends = rows * np.where(rows > 0, boxes.lower[box], boxes.upper[box])
     return constant + ends.sum(-1) - _eps(rows.shape[1]) * (np.abs(ends).sum(-1) + np.abs(constant)) - TINY
 

@@ -1,13 +1,15 @@
 """The network in anybody's ONNX file as the checker sees it: a chain of affine maps, some followed by a ReLU.
 
 Reads one shape of graph: a chain of Flatten, Identity, Gemm, MatMul, Add, Sub, Mul by constants of the file and Relu,
-from the one input to the one output. Nothing is multiplied out, so that nothing is rounded: a Sub is a layer of its
-own, with the identity as its matrix. Whatever else a file holds is refused: its proof cannot be checked here.
+from the one input to the one output; or such a chain in float64 between two conversions, Cast and Cast, of an input and
+to an output of float32. Nothing is multiplied out, so that nothing is rounded: a Sub is a layer of its own, with the
+identity as its matrix. Whatever else a file holds is refused: its proof cannot be checked here.
 
-Flow: proof_file.py checks proofs about what is read here; model_file.py reads bundles, more strictly.
+Flow: proof_file.py checks proofs about what is read here, of bundles and of anybody's files.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -16,27 +18,33 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
-from models.verification.checker.model_file import Array, Rejected, require_plain
+from models.verification.checker.archive import Array, Rejected
 from models.verification.checker.scalar_factors import ScalarFactors
 
-FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16)
+FLOATS = {onnx.TensorProto.FLOAT: np.float32, onnx.TensorProto.DOUBLE: np.float64, onnx.TensorProto.FLOAT16: np.float16}
+Type = np.dtype[Any]
+FLOAT64: Type = np.dtype(np.float64)
 
 
 @dataclass(frozen=True)
 class Chain:
     """v[k + 1] = relu or identity of weights[k] @ v[k] + biases[k], v[0] = x; y is the last, without a ReLU.
 
-    weights[k] (w[k], w[k - 1]) and biases[k] (w[k],) in float64; relus[k]: whether a ReLU follows layer k.
+    weights[k] (w[k], w[k - 1]) and biases[k] (w[k],) in float64; relus[k]: whether a ReLU follows layer k; fed,
+    executed: the types that the file takes and gives, and that it computes in.
     """
 
     weights: tuple[Array, ...]
     biases: tuple[Array, ...]
     relus: tuple[bool, ...]
+    fed: Type = FLOAT64
+    executed: Type = FLOAT64
 
     def row(self, output: int) -> "Chain":
         """The chain to one of its outputs."""
         one = slice(output, output + 1)
-        return Chain((*self.weights[:-1], self.weights[-1][one]), (*self.biases[:-1], self.biases[-1][one]), self.relus)
+        return replace(self, weights=(*self.weights[:-1], self.weights[-1][one]),
+                       biases=(*self.biases[:-1], self.biases[-1][one]))
 
     def step(self, feature: int, output: int, low: float, high: float) -> "Chain":
         """x -> y[output] at x[feature] = high minus that at low, whatever x[feature] is: two copies side by side."""
@@ -47,8 +55,9 @@ class Chain:
         point[[feature, inputs + feature]] = low, high
         one = self.row(output)
         weights = [np.block([[w, np.zeros_like(w)], [np.zeros_like(w), w]]) for w in one.weights]
-        return Chain((np.vstack([held, held]), *weights, np.array([[-1.0, 1.0]])),
-                     (point, *(np.tile(b, 2) for b in one.biases), np.zeros(1)), (False, *one.relus, False))
+        return replace(self, weights=(np.vstack([held, held]), *weights, np.array([[-1.0, 1.0]])),
+                       biases=(point, *(np.tile(b, 2) for b in one.biases), np.zeros(1)),
+                       relus=(False, *one.relus, False))
 
 
 def read_chain(file: bytes) -> Chain:
@@ -57,14 +66,19 @@ def read_chain(file: bytes) -> Chain:
     graph = model.graph
     stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     variables = [entry for entry in graph.input if entry.name not in stored]  # old files list the weights too
-    require_plain(model, variables)
+    _require_plain(model, variables)
     (source,) = variables
     if len(graph.output) != 1 or source.type.tensor_type.elem_type not in FLOATS:
         raise Rejected(f"network must have one input of floats and one output, got {len(graph.output)} outputs")
     sizes = [d.dim_value if d.HasField("dim_value") else int(k == 0)
              for k, d in enumerate(source.type.tensor_type.shape.dim)]
-    reader = _Reader(source.name, tuple(sizes), any(node.op_type == "MatMul" for node in graph.node))
-    for node in graph.node:
+    fed = executed = np.dtype(FLOATS[source.type.tensor_type.elem_type])
+    nodes, first, last = list(graph.node), source.name, graph.output[0].name
+    if nodes and nodes[0].op_type == "Cast":
+        nodes, first, last = _between_casts(graph, source.name, last)
+        executed = FLOAT64
+    reader = _Reader(first, tuple(sizes), executed, any(node.op_type == "MatMul" for node in nodes))
+    for node in nodes:
         if node.op_type == "Constant":
             stored[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
             continue
@@ -72,14 +86,28 @@ def read_chain(file: bytes) -> Chain:
             reader.run(node, stored)
         except (ValueError, IndexError) as error:
             raise Rejected(f"operands must fit, got {error} (node {node.name!r}, {node.op_type})") from error
-    if reader.flowing != graph.output[0].name:
+    if reader.flowing != last:
         raise Rejected("nodes must form a chain from the input to the output")
-    return reader.chain()
+    return replace(reader.chain(), fed=fed, executed=executed)
+
+
+def _between_casts(graph: onnx.GraphProto, source: str, result: str) -> tuple[list[onnx.NodeProto], str, str]:
+    """The nodes between the conversions to float64 and back to float32, what the first takes, what the last gives."""
+    first, *nodes, last = graph.node
+    elements = [value.type.tensor_type.elem_type for value in graph.input if value.name == source]
+    for node, kind in ((first, onnx.TensorProto.DOUBLE), (last, onnx.TensorProto.FLOAT)):
+        if node.op_type != "Cast" or list(node.attribute) != [helper.make_attribute("to", kind)] or \
+                len(node.input) != 1 or len(node.output) != 1 or node.domain not in ("", "ai.onnx"):
+            raise Rejected(f"a graph in float64 must stand between a Cast to it and one to float32 ({node.name!r})")
+    if not nodes or list(first.input) != [source] or list(last.output) != [result] or \
+            elements != [onnx.TensorProto.FLOAT]:
+        raise Rejected("a graph in float64 must stand between a Cast of its input of float32 and one of its output")
+    return nodes, first.output[0], last.input[0]
 
 
 class _Reader:
-    def __init__(self, name: str, shape: tuple[int, ...], fused: bool) -> None:
-        self.flowing, self.shape = name, shape
+    def __init__(self, name: str, shape: tuple[int, ...], dtype: Type, fused: bool) -> None:
+        self.flowing, self.shape, self.dtype = name, shape, dtype
         self.factors = ScalarFactors() if fused else None
         self.layers: list[tuple[Array, Array]] = []
         self.relus: list[bool] = []
@@ -92,9 +120,9 @@ class _Reader:
         if variables != [self.flowing] or len(node.output) != 1 or node.domain not in ("", "ai.onnx"):
             raise Rejected(f"nodes must form a chain of one variable each ({where})")
         constants = [np.asarray(stored[name], dtype=np.float64) for name in node.input if name in stored]
-        if not all(np.isfinite(c).all() and stored[name].dtype.kind == "f" for c, name in zip(
+        if not all(np.isfinite(c).all() and stored[name].dtype == self.dtype for c, name in zip(
                 constants, (name for name in node.input if name in stored), strict=True)):
-            raise Rejected(f"weights must be finite numbers ({where})")
+            raise Rejected(f"weights must be finite numbers of {self.dtype} ({where})")
         size, first = prod(self.shape), node.input[0] == self.flowing
         match node.op_type:
             case "Relu" if not constants:
@@ -110,8 +138,7 @@ class _Reader:
                     raise Rejected(f"constant must keep the shape {self.shape}, got {constants[0].shape} ({where})")
                 values = np.broadcast_to(constants[0], self.shape).reshape(-1)
                 if node.op_type == "Mul":
-                    (dtype,) = (stored[name].dtype for name in node.input if name in stored)
-                    self._require_factor(constants[0], dtype, where)
+                    self._require_factor(constants[0], where)
                     self._affine(np.diag(values), np.zeros(size))
                 else:
                     self._shift(values if node.op_type == "Add" else -values)
@@ -128,9 +155,9 @@ class _Reader:
                                f"Add, Sub, Mul by constants ({where})")
         self.flowing = node.output[0]
 
-    def _require_factor(self, values: Array, dtype: np.dtype[Any], where: str) -> None:
+    def _require_factor(self, values: Array, where: str) -> None:
         if self.factors is not None and values.size == 1 and \
-                (objection := self.factors.objection(values.item(), False, dtype)):
+                (objection := self.factors.objection(values.item(), False, self.dtype)):
             raise Rejected(f"{objection} ({where})")
 
     def _linear(self, weight: Array, bias: Array, where: str) -> None:
@@ -156,3 +183,19 @@ class _Reader:
             size = prod(self.shape)
             self._affine(np.eye(size), np.zeros(size))
         return Chain(tuple(w for w, _ in self.layers), tuple(b for _, b in self.layers), tuple(self.relus[:-1]))
+
+
+def _require_plain(model: onnx.ModelProto, inputs: Iterable[onnx.ValueInfoProto]) -> None:
+    """One meaning a name, and nothing outside of the file: no functions, no sparse and no external weights.
+
+    Raises Rejected where it is not so.
+    """
+    graph = model.graph
+    names = [item.name for item in (*graph.initializer, *inputs)]
+    names += [name for node in graph.node for name in node.output]
+    if "" in names or len(set(names)) < len(names):
+        raise Rejected("every input, weight and node output must have a name of its own")
+    elsewhere = any(tensor.data_location or tensor.external_data for tensor in graph.initializer)
+    if elsewhere or model.functions or graph.sparse_initializer:
+        raise Rejected("weights must stand in the file itself, as dense tensors, and operators must be ONNX's own")
+    onnx.checker.check_model(model)

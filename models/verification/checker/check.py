@@ -1,9 +1,9 @@
-"""Independent check of a certificate: plain NumPy in float64 with outward rounding, no code of the search.
+"""What a proof is checked with: plain NumPy in float64 with outward rounding, no code of the search.
 
-Takes the network and the claim from the files themselves (model_file.py), rebuilds the leaf boxes from the split
-tree (a tree of splits covers its root by construction), bounds the signed partial derivatives over every leaf
-(checker/bounds.py, which derives what rounding costs), and accepts only if each is >= -tolerance and execution adds
-next to nothing (checker/rounding.py). Linear in the number of leaves.
+Rebuilds the leaf boxes from a split tree (a tree of splits covers its root by construction), and bounds the signed
+partial derivatives, or combinations of outputs and inputs, over every leaf (bounds.py, which derives what rounding
+costs). Linear in the number of leaves. proof_file.py asks of each leaf what its part of the property demands; the
+network comes from the file itself (chain.py).
 
 A partial derivative is the value of a network without biases, with the ReLUs' derivatives in their place: started
 from the feature's direction towards the output, or transposed, from the output towards the feature. Relaxed, the two
@@ -12,15 +12,13 @@ differ, and neither is always better: the better bound counts.
 Symbols: m leaves, n inputs, F queries (feature, sign), o outputs, Q rows a leaf.
 """
 
-import io
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from models.verification.checker.archive import Array, Rejected
 from models.verification.checker.bounds import (
     Box,
     Numbers,
@@ -31,80 +29,9 @@ from models.verification.checker.bounds import (
     relu,
     switched,
 )
-from models.verification.checker.model_file import (
-    MOST_ROUNDING,
-    Array,
-    ModelFile,
-    Rejected,
-    check_binding,
-    read_claim,
-    read_model,
-    require_limited,
-)
-from models.verification.checker.rounding import order_rounding
 
-ROUNDING = 1e-9
 # Elements of one temporary array, 2 MB.
 BATCH = 2**18
-
-
-@dataclass(frozen=True)
-class CheckResult:
-    """accepted, the reason if not, number of leaves, and the smallest bound found (scaled units).
-
-    rounding: what execution in floating point adds to a violation of the order at most, in units of the output.
-    """
-
-    accepted: bool
-    reason: str
-    leaves: int = 0
-    lower_bound: float = float("nan")
-    rounding: float = float("nan")
-
-
-def check_certificate(
-    model_path: Path, contract: Mapping[str, Any], certificate: Mapping[str, Any], leaves_path: Path,
-) -> CheckResult:
-    """Re-proves the certificate's claim about the file at model_path. Never raises on bad input: rejects."""
-    try:
-        model, leaves = model_path.read_bytes(), leaves_path.read_bytes()  # once: what is hashed is what is proved
-        check_binding(model, contract, certificate, leaves, leaves_path.name)
-        network = read_model(model)
-        lower, upper, queries, allowed = read_claim(contract, network.offset, network.factor, network.gain)
-        rounding = _require_little_rounding(network, contract, queries)
-        require_limited(leaves, "leaves")
-        with np.load(io.BytesIO(leaves), allow_pickle=False) as arrays:
-            low, high, _ = leaf_boxes(arrays["split_dimension"], arrays["split_value"], lower[None], upper[None])
-        if len(low) != certificate["leaves"]:
-            raise Rejected(f"certificate must list its {len(low)} leaves, got {certificate['leaves']}")
-        bounds = leaf_bounds(network.weights, network.biases, low, high, queries, enough=-allowed)
-        worst = float(bounds.min())
-        if not (bounds >= -allowed).all():
-            raise Rejected(f"every leaf must be proved, got a bound of {worst:g} below -{allowed.min():g}")
-        # another machine's matrix products round differently: ROUNDING apart is the same bound
-        if not certificate["lower_bound"] <= worst + ROUNDING * (1 + abs(worst)):
-            raise Rejected(f"lower_bound must be at most the {worst:g} found, got {certificate['lower_bound']}")
-        if not rounding <= certificate["rounding"] * (1 + ROUNDING):
-            raise Rejected(f"rounding must be at least the {rounding:g} found, got {certificate['rounding']}")
-    except Rejected as error:
-        return CheckResult(False, str(error))
-    except Exception as error:  # a malformed file of any kind is a refusal, not a crash
-        return CheckResult(False, f"certificate must be readable, got {type(error).__name__}: {error}")
-    return CheckResult(True, "", len(low), worst, rounding)
-
-
-def _require_little_rounding(
-    network: ModelFile, contract: Mapping[str, Any], queries: Sequence[tuple[int, int]],
-) -> float:
-    """What execution adds to a violation at most, units of the output. Rejects more than MOST_ROUNDING of its range."""
-    lower, upper = (np.array([entry[side] for entry in contract["inputs"]], dtype=np.float64)
-                    for side in ("minimum", "maximum"))
-    rounding, (output,) = order_rounding(network, lower, upper, queries), contract["outputs"]
-    span = min(float(output["maximum"]) - float(output["minimum"]), network.gain)
-    if not rounding <= MOST_ROUNDING * span:
-        raise Rejected(f"execution in {np.dtype(network.dtype).name} may add at most {MOST_ROUNDING:g} of the output's "
-                       f"range to a violation of the order, got {rounding / span:.2g}: store the weights in float64")
-    return rounding
 
 
 def leaf_boxes(dimension: Any, value: Any, lower: Array, upper: Array) -> tuple[Array, Array, Numbers]:
@@ -161,9 +88,11 @@ def leaf_bounds(weights: Sequence[Array], biases: Sequence[Array], lower: Array,
 
 
 def leaf_margins(weights: Sequence[Array], biases: Sequence[Array], lower: Array, upper: Array, coefficients: Array,
-                 constants: Array, batch: int | None = None, relus: Sequence[bool] | None = None) -> Array:
+                 constants: Array, batch: int | None = None, relus: Sequence[bool] | None = None,
+                 on_inputs: Array | None = None) -> Array:
     """Rigorous lower bounds (m, Q) of coefficients (m, Q, o) @ y + constants (m, Q) over the leaves (m, n).
 
+    on_inputs (m, Q, n): coefficients on x, which are added to that; None: none.
     relus: after which layers but the last a ReLU stands; None: after each. A bound is -inf or NaN where a number left
     float64's range: no proof.
     """
@@ -171,7 +100,8 @@ def leaf_margins(weights: Sequence[Array], biases: Sequence[Array], lower: Array
     with np.errstate(over="ignore", invalid="ignore"):
         for now in _batches(weights, len(lower), constants.shape[1], batch):
             boxes = Box(lower[now], upper[now])
-            parts.append(bound_rows(weights, biases, boxes, kinds, coefficients[now], constants[now]))
+            parts.append(bound_rows(weights, biases, boxes, kinds, coefficients[now], constants[now],
+                                    on_inputs=None if on_inputs is None else on_inputs[now]))
     return np.concatenate(parts)
 
 

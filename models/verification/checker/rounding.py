@@ -26,8 +26,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from models.verification.checker.archive import Array, Mask
 from models.verification.checker.bounds import Box, bound_layers, linear, relu
-from models.verification.checker.model_file import Array, Mask, ModelFile, Rejected
+from models.verification.checker.chain import Chain
 
 GROWN = 1 + 1e-9
 
@@ -85,28 +86,26 @@ def execution_error(weights: Sequence[Array], biases: Sequence[Array], lower: Ar
     return np.asarray(error)
 
 
-def order_rounding(model: ModelFile, lower: Array, upper: Array, queries: Sequence[tuple[int, int]]) -> float:
-    """What execution adds at most to a violation of the orders (feature, sign) over a raw box (n,): output's units.
+def chain_error(chain: Chain, lower: Array, upper: Array) -> Array:
+    """(o,): how far what the file gives can be from the exact outputs, over a box (n,) and what is fed for its walls.
 
-    0 where each order is kept in execution. A file in float64 ends with a conversion to float32, which may turn any
-    violation into one step of that type: it counts. Raises Rejected where a number may overflow.
+    A file that computes in float64 ends with a conversion to float32, which may turn any difference into one step of
+    that type: half of one counts for each value. Infinite where a number may overflow.
     """
-    weights, biases, relus = model.chain
-    # what the runtime is fed: the float32 around the walls
-    low, high = (np.nextafter(wall.astype(np.float32), np.float32(side)).astype(np.float64)
-                 for wall, side in ((lower, -np.inf), (upper, np.inf)))
-    error = float(execution_error(weights, biases, low, high, relus, Arithmetic.of(np.dtype(model.dtype)))[0])
-    kinds = [relu if follows else linear for follows in (*relus, False)]
-    kept = all(kept_order(weights, feature, sign)[0] for feature, sign in queries)
+    with np.errstate(over="ignore"):
+        low, high = (np.nextafter(wall.astype(chain.fed), chain.fed.type(side)).astype(np.float64)
+                     for wall, side in ((lower, -np.inf), (upper, np.inf)))
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        return np.full(len(chain.biases[-1]), np.inf)
+    error = execution_error(chain.weights, chain.biases, low, high, chain.relus, Arithmetic.of(chain.executed))
+    if chain.executed == chain.fed:
+        return error
+    kinds = [relu if follows else linear for follows in (*chain.relus, False)]
     with np.errstate(over="ignore", invalid="ignore"):
-        last = bound_layers(weights, biases, Box(low[None], high[None]), kinds, tight=not kept)[-1]
-        largest = float(np.maximum(np.abs(last.low), np.abs(last.high)).max()) + error
-    if not largest < np.finfo(np.float32).max:
-        raise Rejected(f"execution in {np.dtype(model.dtype).name} must not overflow over the box")
-    if kept:
-        return 0.0
-    step = float(np.spacing(np.float32(largest))) if model.dtype is np.float64 else 0.0
-    return 2 * error + step
+        last = bound_layers(chain.weights, chain.biases, Box(low[None], high[None]), kinds)[-1]
+        largest = (np.maximum(np.abs(last.low[0]), np.abs(last.high[0])) + error).astype(chain.fed)
+        step = np.spacing(largest).astype(np.float64)
+        return np.asarray(np.where(np.isfinite(step), error + step / 2, np.inf))
 
 
 def _reached(matrix: Mask, sources: Mask) -> Mask:

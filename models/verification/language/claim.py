@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from feature_store.whole_files import require_file
-from models.verification.language.properties import Share
+from models.verification.language.properties import Share, where
 from models.verification.language.specification import Specification
 from models.verification.language.specification_language import read_specification
 from models.verification.language.unsafe_set import UnsafeSet
 from models.verification.language.vnnlib import read_vnnlib
 from models.verification.network.fed_numbers import FLOAT64, Number, as_fed, hull
 from models.verification.network.graph import FloatArray, Graph
-from models.verification.obligations.compile import PairObligation, obligations
+from models.verification.obligations.compile import PairObligation, RelationObligation, obligations
 from models.verification.obligations.slopes import Slopes
 
 REAL = "It is proved for the network in real arithmetic, with the weights stored in the file."
@@ -34,7 +34,7 @@ class Part:
     name: str
     lower: FloatArray
     upper: FloatArray
-    obligation: Slopes | UnsafeSet | PairObligation | Share
+    obligation: Slopes | UnsafeSet | RelationObligation | PairObligation | Share
     number: Number = FLOAT64
 
     @property
@@ -91,15 +91,17 @@ def exact(value: float) -> str:
 
 
 def _parts(graph: Graph, specification: Specification) -> Iterator[Part]:
-    due = obligations(graph, specification)
-    if due.slopes is not None:
-        yield Part("monotone", due.lower, due.upper, due.slopes)
+    names, due = specification.feature_names, obligations(graph, specification)
+    for slopes in due.slopes:
+        yield Part(f"monotone{where(slopes.when, names)}", slopes.lower, slopes.upper, slopes.slopes)
     if due.unsafe is not None:
         yield Part("outputs", due.unsafe.lower, due.unsafe.upper, due.unsafe)
+    if due.relation is not None:
+        yield Part("outputs and inputs", due.relation.unsafe.lower, due.relation.unsafe.upper, due.relation)
     for pair in due.differences:
-        name = f"{specification.feature_names[pair.feature]} from {exact(pair.low)} to {exact(pair.high)}"
+        name = f"{names[pair.feature]} from {exact(pair.low)} to {exact(pair.high)}"
         if graph.outputs > 1:
             name += f", {specification.output_names[pair.output]}"
-        yield Part(name, pair.unsafe.lower, pair.unsafe.upper, pair)
+        yield Part(name + where(pair.when, names), pair.unsafe.lower, pair.unsafe.upper, pair)
     for share in due.shares:
-        yield Part("share", due.lower, due.upper, share)
+        yield Part("share", share.lower, share.upper, share.share)

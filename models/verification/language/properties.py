@@ -1,5 +1,7 @@
 """The kinds of property that a specification is made of, each with the sentence that says it.
 
+Each may have conditions, `when`: it then holds in the part of the box where all of them do.
+
 Symbols: n inputs, o outputs, P points; x (n,) an input, y(x) (o,) the outputs there, in the network's coordinates.
 """
 
@@ -21,12 +23,69 @@ DEFAULT_CONFIDENCE, DEFAULT_SAMPLES = 0.999, 20_000
 
 
 @dataclass(frozen=True)
+class Condition:
+    """lower <= x[feature] <= upper; equal walls: the input has that value."""
+
+    feature: int
+    lower: float
+    upper: float
+
+    def __post_init__(self) -> None:
+        _require_finite("wall of a condition", self.lower)
+        _require_finite("wall of a condition", self.upper)
+        if self.lower > self.upper:
+            raise InputError(f"when must give [lower, upper], lower <= upper, got [{self.lower:g}, {self.upper:g}]")
+
+    def statement(self, feature_names: Names) -> str:
+        """The condition in words."""
+        name = feature_names[self.feature]
+        if self.lower == self.upper:
+            return f"{name} is {self.lower:.12g}"
+        return f"{name} is {self.lower:.12g} to {self.upper:.12g}"
+
+
+Conditions = tuple[Condition, ...]
+
+
+@dataclass(frozen=True)
+class InputValue:
+    """An input as a side of an order or a difference: x[feature]."""
+
+    feature: int
+
+
+Side = int | InputValue  # the number of an output, or an input
+
+
+def where(conditions: Conditions, feature_names: Names) -> str:
+    """The conditions as the end of a sentence; "" where there are none."""
+    return ", where " + " and ".join(one.statement(feature_names) for one in conditions) if conditions else ""
+
+
+def side_name(side: Side, feature_names: Names, output_names: Names) -> str:
+    """What a side is called."""
+    return feature_names[side.feature] if isinstance(side, InputValue) else output_names[side]
+
+
+def _numbers(*sides: Side | None) -> tuple[int, ...]:
+    """The outputs among the sides."""
+    return tuple(side for side in sides if isinstance(side, int))
+
+
+@dataclass(frozen=True)
 class Monotonicity:
     """The output never falls (increasing) or never rises (decreasing) in each of `features` (column indices)."""
 
     features: tuple[int, ...]
     direction: Direction
     output: int = 0
+    when: Conditions = ()
+
+    def __post_init__(self) -> None:
+        if not self.features:
+            raise InputError("expected at least one input to be monotone in, got none")
+        if self.direction not in ("increasing", "decreasing"):
+            raise InputError(f"direction: expected increasing or decreasing, got {self.direction!r}")
 
     @property
     def sign(self) -> int:
@@ -41,16 +100,19 @@ class Monotonicity:
     def statement(self, feature_names: Names, output_names: Names) -> str:
         """What holds, in words."""
         return (f"{output_names[self.output]} is {self.direction} in "
-                f"{', '.join(feature_names[i] for i in self.features)}, with the other inputs equal")
+                f"{', '.join(feature_names[i] for i in self.features)}, with the other inputs equal"
+                + where(self.when, feature_names))
 
 
 @dataclass(frozen=True)
 class OutputRange:
-    """minimum <= y[output] <= maximum; None: no bound on that side."""
+    """minimum <= y[output] - minus <= maximum; None: no bound on that side, nothing that is subtracted."""
 
     output: int
     minimum: float | None = None
     maximum: float | None = None
+    minus: Side | None = None
+    when: Conditions = ()
 
     def __post_init__(self) -> None:
         if self.minimum is None and self.maximum is None:
@@ -60,41 +122,60 @@ class OutputRange:
                 _require_finite(name, side)
         if self.minimum is not None and self.maximum is not None and self.minimum > self.maximum:
             raise InputError(f"range must have minimum <= maximum, got [{self.minimum:g}, {self.maximum:g}]")
+        if self.minus == self.output:
+            raise InputError(f"minus must be another output or an input, got output {self.output} twice")
 
     @property
     def outputs(self) -> tuple[int, ...]:
         """The outputs it is about."""
-        return (self.output,)
+        return _numbers(self.output, self.minus)
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """The inputs whose values it is about."""
+        return (self.minus.feature,) if isinstance(self.minus, InputValue) else ()
 
     def statement(self, feature_names: Names, output_names: Names) -> str:
         """What holds, in words."""
         sides = [f"at {word} {side:.12g}" for word, side in (("least", self.minimum), ("most", self.maximum))
                  if side is not None]
-        return f"{output_names[self.output]} is {' and '.join(sides)}"
+        name = output_names[self.output]
+        if self.minus is not None:
+            name += f" minus {side_name(self.minus, feature_names, output_names)}"
+        return f"{name} is {' and '.join(sides)}{where(self.when, feature_names)}"
 
 
 @dataclass(frozen=True)
 class OutputOrder:
-    """y[upper] >= y[lower] + margin at every input; a negative margin gives room."""
+    """upper >= lower + margin, of two outputs or of an output and an input; a negative margin gives room."""
 
-    upper: int
-    lower: int
+    upper: Side
+    lower: Side
     margin: float = 0.0
+    when: Conditions = ()
 
     def __post_init__(self) -> None:
         if self.upper == self.lower:
             raise InputError(f"order must be of two outputs, got output {self.upper} twice")
+        if not self.outputs:
+            raise InputError("order must have an output as one of its sides, got two inputs")
         _require_finite("margin", self.margin)
 
     @property
     def outputs(self) -> tuple[int, ...]:
         """The outputs it is about."""
-        return (self.upper, self.lower)
+        return _numbers(self.upper, self.lower)
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """The inputs whose values it is about."""
+        return tuple(side.feature for side in (self.upper, self.lower) if isinstance(side, InputValue))
 
     def statement(self, feature_names: Names, output_names: Names) -> str:
         """What holds, in words."""
         margin = f" {'plus' if self.margin > 0 else 'minus'} {abs(self.margin):.12g}" if self.margin else ""
-        return f"{output_names[self.upper]} is at least {output_names[self.lower]}{margin}"
+        upper, lower = (side_name(side, feature_names, output_names) for side in (self.upper, self.lower))
+        return f"{upper} is at least {lower}{margin}{where(self.when, feature_names)}"
 
 
 @dataclass(frozen=True)
@@ -108,6 +189,7 @@ class Robustness:
     radius: FloatArray
     change: float
     output: int = 0
+    when: Conditions = ()
 
     def __post_init__(self) -> None:
         if self.points.ndim != 2 or not self.points.size or self.radius.shape != self.points.shape[1:]:
@@ -135,7 +217,7 @@ class Robustness:
             near += " and equal in the others" if (self.radius == 0).any() else ""
         each = "the given point" if len(self.points) == 1 else f"each of {len(self.points)} given points"
         return (f"{output_names[self.output]} differs by at most {self.change:.12g} from its value at {each} wherever "
-                f"the input is within {near}")
+                f"the input is within {near}{where(self.when, feature_names)}")
 
 
 @dataclass(frozen=True)
@@ -149,8 +231,11 @@ class Share:
     at_least: float
     confidence: float = DEFAULT_CONFIDENCE
     samples: int = DEFAULT_SAMPLES
+    when: Conditions = ()
 
     def __post_init__(self) -> None:
+        if self.of.when:
+            raise InputError("expected the condition beside `of`, got it inside of it")
         for name, value in (("at_least", self.at_least), ("confidence", self.confidence)):
             if not 0 < value < 1:
                 raise InputError(f"{name} must be between 0 and 1, both excluded, got {value!r}")
@@ -169,8 +254,8 @@ class Share:
     def statement(self, feature_names: Names, output_names: Names) -> str:
         """What holds, in words."""
         what = "pairs of inputs that differ in one feature" if isinstance(self.of, Monotonicity) else "inputs"
-        return (f"for a share of at least {self.at_least:.12g} of all {what}, with confidence {self.confidence:.12g}: "
-                + self.of.statement(feature_names, output_names))
+        return (f"for a share of at least {self.at_least:.12g} of all {what}{where(self.when, feature_names)}, with "
+                f"confidence {self.confidence:.12g}: " + self.of.statement(feature_names, output_names))
 
 
 Property = Monotonicity | OutputRange | OutputOrder | Robustness | Share

@@ -8,8 +8,9 @@ features i and equal elsewhere, f(x0) >= f(x1). For a piecewise linear f it is t
 partial derivative in every activation region. `tolerance` is a slope: a pair may violate the order
 by at most tolerance times its distance (1-norm), in the network's coordinates (in scaled ones: share of
 the target's range per range of a feature), so that a region in which f is constant is not lost to
-rounding. In raw units a slope means something else for every feature and output: there `allowed` has one
-for each (tolerance.py). The other kinds have no tolerance: their limits, margins and changes are meant as they stand.
+rounding. In raw units a slope means something else for every feature and output: there an amount over the whole box is
+meant, and `allowed` has the slope of each (tolerance.py). The other kinds have no tolerance: their limits, margins and
+changes are meant as they stand.
 
 Symbols: n inputs, o outputs; lower, upper (n,) the box in the network's own coordinates.
 """
@@ -24,7 +25,16 @@ from numpy.typing import NDArray
 
 from feature_store.errors import InputError
 from models.verification.language.amounts import amount, plain
-from models.verification.language.properties import Direction, Monotonicity, Property, Robustness, Share
+from models.verification.language.properties import (
+    Conditions,
+    Direction,
+    Monotonicity,
+    OutputOrder,
+    OutputRange,
+    Property,
+    Robustness,
+    Share,
+)
 
 FloatArray = NDArray[np.float64]
 
@@ -37,8 +47,11 @@ class Specification:
 
     choices: the values of an input that takes finitely many, ascending and inside its walls, by its index.
     one_hot: groups of inputs of which exactly one is 1 and the others are 0.
-    units: of the inputs and outputs that have one, by name; allowed: (n, o) the tolerance of each feature and output,
-    None: `tolerance` for all.
+    units: of the inputs and outputs that have one, by name.
+    over_the_box: (o,) the tolerance of each output where one feature goes through its whole box, in the output's unit;
+    allowed: (n, o) the slope that this is of each feature; None, both: `tolerance` is the slope of all.
+    rounding: what execution may add to a violation at most, by the number of the output, in its unit; a proof of which
+    it may add more is refused. Outputs without a limit: see execution.py.
     """
 
     feature_names: tuple[str, ...]
@@ -51,6 +64,8 @@ class Specification:
     one_hot: tuple[tuple[int, ...], ...] = ()
     units: Mapping[str, str] = field(default_factory=dict)
     allowed: FloatArray | None = None
+    over_the_box: FloatArray | None = None
+    rounding: Mapping[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._check_box()
@@ -58,6 +73,9 @@ class Specification:
             raise InputError("specification must have at least one property, got none")
         if not (np.isfinite(self.tolerance) and self.tolerance >= 0):
             raise InputError(f"tolerance must be a number >= 0, got {self.tolerance!r}")
+        for output, limit in self.rounding.items():
+            if not 0 <= output < len(self.output_names) or not (np.isfinite(limit) and limit >= 0):
+                raise InputError(f"rounding must be a number >= 0 for an output, got {limit!r} for output {output}")
         self._check_properties()
         self._check_finite_inputs()
 
@@ -73,18 +91,21 @@ class Specification:
                 raise InputError(f"box must have lower <= upper, got [{low:g}, {high:g}] (feature {name!r})")
 
     def _check_properties(self) -> None:
-        directions: dict[tuple[int, int], Direction] = {}
+        directions: dict[tuple[int, int, Conditions], Direction] = {}
         for rule in self.properties:
             for output in rule.outputs:
                 if not 0 <= output < len(self.output_names):
                     raise InputError(f"output index must be in 0..{len(self.output_names) - 1}, got {output}")
             inner = rule.of if isinstance(rule, Share) else rule
+            for feature in (*(one.feature for one in rule.when),
+                            *(inner.inputs if isinstance(inner, OutputRange | OutputOrder) else ())):
+                self._require_index(feature)
             if isinstance(inner, Robustness) and inner.points.shape[1] != len(self.feature_names):
                 raise InputError(f"points must have {len(self.feature_names)} features, got {inner.points.shape[1]}")
             for feature in inner.features if isinstance(inner, Monotonicity) else ():
                 self._require_index(feature)
                 if isinstance(rule, Monotonicity) and \
-                        directions.setdefault((feature, rule.output), rule.direction) != rule.direction:
+                        directions.setdefault((feature, rule.output, rule.when), rule.direction) != rule.direction:
                     raise InputError("directions must not contradict, got increasing and decreasing "
                                      f"(feature {self.feature_names[feature]!r})")
                 if any(feature in group for group in self.one_hot):
@@ -146,8 +167,14 @@ class Specification:
     def statement(self) -> str:
         """What a proof of this specification says, as a sentence for reports and certificates."""
         real = "It is proved for the network in real arithmetic with the weights stored in the model file."
+        if self.rounding:
+            limits = (amount(limit, self.units.get(self.output_names[output], ""))
+                      + (f" to {self.output_names[output]}" if len(self.output_names) > 1 else "")
+                      for output, limit in sorted(self.rounding.items()))
+            real = f"{real[:-1]}; its execution adds at most {', '.join(limits)}, as the checker bounds it."
         orders = [rule for rule in self.properties if isinstance(rule, Monotonicity)]
-        if len(orders) == len(self.properties) and len(self.output_names) == 1 and not (self.choices or self.one_hot):
+        plain_box = not (self.choices or self.one_hot or any(rule.when for rule in orders))
+        if len(orders) == len(self.properties) and len(self.output_names) == 1 and plain_box:
             rules = "; ".join(f"{rule.direction} in {', '.join(self.feature_names[f] for f in rule.features)}"
                               for rule in orders)
             return (f"The output is {rules}, for every input in the box, with the other inputs equal: a pair may "
@@ -159,14 +186,14 @@ class Specification:
         if shares:
             sentences.append(f"Over {'the box' if proved else self._domain}: {self._clauses(shares)}. Shares are "
                              "counted on random inputs, evaluated in float64 (Clopper-Pearson interval).")
-        ordered = [output for output in range(len(self.output_names)) if self._ordered(output)]
+        ordered = [output for output in range(len(self.output_names)) if self.ordered(output)]
         if ordered:
             of = [f" of {self.output_names[output]}" if len(self.output_names) > 1 else "" for output in ordered]
             sentences.append("; ".join(f"{'a' if number else 'A'} pair may violate the order{of[number]} by at most "
                                        f"{self._violation(output)}" for number, output in enumerate(ordered)) + ".")
         return " ".join(sentences)
 
-    def _ordered(self, output: int) -> list[int]:
+    def ordered(self, output: int) -> list[int]:
         """The features that the output is monotone in, or a share of its pairs is."""
         inner = (rule.of if isinstance(rule, Share) else rule for rule in self.properties)
         return sorted({feature for rule in inner if isinstance(rule, Monotonicity) and rule.output == output
@@ -174,7 +201,7 @@ class Specification:
 
     def _violation(self, output: int) -> str:
         """What the tolerance comes to over the whole box, in units of the output."""
-        unit, features = self.units.get(self.output_names[output], ""), self._ordered(output)
+        unit, features = self.units.get(self.output_names[output], ""), self.ordered(output)
         each = [Fraction(self.slope(feature, output)) * (Fraction(self.upper[feature]) - Fraction(self.lower[feature]))
                 for feature in features]
         whole = f"{amount(sum(each, Fraction(0)), unit)} over the box"

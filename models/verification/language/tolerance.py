@@ -1,4 +1,4 @@
-"""The default tolerance of SPEC.yaml: a share of what an output does over the box, the same in whatever units.
+"""Tolerances of SPEC.yaml in units of the outputs; the default: a share of what an output does over the box.
 
     range    (o,) largest minus smallest output at fixed points of the box: never more than the true range
     allowed  (n, o) slope by which an output may go the wrong way: over the whole width of a feature it comes to
@@ -10,6 +10,8 @@ what they come to over the box is cut to three digits, which another machine's r
 Symbols: n inputs, o outputs, m points; x (m, n).
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
@@ -17,6 +19,7 @@ from itertools import product
 
 import numpy as np
 
+from feature_store.errors import InputError
 from models.verification.language.amounts import DIGITS, SAME
 from models.verification.language.properties import Monotonicity, Share
 from models.verification.language.specification import DEFAULT_TOLERANCE, Specification
@@ -30,14 +33,30 @@ FLOAT32 = 2.0**-23  # resolution of float32, relatively
 
 
 def with_relative_tolerance(graph: Graph, specification: Specification) -> Specification:
-    """The specification with an allowed slope for each feature and output instead of one for all."""
-    allowed = np.zeros((graph.inputs, graph.outputs))
-    for output, reach in enumerate(output_range(graph, specification).tolist()):
-        over_the_box = _cut(Fraction(DEFAULT_TOLERANCE) * Fraction(reach))
+    """The specification with the default tolerance: of each output a share of its range."""
+    return with_tolerance(specification, [share_of(reach) for reach in output_range(graph, specification).tolist()])
+
+
+def share_of(reach: float, share: float = DEFAULT_TOLERANCE) -> float:
+    """This share of a range, cut to three digits, in its unit: the tolerance of an output over the box."""
+    return float(cut(Fraction(share) * Fraction(reach)))
+
+
+def with_tolerance(specification: Specification, over_the_box: Sequence[float]) -> Specification:
+    """The specification with an allowed slope for each feature and output instead of one for all.
+
+    over_the_box (o,): by how much each output may go the wrong way where one feature goes through its whole box.
+
+    Raises InputError: an amount is below 0 or no finite number.
+    """
+    if unusable := [most for most in over_the_box if not 0 <= most < math.inf]:
+        raise InputError(f"tolerance: expected a number from 0, got {unusable[0]!r}")
+    allowed = np.zeros((len(specification.feature_names), len(specification.output_names)))
+    for output, most in enumerate(over_the_box):
         for feature, (low, high) in enumerate(zip(specification.lower, specification.upper, strict=True)):
             if low < high:
-                allowed[feature, output] = _below(over_the_box / (Fraction(high) - Fraction(low)))
-    return replace(specification, allowed=allowed)
+                allowed[feature, output] = _below(Fraction(most) / (Fraction(high) - Fraction(low)))
+    return replace(specification, allowed=allowed, over_the_box=np.array(over_the_box, dtype=np.float64))
 
 
 def output_range(graph: Graph, specification: Specification) -> FloatArray:
@@ -91,7 +110,7 @@ def _admitted(specification: Specification, share: FloatArray, lower: FloatArray
     return np.asarray(x)
 
 
-def _cut(value: Fraction) -> Fraction:
+def cut(value: Fraction) -> Fraction:
     """The largest number of three digits that is at most the value (or above it by a share of SAME)."""
     exact = value * (1 + SAME)
     context = Context(prec=DIGITS, rounding=ROUND_FLOOR, Emin=-9_999, Emax=9_999)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feature_store.errors import InputError
+from models.verification.language.properties import Condition
 from models.verification.language.specification import Specification
 
 FloatArray = NDArray[np.float64]
@@ -55,6 +56,8 @@ def inward(lower: FloatArray, upper: FloatArray, number: Number) -> tuple[FloatA
 def as_fed(specification: Specification, number: Number) -> Specification:
     """The specification with the numbers that are fed for its finite values. Raises InputError where two become one."""
     choices, lower, upper = dict(specification.choices), specification.lower.copy(), specification.upper.copy()
+    conditions = {one: _as_fed(one, specification.choices[one.feature], number) for rule in specification.properties
+                  for one in rule.when if one.feature in specification.choices}
     for feature, values in specification.choices.items():
         near = fed(np.array(values), number)
         if len(set(near.tolist())) < len(values):
@@ -62,4 +65,15 @@ def as_fed(specification: Specification, number: Number) -> Specification:
                              f"{list(values)} (feature {specification.feature_names[feature]!r})")
         choices[feature] = tuple(near.tolist())
         lower[feature], upper[feature] = min(lower[feature], near[0]), max(upper[feature], near[-1])
-    return replace(specification, choices=choices, lower=lower, upper=upper)
+    rules = tuple(replace(rule, when=tuple(conditions.get(one, one) for one in rule.when))
+                  for rule in specification.properties)
+    return replace(specification, choices=choices, lower=lower, upper=upper, properties=rules)
+
+
+def _as_fed(condition: Condition, values: tuple[float, ...], number: Number) -> Condition:
+    """The condition with walls that admit what is fed for the values that it admits."""
+    admitted = fed(np.array([value for value in values if condition.lower <= value <= condition.upper]), number)
+    if not len(admitted):
+        return condition
+    return Condition(condition.feature, min(condition.lower, float(admitted[0])),
+                     max(condition.upper, float(admitted[-1])))

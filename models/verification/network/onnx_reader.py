@@ -49,13 +49,12 @@ KINDS: dict[str, Kind] = {"Relu": "relu", "LeakyRelu": "leaky_relu", "Tanh": "ta
 
 
 @dataclass(frozen=True)
-
-
 class OnnxNetwork:
     """A network in normal form and where it is from.
 
     graph: x (batch, n) -> y (batch, o); input_shape: of one example as a runtime takes it, a symbolic batch being 1,
-    n = prod(input_shape); number: its type; sha256: hex digest of the file; opset: version of ONNX's operators.
+    n = prod(input_shape); number: its type; executed: the type that the file computes in; sha256: hex digest of the
+    file; opset: version of ONNX's operators.
     """
 
     graph: Graph
@@ -63,6 +62,7 @@ class OnnxNetwork:
     output_name: str
     input_shape: tuple[int, ...]
     number: np.dtype[Any]
+    executed: np.dtype[Any]
     sha256: str
     opset: int
 
@@ -109,7 +109,7 @@ def _network(content: bytes, deadline: float) -> OnnxNetwork:
         raise InputError(f"output must depend on the input, got a constant or a mask (output {name!r})")
     onnx.checker.check_model(model, full_check=True)  # after the reader, which names the node
     graph = Graph(reader.input.index.size, tuple(reader.layers), reader.affine(y))
-    return OnnxNetwork(graph, reader.input_name, name, reader.input.shape, reader.dtype,
+    return OnnxNetwork(graph, reader.input_name, name, reader.input.shape, reader.number, reader.dtype,
                        hashlib.sha256(content).hexdigest(), opset)
 
 
@@ -129,7 +129,8 @@ class _Reader:
             raise InputError("input must be a float tensor of fixed size after the batch, got "
                              f"{TensorProto.DataType.Name(tensor.elem_type)} of sizes "
                              f"{[d.dim_param or d.dim_value for d in tensor.shape.dim]} (input {entry.name!r})")
-        self.dtype = np.dtype(FLOATS[tensor.elem_type])
+        self.number = self.dtype = np.dtype(FLOATS[tensor.elem_type])
+        self.output_name, self.narrowed = graph.output[0].name, False
         self.values[entry.name] = self.input = Expression(tuple(sizes), {0: (None, None)})
 
     def run(self, node: onnx.NodeProto) -> None:
@@ -164,6 +165,10 @@ class _Reader:
         _require_inference(node, attributes, operands)
         if not any(isinstance(operand, Expression) for operand in operands):
             return self._folded(node)
+        if kind == "Cast":
+            return [self._cast(node, attributes, operands)]
+        if self.narrowed:
+            raise InputError("output must be converted last, got a node after it")
         supported = sorted({*KINDS, *ARITHMETIC, *MOVES, "Shape", "Split"})
         if kind not in supported:
             raise InputError(f"operator must be one of {', '.join(supported)}, got {kind}")
@@ -183,6 +188,23 @@ class _Reader:
         if kind == "Split":
             return [x.at(index) for index in split(x.index, attributes, len(node.output), *rest)]
         return [x.at(MOVES[kind](x.index, attributes, *rest))]
+
+    def _cast(self, node: onnx.NodeProto, attributes: Attributes, operands: Sequence[Value | None]) -> Value:
+        """The conversions of a file that computes in float64: of its input of float32, and of its output back to it."""
+        x = operands[0]
+        assert isinstance(x, Expression)  # or it would have been folded
+        widens = x is self.input and self.number == self.dtype == np.float32 and not self.layers and self.work == 0
+        narrows = self.number != self.dtype and list(node.output) == [self.output_name]
+        to = attributes.get("to")
+        if len(operands) != 1 or set(attributes) != {"to"} or not (
+                (widens and to == TensorProto.DOUBLE) or (narrows and to == TensorProto.FLOAT)):
+            raise InputError("Cast of a variable must convert an input of float32 to float64, before anything else, or "
+                             "the output back to it")
+        if widens:
+            self.dtype = np.dtype(np.float64)
+        else:
+            self.narrowed = True
+        return x
 
     def _require_factors(self, kind: str, operands: Sequence[Value | None]) -> None:
         if self.factors is None or kind not in ("Mul", "Div"):

@@ -1,9 +1,12 @@
 """Turns a network and its specification into what has to be proved, box by box: `obligations(graph, specification)`.
 
-Inputs with finitely many values are fixed: the roots are one box per combination of them. Over the roots stand
+Inputs with finitely many values are fixed: the roots are one box per combination of them. A property under conditions
+has roots of its own: what the conditions leave of them. Over the roots stand
 
-    slopes       monotone in continuous features: signs of partial derivatives (derivative_query.py)
+    slopes       monotone in continuous features: signs of partial derivatives (derivative_query.py); those under the
+                 same conditions together
     unsafe       range, order, robust, negated: outputs that must not occur (output_query.py)
+    relation     range and order of outputs and inputs: the same, of the network whose outputs are y and x
     differences  monotone in a feature with values v[0] < v[1] < ...: per consecutive pair the network of differences
                  y(x with x[i] = v[j + 1]) - y(x with x[i] = v[j]) and the differences that must not occur
 
@@ -23,14 +26,36 @@ from fractions import Fraction
 import numpy as np
 
 from feature_store.errors import InputError
-from models.verification.language.properties import Monotonicity, OutputOrder, OutputRange, Robustness, Share
+from models.verification.language.domain import Domain, narrowed
+from models.verification.language.properties import (
+    Conditions,
+    InputValue,
+    Monotonicity,
+    OutputOrder,
+    OutputRange,
+    Robustness,
+    Share,
+    Side,
+)
 from models.verification.language.specification import Specification
 from models.verification.language.unsafe_set import Alternative, UnsafeSet, unsafe_set
 from models.verification.network.graph import Affine, FloatArray, Graph, Layer
 from models.verification.obligations.slopes import Slopes
 
+Case = tuple[FloatArray, FloatArray, Alternative]  # a box and what must not occur in it
+
 MOST_COMBINATIONS = 100_000
 TINY = 2.0**-1022  # the smallest normal number: smaller ones may be flushed to zero
+
+
+@dataclass(frozen=True)
+class SlopeObligation:
+    """Slopes that must hold over boxes with walls lower, upper (R, n), where the conditions hold."""
+
+    lower: FloatArray
+    upper: FloatArray
+    slopes: Slopes
+    when: Conditions = ()
 
 
 @dataclass(frozen=True)
@@ -38,7 +63,7 @@ class PairObligation:
     """Over two values low < high of a feature.
 
     graph: x (n,) -> y[output] at x[feature] = high minus that at low, (1,), whatever x[feature] is; unsafe: the
-    differences that must not occur, with x[feature] held somewhere.
+    differences that must not occur, with x[feature] held somewhere; when: the conditions that its boxes are of.
     """
 
     feature: int
@@ -47,22 +72,35 @@ class PairObligation:
     high: float
     graph: Graph
     unsafe: UnsafeSet
+    when: Conditions = ()
+
+
+@dataclass(frozen=True)
+class RelationObligation:
+    """Over outputs and inputs. graph: x (n,) -> (y, x) (o + n,); unsafe: what must not occur of these."""
+
+    graph: Graph
+    unsafe: UnsafeSet
+
+
+@dataclass(frozen=True)
+class ShareObligation:
+    """Not to be proved but to be counted (share.py), over the roots lower, upper (R, n)."""
+
+    lower: FloatArray
+    upper: FloatArray
+    share: Share
 
 
 @dataclass(frozen=True)
 class Obligations:
-    """All that must be proved; None and () where there is nothing of the kind.
+    """All that must be proved; None and () where there is nothing of the kind. Each has boxes of its own."""
 
-    lower, upper (R, n): the roots, which `slopes` must hold over. `unsafe` and the differences have boxes of their own.
-    shares: not to be proved but to be counted (share.py).
-    """
-
-    lower: FloatArray
-    upper: FloatArray
-    slopes: Slopes | None
+    slopes: tuple[SlopeObligation, ...]
     unsafe: UnsafeSet | None
+    relation: RelationObligation | None
     differences: tuple[PairObligation, ...]
-    shares: tuple[Share, ...]
+    shares: tuple[ShareObligation, ...]
 
 
 def obligations(graph: Graph, specification: Specification) -> Obligations:
@@ -70,29 +108,51 @@ def obligations(graph: Graph, specification: Specification) -> Obligations:
 
     Raises:
         InputError: the graph has other inputs or outputs than the specification; more than 100,000 combinations of
-            finite inputs; no admissible input near a robust point; a change that rounding covers.
+            finite inputs; conditions that no input meets; no admissible input near a robust point; a change that
+            rounding covers.
     """
     require_fit(graph, specification)
-    lower, upper = roots(specification, specification.choices)
     rules = specification.properties
-    orders = dict.fromkeys((i, rule.output, rule.sign) for rule in rules if isinstance(rule, Monotonicity)
-                           for i in rule.features)
-    # of an input that the box holds at one number no two values can be in the wrong order
-    continuous = [(i, o, sign) for i, o, sign in orders
-                  if i not in specification.choices and specification.lower[i] < specification.upper[i]]
-    slopes = Slopes(tuple(i for i, _, _ in continuous),
-                    np.stack([sign * np.eye(graph.outputs)[output] for _, output, sign in continuous]),
-                    np.array([specification.slope(i, output) for i, output, _ in continuous])) if continuous else None
-    differences = tuple(_pair(graph, specification, order, j) for order in orders if order[0] in specification.choices
-                        for j in range(len(specification.choices[order[0]]) - 1))
-    everywhere = [alternative for rule in rules if isinstance(rule, OutputRange | OutputOrder)
-                  for alternative in _violations(rule, graph.outputs)]
-    cases = [(low, high, alternative) for low, high in zip(lower, upper, strict=True) for alternative in everywhere]
+    domains = {rule.when: narrowed(specification, rule.when) for rule in rules}
+    boxes = {when: roots(domain, domain.choices) for when, domain in domains.items()}
+    orders: dict[Conditions, dict[tuple[int, int, int], None]] = {}
     for rule in rules:
-        if isinstance(rule, Robustness):
-            cases += _near_points(graph, rule, lower, upper)
-    return Obligations(lower, upper, slopes, unsafe_set(cases) if cases else None, differences,
-                       tuple(rule for rule in rules if isinstance(rule, Share)))
+        if isinstance(rule, Monotonicity):
+            orders.setdefault(rule.when, {}).update(dict.fromkeys((i, rule.output, rule.sign) for i in rule.features))
+    slopes = tuple(SlopeObligation(*boxes[when], found, when) for when, of in orders.items()
+                   if (found := _slopes(graph, specification, domains[when], list(of))) is not None)
+    differences = tuple(_pair(graph, specification, domains[when], order, j, when) for when, of in orders.items()
+                        for order in of if order[0] in specification.choices
+                        for j in range(len(domains[when].choices[order[0]]) - 1))
+    cases: list[Case] = []
+    related: list[Case] = []
+    for rule in rules:
+        match rule:
+            case OutputRange() | OutputOrder():
+                columns = graph.outputs + (graph.inputs if rule.inputs else 0)
+                (related if rule.inputs else cases).extend(
+                    (low, high, alternative) for low, high in zip(*boxes[rule.when], strict=True)
+                    for alternative in _violations(rule, graph.outputs, columns))
+            case Robustness():
+                cases += _near_points(graph, rule, *boxes[rule.when])
+    return Obligations(slopes, unsafe_set(cases) if cases else None,
+                       RelationObligation(related_graph(graph), unsafe_set(related)) if related else None, differences,
+                       tuple(ShareObligation(*boxes[rule.when], rule) for rule in rules if isinstance(rule, Share)))
+
+
+def _slopes(graph: Graph, specification: Specification, domain: Domain,
+            orders: list[tuple[int, int, int]]) -> Slopes | None:
+    """Of the orders (feature, output, sign) those in continuous features; None where there are none.
+
+    Of an input that the box holds at one number no two values can be in the wrong order.
+    """
+    continuous = [(i, o, sign) for i, o, sign in orders
+                  if i not in domain.choices and domain.lower[i] < domain.upper[i]]
+    if not continuous:
+        return None
+    return Slopes(tuple(i for i, _, _ in continuous),
+                  np.stack([sign * np.eye(graph.outputs)[output] for _, output, sign in continuous]),
+                  np.array([specification.slope(i, output) for i, output, _ in continuous]))
 
 
 def require_fit(graph: Graph, specification: Specification) -> None:
@@ -103,25 +163,35 @@ def require_fit(graph: Graph, specification: Specification) -> None:
             raise InputError(f"specification must describe the network's {size} {what}, got {len(names)}")
 
 
-def roots(specification: Specification, choices: Mapping[int, tuple[float, ...]]) -> tuple[FloatArray, FloatArray]:
-    """Boxes (R, n): the specification's, once per combination of these choices and of its one-hot groups, fixed.
+def roots(domain: Domain, choices: Mapping[int, tuple[float, ...]]) -> tuple[FloatArray, FloatArray]:
+    """Boxes (R, n): the domain's, once per combination of these choices and of its one-hot groups, fixed.
 
     Raises InputError above 100,000 combinations.
     """
     tables: list[tuple[tuple[int, ...], FloatArray]] = [
         ((i,), np.array(values, dtype=np.float64)[:, None]) for i, values in sorted(choices.items())]
-    tables += [(group, np.eye(len(group))) for group in specification.one_hot]
+    tables += [(group, domain.admitted(group)) for group in domain.one_hot]
     count = math.prod(len(table) for _, table in tables)
     if count > MOST_COMBINATIONS:
-        names = ", ".join(specification.feature_names[i] for group, _ in tables for i in group)
+        names = ", ".join(domain.feature_names[i] for group, _ in tables for i in group)
         raise InputError(f"finite inputs must have at most {MOST_COMBINATIONS:,} combinations, got {count:,} ({names})")
     lower, upper = (np.repeat(wall[None].astype(np.float64), count, axis=0)
-                    for wall in (specification.lower, specification.upper))
+                    for wall in (domain.lower, domain.upper))
     number, before = np.arange(count), 1
     for group, table in tables:
         lower[:, list(group)] = upper[:, list(group)] = table[number // before % len(table)]
         before *= len(table)
     return lower, upper
+
+
+def related_graph(graph: Graph) -> Graph:
+    """x (n,) -> (y, x), (o + n,)."""
+    last, n = graph.output, graph.inputs
+    matrices = {s: np.vstack([m, np.zeros((n, m.shape[1]))]) for s, m in last.matrices.items()}
+    matrices[0] = np.vstack([last.matrices.get(0, np.zeros((graph.outputs, n))), np.eye(n)])
+    error = {s: np.vstack([e, np.zeros((n, e.shape[1]))]) for s, e in last.error.items()}
+    offset_error = None if last.offset_error is None else np.concatenate([last.offset_error, np.zeros(n)])
+    return Graph(n, graph.layers, Affine(matrices, np.concatenate([last.offset, np.zeros(n)]), error, offset_error))
 
 
 def pair_graph(graph: Graph, output: int, feature: int, low: float, high: float) -> Graph:
@@ -180,31 +250,39 @@ def _nearest(exact: list[Fraction], slack: list[Fraction]) -> tuple[FloatArray, 
     return np.array(rounded), np.array(off) if any(off) else None
 
 
-def _pair(graph: Graph, specification: Specification, order: tuple[int, int, int], j: int) -> PairObligation:
+def _pair(graph: Graph, specification: Specification, domain: Domain, order: tuple[int, int, int], j: int,
+          when: Conditions) -> PairObligation:
     """The order (feature, output, sign) between the feature's values number j and j + 1."""
     feature, output, sign = order
-    low, high = specification.choices[feature][j : j + 2]
-    lower, upper = roots(specification, {**specification.choices, feature: (low,)})
+    low, high = domain.choices[feature][j : j + 2]
+    lower, upper = roots(domain, {**domain.choices, feature: (low,)})
     allowed = Fraction(specification.slope(feature, output)) * (Fraction(high) - Fraction(low))
     constants = np.full((len(lower), 1, 1), _open(-allowed))
     unsafe = UnsafeSet(lower, upper, np.full((len(lower), 1, 1, 1), -float(sign)), constants)
-    return PairObligation(feature, output, low, high, pair_graph(graph, output, feature, low, high), unsafe)
+    return PairObligation(feature, output, low, high, pair_graph(graph, output, feature, low, high), unsafe, when)
 
 
-def _violations(rule: OutputRange | OutputOrder, outputs: int) -> list[Alternative]:
-    unit = np.eye(outputs)
+def _violations(rule: OutputRange | OutputOrder, outputs: int, columns: int) -> list[Alternative]:
+    """How the rule can be violated, in terms of y, or of (y, x) where there are as many columns."""
+    unit = np.eye(columns)
+
+    def row(side: Side | None) -> FloatArray:
+        if side is None:
+            return np.zeros((1, columns))
+        return unit[[outputs + side.feature if isinstance(side, InputValue) else side]]
+
     match rule:
         case OutputRange():
             sides = ((-1, rule.minimum), (1, rule.maximum))
-            return [(sign * unit[[rule.output]], np.array([_open(-sign * Fraction(side))]))
+            return [(sign * (row(rule.output) - row(rule.minus)), np.array([_open(-sign * Fraction(side))]))
                     for sign, side in sides if side is not None]
         case OutputOrder():
-            return [(unit[[rule.lower]] - unit[[rule.upper]], np.array([_open(Fraction(rule.margin))]))]
+            return [(row(rule.lower) - row(rule.upper), np.array([_open(Fraction(rule.margin))]))]
 
 
 def _near_points(
     graph: Graph, rule: Robustness, lower: FloatArray, upper: FloatArray,
-) -> Iterator[tuple[FloatArray, FloatArray, Alternative]]:
+) -> Iterator[Case]:
     """The cases of every point: its surroundings cut with every root, and both ways in which the output may change."""
     output, unit = rule.output, np.eye(graph.outputs)
     reference, slack = (values(rule.points)[:, output] for values in (graph.value, graph.rounding))

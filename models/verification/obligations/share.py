@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from scipy.special import betainccinv, betaincinv
 
 from feature_store.errors import InputError
-from models.verification.language.properties import Monotonicity, OutputOrder, OutputRange, Share
+from models.verification.language.domain import Domain, narrowed
+from models.verification.language.properties import InputValue, Monotonicity, OutputOrder, OutputRange, Share, Side
 from models.verification.language.specification import Specification
 from models.verification.network.graph import FloatArray, Graph
 from models.verification.obligations.compile import require_fit
@@ -50,9 +51,10 @@ def check_share(graph: Graph, share: Share, specification: Specification, data: 
     """
     require_fit(graph, specification)
     random = np.random.default_rng(seed)
-    x = _uniform(specification, share.samples, random) if data is None else _admissible(specification, data)
+    domain = narrowed(specification, share.when)
+    x = _uniform(domain, share.samples, random) if data is None else _admissible(domain, data)
     batch = max(BATCH_ELEMENTS // max(graph.widths, default=1), 1)
-    satisfied = sum(int(_satisfied(graph, share, specification, x[first : first + batch], random).sum())
+    satisfied = sum(int(_satisfied(graph, share, specification, domain, x[first : first + batch], random).sum())
                     for first in range(0, len(x), batch))
     lower, upper = clopper_pearson(satisfied, len(x), share.confidence)
     return ShareResult(lower >= share.at_least, satisfied, len(x), lower, upper)
@@ -66,24 +68,25 @@ def clopper_pearson(satisfied: int, samples: int, confidence: float) -> tuple[fl
     return lower, upper
 
 
-def _uniform(specification: Specification, count: int, random: np.random.Generator) -> FloatArray:
-    low, high = specification.lower, specification.upper
+def _uniform(domain: Domain, count: int, random: np.random.Generator) -> FloatArray:
+    low, high = domain.lower, domain.upper
     x = np.clip(low + (high - low) * random.random((count, len(low))), low, high)
-    for feature, values in sorted(specification.choices.items()):
+    for feature, values in sorted(domain.choices.items()):
         x[:, feature] = random.choice(values, count)
-    for group in specification.one_hot:
-        x[:, list(group)] = np.eye(len(group))[random.integers(len(group), size=count)]
+    for group in domain.one_hot:
+        rows = domain.admitted(group)
+        x[:, list(group)] = rows[random.integers(len(rows), size=count)]
     return x
 
 
-def _admissible(specification: Specification, data: FloatArray) -> FloatArray:
+def _admissible(domain: Domain, data: FloatArray) -> FloatArray:
     x = np.asarray(data, dtype=np.float64)
-    if x.ndim != 2 or x.shape[1] != len(specification.lower):
-        raise InputError(f"data must be of shape (m, {len(specification.lower)}), got {x.shape}")
-    inside = ((specification.lower <= x) & (x <= specification.upper)).all(axis=1)
-    for feature, values in specification.choices.items():
+    if x.ndim != 2 or x.shape[1] != len(domain.lower):
+        raise InputError(f"data must be of shape (m, {len(domain.lower)}), got {x.shape}")
+    inside = ((domain.lower <= x) & (x <= domain.upper)).all(axis=1)
+    for feature, values in domain.choices.items():
         inside &= np.isin(x[:, feature], values)
-    for group in specification.one_hot:
+    for group in domain.one_hot:
         part = x[:, list(group)]
         inside &= np.isin(part, (0.0, 1.0)).all(axis=1) & (part.sum(axis=1) == 1)
     if not inside.any():
@@ -92,32 +95,39 @@ def _admissible(specification: Specification, data: FloatArray) -> FloatArray:
     return x[inside]
 
 
-def _satisfied(graph: Graph, share: Share, specification: Specification, x: FloatArray,
+def _satisfied(graph: Graph, share: Share, specification: Specification, domain: Domain, x: FloatArray,
                random: np.random.Generator) -> NDArray[np.bool_]:
     """Which inputs satisfy the property, (m,), evaluated in float64; an output that is NaN does not."""
     y = graph.value(x)
+
+    def of(side: Side | None) -> FloatArray:
+        if side is None:
+            return np.zeros(len(x))
+        return x[:, side.feature] if isinstance(side, InputValue) else y[:, side]
+
     match share.of:
-        case OutputRange(output, minimum, maximum):
+        case OutputRange(output, minimum, maximum, minus):
             low, high = (-np.inf if minimum is None else minimum), (np.inf if maximum is None else maximum)
-            return np.asarray((low <= y[:, output]) & (y[:, output] <= high))
+            value = of(output) - of(minus)
+            return np.asarray((low <= value) & (value <= high))
         case OutputOrder(upper, lower, margin):
-            return np.asarray(y[:, upper] - y[:, lower] >= margin)
+            return np.asarray(of(upper) - of(lower) >= margin)
         case Monotonicity(_, _, output) as rule:
-            partner, picked = _partner(specification, rule, x, random)
+            partner, picked = _partner(domain, rule, x, random)
             step = (partner - x).sum(axis=1)  # of one feature; the others are equal
             rise = rule.sign * np.sign(step) * (graph.value(partner) - y)[:, output]
             slopes = np.array([specification.slope(feature, output) for feature in range(graph.inputs)])
             return np.asarray(rise >= -slopes[picked] * np.abs(step))
 
 
-def _partner(specification: Specification, rule: Monotonicity, x: FloatArray,
+def _partner(domain: Domain, rule: Monotonicity, x: FloatArray,
              random: np.random.Generator) -> tuple[FloatArray, NDArray[np.int64]]:
     """x (m, n) with another value in one of the rule's features, and in which (m,)."""
     partner, picked = x.copy(), random.choice(rule.features, len(x))
     for feature in rule.features:
         rows = np.flatnonzero(picked == feature)
-        low, high = specification.lower[feature], specification.upper[feature]
-        values = np.array(specification.choices.get(feature, ()))
+        low, high = domain.lower[feature], domain.upper[feature]
+        values = np.array(domain.choices.get(feature, ()))
         if len(values) > 1:
             moved = np.searchsorted(values, x[rows, feature]) + 1 + random.integers(len(values) - 1, size=len(rows))
             partner[rows, feature] = values[moved % len(values)]

@@ -9,8 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from benchmarks.__main__ import main as run_benchmark
 from benchmarks.adaptation import accuracy as adaptation
 from benchmarks.adaptation.methods import METHODS
+from benchmarks.harness import entries
 from benchmarks.harness.code_digest import ROOT, _reached
 from models.adaptation.learner import NONE, supports
 from models.adaptation.pool.validation import absolute_percentage_errors
@@ -52,9 +54,10 @@ def file(tmp_path: Path) -> Path:
 
 def run(file: Path, *more: str, splits: tuple[str, ...] = ("workload",), methods: tuple[str, ...] = METHOD_NAMES,
         seeds: tuple[int, ...] = (0,), mapping: str = "mapping.yaml") -> int:
-    return adaptation.main([
-        "--file", str(file), "--mapping", str(file.parent / mapping), "--output", str(file.parent / "out.json"),
-        "--jobs", "1", "--splits", *splits, "--methods", *methods, "--seeds", *map(str, seeds), *more])
+    return run_benchmark([
+        "adaptation-accuracy", "--file", str(file), "--mapping", str(file.parent / mapping),
+        "--output", str(file.parent / "out.json"), "--jobs", "1",
+        "--splits", *splits, "--methods", *methods, "--seeds", *map(str, seeds), *more])
 
 
 def content(file: Path) -> dict[str, Any]:
@@ -168,7 +171,7 @@ def test_entries_of_other_data_stay(file: Path) -> None:
 
 def test_stopped_benchmark_keeps_what_it_had_and_goes_on(file: Path, monkeypatch: pytest.MonkeyPatch,
                                                          capsys: pytest.CaptureFixture[str]) -> None:
-    calls, write = [], adaptation.write_results
+    calls, write = [], entries.write_results
 
     def once(*arguments: Any) -> None:
         calls.append(arguments)
@@ -176,11 +179,11 @@ def test_stopped_benchmark_keeps_what_it_had_and_goes_on(file: Path, monkeypatch
             raise KeyboardInterrupt
         write(*arguments)
 
-    monkeypatch.setattr(adaptation, "write_results", once)
+    monkeypatch.setattr(entries, "write_results", once)
     assert run(file, seeds=(0, 1, 2)) == 130
-    assert "the same command goes on where it was" in capsys.readouterr().err
+    assert "the same command goes on from there" in capsys.readouterr().err
     assert len({seed for _, seed, *_ in keys(file)}) == 1
-    monkeypatch.setattr(adaptation, "write_results", write)
+    monkeypatch.setattr(entries, "write_results", write)
     assert run(file, seeds=(0, 1, 2)) == 0
     assert "4 entries are there already, 8 to be made" in capsys.readouterr().err
     assert len(keys(file)) == 12
@@ -209,20 +212,20 @@ def test_learner_that_does_not_take_the_pool_says_why_and_others_are_measured(fi
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    (["--file", "absent.csv", "--mapping", "mapping.yaml"], "file of measurements must exist, got .*absent.csv"),
+    (["--file", "absent.csv", "--mapping", "mapping.yaml"], "expected one that exists, got .*absent.csv"),
     (["--file", "runs.csv", "--mapping", "absent.yaml"], "mapping file .*absent.yaml"),
     (["--file", "runs.csv"], "--file and --mapping must be given together"),
     (["--mapping", "mapping.yaml"], "--file and --mapping must be given together"),
-    (["--data", "scout", "--data-folder", "absent"], "file of measurements must exist, got absent"),
+    (["--data", "scout", "--data-folder", "absent"], "file of measurements: expected one that exists, got absent"),
     (["--file", "runs.csv", "--mapping", "mapping.yaml", "--provider", "cloud"],
      "configuration must have the column 'cloud' for the split 'provider', got provider, nodes; leave this split out"),
     (["--file", "runs.csv", "--mapping", "ungrouped.yaml"],
      "mapping must have the group 'algorithm' for the split 'algorithm', got no group; leave this split out"),
     (["--file", "runs.csv", "--mapping", "mapping.yaml", "--jobs", "0"], "--jobs must be at least 1, got 0"),
     (["--file", "runs.csv", "--mapping", "mapping.yaml", "--seeds", "-1"], "--seeds must be at least 0, got -1"),
-    (["--file", "runs.csv", "--mapping", "mapping.yaml", "--output", "runs.csv"], "result file must be JSON"),
+    (["--file", "runs.csv", "--mapping", "mapping.yaml", "--output", "runs.csv"], "--output: expected JSON"),
     (["--file", "runs.csv", "--mapping", "mapping.yaml", "--output", "other.json"],
-     "result file must be of format assay-adaptation/1, got assay-other/1 .*other.json"),
+     "--output: expected a file of format assay-adaptation/1, got assay-other/1 .*other.json"),
 ])
 def test_bad_input_ends_with_exit_code_2_and_says_what_is_wrong(
         file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], options: list[str],
@@ -231,7 +234,7 @@ def test_bad_input_ends_with_exit_code_2_and_says_what_is_wrong(
     (file.parent / "other.json").write_text('{"format": "assay-other/1"}')
     monkeypatch.chdir(file.parent)
     before = sorted(file.parent.iterdir())
-    assert adaptation.main(["--output", "out.json", *options]) == 2
+    assert run_benchmark(["adaptation-accuracy", "--output", "out.json", *options]) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ") and "Traceback" not in error
     assert re.search(message, error)
@@ -241,7 +244,7 @@ def test_bad_input_ends_with_exit_code_2_and_says_what_is_wrong(
 @pytest.mark.parametrize("options", [["--splits", "row"], ["--methods", "magic"], ["--data", "iris"]])
 def test_names_that_are_not_known_are_turned_down(options: list[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
-        adaptation.main(options)
+        run_benchmark(["adaptation-accuracy", *options])
     assert stopped.value.code == 2
 
 

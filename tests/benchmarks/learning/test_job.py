@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.__main__ import main as run_benchmark
 from benchmarks.learning import lipschitz_monotone, performance
 from benchmarks.learning.data_sets import LINNOS_FILE, RECORDED, DataSet
 from benchmarks.learning.job import BY_CONSTRUCTION, Job, Prepared, find_directions, prepare, run_job, run_pretraining
@@ -124,13 +125,13 @@ def _made(jobs: list[Any]) -> set[tuple[str, int]]:
 
 def test_finished_entries_are_not_made_again(runs: list[list[Any]], command: list[str], tmp_path: Path) -> None:
     command += ["--data", "recorded", "--seeds"]
-    assert performance.main([*command, "0"]) == 0
-    performance.main([*command, "0", "1"])
+    assert run_benchmark(["performance", *command, "0"]) == 0
+    run_benchmark(["performance", *command, "0", "1"])
     assert [sorted({job.seed for job in jobs}) for jobs in runs] == [[0], [1]]
-    performance.main([*command, "0", "--epochs", "3"])  # other settings: its entries are others
+    run_benchmark(["performance", *command, "0", "--epochs", "3"])  # other settings: its entries are others
     assert sorted({job.seed for job in runs[-1]}) == [0]
     (tmp_path / "samples.parquet").write_bytes(b"other telemetry")
-    performance.main([*command, "0", "--epochs", "3"])
+    run_benchmark(["performance", *command, "0", "--epochs", "3"])
     assert sorted({job.seed for job in runs[-1]}) == [0]
     entries = json.loads((tmp_path / "performance.json").read_text())["entries"]
     assert {entry["seed"] for entry in entries} == {0}
@@ -141,14 +142,14 @@ def test_a_data_set_s_entries_outlive_a_change_of_another(
     runs: list[list[Any]], command: list[str], tmp_path: Path,
 ) -> None:
     command += ["--seeds", "0"]
-    assert performance.main(command) == 0
+    assert run_benchmark(["performance", *command]) == 0
     assert _made(runs[-1]) == {("recorded", 0), ("linnos", 0)}
     (tmp_path / "samples.parquet").write_bytes(b"other telemetry")
-    performance.main([*command, "--data", "recorded"])
-    performance.main(command)
+    run_benchmark(["performance", *command, "--data", "recorded"])
+    run_benchmark(["performance", *command])
     assert [_made(jobs) for jobs in runs[1:]] == [{("recorded", 0)}, set()]
     write_trace(tmp_path / LINNOS_FILE, trace(60, seed=1))
-    performance.main(command)
+    run_benchmark(["performance", *command])
     assert _made(runs[-1]) == {("linnos", 0)}
 
 
@@ -157,9 +158,9 @@ def test_other_learning_code_drops_the_entries_of_every_data_set(
     runs: list[list[Any]], command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     command += ["--seeds", "0"]
-    performance.main(command)
+    run_benchmark(["performance", *command])
     monkeypatch.setattr(performance, "learning_code_version", lambda: "other")
-    performance.main([*command, "--data", "linnos"])
+    run_benchmark(["performance", *command, "--data", "linnos"])
     results = json.loads((tmp_path / "performance.json").read_text())
     assert {entry["data"] for entry in results["entries"]} == set(results["data"]) == {"linnos"}
 
@@ -168,7 +169,7 @@ def test_a_file_of_another_format_is_begun_again(runs: list[list[Any]], command:
     old = {"format": "assay-performance/1", "learning_code_version": performance.learning_code_version(),
            "entries": [{"method": "monotone", "seed": 0, "workload": "redis"}]}
     (tmp_path / "performance.json").write_text(json.dumps(old))
-    assert performance.main([*command, "--data", "linnos", "--seeds", "0"]) == 0
+    assert run_benchmark(["performance", *command, "--data", "linnos", "--seeds", "0"]) == 0
     assert json.loads((tmp_path / "performance.json").read_text())["format"] == performance.FORMAT
 
 
@@ -176,15 +177,15 @@ def test_public_data_that_are_absent_are_left_out_with_a_line(
     runs: list[list[Any]], command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / LINNOS_FILE).unlink()
-    assert performance.main([*command, "--seeds", "0"]) == 0
+    assert run_benchmark(["performance", *command, "--seeds", "0"]) == 0
     assert "data set linnos is left out" in capsys.readouterr().err
     assert _made(runs[-1]) == {("recorded", 0)}
-    assert performance.main([*command, "--seeds", "0", "--data", "linnos"]) == 2
+    assert run_benchmark(["performance", *command, "--seeds", "0", "--data", "linnos"]) == 2
 
 
 def test_missing_telemetry_is_bad_usage(runs: list[list[Any]], command: list[str], tmp_path: Path) -> None:
     (tmp_path / "samples.parquet").unlink()
-    assert performance.main([*command, "--seeds", "0"]) == 2
+    assert run_benchmark(["performance", *command, "--seeds", "0"]) == 2
     assert runs == []
 
 
@@ -192,7 +193,7 @@ def test_a_damaged_public_file_is_bad_usage(
     runs: list[list[Any]], command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / LINNOS_FILE).write_bytes(b"not packed")
-    assert performance.main([*command, "--seeds", "0"]) == 2
+    assert run_benchmark(["performance", *command, "--seeds", "0"]) == 2
     assert "LinnOS data must be" in capsys.readouterr().err
     assert runs == []
 
@@ -201,6 +202,6 @@ def test_a_peer_that_is_not_installed_is_left_out_with_its_command(
     runs: list[list[Any]], command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(lipschitz_monotone, "installed_version", lambda: None)
-    assert performance.main([*command, "lipschitz_monotone", "--seeds", "0"]) == 0
+    assert run_benchmark(["performance", *command, "lipschitz_monotone", "--seeds", "0"]) == 0
     assert lipschitz_monotone.INSTALL in capsys.readouterr().err
     assert {job.method for job in runs[-1]} == {"monotone"}

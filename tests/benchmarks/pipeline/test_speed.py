@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.__main__ import main as run_benchmark
 from benchmarks.harness import isolation
 from benchmarks.harness.machine import describe_machine, without_paths
 from benchmarks.harness.quantity import below, quantity
@@ -35,11 +36,11 @@ def outcomes(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
 
 def test_all_measurements_are_written(telemetry: Path, outcomes: dict[str, Any], tmp_path: Path) -> None:
     output = tmp_path / "out.json"
-    assert pipeline.main(["--telemetry", str(telemetry), "--output", str(output)]) == 0
+    assert run_benchmark(["pipeline", "--telemetry", str(telemetry), "--output", str(output)]) == 0
     results = json.loads(output.read_text())
     assert set(results["measurements"]) == set(isolation.MEASUREMENTS)
-    assert results["measurements"]["join"]["quantities"]["it"]["values"] == [1.0, 3.0, 2.0]
-    assert results["measurements"]["join"]["sizes"] == {"join_rows": 1_000_000, "join_repeats": 7}
+    assert results["measurements"]["rollback"]["quantities"]["it"]["values"] == [1.0, 3.0, 2.0]
+    assert results["measurements"]["rollback"]["sizes"] == {"rollback_repeats": 15}
     assert str(tmp_path) not in output.read_text()
 
 
@@ -48,7 +49,7 @@ def test_a_failed_measurement_is_recorded_and_the_others_go_on(
 ) -> None:
     outcomes["ingestion"] = {"status": "failed", "error": "no server"}
     output = tmp_path / "out.json"
-    assert pipeline.main(["--telemetry", str(telemetry), "--output", str(output)]) == 1
+    assert run_benchmark(["pipeline", "--telemetry", str(telemetry), "--output", str(output)]) == 1
     measurements = json.loads(output.read_text())["measurements"]
     assert measurements["ingestion"]["error"] == "no server"
     assert measurements["scale"]["status"] == "done"
@@ -56,33 +57,33 @@ def test_a_failed_measurement_is_recorded_and_the_others_go_on(
 
 def test_what_is_not_measured_again_is_kept(telemetry: Path, outcomes: dict[str, Any], tmp_path: Path) -> None:
     output = tmp_path / "out.json"
-    pipeline.main(["--telemetry", str(telemetry), "--output", str(output)])
-    outcomes["join"] = {"status": "failed", "error": "later"}
-    pipeline.main(["--only", "join", "--telemetry", str(telemetry), "--output", str(output)])
+    run_benchmark(["pipeline", "--telemetry", str(telemetry), "--output", str(output)])
+    outcomes["rollback"] = {"status": "failed", "error": "later"}
+    run_benchmark(["pipeline", "--only", "rollback", "--telemetry", str(telemetry), "--output", str(output)])
     measurements = json.loads(output.read_text())["measurements"]
-    assert measurements["join"]["status"] == "failed" and measurements["scale"]["status"] == "done"
+    assert measurements["rollback"]["status"] == "failed" and measurements["scale"]["status"] == "done"
 
 
 def test_another_machine_s_measurements_are_not_mixed_in(
     telemetry: Path, outcomes: dict[str, Any], tmp_path: Path,
 ) -> None:
     output = tmp_path / "out.json"
-    pipeline.main(["--only", "join", "--telemetry", str(telemetry), "--output", str(output)])
+    run_benchmark(["pipeline", "--only", "rollback", "--telemetry", str(telemetry), "--output", str(output)])
     results = json.loads(output.read_text())
     results["machine"]["cores"] += 1
     output.write_text(json.dumps(results))
-    pipeline.main(["--only", "scale", "--telemetry", str(telemetry), "--output", str(output)])
+    run_benchmark(["pipeline", "--only", "scale", "--telemetry", str(telemetry), "--output", str(output)])
     assert set(json.loads(output.read_text())["measurements"]) == {"scale"}
 
 
 def test_missing_telemetry_is_bad_usage(tmp_path: Path) -> None:
-    assert pipeline.main(["--telemetry", str(tmp_path / "none.parquet")]) == 2
+    assert run_benchmark(["pipeline", "--telemetry", str(tmp_path / "none.parquet")]) == 2
 
 
 def test_sizes_are_options(telemetry: Path, outcomes: dict[str, Any], tmp_path: Path) -> None:
     output = tmp_path / "out.json"
-    pipeline.main(["--quick", "--only", "scale", "--scale-workloads", "3", "6", "--telemetry", str(telemetry),
-                   "--output", str(output)])
+    run_benchmark(["pipeline", "--quick", "--only", "scale", "--scale-workloads", "3", "6",
+                   "--telemetry", str(telemetry), "--output", str(output)])
     measured = json.loads(output.read_text())["measurements"]["scale"]
     assert measured["sizes"]["scale_workloads"] == [3, 6]
     assert measured["sizes"]["scale_rows"] == QUICK.scale_rows != Sizes().scale_rows

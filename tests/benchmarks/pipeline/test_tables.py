@@ -10,9 +10,9 @@ def _row(text: str, start: str) -> list[str]:
 
 
 def test_a_goal_s_row_has_median_spread_goal_and_peers() -> None:
-    row = _row(pipeline_tables.goals_table(pipeline_results()), "point-in-time join")
-    assert row == ["point-in-time join of 1,000,000 rows", "0.310 s (0.300 s to 0.350 s, 3 values)", "< 1 s", "yes",
-                   "pandas.merge_asof: 0.300 s; duckdb: not installed"]
+    row = _row(pipeline_tables.goals_table(pipeline_results()), "one prediction")
+    assert row == ["one prediction with all checks", "0.310 s (0.300 s to 0.350 s, 3 values)", "< 1 s", "yes",
+                   "plain onnxruntime: 0.300 s; a peer: not installed"]
 
 
 def test_a_goal_that_is_missed_says_no() -> None:
@@ -28,11 +28,11 @@ def test_a_failed_measurement_is_shown_as_not_met() -> None:
 def test_trial_sizes_and_a_busy_machine_are_confessed() -> None:
     results = pipeline_results()
     assert "Trial sizes" not in pipeline_tables.goals_table(results)
-    results["measurements"]["join"] |= {"quick": True, "load_average_before": 6.5, "code_changed_meanwhile": True}
+    results["measurements"]["serving"] |= {"quick": True, "load_average_before": 6.5, "code_changed_meanwhile": True}
     text = pipeline_tables.goals_table(results)
-    assert "Trial sizes, numbers without meaning: join." in text
-    assert "(load average): join 6.50." in text
-    assert "The code was changed while these ran: join." in text
+    assert "Trial sizes, numbers without meaning: serving." in text
+    assert "(load average): serving 6.50." in text
+    assert "The code was changed while these ran: serving." in text
 
 
 def test_small_times_are_in_milliseconds() -> None:

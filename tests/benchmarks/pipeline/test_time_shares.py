@@ -39,8 +39,8 @@ def test_the_shares_add_up_to_the_run(spans: list[tuple[float, float, float]]) -
 
 
 def test_steps_are_read_from_the_events_of_a_run() -> None:
-    events = [{"at": 1.0, "event": "start", "step": "ingest", "workload": ""},
-              {"at": 10.0, "event": "end", "step": "ingest", "workload": "", "seconds": 2.0, "startup_s": 3.0,
+    events = [{"at": 1.0, "event": "start", "step": "ingest", "shard": ""},
+              {"at": 10.0, "event": "end", "step": "ingest", "shard": "", "seconds": 2.0, "startup_s": 3.0,
                "peak_mb": 1000.0},
               {"at": 11.0, "event": "result", "summary": {}}]
     (step,) = step_times(events)

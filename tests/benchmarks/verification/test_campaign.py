@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from benchmarks.__main__ import main as run_benchmark
 from benchmarks.verification import campaign as verification_campaign
 from benchmarks.verification import growth as verification_growth
-from benchmarks.verification.campaign import main
 from benchmarks.verification.campaign_process import Answer, Limits
 from benchmarks.verification.growth import Series
 from benchmarks.verification.networks import KINDS, SIZES, Recipe
@@ -48,8 +48,9 @@ def run(networks: Path, output: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setitem(KINDS, "certified", Recipe(800, weight=3.0, margin=0.05, bound=derivative_bounds))
 
     def command(*options: str, limit: float = 20.0) -> int:
-        return main(["--sizes", "2x16", "--features", "1", "--kinds", "plain", "certified", "--limit", str(limit),
-                     "--networks", str(networks), "--output", str(output), *options])
+        return run_benchmark([
+            "verification-campaign", "--sizes", "2x16", "--features", "1", "--kinds", "plain", "certified",
+            "--limit", str(limit), "--networks", str(networks), "--output", str(output), *options])
 
     return command
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks import tables
+from benchmarks.__main__ import main as run_benchmark
 from benchmarks.verification import campaign_tables
 from benchmarks.verification.plots import draw_cactus, draw_growth
 from tests.benchmarks.sample_results import MACHINE
@@ -153,10 +154,10 @@ def test_plots_are_the_same_bytes_for_the_same_results(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_plots_are_made_with_the_tables(project: Path) -> None:
-    tables.main([], project)
+    run_benchmark(["tables", "--root", str(project)])
     assert not (project / tables.CACTUS_PLOT).exists()
     path = project / "benchmarks" / "results" / "verification_campaign.json"
     path.write_text(json.dumps({**results(), "growth": growth()}))
-    assert tables.main([], project) == 0
+    assert run_benchmark(["tables", "--root", str(project)]) == 0
     assert (project / tables.CACTUS_PLOT).is_file() and (project / tables.GROWTH_PLOT).is_file()
     assert "the best peer's seconds by Assay's" in (project / "README.md").read_text()

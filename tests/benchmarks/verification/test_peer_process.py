@@ -169,8 +169,8 @@ def test_a_process_that_does_not_keep_to_its_limit_is_ended() -> None:
 @pytest.mark.slow
 def test_a_crash_is_an_error_with_its_last_line(monkeypatch: pytest.MonkeyPatch) -> None:
     # a module of the package that has no solve
-    monkeypatch.setitem(verification_peers.PEERS, "contract", Peer(("numpy",), ("numpy",)))
-    result = run_peer("contract", mixed([8]), 60.0)
+    monkeypatch.setitem(verification_peers.PEERS, "question", Peer(("numpy",), ("numpy",)))
+    result = run_peer("question", mixed([8]), 60.0)
     assert result.status is Status.ERROR
     assert "code 1" in result.reason and "has no attribute 'solve'" in result.reason
 

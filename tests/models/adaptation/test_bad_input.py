@@ -1,6 +1,6 @@
 """Bad input of few-shot prediction, one by one, through `recommend` and the commands: a message, or finite numbers.
 
-docs/reference/measurements.md, "Bad input", says the same. Samples that never end are in test_flash.py.
+docs/reference/measurements.md, "Bad input", says the same.
 """
 
 import json

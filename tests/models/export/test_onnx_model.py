@@ -1,6 +1,5 @@
 """The ONNX file: it runs in onnxruntime, it takes raw units, and its weights are the verified ones bit for bit."""
 
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -13,7 +12,8 @@ from feature_store.errors import RefusedError
 from feature_store.scaling import FeatureScaling, MinMaxScaling
 from models.export.onnx_model import INPUT, IR_VERSION, OPSET, build_onnx, require_same_weights
 from models.export.parity import largest_difference, one_row_latency_us, open_session
-from models.verification.checker.model_file import Rejected, read_model
+from models.verification.checker.archive import Rejected
+from models.verification.checker.chain import read_chain
 from models.verification.network.fully_connected import ReluNetwork
 from tests.models.verification.certified import SCALING, evaluate_graph
 from tests.models.verification.networks import random_network
@@ -71,11 +71,13 @@ def test_the_weights_read_back_are_the_verified_ones_bit_for_bit(seed, hidden, i
     scaling = FeatureScaling(
         MinMaxScaling(tuple(f"x{i}" for i in range(inputs)), tuple(low), tuple(low + rng.uniform(0.1, 9, inputs))),
         MinMaxScaling(("y",), (1.5,), (2.25,)))
-    file = read_model(exported(network, scaling))
-    offset, factor, gain = file.offset, file.factor, file.gain
-    for found, verified in zip((*file.weights, *file.biases), (*network.weights, *network.biases), strict=True):
-        assert found.astype(np.float32).tobytes() == verified.tobytes()
-    assert offset.tolist() == low.astype(np.float32).tolist()
+    chain, layers = read_chain(exported(network, scaling)), len(network.weights)
+    first = len(chain.weights) - 1 - layers  # behind the scaling, before the gain
+    for k, (weight, bias) in enumerate(zip(network.weights, network.biases, strict=True), start=first):
+        assert chain.weights[k].astype(np.float32).tobytes() == weight.tobytes()
+        assert chain.biases[k].astype(np.float32).tobytes() == bias.tobytes()
+    offset, factor, gain = -chain.biases[0], np.diag(chain.weights[1]), float(chain.weights[-1].item())
+    assert offset.tolist() == low.astype(np.float32).tolist() and chain.biases[-1].tolist() == [1.5]
     assert (factor > 0).all() and gain == 0.75
     # what the graph computes node by node is that network between its two scalings
     x = low + rng.random((20, inputs))
@@ -88,42 +90,35 @@ def test_the_same_network_gives_the_same_bytes(network: ReluNetwork) -> None:
     assert exported(network) == exported(network)
 
 
-def test_the_file_of_the_network_itself_passes(network: ReluNetwork, tmp_path: Path) -> None:
-    path = tmp_path / "model.onnx"
-    path.write_bytes(exported(network))
-    require_same_weights(path, network)
+def test_the_file_of_the_network_itself_passes(network: ReluNetwork) -> None:
+    require_same_weights(exported(network), network)
 
 
 @pytest.mark.parametrize("layer", [0, 1, 2])
 @pytest.mark.parametrize("kind", ["weights", "biases"])
 def test_one_weight_changed_by_one_unit_in_the_last_place_is_refused(
-    network: ReluNetwork, tmp_path: Path, layer: int, kind: str,
+    network: ReluNetwork, layer: int, kind: str,
 ) -> None:
-    path = tmp_path / "model.onnx"
-    path.write_bytes(exported(network))
     parts = {"weights": list(network.weights), "biases": list(network.biases)}
     other = parts[kind][layer].copy()
     other.flat[-1] = np.nextafter(other.flat[-1], np.float32(np.inf))
     parts[kind][layer] = other
-    with pytest.raises(RefusedError, match=r"weights in the file must be the verified ones.*model\.onnx"):
-        require_same_weights(path, ReluNetwork(tuple(parts["weights"]), tuple(parts["biases"])))
-
-
-def test_a_network_of_another_depth_is_refused(network: ReluNetwork, tmp_path: Path) -> None:
-    path = tmp_path / "model.onnx"
-    path.write_bytes(exported(random_network(np.random.default_rng(0), 3, (9, 7, 5))))
     with pytest.raises(RefusedError, match="weights in the file must be the verified ones"):
-        require_same_weights(path, network)
+        require_same_weights(exported(network), ReluNetwork(tuple(parts["weights"]), tuple(parts["biases"])))
 
 
-def test_a_range_that_float32_cannot_scale_makes_no_model(network: ReluNetwork, tmp_path: Path) -> None:
+def test_a_network_of_another_depth_is_refused(network: ReluNetwork) -> None:
+    with pytest.raises(RefusedError, match="weights in the file must be the verified ones"):
+        require_same_weights(exported(random_network(np.random.default_rng(0), 3, (9, 7, 5))), network)
+
+
+def test_a_range_that_float32_cannot_scale_makes_no_model(network: ReluNetwork) -> None:
     # 1 / range overflows float32
     narrow = FeatureScaling(MinMaxScaling(SCALING.features.names, (0.0, 1.0, 0.0), (1e-42, 2.0, 1.0)), SCALING.target)
-    path = tmp_path / "model.onnx"
     with np.errstate(over="ignore"):
-        path.write_bytes(exported(network, narrow))
+        content = exported(network, narrow)
     with pytest.raises(Rejected, match="weights must be finite"):
-        require_same_weights(path, network)
+        require_same_weights(content, network)
 
 
 # --- parity, latency ---------------------------------------------------------------------------------------

@@ -22,12 +22,11 @@ def contract(workload: str = "redis") -> dict[str, Any]:
     inputs = [{"name": name, "unit": unit, "description": words, "minimum": low, "maximum": high,
                "physical_minimum": 0.0, "physical_maximum": 1.0 if unit == "share" else None}
               for name, unit, low, high, words in INPUTS]
-    return {"format": "assay-bundle/1", "task": "performance", "workload": workload, "inputs": inputs,
-            "outputs": [{"name": "latency_ms", "unit": "ms", "minimum": 0.21, "maximum": 38.4,
+    return {"format": "assay-bundle/2", "task": "performance", "workload": workload, "inputs": inputs,
+            "outputs": [{"name": "latency_ms", "unit": "ms", "kind": "prediction", "minimum": 0.21, "maximum": 38.4,
                          "physical_minimum": 0.0, "physical_maximum": None}],
             "specification": {
-                "tolerance": 1e-4,
-                "properties": [{"monotone": {"features": list(MONOTONE), "direction": "increasing"}}],
+                "file": "specification.yaml", "sha256": "ab" * 32,
                 "statement": "The output is increasing in psi_cpu_some, psi_io_full, psi_io_some, for every input in "
                              "the box, with the other inputs equal: a pair may violate the order by at most 0.0115 ms "
                              "over the box (for each feature 0.00382 ms, 0.0001 of the training data's range). It is "
@@ -43,14 +42,25 @@ def scaling() -> dict[str, Any]:
 
 
 def verdict(status: str = "PROVED") -> dict[str, Any]:
+    """Of the file, with its counterexample in raw units."""
+    low = {name: (a + b) / 2 for name, _, a, b, _ in INPUTS} | {"psi_io_full": 0.082}
+    refuted = status == "REFUTED"
+    witness = {"points": [{"inputs": low, "outputs": {"latency_ms": 19.3}},
+                          {"inputs": {**low, "psi_io_full": 0.287}, "outputs": {"latency_ms": 9.758}}],
+               "units": {"psi_io_full": "share", "latency_ms": "ms"}, "replayed_with": "onnxruntime"}
+    return {"status": status, "reason": "a counterexample was found" if refuted else "every box is proved",
+            "statement": "it holds", "execution": "", "parts": [], "proved_share": 0.0 if refuted else 1.0,
+            "seconds": 0.84, "boxes": 1731, "leaves": 0 if refuted else 866, "witness": witness if refuted else None}
+
+
+def twin_verdict() -> dict[str, Any]:
+    """Of the unverified twin, in scaled coordinates."""
     witness = {"feature": 1, "sign": 1, "low": [0.4, 0.2, 0.5, 0.5, 0.9, 0.5, 0.25, 0.1],
                "high": [0.4, 0.7, 0.5, 0.5, 0.9, 0.5, 0.25, 0.1], "output_low": 0.5, "output_high": 0.25,
                "excess": 0.24995}
-    weak = {**witness, "feature": 0, "excess": 0.001}
-    refuted = status == "REFUTED"
-    return {"status": status, "reason": "a counterexample was found" if refuted else "every box is proved",
-            "lower_bound": -3.2 if refuted else 0.0, "proved_share": 0.0 if refuted else 1.0, "seconds": 0.84,
-            "boxes": 1731, "leaves": 0 if refuted else 866, "witnesses": [weak, witness] if refuted else []}
+    return {"status": "REFUTED", "reason": "a counterexample was found", "lower_bound": -3.2, "proved_share": 0.0,
+            "seconds": 0.84, "boxes": 1731, "leaves": 0,
+            "witnesses": [{**witness, "feature": 0, "excess": 0.001}, witness]}
 
 
 def evidence(workload: str = "redis", rows: int = 420, seed: int = 7) -> dict[str, Any]:
@@ -75,7 +85,8 @@ def evidence(workload: str = "redis", rows: int = 420, seed: int = 7) -> dict[st
     return {
         "format": "assay-evidence/1", "task": "performance", "workload": workload, "seed": seed,
         "target": {"name": "latency_ms", "unit": "ms", "minimum": 0.21, "maximum": 38.4}, "metrics": metrics,
-        "verdict": verdict(), "twin_verdict": verdict("REFUTED"),
+        "verdict": verdict(), "twin_verdict": twin_verdict(),
+        "specification": {"properties": [{"monotone": {"features": list(MONOTONE), "direction": "increasing"}}]},
         "history": {"epochs": [{"epoch": int(e), "loss": float(a), "twin_loss": float(b)}
                                for e, a, b in zip(epochs, loss, twin_loss, strict=True)],
                     "rounds": [{"epoch": e, "seconds": s, "status": status, "lower_bound": b, "counterexamples": c,

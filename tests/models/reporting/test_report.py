@@ -190,10 +190,22 @@ def test_accuracy_is_compared_with_the_twin_and_the_baseline(version_html):
     assert "312 counterexamples" in page.text
 
 
-def test_a_refuted_version_shows_its_worst_witness_in_raw_units(undrawn):
+def test_a_refuted_version_shows_its_counterexample_in_raw_units(undrawn):
     evidence = {**sample.evidence(), "verdict": sample.verdict("REFUTED")}
     page = Page(render_version(sample.contract(), evidence, sample.gates(False), sample.context()))
     assert "Nothing is guaranteed: the verdict is REFUTED (a counterexample was found)" in page.text
+    assert "the outputs stand in the wrong order. onnxruntime shows it on the file itself" in page.text
+    assert page.row("latency_ms") == ["latency_ms", "ms", "19.3", "9.758"]
+
+
+def test_a_refuted_version_without_its_witness_says_so(undrawn):
+    evidence = {**sample.evidence(), "verdict": {**sample.verdict("REFUTED"), "witness": None}}
+    page = Page(render_version(sample.contract(), evidence, None, sample.context()))
+    assert "The verdict is REFUTED, but its witness was not recorded." in page.text
+
+
+def test_the_twins_worst_witness_is_shown_in_raw_units(undrawn):
+    page = Page(render_version(sample.contract(), sample.evidence(), sample.gates(), sample.context()))
     # target 0.21..38.4 ms, outputs 0.5 and 0.25; psi_io_full 0..0.41, 0.2 and 0.7
     assert "must not fall when psi_io_full rises and all else is equal" in page.text
     assert "here it falls from 19.3 ms to 9.758 ms" in page.text
@@ -203,18 +215,17 @@ def test_a_refuted_version_shows_its_worst_witness_in_raw_units(undrawn):
 
 
 def test_a_witness_that_lies_beside_the_range_by_rounding_is_shown_on_its_edge(undrawn):
-    verdict = sample.verdict("REFUTED")
+    verdict = sample.twin_verdict()
     for witness in verdict["witnesses"]:
         witness["low"] = [*witness["low"][:1], -1e-6, *witness["low"][2:]]
-    page = Page(render_version(sample.contract(), {**sample.evidence(), "verdict": verdict}, None,
+    page = Page(render_version(sample.contract(), {**sample.evidence(), "twin_verdict": verdict}, None,
                                       sample.context()))
     assert page.row("lower input")[2] == "0"
 
 
 def test_without_the_scaling_a_witness_is_said_to_be_scaled(undrawn):
-    evidence = {**sample.evidence(), "verdict": sample.verdict("REFUTED")}
     context = {key: value for key, value in sample.context().items() if key != "scaling"}
-    page = Page(render_version(sample.contract(), evidence, None, context))
+    page = Page(render_version(sample.contract(), sample.evidence(), None, context))
     assert "(scaled)" in page.text and page.row("lower input")[2] == "0.2"
 
 

@@ -66,8 +66,8 @@ def difference(a: CounterexampleLoop, b: CounterexampleLoop) -> float:
 
 
 def moments(one: CounterexampleLoop) -> list[Tensor]:
-    return [value for optimiser in one.optimisers for group in optimiser.param_groups for parameter in group["params"]
-            for value in optimiser.state[parameter].values()]
+    return [value for optimiser in one.optimisers for values in (optimiser.means, optimiser.squares, optimiser.steps)
+            for value in values]
 
 
 def together(loops: Sequence[CounterexampleLoop]) -> list[LoopResult | Exception]:

@@ -21,7 +21,6 @@ from models.training.workload import (
     raw_specification,
     save_network,
     scaled_specification,
-    to_torch,
 )
 from models.verification.network.fully_connected import network_from_torch
 
@@ -110,14 +109,6 @@ def test_a_network_comes_back_from_its_file_bit_for_bit(tmp_path: Path) -> None:
     for a, b in zip((*found.weights, *found.biases), (*expected.weights, *expected.biases), strict=True):
         assert a.dtype == np.float32
         np.testing.assert_array_equal(a, b)
-
-
-def test_a_network_becomes_the_same_torch_module(tmp_path: Path) -> None:
-    module = build_mlp(3, (7, 5), torch.Generator().manual_seed(0))
-    again = to_torch(network_from_torch(module))
-    x = torch.rand(20, 3, generator=torch.Generator().manual_seed(1))
-    with torch.no_grad():
-        assert torch.equal(module(x), again(x))
 
 
 def archive(**arrays: Any) -> bytes:

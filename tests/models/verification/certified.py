@@ -11,17 +11,17 @@ from onnx import numpy_helper
 from benchmarks.verification.tampered_proof import Proof
 from feature_store.scaling import FeatureScaling, MinMaxScaling
 from models.export.bundle import write_bundle
+from models.export.product import Versions
+from models.tasks.supervised.product import network_product
 from models.tasks.supervised.task import SupervisedTask
 from models.tasks.task import parse_task
-from models.training.workload import raw_specification, scaled_specification
+from models.training.workload import raw_specification
 from models.verification.language.specification import FloatArray
 from models.verification.network.fully_connected import ReluNetwork
-from models.verification.search.branch_and_bound import Budget
 from models.verification.verdict import Status
-from models.verification.verify import verify
 from tests.models.verification.networks import monotone_network, passage, random_network, sampled_slopes
 
-VERSIONS = {"code_version": "test", "data_version": "test", "seed": 0}
+VERSIONS = Versions("test", "test", 0)
 INPUTS = [
     {"name": "pressure", "unit": "share", "minimum": 0.0, "maximum": 1.0},
     {"name": "connections", "unit": "count", "minimum": 0.0},
@@ -30,7 +30,7 @@ INPUTS = [
 SCALING = FeatureScaling(
     MinMaxScaling(("pressure", "connections", "temperature"), (0.125, 1.0, -3.5), (0.875, 64.0, 12.25)),
     MinMaxScaling(("latency_ms",), (0.5,), (40.25,)))
-# Slopes that float64 cannot tell from rounding: violations of this share of the output range are not looked at.
+# Slopes that float64 cannot tell from rounding: violations of this share of the outputs' size are not looked at.
 ORACLE_SLACK = 1e-9
 
 
@@ -48,10 +48,9 @@ def monotone(*features: str, direction: str = "increasing") -> dict[str, Any]:
 
 
 def prove(folder: Path, network: ReluNetwork, task: SupervisedTask, scaling: FeatureScaling = SCALING) -> Proof:
-    """Verifies, exports and reads back; fails unless the result is PROVED."""
-    raw = raw_specification(task, "w", scaling)
-    verdict = verify(network, scaled_specification(raw, scaling), Budget(seconds=20))
-    _, verdict = write_bundle(folder, task, "w", network, scaling, raw, verdict, VERSIONS)
+    """Exports, proves and reads back; fails unless the result is PROVED."""
+    product = network_product(task, "w", network, scaling, raw_specification(task, "w", scaling), VERSIONS)
+    verdict = write_bundle(folder, product, 20.0)
     assert verdict.status is Status.PROVED, verdict
     return Proof.read(folder)
 
@@ -108,27 +107,24 @@ def _apply(kind: str, given: list[Any], attributes: dict[str, Any]) -> Any:
 
 
 def violation(proof: Proof, seed: int = 0, points: int = 160, grid: int = 9) -> float:
-    """Largest violation found by brute force beyond what the contract's own units allow; > 0 refutes the claim.
+    """Largest violation found by brute force beyond what the specification allows; > 0 refutes the claim.
 
-    In shares of the contract's output range: sign * (f(low) - f(high)) - tolerance * distance, the distance in widths
-    of the contract's box.
+    In units of the output: sign * (f(low) - f(high)) - tolerance * distance, the distance in widths of the box.
     """
-    contract = proof.contract
-    names = [entry["name"] for entry in contract["inputs"]]
-    low, high = (np.array([entry[key] for entry in contract["inputs"]], dtype=float) for key in ("minimum", "maximum"))
-    output = contract["outputs"][0]
-    span = output["maximum"] - output["minimum"]
+    claim = proof.claim
+    names, (output,) = claim["features"], claim["outputs"]
+    low, high = (np.array([claim["box"][name][side] for name in names], dtype=float) for side in (0, 1))
     rng = np.random.default_rng(seed)
     worst = -np.inf
-    for entry in contract["specification"]["properties"]:
+    for entry in claim["properties"]:
         sign = {"increasing": 1.0, "decreasing": -1.0}[entry["monotone"]["direction"]]
         for name in entry["monotone"]["features"]:
             feature, share = names.index(name), np.linspace(0, 1, grid)
             x = np.repeat((low + (high - low) * rng.random((points, len(names))))[:, None, :], grid, axis=1)
             x[:, :, feature] = low[feature] + (high[feature] - low[feature]) * share
             x = np.clip(x, low, high)
-            f = evaluate_graph(proof.model, x.reshape(-1, len(names))).reshape(points, grid) / span
-            level = sign * f + contract["specification"]["tolerance"] * share
+            f = evaluate_graph(proof.model, x.reshape(-1, len(names))).reshape(points, grid)
+            level = sign * f + claim["tolerance"][output] * share
             fall = (np.maximum.accumulate(level, axis=1) - level).max()
             worst = max(worst, float(fall) - ORACLE_SLACK * (1 + float(np.abs(f).max())))
     return worst

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import yaml
 
-from models.verification.onnx_verification import OnnxVerdict, verify_onnx
+from models.verification.decide import OnnxVerdict, decide
 from models.verification.proof_file import check_proof
 from models.verification.verdict import Status
 from tests.models.verification.onnx_files import dense_file, run_file
@@ -19,7 +19,7 @@ RISING = [{"monotone": {"features": ["x0"], "direction": "increasing"}}]
 def verify(model: Path, properties: list[dict[str, Any]], **more: Any) -> tuple[OnnxVerdict, Path, Path]:
     specification, proof = model.with_name("spec.yaml"), model.with_name("proof.npz")
     specification.write_text(yaml.safe_dump({"box": {"x0": [0, 1]}, "properties": properties, **more}))
-    return verify_onnx(model, specification, 20.0, certificate=proof), specification, proof
+    return decide(model, specification, 20.0, certificate=proof), specification, proof
 
 
 def cancelling(path: Path, size: float, **options: Any) -> Path:
@@ -86,5 +86,5 @@ def test_a_network_that_is_no_chain_is_said_not_to_be_bounded(tmp_path: Path) ->
     model = dense_file(tmp_path / "m.onnx", [[[1.0], [2.0]], [[1.0, 1.0]]], [[0, 0], [0]], kind="Tanh")
     specification = tmp_path / "spec.yaml"
     specification.write_text(yaml.safe_dump({"box": {"x0": [0, 1]}, "properties": RISING}))
-    found = verify_onnx(model, specification, 20.0)
+    found = decide(model, specification, 20.0)
     assert found.status is Status.PROVED and "What its execution adds is not bounded" in found.execution

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import yaml
 
-from models.verification import onnx_verification
+from models.verification import decide as decide_module
 from models.verification.checker.chain import read_chain
+from models.verification.decide import decide
 from models.verification.first_look import FirstLook, agrees
 from models.verification.network.onnx_reader import read_onnx
-from models.verification.onnx_verification import verify_onnx
 from models.verification.verdict import Status
 from tests.models.verification.onnx_files import dense_file, dense_model, replayed
 
@@ -56,9 +56,9 @@ def test_the_search_never_says_the_opposite(tmp_path: Path, monkeypatch: pytest.
     if seed % 3 == 2:
         claim = {"box": {"x1": [0, 1]}, "inputs": {"x0": {"values": [0, 0.5, 3]}}, "properties": rules[2]}
     (tmp_path / "s.yaml").write_text(yaml.safe_dump(claim))
-    first = verify_onnx(model, tmp_path / "s.yaml", 20.0)
-    monkeypatch.setattr(onnx_verification._Run, "_look", lambda self, part: None)
-    second = verify_onnx(model, tmp_path / "s.yaml", 20.0)
+    first = decide(model, tmp_path / "s.yaml", 20.0)
+    monkeypatch.setattr(decide_module._Run, "_look", lambda self, part: None)
+    second = decide(model, tmp_path / "s.yaml", 20.0)
     assert first.status is second.status and first.status in (Status.PROVED, Status.REFUTED)
     if first.witness is not None:
         replayed(model, first.witness)
@@ -75,7 +75,7 @@ def test_a_proof_about_a_network_that_is_read_in_two_ways_is_left_to_the_search(
 def test_points_of_the_first_look_lie_in_their_boxes_as_float32() -> None:
     graph = read_onnx(bytes(dense_model([[[1, 0], [0, 1]], [[1, 1]]], [[0.1, 0.1], [0]]).SerializeToString())).graph
     lower, upper = np.array([[0.7, -0.1], [0.1, 0.1]]), np.array([[0.8, 0.3], [0.1, 0.30000001]])
-    for x, box in FirstLook(graph, None, np.array([[0.75, 0.0], [9.0, 9.0]]), 0)._batches(lower, upper, 64):  # type: ignore[arg-type]
+    for x, box in FirstLook(graph, np.array([[0.75, 0.0], [9.0, 9.0]]), 0)._batches(lower, upper, 64):
         assert ((lower[box] <= x) & (x <= upper[box])).all()
         wide = lower[box] < upper[box]
         assert (x[wide] == x[wide].astype(np.float32)).mean() > 0.9

@@ -15,14 +15,14 @@ import yaml
 from onnx import numpy_helper
 
 from feature_store.errors import InputError
-from models.verification import onnx_verification
-from models.verification.checker.model_file import MOST_BYTES, Rejected
+from models.verification import decide as decide_module
+from models.verification.checker.archive import MOST_BYTES, Rejected
+from models.verification.decide import OnnxVerdict, decide
 from models.verification.execution import execution_of
 from models.verification.language.claim import read_claim
 from models.verification.network.onnx_reader import read_onnx
-from models.verification.onnx_verification import OnnxVerdict, verify_onnx
+from models.verification.proof_document import MOST_SPLITS, trees_digest
 from models.verification.proof_file import (
-    MOST_SPLITS,
     ProofCheck,
     _prove,
     check_proof,
@@ -57,7 +57,7 @@ def prove(model: Path, claim: dict[str, Any] | str, **options: Any) -> tuple[Onn
     specification = model.with_name("claim.vnnlib" if isinstance(claim, str) else "claim.yaml")
     specification.write_text(claim if isinstance(claim, str) else yaml.safe_dump(claim))
     proof = model.with_name("proof.npz")
-    return verify_onnx(model, specification, 20.0, certificate=proof, **options), specification, proof
+    return decide(model, specification, 20.0, certificate=proof, **options), specification, proof
 
 
 @pytest.fixture
@@ -84,7 +84,9 @@ def test_a_proof_of_thousands_of_vnnlib_boxes_is_accepted(tmp_path: Path) -> Non
     found, specification, proof = prove(
         model, f"(declare-const X_0 Real)\n(declare-const Y_0 Real)\n(assert (or {boxes}))")
     assert found.status is Status.PROVED
-    assert check_proof(proof, model, specification) == ProofCheck(True, "", found.statement, 1, 2000, found.execution)
+    checked = check_proof(proof, model, specification)
+    assert checked == ProofCheck(True, "", found.statement, 1, 2000, found.execution, found.model_sha256,
+                                 found.specification_sha256, ({"name": "outputs", "leaves": 2000},))
 
 
 def test_what_is_refuted_leaves_no_proof(model: Path) -> None:
@@ -95,7 +97,7 @@ def test_what_is_refuted_leaves_no_proof(model: Path) -> None:
 def test_a_proof_that_the_checker_refuses_as_a_whole_is_no_proof(
     model: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(onnx_verification, "write_proof", lambda *_: ProofCheck(False, "a leaf too many"))
+    monkeypatch.setattr(decide_module, "write_proof", lambda *_: ProofCheck(False, "a leaf too many"))
     found, _, proof = prove(model, {**BOX, "properties": [RULES["slope"]]})
     assert found.status is Status.UNKNOWN and "a leaf too many" in found.parts[-1].reason
     assert found.certificate is None and not proof.exists()
@@ -108,7 +110,7 @@ def test_boxes_that_only_the_search_can_prove_are_split_further(tmp_path: Path) 
     model = dense_file(tmp_path / "model.onnx", weights, [rng.normal(size=size) for size in (20, 20, 1)])
     claim = {"box": {f"x{i}": [-1, 1] for i in range(3)}, "properties": [{"range": {"maximum": 4.0}}]}
     found, specification, proof = prove(model, claim)
-    alone = verify_onnx(model, specification, 20.0)
+    alone = decide(model, specification, 20.0)
     assert found.status is alone.status is Status.PROVED
     assert sum(part.boxes for part in found.parts) >= sum(part.boxes for part in alone.parts)
     assert check_proof(proof, model, specification).accepted
@@ -212,6 +214,8 @@ def rehashed(model: Path, specification: Path, proof: Path) -> None:
         document["specification_sha256"] = sha256(specification.read_bytes()).hexdigest()
         graph = read_onnx(model).graph
         claim = read_claim(specification, graph)
+        trees = [BoxTree(arrays[f"dimension_{k}"], arrays[f"value_{k}"]) for k in range(len(document["parts"]))]
+        document["trees_sha256"] = trees_digest(trees)
         document |= {"statement": claim.statement, "execution": execution_of(model.read_bytes(), graph, claim).sentence}
 
     rewritten(proof, change)
@@ -254,7 +258,7 @@ def test_a_model_that_is_no_network_is_bad_input(proved: tuple[Path, Path, Path]
 def test_nothing_half_written_stays_where_the_folder_is_gone(model: Path) -> None:
     (model.parent / "claim.yaml").write_text(yaml.safe_dump({**BOX, "properties": [RULES["slope"]]}))
     with pytest.raises(InputError, match="certificate must be writable"):
-        verify_onnx(model, model.parent / "claim.yaml", certificate=model.parent / "gone" / "proof.npz")
+        decide(model, model.parent / "claim.yaml", certificate=model.parent / "gone" / "proof.npz")
 
 
 def test_a_proof_that_unfolds_too_far_is_refused_before_it_does(proved: tuple[Path, Path, Path]) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from models.verification.decide import OnnxVerdict, decide
 from models.verification.language.vnnlib import read_vnnlib
 from models.verification.network.onnx_reader import read_onnx
-from models.verification.onnx_verification import OnnxVerdict, verify_onnx
 from tests.models.verification.onnx_files import replayed
 
 DATA = Path(os.environ.get("ASSAY_DATA", Path(__file__).parents[4] / "shared" / "data"), "vnnlib")
@@ -53,7 +53,7 @@ def test_verdicts_on_acas_xu_are_those_on_which_the_tools_agree(network, number)
     with require(ACAS / "verdicts.csv").open() as file:
         (verdict,) = (row["verdict"] for row in csv.DictReader(file)
                       if (row["network"], row["property"]) == (model.name, claim.name))
-    found = verify_onnx(require(model), require(claim), 60.0)
+    found = decide(require(model), require(claim), 60.0)
     assert found.verdict == VERDICTS[verdict], found.parts[0].reason
     assert_evidence(found, model, claim)
 
@@ -63,7 +63,7 @@ def test_verdicts_on_acas_xu_are_those_on_which_the_tools_agree(network, number)
 @pytest.mark.parametrize("network", ["lindex", "lindex_deep"])
 def test_every_property_of_the_learned_index_is_decided(network, claim) -> None:
     model, path = require(INDEX / f"{network}.onnx"), require(INDEX / claim)
-    found = verify_onnx(model, path, 120.0)
+    found = decide(model, path, 120.0)
     assert found.verdict in ("PROVED", "REFUTED"), found.parts[0].reason
     assert_evidence(found, model, path)
 
@@ -77,6 +77,6 @@ def test_a_property_of_the_learned_index_that_is_drawn_too_tight_is_refuted(netw
                     for low, value in zip(walls.tolist(), reached.tolist(), strict=True))
     claim = tmp_path / "tight.vnnlib"
     claim.write_text(f"(declare-const X_0 Real)(declare-const Y_0 Real)(assert (or {cases}))")
-    found = verify_onnx(model, claim, 60.0)
+    found = decide(model, claim, 60.0)
     assert found.verdict == "REFUTED"
     assert_evidence(found, model, claim)

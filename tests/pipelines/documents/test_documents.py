@@ -79,8 +79,17 @@ def block(page: str, start: str) -> str:
     return textwrap.dedent("\n".join(rows))
 
 
+def test_every_specification_of_the_reference_fits_its_schema() -> None:
+    page = "docs/reference/specification.md"
+    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    assert len(blocks) >= 8
+    for text in blocks:
+        data = parse_yaml(text, "example", page)
+        fits("specification" if "features" in data else "task-specification", data, text)
+
+
 def test_every_page_with_a_block_of_yaml_has_it_tried() -> None:
-    """A new example has to stand in EXAMPLES, or below a heading that says what it is."""
+    """A new example has to stand in EXAMPLES."""
     tried = {page for page, _, _ in EXAMPLES} | {"docs/reference/specification.md"}
     pages = [path for path in (ROOT / "docs").rglob("*.md") if "```yaml" in path.read_text()]
     assert {path.relative_to(ROOT).as_posix() for path in pages} <= tried
@@ -90,6 +99,8 @@ def test_every_page_with_a_block_of_yaml_has_it_tried() -> None:
     ("mlflow", {"tracking": {"url": "x"}}), ("telemetry-mapping", {"workload": {}, "columns": {}}),
     ("measurement-mapping", {"workload": "a"}), ("metric-map", {"metrics": {"a": {"expression": 3}}}),
     ("production-map", {"workloads": {"a": {"latency_ms": "x", "configuration": {"conections": 1}}}}),
+    ("specification", {"properties": [{"range": {"output": "y0", "maximum": "high"}}]}),
+    ("task-specification", {"properties": [{"monotone": {"features": ["a"]}}], "units": {"a": "ms"}}),
     ("task-prediction", {"name": "a", "target": "latency_ms", "inputs": ["cpu_tim"], "workloads": {"a": {}}}),
     ("task-few_shot", {"name": "a", "kind": "prediction", "target": "latency_ms", "inputs": ["cpu_time"],
                        "workloads": {"a": {}}}),

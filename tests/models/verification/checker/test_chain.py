@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
+from models.verification.checker.archive import Rejected
 from models.verification.checker.chain import Chain, read_chain
 from models.verification.checker.check import leaf_bounds, leaf_margins
-from models.verification.checker.model_file import Rejected
 from tests.models.verification.networks import points_inside
 from tests.models.verification.onnx_files import dense_model
 

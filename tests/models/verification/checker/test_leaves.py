@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.verification.checker.archive import Rejected
 from models.verification.checker.check import leaf_boxes
-from models.verification.checker.model_file import Rejected
 
 # A sum of at most 256 products of 5 differences of numbers near 1, each of which cancels some digits.
 VOLUME = 1e-9

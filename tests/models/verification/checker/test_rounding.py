@@ -3,7 +3,6 @@
 The oracles are exact rational arithmetic, sums in random orders in float32, and onnxruntime on the file itself.
 """
 
-import json
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -18,8 +17,11 @@ from onnx import numpy_helper
 
 from feature_store.scaling import FeatureScaling, MinMaxScaling
 from models.export.onnx_model import INPUT, build_onnx, executable_onnx
-from models.verification.checker.model_file import MOST_ROUNDING, Rejected, read_model, statement
-from models.verification.checker.rounding import Arithmetic, execution_error, kept_order, order_rounding
+from models.export.product import MOST_ROUNDING
+from models.verification.checker.chain import read_chain
+from models.verification.checker.rounding import Arithmetic, chain_error, execution_error, kept_order
+from models.verification.execution import within_limits
+from models.verification.language.properties import OutputRange, Robustness
 from models.verification.language.specification import Specification
 from models.verification.language.specification_language import parse_specification
 from models.verification.network.fully_connected import ReluNetwork
@@ -89,8 +91,8 @@ def test_what_may_overflow_has_no_bound() -> None:
     assert error_of(network, np.zeros(1), np.ones(1)) == np.inf
     content = build_onnx(network, FeatureScaling(MinMaxScaling(("a",), (0.0,), (1.0,)),
                                                  MinMaxScaling(("y",), (0.0,), (1.0,))), "y", {})
-    with pytest.raises(Rejected, match="must not overflow"):
-        order_rounding(read_model(content), np.zeros(1), np.ones(1), [(0, 1)])
+    assert chain_error(read_chain(content), np.zeros(1), np.ones(1)).tolist() == [np.inf]
+    assert not within_limits(content, orders(("a",), "a"))
 
 
 @pytest.mark.parametrize(("last", "rising", "falling"), [
@@ -106,7 +108,8 @@ def test_an_order_is_kept_where_every_path_has_its_sign(last: list[float], risin
 def test_a_network_of_one_sign_never_falls_as_it_is_executed(wide: int) -> None:
     network = monotone_network(2, (wide, wide), [(0, 1)], seed=1)
     content = build_onnx(network, UNIT_SCALING, "y", {})
-    assert order_rounding(read_model(content), np.zeros(2), np.ones(2), [(0, 1)]) == 0.0
+    assert within_limits(content, orders(("a", "b"), "a", rounding=0.0))
+    assert kept_order(read_chain(content).weights, 0, 1).all()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
@@ -124,9 +127,10 @@ def cancelling(size: float) -> ReluNetwork:
                        (np.float32([0.0, 0.0]), np.float32([0.0])))
 
 
-def orders(names: tuple[str, ...], feature: str) -> Specification:
+def orders(names: tuple[str, ...], feature: str, rounding: float = MOST_ROUNDING) -> Specification:
     data = {"properties": [{"monotone": {"features": [feature], "direction": "increasing"}}], "tolerance": 1e-4}
-    return parse_specification(data, names, dict.fromkeys(names, (0.0, 1.0)), "here")
+    found = parse_specification(data, names, dict.fromkeys(names, (0.0, 1.0)), "here")
+    return replace(found, rounding={0: rounding})
 
 
 @pytest.mark.parametrize("size", [1000.0, 3e6])
@@ -141,12 +145,12 @@ def test_weights_that_cancel_fall_in_float32_and_are_stored_in_float64(size: flo
         y = np.array([session.run(None, {INPUT: row[None]})[0].item() for row in rows])
         return float((np.maximum.accumulate(y) - y).max())
 
-    bound = order_rounding(read_model(narrow), np.zeros(2), np.ones(2), [(0, 1)])
+    bound = 2 * float(chain_error(read_chain(narrow), np.zeros(2), np.ones(2))[0])
     assert MOST_ROUNDING * span < fall(narrow) <= bound
     chosen = executable_onnx(network, UNIT_SCALING, "y", {}, orders(("a", "b"), "a"))
-    model = read_model(chosen)
-    assert model.dtype is np.float64
-    rounding = order_rounding(model, np.zeros(2), np.ones(2), [(0, 1)])
+    chain = read_chain(chosen)
+    assert (chain.fed, chain.executed) == (np.float32, np.float64)
+    rounding = 2 * float(chain_error(chain, np.zeros(2), np.ones(2))[0])
     assert fall(chosen) <= rounding <= MOST_ROUNDING * span
 
 
@@ -156,28 +160,33 @@ def test_a_network_that_keeps_the_order_is_stored_in_float32() -> None:
     assert chosen == build_onnx(network, UNIT_SCALING, "y", {})
 
 
-def test_a_certificate_of_weights_that_cancel_in_float32_is_refused(tmp_path: Path) -> None:
-    proof = prove(tmp_path / "made", monotone_network(3, (6, 5), [(0, 1)], seed=3), task_with(
-        [monotone("pressure")]))
-    assert proof.certificate["rounding"] == 0.0 and proof.check(tmp_path).rounding == 0.0
-    model = read_model(proof.model)
-    weights = [w.astype(np.float32) for w in model.weights]
-    biases = [b.astype(np.float32) for b in model.biases]
+def test_a_proof_of_weights_that_cancel_in_float32_is_refused(tmp_path: Path) -> None:
+    network = monotone_network(3, (6, 5), [(0, 1)], seed=3)
+    proof = prove(tmp_path / "made", network, task_with([monotone("pressure")]))
+    kept = "Its execution in float32 adds nothing: every operation keeps these orders."
+    assert proof.check(tmp_path).execution == kept
+    weights, biases = list(network.weights), list(network.biases)
     # two neurons more in the last hidden layer that cancel each other, and are large
     weights[1] = np.concatenate([weights[1], weights[1][:1], weights[1][:1]])
     biases[1] = np.concatenate([biases[1], biases[1][:1], biases[1][:1]])
     weights[2] = np.concatenate([weights[2], np.float32([[4096.0, -4096.0]])], axis=1)
-    other = build_onnx(ReluNetwork(tuple(weights), tuple(biases)), SCALING, proof.contract["model"]["output"], {})
+    other = build_onnx(ReluNetwork(tuple(weights), tuple(biases)), SCALING, "latency_ms", {})
     result = replace(proof, model=other).rehashed().check(tmp_path)
-    assert not result.accepted and "execution in float32 may add at most 1e-05" in result.reason
+    assert not result.accepted
+    assert "execution in float32 may add at most 0.000397 ms to a violation in latency_ms, got " in result.reason
+    claim = {key: value for key, value in proof.claim.items() if key != "rounding"}  # no limit: its leaves decide
+    assert "execution" not in replace(proof, model=other).claiming(claim).rehashed().check(tmp_path).reason
 
 
-def test_a_certificate_that_states_less_rounding_than_there_is_is_refused(tmp_path: Path) -> None:
+def test_a_proof_that_states_less_rounding_than_there_is_is_refused(tmp_path: Path) -> None:
     proof = prove(tmp_path / "made", network_with_many_leaves(), task_with([monotone("pressure")]))
-    stated = proof.certificate["rounding"]
-    assert stated > 0 and proof.check(tmp_path).accepted
-    result = replace(proof, certificate={**proof.certificate, "rounding": stated / 2}).check(tmp_path)
-    assert not result.accepted and "rounding must be at least" in result.reason
+    stated = proof.document["execution"]
+    assert "Executed in float64" in stated and proof.check(tmp_path).accepted
+    kept = "Its execution in float64 adds nothing: every operation keeps these orders."
+    result = proof.saying({**proof.document, "execution": kept}).check(tmp_path)
+    assert not result.accepted and "execution must be 'Executed in float64" in result.reason
+    result = proof.with_claim(("rounding", "latency_ms"), 1e-9).rehashed().check(tmp_path)
+    assert not result.accepted and "execution in float64 may add at most 1e-9 ms" in result.reason
 
 
 def test_a_range_that_float32_cannot_resolve_is_refused(tmp_path: Path) -> None:
@@ -187,22 +196,17 @@ def test_a_range_that_float32_cannot_resolve_is_refused(tmp_path: Path) -> None:
     for item in wide.graph.initializer:
         if item.name == "target_offset":
             item.CopyFrom(numpy_helper.from_array(np.array([1e9]), item.name))
-    contract = json.loads(json.dumps(proof.contract))
-    span = contract["outputs"][0]["maximum"] - contract["outputs"][0]["minimum"]
-    contract["outputs"][0] |= {"minimum": 1e9, "maximum": 1e9 + span}
-    contract["specification"]["statement"] = statement(contract)
-    result = replace(proof.with_graph(wide), contract=contract).rehashed().check(tmp_path)
-    assert not result.accepted and "execution in float64 may add at most 1e-05" in result.reason
+    result = proof.with_graph(wide).rehashed().check(tmp_path)
+    assert not result.accepted and "execution in float64 may add at most 0.000397 ms" in result.reason
 
 
-@pytest.mark.parametrize("value", [0.1, 1e200])
-def test_a_file_in_float64_has_weights_of_float32(tmp_path: Path, value: float) -> None:
-    proof = prove(tmp_path / "made", network_with_many_leaves(), task_with([monotone("pressure")]))
-    model = onnx.load_model_from_string(proof.model)
-    for item in model.graph.initializer:
-        if item.name == "bias_0":
-            array = numpy_helper.to_array(item).copy()
-            array[0] = value
-            item.CopyFrom(numpy_helper.from_array(array, item.name))
-    result = proof.with_graph(model).rehashed().check(tmp_path)
-    assert not result.accepted and "weights must be numbers of float32" in result.reason
+def test_a_limit_holds_for_every_kind_of_property(tmp_path: Path) -> None:
+    """What execution adds: e to a limit, 2 e to a change and to an order that it does not keep."""
+    content = build_onnx(cancelling(1000.0), UNIT_SCALING, "y", {})
+    e = float(chain_error(read_chain(content), np.zeros(2), np.ones(2))[0])
+    base = orders(("a", "b"), "a")
+    kinds = {1: OutputRange(0, -9.0), 2: Robustness(np.zeros((1, 2)), np.ones(2), 5.0)}
+    for times, rule in kinds.items():
+        for room, fits in ((1.01, True), (0.99, False)):
+            asked = replace(base, properties=(rule,), rounding={0: times * e * room})
+            assert within_limits(content, asked) is fits

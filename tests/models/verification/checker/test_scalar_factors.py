@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from feature_store.errors import InputError
+from models.verification.checker.archive import Rejected
 from models.verification.checker.chain import read_chain
-from models.verification.checker.model_file import Rejected
 from models.verification.checker.scalar_factors import ScalarFactors
+from models.verification.decide import decide
 from models.verification.network.onnx_reader import read_onnx
-from models.verification.onnx_verification import verify_onnx
 from tests.models.verification.network.test_onnx_reader import build, op
 
 
@@ -77,4 +77,4 @@ def test_a_sliver_of_the_box_in_which_the_runtime_rounds_a_factor_is_not_proved(
     (tmp_path / "m.onnx").write_bytes(build(nodes, constants, (1, 1), dtype=np.float64))
     (tmp_path / "p.yaml").write_text("box: {x0: [0, 1]}\nproperties: [range: {maximum: 0.5}]\n")
     with pytest.raises(InputError, match="scalar factors of float64 beside a MatMul"):
-        verify_onnx(tmp_path / "m.onnx", tmp_path / "p.yaml", 10, certificate=tmp_path / "p.npz" if certified else None)
+        decide(tmp_path / "m.onnx", tmp_path / "p.yaml", 10, certificate=tmp_path / "p.npz" if certified else None)

@@ -18,7 +18,7 @@ from models.verification.network import constant_folding
 from models.verification.network.constant_folding import FOLDED, MOST_WORK, ConstantFolder
 from models.verification.network.onnx_reader import read_onnx
 from tests.models.verification.network.test_onnx_reader import Arrays, build, integers, op, require_agreement
-from tests.models.verification.test_onnx_verification import verify
+from tests.models.verification.test_decide import verify
 
 Case = tuple[NodeProto, Arrays]
 # Opsets at which some operator here changed its meaning or its attributes, and the newest of all.

@@ -9,14 +9,13 @@ from hypothesis import strategies as st
 
 from feature_store.errors import InputError
 from models.verification import execution
-from models.verification.checker.model_file import read_claim as read_contract
 from models.verification.language.claim import Part
 from models.verification.language.properties import OutputRange
 from models.verification.language.specification import Specification
 from models.verification.network.fed_numbers import as_fed, fed, held, hull, inward
 from models.verification.proof_file import check_proof
 from tests.models.verification.onnx_files import dense_file, replayed, run_file
-from tests.models.verification.test_onnx_verification import chain, one_input, verify
+from tests.models.verification.test_decide import chain, one_input, verify
 
 TYPES = [np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)]
 WALLS = st.floats(-1e3, 1e3) | st.sampled_from([0.0, -0.0, 0.1, 0.7, -0.1, 5e-324, 1e-45, 6e4, 1e30, -1e39, 1e300])
@@ -125,14 +124,3 @@ def test_finite_values_are_compared_as_they_are_fed(tmp_path) -> None:
     claim = {"inputs": {"x0": {"values": [0.7, 1]}}, "properties": [{"range": {"maximum": 0.1}}]}
     found = verify(tmp_path, model, claim)
     assert found.verdict == "REFUTED" and "0.699999988079, 1" in found.statement
-
-
-def test_a_contract_s_box_without_a_float32_holds_what_the_predictor_feeds() -> None:
-    entry = {"name": "a", "minimum": 0.1, "maximum": 0.1}
-    wide = {"name": "b", "minimum": 0.1, "maximum": 0.7}
-    contract = {"inputs": [entry, wide], "outputs": [{"name": "y", "minimum": 0.0, "maximum": 1.0}],
-                "specification": {"tolerance": 1e-4, "properties": [
-                    {"monotone": {"features": ["b"], "direction": "increasing"}}]}}
-    lower, upper, *_ = read_contract(contract, np.zeros(2), np.ones(2), 1.0)
-    assert lower[0] <= 0.1 < float(np.float32(0.1)) <= upper[0] < np.nextafter(np.float32(0.1), np.float32(1))
-    assert 0.1 - 1e-15 < lower[1] <= 0.1 and 0.7 <= upper[1] < 0.7 + 1e-14  # as before: float32 lies inside

@@ -1,13 +1,11 @@
 """A network that was read as something else than onnxruntime computes is refused; one that was read right never is."""
 
 import hashlib
-import json
 import subprocess
 import sys
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -17,12 +15,10 @@ from onnx import numpy_helper
 
 from benchmarks.verification.tampered_proof import Proof
 from feature_store.errors import InputError
-from models.export import bundle as exported
 from models.export.onnx_model import build_onnx
-from models.verification import bundle_check, proof_file
+from models.verification import proof_file
 from models.verification.attack.replay import graph_stages
-from models.verification.checker.chain import read_chain
-from models.verification.checker.model_file import read_model
+from models.verification.checker.chain import Chain, read_chain
 from models.verification.network import onnx_reader, runtime_agreement
 from models.verification.network.fully_connected import ReluNetwork
 from models.verification.network.graph import Affine, FloatArray, Graph
@@ -38,7 +34,7 @@ from tests.models.verification.certified import SCALING, monotone, prove, task_w
 from tests.models.verification.network.test_onnx_reader import PUBLIC, build, chains, op
 from tests.models.verification.networks import monotone_network
 from tests.models.verification.onnx_files import dense_model
-from tests.models.verification.test_onnx_verification import chain, one_input, verify
+from tests.models.verification.test_decide import chain, one_input, verify
 
 TYPES = [np.float16, np.float32, np.float64]
 # Output weights that are wrong by this share of themselves are seen in networks of a few dozen neurons a layer.
@@ -218,24 +214,16 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Proof:
                  task_with([monotone("pressure")]))
 
 
-def written(proof: Proof, folder: Path) -> tuple[Path, dict[str, Any], dict[str, Any], Path]:
-    model, leaves = folder / "model.onnx", folder / proof.certificate["leaves_file"]
-    model.write_bytes(proof.model)
-    leaves.write_bytes(proof.leaves)
-    return model, proof.contract, proof.certificate, leaves
-
-
-def off_by_a_hundredth(file: bytes) -> Any:
-    network = read_model(file)
-    return replace(network, biases=[*network.biases[:-1], network.biases[-1] * 1.01 + 0.01])
+def off_by_a_hundredth(file: bytes) -> Chain:
+    chain = read_chain(file)
+    return replace(chain, biases=(*chain.biases[:-1], chain.biases[-1] * 1.01 + 0.01))
 
 
 def test_a_bundle_is_checked_against_onnxruntime(tmp_path, monkeypatch, bundle) -> None:
-    files = written(bundle, tmp_path)
-    accepted = bundle_check.check_exported(*files)
-    assert accepted.accepted and accepted.leaves == bundle.certificate["leaves"]
-    monkeypatch.setattr(bundle_check, "read_model", off_by_a_hundredth)
-    refused = bundle_check.check_exported(*files)
+    accepted = bundle.check(tmp_path)
+    assert accepted.accepted and accepted.leaves == bundle.leaves
+    monkeypatch.setattr(proof_file, "read_chain", off_by_a_hundredth)
+    refused = bundle.check(tmp_path)
     assert not refused.accepted and refused.reason.startswith("network as read must compute what onnxruntime")
 
 
@@ -245,46 +233,41 @@ def test_a_bundle_s_file_is_compared_in_the_type_that_it_computes_in(dtype: type
     weights = np.array([[1e3, 0, 0]] * 2, np.float32), np.array([[1e3, -999.0]], np.float32)
     network = ReluNetwork(weights, (np.zeros(2, np.float32), np.zeros(1, np.float32)))
     content = build_onnx(network, SCALING, "latency_ms", {}, dtype)
-    file, box = read_model(content), [Box(*(np.array([side]) for side in (SCALING.features.minimum,
-                                                                           SCALING.features.maximum)))]
+    box = [Box(*(np.array([side]) for side in (SCALING.features.minimum, SCALING.features.maximum)))]
+    chain, read = read_chain(content), read_onnx(content)
+    assert chain.executed == read.executed == dtype and chain.fed == read.number == np.float32
 
-    def ask(chain: Any) -> None:
-        require_agreement(content, hashlib.sha256(content).hexdigest(), chain_stages(*chain), box, "model.onnx",
-                          np.dtype(file.dtype))
+    def ask(weights: tuple[FloatArray, ...]) -> None:
+        stages = chain_stages(weights, chain.biases, chain.relus)
+        require_agreement(content, hashlib.sha256(content).hexdigest(), stages, box, "model.onnx", chain.executed)
 
-    ask(file.chain)
+    ask(chain.weights)
     by = 1e-6 if dtype is np.float64 else 1e-1  # far below and above what float32 loses
     with pytest.raises(InputError, match="network as read must"):
-        ask(replace(file, weights=[file.weights[0], file.weights[1] * (1 + by)]).chain)
+        ask(tuple(weight * (1 + by) if weight.shape == (1, 2) else weight for weight in chain.weights))
 
 
 def test_a_bundle_is_not_written_as_proved_where_onnxruntime_disagrees(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(bundle_check, "read_model", off_by_a_hundredth)
-    with pytest.raises(AssertionError, match=r"UNKNOWN.*checker refused the file: network as read must"):
+    monkeypatch.setattr(proof_file, "read_chain", off_by_a_hundredth)
+    with pytest.raises(AssertionError, match=r"UNKNOWN.*network as read must compute"):
         prove(tmp_path / "b", monotone_network(3, (6, 5), [(0, 1)], seed=3), task_with([monotone("pressure")]))
-    assert exported.check_exported is bundle_check.check_exported
+    assert not (tmp_path / "b" / "proof.npz").exists() and (tmp_path / "b" / "contract.json").exists()
 
 
 def test_a_bundle_that_onnxruntime_does_not_take_is_refused(tmp_path, bundle) -> None:
     model = onnx.load_model_from_string(bundle.model)
     assert numpy_helper.to_array(model.graph.initializer[0]).dtype == np.float32
     model.ir_version = 99
-    files = written(bundle, tmp_path)
-    files[0].write_bytes(model.SerializeToString())
-    result = bundle_check.check_exported(*files)
-    assert not result.accepted
+    assert not bundle.with_graph(model).rehashed().check(tmp_path).accepted
 
 
-def test_a_bundle_is_checked_without_torch(tmp_path, bundle) -> None:
-    files = written(bundle, tmp_path)
-    for name, document in (("contract", files[1]), ("certificate", files[2])):
-        (tmp_path / f"{name}.json").write_text(json.dumps(document))
-    program = ("import json, sys; from pathlib import Path\n"
-               "from models.verification.bundle_check import check_exported\n"
-               "here = Path(sys.argv[1]); read = lambda name: json.loads((here / name).read_text())\n"
-               "result = check_exported(here / 'model.onnx', read('contract.json'), read('certificate.json'), "
-               "here / sys.argv[2])\n"
+def test_a_proof_is_checked_without_torch(tmp_path, bundle) -> None:
+    bundle.write(tmp_path)
+    program = ("import sys; from pathlib import Path\n"
+               "from models.verification.proof_file import check_proof\n"
+               "here = Path(sys.argv[1])\n"
+               "result = check_proof(here / 'proof.npz', here / 'model.onnx', here / 'specification.yaml')\n"
                "print(result.accepted, 'torch' in sys.modules)")
-    done = subprocess.run([sys.executable, "-c", program, str(tmp_path), files[3].name], capture_output=True, text=True,
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True,
                           check=True, cwd=Path(__file__).parents[4], timeout=120)
     assert done.stdout.split() == ["True", "False"]

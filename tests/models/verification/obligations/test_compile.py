@@ -18,9 +18,19 @@ from hypothesis import strategies as st
 
 from feature_store.errors import InputError
 from models.verification.attack.output_falsification import OutputFalsifier
-from models.verification.language.properties import Monotonicity, OutputOrder, OutputRange, Property, Robustness, Share
-from models.verification.language.property_language import KINDS
+from models.verification.language.domain import narrowed
+from models.verification.language.properties import (
+    Condition,
+    InputValue,
+    Monotonicity,
+    OutputOrder,
+    OutputRange,
+    Property,
+    Robustness,
+    Share,
+)
 from models.verification.language.specification import Specification
+from models.verification.language.specification_file import PropertyFields
 from models.verification.language.specification_language import parse_specification, read_specification
 from models.verification.language.unsafe_set import UnsafeSet
 from models.verification.network.graph import Affine, FloatArray, Graph, Layer, dense_graph
@@ -121,7 +131,7 @@ def test_a_point_is_unsafe_where_a_property_is_violated_there(finite: dict[str, 
         "range": (OutputRange(0, low, high), OutputRange(1, maximum=float(np.quantile(y[:, 1], 0.9)))),
         "order": (order,), "robust": (robust,), "all": (order, OutputRange(0, low), robust)}[kind]
     found = obligations(graph, replace(everywhere, properties=rules))
-    assert found.unsafe is not None and found.slopes is None and not found.differences
+    assert found.unsafe is not None and not found.slopes and not found.differences
     near = np.clip(np.repeat(robust.points, 100, 0) + rng.uniform(-1, 1, (300, 4)) * robust.radius, 0, 3)
     for i in everywhere.choices:  # the finite inputs of the point stay
         near[:, i] = np.repeat(robust.points, 100, 0)[:, i]
@@ -163,21 +173,22 @@ def test_equal_outputs_satisfy_an_order_with_their_margin(margin: float) -> None
 def test_no_other_kind_leaves_no_unsafe_set_and_no_order_no_slopes() -> None:
     graph = random_graph(np.random.default_rng(0), 4)
     found = obligations(graph, claim(Monotonicity((0,), "increasing")))
-    assert found.unsafe is None and found.slopes is not None and found.shares == ()
+    assert found.unsafe is None and found.slopes and found.shares == ()
     share = Share(OutputRange(0, 0.0), 0.5)
     found = obligations(graph, claim(share))
-    assert found.unsafe is None and found.slopes is None and found.shares == (share,) and found.differences == ()
+    assert found.unsafe is None and found.slopes == () == found.differences and found.relation is None
+    assert [one.share for one in found.shares] == [share]
 
 
 def test_slopes_are_one_a_feature_output_and_direction() -> None:
     rules = (Monotonicity((2, 0), "increasing", 1), Monotonicity((0,), "increasing", 1),
              Monotonicity((0,), "decreasing", 0), Monotonicity((3,), "decreasing", 0))
     found = obligations(random_graph(np.random.default_rng(0), 4), claim(*rules, tolerance=0.25, choices={3: (1.0,)}))
-    assert found.slopes is not None and found.slopes.features == (2, 0, 0)
-    assert found.slopes.rows.tolist() == [[0, 1], [0, 1], [-1, 0]]
-    assert found.slopes.allowed.tolist() == [0.25, 0.25, 0.25]
+    (part,) = found.slopes
+    assert part.slopes.features == (2, 0, 0) and part.slopes.rows.tolist() == [[0, 1], [0, 1], [-1, 0]]
+    assert part.slopes.allowed.tolist() == [0.25, 0.25, 0.25]
     assert found.differences == ()  # a single value leaves nothing to compare
-    assert found.lower[:, 3].tolist() == [1.0] == found.upper[:, 3].tolist()
+    assert part.lower[:, 3].tolist() == [1.0] == part.upper[:, 3].tolist()
 
 
 @pytest.mark.parametrize(
@@ -189,7 +200,7 @@ def test_the_roots_are_the_box_with_every_combination_of_the_finite_inputs(
     choices: dict[int, tuple[float, ...]], one_hot: tuple[tuple[int, ...], ...],
 ) -> None:
     specification = claim(OutputRange(0, 0.0), inputs=6, choices=choices, one_hot=one_hot)
-    lower, upper = roots(specification, choices)
+    lower, upper = roots(narrowed(specification), choices)
     fixed = sorted([*choices, *(i for group in one_hot for i in group)])
     expected = {tuple(x[i] for i in fixed) for x in product(*[choices.get(i, (0.0, 1.0)) for i in range(6)])
                 if all(sum(x[i] for i in group) == 1 for group in one_hot)}
@@ -203,7 +214,7 @@ def test_too_many_combinations_are_refused() -> None:
     values = tuple(np.linspace(0, 3, 10).tolist())
     graph = random_graph(np.random.default_rng(0), 6)
     specification = claim(OutputRange(0, 0.0), inputs=6, choices=dict.fromkeys(range(5), values))
-    assert len(roots(specification, specification.choices)[0]) == MOST_COMBINATIONS
+    assert len(roots(narrowed(specification), specification.choices)[0]) == MOST_COMBINATIONS
     specification = replace(specification, choices=specification.choices | {5: (0.0, 1.0)})
     with pytest.raises(InputError, match=r"have at most 100,000 combinations, got 200,000 \(x0, x1, x2, x3, x4, x5\)"):
         obligations(graph, specification)
@@ -305,7 +316,7 @@ def test_a_finite_feature_is_compared_value_by_value(direction: Any) -> None:
     seen = set()
     for graph in [random_graph(rng, 4) for _ in range(8)]:
         found = obligations(graph, specification)
-        assert found.slopes is not None and found.slopes.features == (0,) and len(found.lower) == 6
+        assert found.slopes[0].slopes.features == (0,) and len(found.slopes[0].lower) == 6
         assert [(pair.feature, pair.output, pair.low, pair.high) for pair in found.differences] == [
             (1, 1, 0.0, 1.0), (1, 1, 1.0, 2.5)]
         for pair in found.differences:
@@ -428,6 +439,77 @@ def test_what_does_not_fit_is_named(graph: Graph, specification: Specification, 
         obligations(graph, specification)
 
 
+# --- conditions ----------------------------------------------------------------------------------------------------
+
+
+FREE = (Condition(0, 0.5, 1.0), Condition(1, 2.0, 2.0))
+
+
+def test_a_condition_narrows_the_boxes_of_its_property_alone() -> None:
+    graph = random_graph(np.random.default_rng(0), 4)
+    rules = (OutputRange(0, 0.0, when=FREE), OutputRange(0, maximum=9.0),
+             Monotonicity((0, 1, 2), "increasing", when=FREE), Monotonicity((3,), "increasing"))
+    found = obligations(graph, claim(*rules))
+    assert found.unsafe is not None
+    assert sorted(zip(found.unsafe.lower.tolist(), found.unsafe.upper.tolist(), strict=True)) == [
+        ([0.0, 0.0, 0.0, 0.0], [3.0, 3.0, 3.0, 3.0]), ([0.5, 2.0, 0.0, 0.0], [1.0, 2.0, 3.0, 3.0])]
+    narrow, whole = found.slopes
+    assert narrow.slopes.features == (0, 2)  # x1 is held
+    assert (narrow.lower.tolist(), narrow.upper.tolist()) == ([[0.5, 2, 0, 0]], [[1, 2, 3, 3]])
+    assert whole.slopes.features == (3,) and whole.lower.tolist() == [[0, 0, 0, 0]]
+
+
+def test_a_condition_leaves_of_finite_inputs_the_values_inside_of_it() -> None:
+    graph = random_graph(np.random.default_rng(0), 4)
+    rule = Monotonicity((0,), "increasing", when=(Condition(0, 1.0, 2.5), Condition(1, 1.0, 1.0)))
+    found = obligations(graph, claim(rule, choices={0: (0.0, 1.0, 2.0, 3.0)}, one_hot=((1, 2),)))
+    (pair,) = found.differences
+    assert (pair.low, pair.high) == (1.0, 2.0)
+    assert pair.unsafe.lower[:, 1:3].tolist() == [[1.0, 0.0]] == pair.unsafe.upper[:, 1:3].tolist()
+
+
+@pytest.mark.parametrize(("when", "message"), [
+    ((Condition(0, 4.0, 5.0),), r"when must meet the box \[0, 3\], got \[4, 5\] \(feature 'x0'\)"),
+    ((Condition(3, 0.1, 0.9),), r"when must leave a value of 0, 1, got \[0.1, 0.9\] \(feature 'x3'\)"),
+    ((Condition(1, 1.0, 1.0), Condition(2, 1.0, 1.0)), r"when must leave one input of a one-hot group .*\(x1, x2\)"),
+], ids=["box", "values", "group"])
+def test_a_condition_that_no_input_meets_is_an_error(when: tuple[Condition, ...], message: str) -> None:
+    graph = random_graph(np.random.default_rng(0), 4)
+    with pytest.raises(InputError, match=message):
+        obligations(graph, claim(OutputRange(0, 0.0, when=when), choices={3: (0.0, 1.0)}, one_hot=((1, 2),)))
+
+
+@pytest.mark.parametrize("rule", [
+    OutputOrder(1, InputValue(2), 0.25), OutputOrder(InputValue(0), 1), OutputRange(1, -1.0, 0.5, minus=0),
+    OutputRange(0, -2.0, minus=InputValue(3)), OutputOrder(0, InputValue(1), -0.5, when=(Condition(2, 0.0, 1.0),)),
+], ids=str)
+def test_a_point_is_unsafe_where_a_relation_to_an_input_or_another_output_is_violated(rule: Any) -> None:
+    rng = np.random.default_rng(5)
+    graph = random_graph(rng, 4, kinds=ALL_KINDS)
+    found = obligations(graph, claim(rule))
+    unsafe = found.relation.unsafe if found.relation else found.unsafe
+    assert unsafe is not None and (found.relation is None) != (found.unsafe is None)
+    seen = set()
+    for x in admissible(claim(rule), rng, 500):
+        y = graph.value(x[None])[0]
+
+        def of(side: Any, x: FloatArray = x, y: FloatArray = y) -> float:
+            return 0.0 if side is None else float(x[side.feature] if isinstance(side, InputValue) else y[side])
+
+        if isinstance(rule, OutputOrder):
+            worst = of(rule.lower) + rule.margin - of(rule.upper)
+        else:
+            value = of(rule.output) - of(rule.minus)
+            worst = max(-math.inf if rule.minimum is None else rule.minimum - value,
+                        -math.inf if rule.maximum is None else value - rule.maximum)
+        met = all(one.lower <= x[one.feature] <= one.upper for one in rule.when)
+        values = found.relation.graph.value(x[None])[0] if found.relation else y
+        if abs(worst) > SLACK:
+            assert inside(unsafe, x, values) == (worst > 0 and met)
+            seen.add(worst > 0 and met)
+    assert seen == {True, False}
+
+
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", DOC.read_text(), re.DOTALL)
 TASK_NAMES = ("psi_cpu_some", "psi_io_full", "connections")
 
@@ -443,15 +525,16 @@ def test_every_example_of_the_reference_compiles(example: str, tmp_path: Path) -
         graph = random_graph(np.random.default_rng(0), len(TASK_NAMES), outputs=1)
         specification = parse_specification(data, TASK_NAMES, dict.fromkeys(TASK_NAMES, (0.0, 1.0)), "example")
     found = obligations(graph, specification)
-    assert found.slopes or found.unsafe or found.differences or found.shares
+    assert found.slopes or found.unsafe or found.relation or found.differences or found.shares
     assert specification.statement.endswith(".")
 
 
 def test_the_reference_has_an_example_of_every_kind_and_of_the_finite_inputs() -> None:
     parsed = [yaml.safe_load(example) for example in EXAMPLES]
-    assert {kind for data in parsed for entry in data["properties"] for kind in entry} == set(KINDS)
+    kinds = {kind for data in parsed for entry in data["properties"] for kind in entry}
+    assert kinds == set(PropertyFields.model_fields)
     assert any("inputs" in data for data in parsed) and any("one_hot" in data for data in parsed)
     both = next(data for data in parsed if "one_hot" in data)
     specification = parse_specification({k: v for k, v in both.items() if k not in ("features", "outputs")},
                                         both["features"], {}, "example", both["outputs"])
-    assert len(roots(specification, specification.choices)[0]) == 12  # as the text says
+    assert len(roots(narrowed(specification), specification.choices)[0]) == 12  # as the text says
