@@ -84,7 +84,7 @@ def finetune(task_yaml: str, workloads: str, seed: int, code_version: str, featu
 @dsl.component(base_image=IMAGE, install_kfp_package=False)
 def verify(task_yaml: str, workloads: str, seed: int, code_version: str, features: dsl.Input[dsl.Dataset],
            learners: dsl.Input[dsl.Model], verified: dsl.Output[dsl.Model]) -> None:
-    """Makes the files of a shard that ship, and proves or refutes the specification of each."""
+    """Proves or refutes the specification of each learner of a shard."""
     import json
     from pathlib import Path
 
@@ -98,7 +98,7 @@ def verify(task_yaml: str, workloads: str, seed: int, code_version: str, feature
 @dsl.component(base_image=IMAGE, install_kfp_package=False)
 def export(task_yaml: str, workloads: str, seed: int, code_version: str, command: str,
            features: dsl.Input[dsl.Dataset], verified: dsl.Input[dsl.Model], bundles: dsl.Output[dsl.Model]) -> None:
-    """The bundle of each workload of a shard: what was proved, with its evidence."""
+    """ONNX, contract, certificate and evidence of each workload of a shard."""
     import json
     from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""export: what was proved of the learners of a shard, and the evidence about the files that ship, become bundles."""
+"""export: what was proved of each workload of a shard, and the evidence about the file that ships, become a bundle."""
 
 import json
 import platform
@@ -8,9 +8,10 @@ from typing import Any
 
 from components.kind import task_and_kind
 from components.progress import step
-from components.verify import PRODUCT
+from components.verify import PRODUCT, VERDICT
 from components.workload_status import each
 from feature_store.digests import content_digest
+from models.export.bundle import complete_bundle
 
 PACKAGES = ("torch", "onnx", "onnxruntime", "scikit-learn", "numpy", "pandas", "mlflow", "kfp")
 
@@ -26,17 +27,16 @@ def run_export(task_yaml: str, workloads: list[str], seed: int, code_version: st
         task, kind = task_and_kind(task_yaml)
 
         def work(name: str, folder: Path) -> None:
-            from models.export.bundle import complete_bundle
-
-            made = verified / name / PRODUCT
             quality = json.loads((features / name / "quality.json").read_text())
             versions = {"code_version": code_version, "data_version": quality["data_version"], "seed": int(seed)}
-            folder.rmdir()  # complete_bundle makes it whole
-            complete_bundle(made, folder, {
+            product = verified / name / PRODUCT
+            evidence = {
                 "format": "assay-evidence/1", "kind": task.kind, "task": task.name, "workload": name,
-                "seed": int(seed), **kind.evidence(task, name, int(seed), features, verified / name, made),
-                "verdict": json.loads((verified / name / "verdict.json").read_text()),
-                "data": _data(features / name, quality), "reproduce": _reproduce(command, versions)})
+                "seed": int(seed), **kind.evidence(task, name, int(seed), features, verified / name, product),
+                "verdict": json.loads((verified / name / VERDICT).read_text()),
+                "data": _data(features / name, quality), "reproduce": _reproduce(command, versions)}
+            folder.rmdir()  # complete_bundle makes it whole
+            complete_bundle(product, folder, evidence)
 
         each("export", workloads, verified, output, work, progress.done)
 

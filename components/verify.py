@@ -7,9 +7,12 @@ from pathlib import Path
 from components.kind import task_and_kind
 from components.progress import step
 from components.workload_status import each
+from models.export.bundle import write_bundle
+from models.export.product import Versions
 from models.verification.search.search_result import Progress
 
 PRODUCT = "product"  # the folder of the bundle, as yet without evidence
+VERDICT = "verdict.json"
 
 
 def run_verify(task_yaml: str, workloads: list[str], seed: int, code_version: str, features: Path, learner: Path,
@@ -23,13 +26,11 @@ def run_verify(task_yaml: str, workloads: list[str], seed: int, code_version: st
                       "worst_bound": state.worst_bound})
 
         def work(name: str, folder: Path) -> None:
-            from models.export.bundle import write_bundle  # ONNX, which a step without workloads does not need
-
             quality = json.loads((features / name / "quality.json").read_text())
-            versions = {"code_version": code_version, "data_version": str(quality["data_version"]), "seed": int(seed)}
-            product = kind.product(task, name, versions, features, learner / name)
+            versions = Versions(code_version, str(quality["data_version"]), int(seed))
+            made = kind.product(task, name, versions, features, learner / name)
             shutil.copytree(learner / name, folder, dirs_exist_ok=True)
-            verdict = write_bundle(folder / PRODUCT, product, int(seed), report)
-            (folder / "verdict.json").write_text(json.dumps(verdict.evidence()))
+            verdict = write_bundle(folder / PRODUCT, made.product, made.seconds, made.points, int(seed), report)
+            (folder / VERDICT).write_text(json.dumps(verdict.evidence()))
 
         each("verify", workloads, learner, output, work, progress.done)

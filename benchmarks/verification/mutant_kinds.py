@@ -17,8 +17,8 @@ from onnx import numpy_helper
 from benchmarks.verification.tampered_proof import Proof
 from feature_store.scaling import FeatureScaling, MinMaxScaling
 from models.export.bundle import write_bundle
-from models.export.network_product import network_product
 from models.export.product import Versions
+from models.tasks.supervised.product import network_product
 from models.tasks.task import parse_task
 from models.training.workload import raw_specification
 from models.verification.network.fully_connected import ReluNetwork
@@ -50,7 +50,7 @@ def small_proof(folder: Path) -> Proof:
             {"range": {"minimum": LOWEST_MS, "when": {"connections": [1, 32]}}}]}}}}, "mutants")
     network, raw = small_network(np.random.default_rng(NETWORK_SEED)), raw_specification(task, "w", SCALING)
     product = network_product(task, "w", network, SCALING, raw, Versions("mutants", "mutants", NETWORK_SEED))
-    verdict = write_bundle(folder, product)
+    verdict = write_bundle(folder, product, 60.0)
     if verdict.status is not Status.PROVED:
         raise RuntimeError(f"the small network must be proved, got {verdict.status}: {verdict.reason}")
     return Proof.read(folder)

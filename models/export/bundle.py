@@ -8,7 +8,6 @@ serving/bundle.py opens and checks what this module writes.
 import hashlib
 import math
 import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,12 @@ import onnx
 
 from feature_store.errors import InputError
 from feature_store.strict_yaml import read_yaml
+from feature_store.whole_files import whole_folder
 from models.export.json_file import write_json
 from models.export.product import Product, ProductInput
 from models.verification.decide import OnnxVerdict, OnPart, PartVerdict, decide
 from models.verification.language.specification_writing import as_yaml, written_out
+from models.verification.network.graph import FloatArray
 from models.verification.verdict import Status
 
 CONTRACT_FORMAT = "assay-bundle/2"
@@ -28,32 +29,30 @@ MODEL_FILE, SPECIFICATION_FILE, PROOF_FILE, ENCODER_FILE = (
     "model.onnx", "specification.yaml", "proof.npz", "encoder.onnx")
 
 
-def write_bundle(folder: Path, product: Product, seed: int = 0, on_progress: OnPart = None) -> OnnxVerdict:
+def write_bundle(folder: Path, product: Product, seconds: float, points: FloatArray | None = None, seed: int = 0,
+                 on_progress: OnPart = None) -> OnnxVerdict:
     """Writes the product's files and contract.json, decides its specification, and keeps the proof where PROVED.
 
     The folder appears whole. What is missing of a bundle is the evidence: `complete_bundle`.
 
     Args:
         folder: a new one, or an empty one.
-        seed: of the search for counterexamples.
+        seconds: limit of the proof, > 0.
+        points: (m, n) inputs in raw units at which counterexamples are sought first, for example training rows.
         on_progress: called with the part's name after every round of the search.
 
     Returns:
         The verdict about the files in the folder. A model that cannot be judged, because it cannot be read, does not
         run or is not what runs, is UNKNOWN, with the reason.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".bundle.", dir=folder.parent) as temporary:
-        new = Path(temporary) / "bundle"
-        new.mkdir()
+    with whole_folder(folder, overwrite=False) as new:
         model, specification = new / MODEL_FILE, new / SPECIFICATION_FILE
         model.write_bytes(product.model)
         specification.write_text(as_yaml(written_out(product.specification)), encoding="utf-8")
         for name, content in product.files.items():
             (new / name).write_bytes(content)
-        verdict = _decided(product, model, specification, new / PROOF_FILE, seed, on_progress)
+        verdict = _decided(product, model, specification, new / PROOF_FILE, seconds, points, seed, on_progress)
         write_json(new / "contract.json", make_contract(product, verdict))
-        new.rename(folder)
     return verdict
 
 
@@ -62,12 +61,10 @@ def complete_bundle(source: Path, folder: Path, evidence: Mapping[str, Any]) -> 
 
     The evidence gets the specification, as plain values, for reports.
     """
-    with tempfile.TemporaryDirectory(prefix=".bundle.", dir=folder.parent) as temporary:
-        new = Path(temporary) / "bundle"
-        shutil.copytree(source, new)
+    with whole_folder(folder, overwrite=False) as new:
+        shutil.copytree(source, new, dirs_exist_ok=True)
         promised = read_yaml(new / SPECIFICATION_FILE, "specification")
         write_json(new / "evidence.json", {**evidence, "specification": promised})
-        new.rename(folder)
 
 
 def make_contract(product: Product, verdict: OnnxVerdict) -> dict[str, Any]:
@@ -99,10 +96,10 @@ def _input(product: Product, number: int, item: ProductInput) -> dict[str, Any]:
             **({} if values is None else {"values": list(values)})}
 
 
-def _decided(product: Product, model: Path, specification: Path, proof: Path, seed: int,
-             on_progress: OnPart) -> OnnxVerdict:
+def _decided(product: Product, model: Path, specification: Path, proof: Path, seconds: float,
+             points: FloatArray | None, seed: int, on_progress: OnPart) -> OnnxVerdict:
     try:
-        return decide(model, specification, product.seconds, product.points, seed, on_progress, proof)
+        return decide(model, specification, seconds, points, seed, on_progress, proof)
     except InputError as error:
         reason = str(error).replace(f"{model.parent}/", "")
         return OnnxVerdict(Status.UNKNOWN, (PartVerdict("file", Status.UNKNOWN, reason, 0.0, 0, 0.0, math.nan),),

@@ -24,11 +24,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:  # the command line reads tasks, and needs none of these
+    import numpy as np
     import pandas as pd
+    from numpy.typing import NDArray
 
     from feature_store.schema import TelemetrySchema
     from models.audit.specification_audit import PropertyAudit
-    from models.export.product import Product
+    from models.export.product import Product, Versions
     from models.tasks.pages import Pages
     from models.tasks.task import Task
 
@@ -49,6 +51,21 @@ class OwnTask:
 
     data: Mapping[str, Any] | None
     mapping_yaml: str
+
+
+@dataclass(frozen=True)
+class ToProve:
+    """A product and how to decide its specification.
+
+    Attributes:
+        product: the bundle but for its evidence.
+        seconds: limit of the proof, > 0.
+        points: (m, n) inputs in raw units at which counterexamples are sought first; None: none in particular.
+    """
+
+    product: Product
+    seconds: float
+    points: NDArray[np.float64] | None = None
 
 
 class Kind(Protocol):
@@ -148,18 +165,16 @@ class Kind(Protocol):
                 learner.
         """
 
-    def product(self, task: Any, workload: str, versions: Mapping[str, Any], features: Path, learner: Path) -> Product:
-        """The file that ships, what must hold of it, and what its inputs and outputs are.
-
-        `verify` decides the specification on this very file (models/export/bundle.py, models/verification/decide.py).
+    def product(self, task: Any, workload: str, versions: Versions, features: Path, learner: Path) -> ToProve:
+        """What ships, and what is to be proved of it.
 
         Args:
-            versions: code_version, data_version, seed.
-            learner: the folder that `finetune` wrote.
+            versions: of what it is made.
+            learner: what `finetune` made of the workload.
         """
 
     def evidence(self, task: Any, workload: str, seed: int, features: Path, verified: Path,
-                 bundle: Path) -> dict[str, Any]:
+                 product: Path) -> dict[str, Any]:
         """What a reviewer and the gates want to know of the model, beside verdict, data and how to reproduce it.
 
         Returns:
@@ -169,7 +184,7 @@ class Kind(Protocol):
         """
 
     def champion(self, task: Any, workload: str, features: Path, bundle: Any) -> dict[str, Any]:
-        """The standing champion on the cases that a new model is judged by: what `evidence` measures of the new one.
+        """The standing champion on the cases that a new model is judged by: {"metrics", "cases"} as in `evidence`.
 
         Args:
             bundle: of the champion (serving/bundle.py).

@@ -14,8 +14,8 @@ import numpy as np
 
 from feature_store.scaling import FeatureScaling, MinMaxScaling
 from models.export.bundle import write_bundle
-from models.export.network_product import network_product
 from models.export.product import Versions
+from models.tasks.supervised.product import network_product
 from models.tasks.task import parse_task
 from models.training.workload import raw_specification
 from models.verification.network.fully_connected import ReluNetwork
@@ -45,7 +45,7 @@ def tiny_bundle() -> tuple[dict[str, Any], str]:
     product = network_product(task, "redis", network, scaling, raw_specification(task, "redis", scaling), VERSIONS)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "bundle"
-        write_bundle(folder, product)
+        write_bundle(folder, product, 10.0)
         return json.loads((folder / "contract.json").read_text()), (folder / "specification.yaml").read_text()
 
 

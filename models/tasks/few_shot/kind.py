@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from models.tasks.few_shot.settings import POOL
 from models.tasks.few_shot.task import FewShotTask, parse_few_shot_task
-from models.tasks.kind import OnFinished, OnProgress, OwnTask
+from models.tasks.kind import OnFinished, OnProgress, OwnTask, ToProve
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from feature_store.schema import TelemetrySchema
     from models.audit.specification_audit import PropertyAudit
-    from models.export.product import Product
+    from models.export.product import Versions
     from models.tasks.few_shot.pages import FewShotPages
 
 
@@ -117,25 +117,24 @@ class FewShotKind:
 
         finetune_workloads(task, workloads, seed, features, pretrained, folders, finished, progress)
 
-    def product(self, task: FewShotTask, workload: str, versions: Mapping[str, Any], features: Path,
-                learner: Path) -> Product:
-        """Over the configurations and the hull of the embeddings; with the encoder that embeds new runs."""
+    def product(self, task: FewShotTask, workload: str, versions: Versions, features: Path, learner: Path) -> ToProve:
+        """As of a prediction, over the hull of the embeddings, with the encoder that makes one of new runs."""
         from feature_store.scaling import FeatureScaling
         from models.tasks.few_shot.encoder_file import few_shot_encoder
-        from models.tasks.supervised.proving import product_of_learner
+        from models.tasks.supervised.product import learner_to_prove
 
         folder = features / workload
         scaling = FeatureScaling.from_json((folder / "scaling.json").read_text())
-        encoder = few_shot_encoder(folder, features / POOL, scaling, task, versions)
-        return product_of_learner(task, workload, versions, features, learner, encoder)
+        encoder = few_shot_encoder(folder, features / POOL, scaling, task, vars(versions))
+        return learner_to_prove(task, workload, versions, features, learner, encoder)
 
     def evidence(self, task: FewShotTask, workload: str, seed: int, features: Path, verified: Path,
-                 bundle: Path) -> dict[str, Any]:
+                 product: Path) -> dict[str, Any]:
         """Beside the closed form that it was trained on, and the mean of the workload's runs."""
         from models.tasks.few_shot.evidence import FEW_SHOT_BASELINE, few_shot_facts, few_shot_metrics
         from models.tasks.supervised.evidence import load_trained, supervised_evidence
 
-        trained = load_trained(task, workload, features, verified, bundle)
+        trained = load_trained(task, workload, features, verified, product)
         data, folder = trained.data, features / workload
         found = supervised_evidence(task, trained, features, seed)
         facts = few_shot_facts(folder, features / POOL, trained.network, data.scaling, data.specification, seed)

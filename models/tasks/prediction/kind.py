@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from models.tasks.fields import located
-from models.tasks.kind import OnFinished, OnProgress, OwnTask
+from models.tasks.kind import OnFinished, OnProgress, OwnTask, ToProve
 from models.tasks.supervised.task import SupervisedTask, supervised_fields
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from feature_store.schema import TelemetrySchema
     from models.audit.specification_audit import PropertyAudit
-    from models.export.product import Product
+    from models.export.product import Versions
     from models.tasks.supervised.pages import SupervisedPages
 
 
@@ -118,19 +118,19 @@ class Prediction:
 
         finetune_workloads(task, workloads, seed, features, pretrained, folders, finished, progress)
 
-    def product(self, task: SupervisedTask, workload: str, versions: Mapping[str, Any], features: Path,
-                learner: Path) -> Product:
-        """The specification over the workload's box."""
-        from models.tasks.supervised.proving import product_of_learner
+    def product(self, task: SupervisedTask, workload: str, versions: Versions, features: Path,
+                learner: Path) -> ToProve:
+        """The network behind its scaling, and the task's specification over the workload's box."""
+        from models.tasks.supervised.product import learner_to_prove
 
-        return product_of_learner(task, workload, versions, features, learner)
+        return learner_to_prove(task, workload, versions, features, learner)
 
     def evidence(self, task: SupervisedTask, workload: str, seed: int, features: Path, verified: Path,
-                 bundle: Path) -> dict[str, Any]:
+                 product: Path) -> dict[str, Any]:
         """Beside a gradient boosting baseline."""
         from models.tasks.supervised.evidence import boosting_baseline, load_trained, supervised_evidence
 
-        trained = load_trained(task, workload, features, verified, bundle)
+        trained = load_trained(task, workload, features, verified, product)
         found = supervised_evidence(task, trained, features, seed)
         baseline = boosting_baseline(task, trained.data, seed)
         return {**found, "metrics": found["metrics"] | baseline["metrics"], "baseline": baseline["baseline"]}

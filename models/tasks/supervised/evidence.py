@@ -45,11 +45,11 @@ class Trained:
     model: bytes
 
 
-def load_trained(task: SupervisedTask, workload: str, features: Path, verified: Path, bundle: Path) -> Trained:
+def load_trained(task: SupervisedTask, workload: str, features: Path, verified: Path, product: Path) -> Trained:
     """From the folders of the run."""
     torch.set_num_threads(1)
     return Trained(load_workload(features / workload, task, workload), load_network(verified / "network.npz"),
-                   load_network(verified / "twin.npz"), verified, (bundle / "model.onnx").read_bytes())
+                   load_network(verified / "twin.npz"), verified, (product / "model.onnx").read_bytes())
 
 
 def supervised_evidence(task: SupervisedTask, trained: Trained, features: Path, seed: int) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from onnx import numpy_helper
 from benchmarks.verification.tampered_proof import Proof
 from feature_store.scaling import FeatureScaling, MinMaxScaling
 from models.export.bundle import write_bundle
-from models.export.network_product import network_product
 from models.export.product import Versions
+from models.tasks.supervised.product import network_product
 from models.tasks.supervised.task import SupervisedTask
 from models.tasks.task import parse_task
 from models.training.workload import raw_specification
@@ -49,8 +49,8 @@ def monotone(*features: str, direction: str = "increasing") -> dict[str, Any]:
 
 def prove(folder: Path, network: ReluNetwork, task: SupervisedTask, scaling: FeatureScaling = SCALING) -> Proof:
     """Exports, proves and reads back; fails unless the result is PROVED."""
-    product = network_product(task, "w", network, scaling, raw_specification(task, "w", scaling), VERSIONS, 20.0)
-    verdict = write_bundle(folder, product)
+    product = network_product(task, "w", network, scaling, raw_specification(task, "w", scaling), VERSIONS)
+    verdict = write_bundle(folder, product, 20.0)
     assert verdict.status is Status.PROVED, verdict
     return Proof.read(folder)
 
