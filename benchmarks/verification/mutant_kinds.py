@@ -5,6 +5,7 @@ Symbols: the bundle's network has 3 inputs and 2 hidden layers of 12 neurons.
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -218,5 +219,10 @@ def mutant(proof: Proof, kind: str, rehash: bool, rng: np.random.Generator) -> P
     while True:
         other = KINDS[kind](proof, rng)
         other = other.rehashed() if rehash else other
-        if other not in (proof, proof.rehashed()):
+        if other not in (proof, _rehashed(proof)):
             return other
+
+
+@lru_cache(maxsize=4)
+def _rehashed(proof: Proof) -> Proof:
+    return proof.rehashed()
