@@ -98,7 +98,7 @@ def verify(task_yaml: str, workloads: str, seed: int, code_version: str, feature
 @dsl.component(base_image=IMAGE, install_kfp_package=False)
 def export(task_yaml: str, workloads: str, seed: int, code_version: str, command: str,
            features: dsl.Input[dsl.Dataset], verified: dsl.Input[dsl.Model], bundles: dsl.Output[dsl.Model]) -> None:
-    """ONNX, contract, certificate and evidence of each workload of a shard."""
+    """The bundle of each workload of a shard: what was proved, with its evidence."""
     import json
     from pathlib import Path
 

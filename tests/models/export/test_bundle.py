@@ -20,9 +20,9 @@ from models.export.onnx_model import INPUT, OPSET
 from models.export.product import Product, ProductInput, ProductOutput, promised
 from models.tasks.supervised.product import network_product
 from models.training.workload import raw_specification
-from models.verification.decide import OnnxVerdict
 from models.verification.language.specification_language import parse_file
 from models.verification.network.fully_connected import ReluNetwork
+from models.verification.onnx_verdict import OnnxVerdict
 from models.verification.proof_file import ProofCheck, check_proof
 from models.verification.verdict import Status
 from serving.contract import Contract

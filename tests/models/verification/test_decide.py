@@ -13,10 +13,11 @@ from onnx import helper
 from feature_store.errors import InputError
 from models.verification import decide as decide_module
 from models.verification.attack.replay import Replay
-from models.verification.decide import OnnxVerdict, decide
+from models.verification.decide import decide
 from models.verification.first_look import FirstLook
 from models.verification.network.onnx_reader import read_onnx
 from models.verification.obligations import share as shares
+from models.verification.onnx_verdict import OnnxVerdict
 from models.verification.proof_file import check_proof
 from models.verification.search import prove
 from models.verification.verdict import Status
