@@ -134,8 +134,8 @@ def new_pages(root: Path) -> dict[Path, str]:
 
     def render(name: str) -> str:
         source = TABLES[name]
-        found = results[source.results]
-        return source.render(found) if found else ""
+        content = results[source.results]
+        return source.render(content) if content else ""
 
     pages = {}
     for page in [root / "README.md", *sorted((root / "docs").rglob("*.md"))]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from components.tracking import project_configuration
 from components.workload_status import failure
 from feature_store.names import inside
+from feature_store.whole_files import whole_folder
 
 RESUME_VARIABLE = "ASSAY_RESUME"  # "0": nothing of an earlier run is taken
 
@@ -54,15 +55,11 @@ class FinishedLearners:
     @staticmethod
     def _copied(source: Path, target: Path) -> bool:
         """Whole or not at all; False where another run took the source away meanwhile."""
-        new = target.with_name(f".{target.name}.{os.getpid()}")
-        shutil.rmtree(new, ignore_errors=True)
-        new.parent.mkdir(parents=True, exist_ok=True)
+        if target.exists():
+            return True
         try:
-            shutil.copytree(source, new)
-            if not target.exists():
-                new.rename(target)
+            with whole_folder(target, overwrite=False) as new:
+                shutil.copytree(source, new, dirs_exist_ok=True)
             return True
         except OSError:
             return False
-        finally:
-            shutil.rmtree(new, ignore_errors=True)

@@ -28,9 +28,9 @@ def run_verify(task_yaml: str, workloads: list[str], seed: int, code_version: st
         def work(name: str, folder: Path) -> None:
             quality = json.loads((features / name / "quality.json").read_text())
             versions = Versions(code_version, str(quality["data_version"]), int(seed))
-            made = kind.product(task, name, versions, features, learner / name)
+            product = kind.product(task, name, versions, features, learner / name)
             shutil.copytree(learner / name, folder, dirs_exist_ok=True)
-            verdict = write_bundle(folder / PRODUCT, made.product, made.seconds, made.points, int(seed), report)
+            verdict = write_bundle(folder / PRODUCT, product, int(seed), report)
             (folder / VERDICT).write_text(json.dumps(verdict.evidence()))
 
         each("verify", workloads, learner, output, work, progress.done)

@@ -56,7 +56,7 @@ def correlation_table(frame: pd.DataFrame, metrics: Sequence[str],
     """
     for name in ("workload", *RUN, *metrics, target):
         if name not in frame:
-            raise InputError(f"column {name!r} must stand in the telemetry, got none (correlation); "
+            raise InputError(f"telemetry: expected a column {name!r}, got none (correlation); "
                              + nearest(name, map(str, frame.columns)))
     pooled, averaged, runs = {}, {}, {}
     for workload, rows in frame.groupby("workload", sort=True):

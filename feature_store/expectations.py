@@ -104,15 +104,15 @@ def _validate_one(context: Any, page: str, frame: pd.DataFrame, schema: Telemetr
     outcome = _run(context, page, table, rules)
     broken = {number: result for number, result in outcome.items() if not result["success"]}
     judged = Judged(table, rows, frame, schema)
-    found = [(rules[number], describe(rules[number], result, judged))
+    findings = [(rules[number], describe(rules[number], result, judged))
              for number, result in sorted(broken.items())]
-    failures = tuple(failure for rule, failure in found if rule.fatal)
+    failures = tuple(failure for rule, failure in findings if rule.fatal)
     synthetic = has_synthetic_time(rows)
     return ValidationResult(
         workload=schema.workload,
         passed=not failures,
         failures=failures,
-        warnings=tuple(failure for rule, failure in found if not rule.fatal),
+        warnings=tuple(failure for rule, failure in findings if not rule.fatal),
         checks=tuple({"rule": rule.kind, "column": rule.column, "statement": rule.statement,
                       "fatal": rule.fatal, "passed": number not in broken}
                      for number, rule in enumerate(rules)),

@@ -90,7 +90,7 @@ def feature_table(frame: pd.DataFrame, schema: TelemetrySchema) -> pd.DataFrame:
     keys = [name for name in schema.split_by if name not in schema.numeric]
     for name in (*schema.numeric, *schema.split_by):
         if name not in frame:
-            raise InputError(f"column {name!r} must stand in the telemetry, got none "
+            raise InputError(f"telemetry: expected a column {name!r}, got none "
                              f"(workload {schema.workload}); " + nearest(name, map(str, frame.columns)))
     rows = _rows_of(frame, schema.workload)
     if rows.empty:

@@ -71,7 +71,7 @@ def measurements_of(raw: pd.DataFrame, mapping: MeasurementMapping, where: str) 
     """The same of a table in memory; `where` goes into messages."""
     for name in mapping.source_columns():
         if name not in raw:
-            raise InputError(f"column {name!r} must stand in the file, got none ({where}); "
+            raise InputError(f"expected a column {name!r}, got none ({where}); "
                              + nearest(name, map(str, raw.columns)))
     if raw.empty:
         raise InputError(f"file must have rows, got none ({where})")
@@ -101,7 +101,7 @@ def measurements_of(raw: pd.DataFrame, mapping: MeasurementMapping, where: str) 
 
 def _read(path: Path) -> pd.DataFrame:
     if not path.is_file():
-        raise InputError(f"file of measurements must exist, got {path}")
+        raise InputError(f"file of measurements: expected one that exists, got {path}")
     try:
         if path.suffix == ".parquet":
             return pd.read_parquet(path)
@@ -177,9 +177,9 @@ def _text(raw: pd.DataFrame, rule: ColumnRule, where: str) -> pd.Series:
         _complete(values, rule, where)
     text = values.map(label, na_action="ignore").astype("str")
     if rule.pattern is not None:
-        found = text.str.extract(rule.pattern, expand=False)
-        _complete(found[text.notna()], rule, where, f"match {rule.pattern!r}")
-        text = found
+        extracted = text.str.extract(rule.pattern, expand=False)
+        _complete(extracted[text.notna()], rule, where, f"match {rule.pattern!r}")
+        text = extracted
     return _with_default(text, rule).astype("str")
 
 

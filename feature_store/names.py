@@ -79,5 +79,5 @@ def inside(folder: Path, *names: str) -> Path:
     """
     path = folder.joinpath(*names)
     if not path.resolve().is_relative_to(folder.resolve()) or path.resolve() == folder.resolve():
-        raise InputError(f"folder must lie below {folder}, got {path}")
+        raise InputError(f"path: expected one below {folder}, got {path}")
     return path

@@ -41,9 +41,9 @@ def split_by_group(table: pd.DataFrame, split_by: Sequence[str], test_share: flo
         InputError: no keys, test_share is not in (0, 1), or a side would be empty.
     """
     if not split_by:
-        raise InputError("split must be by at least one column, got none (split_by)")
+        raise InputError("split_by: expected at least one column, got none")
     if not 0.0 < test_share < 1.0:
-        raise InputError(f"test_share must lie between 0 and 1, got {test_share} (split)")
+        raise InputError(f"test_share must be between 0 and 1, got {test_share} (split)")
     group, keys = _groups(table, split_by)
     chosen = np.asarray([_unit_interval(seed, key) < test_share for key in keys], dtype=np.bool_)
     test_groups = int(chosen.sum())

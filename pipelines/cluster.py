@@ -173,12 +173,12 @@ def delete_schedule(
     with connected(endpoint) as client:
         experiment_id = _find_experiment(client, experiment, endpoint)
         runs = _recurring_runs(client, experiment_id) if experiment_id is not None else []
-        found = [run for run in runs if run.display_name == name]
-        for run in found:
+        named = [run for run in runs if run.display_name == name]
+        for run in named:
             client.delete_recurring_run(run.recurring_run_id)
-    if not found:
+    if not named:
         raise no_such_schedule(name, (run.display_name for run in runs), f"{endpoint.url}, {experiment}")
-    return _info(found[0], endpoint, now or datetime.now(UTC))
+    return _info(named[0], endpoint, now or datetime.now(UTC))
 
 
 def _with_data_version(

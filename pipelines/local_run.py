@@ -65,7 +65,8 @@ def run_local(
     try:
         _prepare(folder, request, home / "cache" if resume else None)
     except OSError as error:
-        raise RunFailedError(f"run must be able to write its folder, got {error.strerror} ({folder})", 2) from error
+        message = f"run: expected a folder that can be written, got {error.strerror} ({folder})"
+        raise RunFailedError(message, 2) from error
     events: list[dict[str, Any]] = []
     with (folder / "kfp.log").open("wb") as log:
         child = start_group(
@@ -127,13 +128,13 @@ def _failure(events: list[dict[str, Any]], folder: Path) -> RunFailedError:
     log = folder / "kfp.log"
     free_mb = shutil.disk_usage(folder).free / 2**20
     if free_mb < FULL_DISK_MB:  # then neither events nor the log are whole
-        return RunFailedError(f"disk must have room, got {free_mb:.1f} MB free ({folder}); nothing is half-registered: "
-                              "make room and run the same command again to resume", 2)
+        return RunFailedError(f"disk: expected more room, got {free_mb:.1f} MB free ({folder}); nothing is "
+                              "half-registered: make room and run the same command again to resume", 2)
     if failed:
         first = failed[0]
         where = f"step {first['step']}" + (f", shard of {first['shard']}" if first["shard"] else "")
         return RunFailedError(f"{first['message']} ({where}; log: {log})", first.get("exit_code", 2))
-    return RunFailedError(f"the pipeline must end with a result, it stopped without one (log: {log}); "
+    return RunFailedError(f"the pipeline stopped without a result (log: {log}); "
                           "run the same command again to resume", 2)
 
 

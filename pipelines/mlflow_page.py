@@ -55,8 +55,8 @@ def serve(tracking_uri: str, port: int, log: Path, on_ready: Callable[[str], Non
         try:
             while not _answers(address):
                 if child.poll() is not None or time.monotonic() > deadline:
-                    raise AssayError(f"MLflow's page must answer within {START_S:g} s, it did not ({address}); its "
-                                     f"output: {log}")
+                    raise AssayError(f"MLflow's page: expected an answer within {START_S:g} s, got none ({address}); "
+                                     f"its output: {log}")
                 time.sleep(0.2)
             on_ready(address)
             return child.wait()

@@ -17,7 +17,7 @@ import yaml
 
 from feature_store.errors import InputError
 from feature_store.names import is_task_name
-from feature_store.strict_yaml import read_yaml
+from feature_store.strict_yaml import Lines, read_located_yaml, read_yaml
 from models.tasks.kind import OwnTask
 from models.tasks.kinds import kind_names, kind_of
 from models.tasks.task import DEFAULT_KIND, parse_task, task_path
@@ -107,18 +107,22 @@ def make_request(
     from feature_store.sources.production import is_prometheus
 
     given = telemetry
-    content, text, where = read_yaml(task_path(task), "task file"), task_path(task).read_text(encoding="utf-8"), task
+    path = task_path(task)
+    lines: Lines | None
+    content, lines = read_located_yaml(path, "task file")
+    text, where = path.read_text(encoding="utf-8"), str(path)
     mapping_yaml, own = "", None
     if mapping is not None:
         own = _own_task(mapping, content, telemetry, workloads, seed)
         mapping_yaml = own.mapping_yaml
         if own.data is not None:
-            content, where = dict(own.data), f"{mapping}: task"
+            content, lines, where = dict(own.data), own.lines, own.where
             text = yaml.safe_dump(content, sort_keys=False)
+    loaded = parse_task(content, where, lines)
     if method is not None:
-        content = {**content, "training": {**(content.get("training") or {}), "method": method}}
+        content = {**content, "training": {**content.get("training", {}), "method": method}}
         text, where = yaml.safe_dump(content, sort_keys=False), "--method"
-    loaded = parse_task(content, where)
+        loaded = parse_task(content, where)
     kind = kind_of(loaded.kind, where)
     chosen = tuple(dict.fromkeys(workloads)) or tuple(loaded.workloads)
     for name in chosen:

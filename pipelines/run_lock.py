@@ -47,7 +47,7 @@ def _take(lock: FileLock, path: Path) -> None:
         path.write_text(json.dumps({"pid": os.getpid(), "since": datetime.now(UTC).isoformat(timespec="seconds")}))
     except Timeout:
         raise RefusedError(
-            f"run must not overlap with another, got {_holder(path)} running ({path}); "
+            f"another run has not ended: {_holder(path)} ({path}); "
             "wait for it to end: nothing was started or registered"
         ) from None
     except OSError as error:

@@ -44,7 +44,7 @@ def _columns(entries: list[dict[str, Any]]) -> dict[str, str | None]:
     for entry in entries:
         for figure in entry["figures"]:
             units.setdefault(figure["name"], set()).add(figure["unit"])
-    return {name: found.pop() if len(found) == 1 else None for name, found in units.items()}
+    return {name: of_figure.pop() if len(of_figure) == 1 else None for name, of_figure in units.items()}
 
 
 def _cells(entry: dict[str, Any], columns: dict[str, str | None]) -> list[Text]:

@@ -178,7 +178,7 @@ def _record_one(stage: Stage, settings: CampaignSettings, folder: RawFolder, com
         monitors_alive = all(process.is_alive() for process in stage.monitoring.processes)
         if not monitors_alive:
             raise SourceError(
-                f"Prometheus and its exporter must run, got an end of one ({combination.identifier})"
+                f"Prometheus and its exporter: expected both to keep running, but one ended ({combination.identifier})"
             )
         metrics = stage.monitoring.read(outcome.start_s - _MARGIN_S, outcome.end_s)
         folder.write(outcome, metrics, run.logs)

@@ -48,8 +48,8 @@ def find_hierarchy(root: Path = Path("/sys/fs/cgroup")) -> Hierarchy:
         enabled = (root / "cgroup.subtree_control").read_text().split()
         usable = {name for name in ("cpu", "memory") if name in enabled}
         probes = {"cpu": "cpu.max", "memory": "memory.max"}
-        found = {name: root if name in usable and _writable(root, probes[name]) else None for name in probes}
-        return Hierarchy(2, found["cpu"], found["memory"])
+        hierarchies = {name: root if name in usable and _writable(root, probes[name]) else None for name in probes}
+        return Hierarchy(2, hierarchies["cpu"], hierarchies["memory"])
     cpu, memory = root / "cpu", root / "memory"
     return Hierarchy(
         1,

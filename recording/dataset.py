@@ -81,7 +81,7 @@ def write_dataset(
     frames = [frame for frame in frames if len(frame)]
     if not frames:
         problems = "; ".join(f"{one.identifier}: {one.problem}" for one in outcomes[:3] if one.problem)
-        raise SourceError(f"campaign must give samples, got none ({folder.path}): {problems}")
+        raise SourceError(f"campaign: expected samples, got none ({folder.path}): {problems}")
     samples = pd.concat(frames, ignore_index=True)
     destination.mkdir(parents=True, exist_ok=True)
     parquet = destination / "samples.parquet"

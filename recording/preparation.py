@@ -32,7 +32,7 @@ def prepare_workload(guard: Guard, name: str) -> Path:
 
     def failed(what: str) -> SourceError:
         output = log.read_text(errors="replace")[-400:].strip()
-        return SourceError(f"preparation must succeed, got {what} ({name}): {output}")
+        return SourceError(f"preparation failed: {what} ({name}): {output}")
 
     def run(command: Sequence[str | Path]) -> None:
         status = guard.call(name, command, output=log, environment=ENVIRONMENT)

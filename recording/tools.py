@@ -61,6 +61,6 @@ def tool_versions(names: Iterable[str]) -> dict[str, str]:
             timeout=10,
             check=False,
         )
-        found = _VERSION.search(done.stdout + done.stderr)
-        versions[name] = found.group() if found else "unknown"
+        version = _VERSION.search(done.stdout + done.stderr)
+        versions[name] = version.group() if version else "unknown"
     return versions

@@ -87,7 +87,7 @@ def _require_keys(configuration: Configuration) -> None:
     if configuration.ledger_path.exists() and not private.exists():
         # A new key would refuse every entry and bundle so far: never make one silently.
         raise RefusedError(
-            f"private key must be there beside a ledger, got none ({private}); restore it from a backup"
+            f"private key: expected one beside the ledger, got none ({private}); restore it from a backup"
         )
     create_key_pair(private, configuration.public_key_path)
 
@@ -101,11 +101,11 @@ def present_failures(bundle: Bundle, configuration: Configuration) -> tuple[str,
 
 def _refuse_contradictions(bundle: Bundle, champion: Mapping[str, Any] | None) -> None:
     """Paired cases decide about the champion: where there are any, they must bear the gates' metric."""
-    for found, whose in ((bundle.evidence, "the bundle"), (champion, "the champion")):
-        if not isinstance(found, Mapping) or "cases" not in found:
+    for evidence, whose in ((bundle.evidence, "the bundle"), (champion, "the champion")):
+        if not isinstance(evidence, Mapping) or "cases" not in evidence:
             continue  # nothing is compared then, and nothing replaces a champion
         try:
-            checked_cases(found["cases"], found.get("metrics"), bundle.evidence.get("case_counts"))
+            checked_cases(evidence["cases"], evidence.get("metrics"), bundle.evidence.get("case_counts"))
         except InputError as error:
             raise RefusedError(f"the evidence of {whose} contradicts itself: {error} ({bundle.folder})") from error
 

@@ -65,7 +65,7 @@ class RunEncoder:
         if not 1 <= len(runs) <= self.spec.runs:
             raise InputError(f"encoder must be given 1 to {self.spec.runs} runs, got {len(runs)}")
         configuration = np.zeros((self.spec.runs, len(self._columns)), dtype=np.float32)
-        target, there = np.ones(self.spec.runs, dtype=np.float32), np.zeros(self.spec.runs, dtype=np.float32)
+        target, is_run = np.ones(self.spec.runs, dtype=np.float32), np.zeros(self.spec.runs, dtype=np.float32)
         for k, (row, measured) in enumerate(runs):
             values, outside = self._reader.read_row({**row, **self._rest})
             if outside:
@@ -74,15 +74,15 @@ class RunEncoder:
             if isinstance(measured, bool) or not isinstance(measured, Real) or not LEAST <= measured <= MOST:
                 raise InputError(f"{self.spec.target} must be a number above 0 that float32 holds, got {measured!r} "
                                  f"(run {k})")
-            configuration[k], target[k], there[k] = values[0, self._columns], measured, 1.0
+            configuration[k], target[k], is_run[k] = values[0, self._columns], measured, 1.0
         embedding, similarity, unknown = self._session.run(
             ["embedding", "similarity", "unknown"],
-            {"configuration": configuration, "target": target, "there": there})
+            {"configuration": configuration, "target": target, "there": is_run})
         if unknown[0] > SAME:
             raise InputError("configuration of every run must be one of the pool's, got one that is "
                              f"{float(unknown[0]) ** 0.5:.2g} steps of its columns away from the nearest")
         if not (np.isfinite(embedding).all() and np.isfinite(similarity).all()):
-            raise RefusedError(f"encoder must answer finite numbers, got {embedding.tolist()}")
+            raise RefusedError(f"encoder: expected finite numbers, got {embedding.tolist()}")
         return Embedding(dict(zip(self.spec.inputs, map(float, embedding), strict=True)), float(similarity[0]),
                          not similarity[0] >= self.spec.threshold)
 
@@ -93,5 +93,5 @@ def _open(bundle: CheckedBundle, spec: EmbeddingSpec) -> onnxruntime.InferenceSe
     expected = [{"configuration": [spec.runs, len(spec.configuration)], "target": [spec.runs], "there": [spec.runs]},
                 {"embedding": [len(spec.inputs)], "similarity": [1], "unknown": [1]}]
     if sides != expected:
-        raise RefusedError(f"encoder must take and give what its contract says, got {sides} ({bundle.folder})")
+        raise RefusedError(f"encoder: expected the inputs and outputs of its contract, got {sides} ({bundle.folder})")
     return session

@@ -80,7 +80,7 @@ class InputReader:
         names = [str(name) for name in frame.columns]
         if len(set(names)) != len(names):
             repeated = sorted({name for name in names if names.count(name) > 1})
-            raise InputError(f"column must be there once, got {', '.join(repeated)} twice (data frame)")
+            raise InputError(f"data frame: expected each column once, got {', '.join(repeated)} twice (data frame)")
         self._check_columns(names, None)
         values = np.empty((len(frame), len(names)), dtype=np.float64)
         for position, name in enumerate(self._names):
@@ -125,7 +125,7 @@ class InputReader:
 
     def _matrix(self, values: NDArray[np.float64]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         if not len(values):
-            raise InputError("rows must hold at least one row, got none")
+            raise InputError("rows: expected at least one, got none")
         limits = self._limits
         physical = [[item.physical_low, item.physical_high] for item in limits]
         impossible = ~((values >= np.array(physical)[:, 0]) & (values <= np.array(physical)[:, 1]))
@@ -157,9 +157,9 @@ class InputReader:
                 raise InputError(f"exactly one of {names} must be 1 and the others 0, got {part[number].tolist()} "
                                  f"(row {number})")
 
-    def _check_columns(self, found: Iterable[Any], number: int | None) -> None:
+    def _check_columns(self, columns: Iterable[Any], number: int | None) -> None:
         where = "data frame" if number is None else f"row {number}"
-        names = [str(name) for name in found]
+        names = [str(name) for name in columns]
         unknown = [name for name in names if name not in self._known]
         missing = [name for name in self._names if name not in names]
         if missing:

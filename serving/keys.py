@@ -34,7 +34,7 @@ def create_key_pair(private_path: Path, public_path: Path) -> None:
     """
     if public_path.exists() and not private_path.exists():
         raise RefusedError(
-            f"private key must be there beside its public key, got none ({private_path}); restore it from "
+            f"private key: expected one beside its public key, got none ({private_path}); restore it from "
             f"a backup, or move {public_path.name} away to start anew (older bundles then need the old key)"
         )
     if not private_path.exists():

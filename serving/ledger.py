@@ -115,7 +115,7 @@ class Ledger:
             AssayError: the disk is full or cannot be written, or the lock was not to be had.
         """
         if self._private_key_path is None:
-            raise InputError(f"ledger must have its private key to be written, got none ({self.path})")
+            raise InputError(f"ledger: expected a private key to write with, got none ({self.path})")
         with self.locked():
             key = load_private_key(self._private_key_path)
             chain = self._chain(heads, every_signature=True)

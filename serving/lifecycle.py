@@ -108,7 +108,7 @@ class Lifecycle:
         known = self._promotions.read(data["task"], data["workload"]).known
         wanted = {key: str(data[key]) for key in ("data_version", "code_version", "seed")}
         tags = self._store.tags(self._configuration.model_name(data["task"], data["workload"]))
-        return any(version in known and wanted.items() <= found.items() for version, found in tags.items())
+        return any(version in known and wanted.items() <= of_version.items() for version, of_version in tags.items())
 
     def register(
         self,
@@ -187,7 +187,7 @@ class Lifecycle:
             version = standing.previous_champion
             if version is None:
                 raise RefusedError(
-                    "workload must have had a champion before the standing one to roll back to, got "
+                    "rollback: expected a champion before the present one, got "
                     f"{standing.champion} as its first ({task}, {workload})"
                 )
             return self._move("rollback", task, workload, standing, version, reason, drifts)
@@ -229,8 +229,8 @@ class Lifecycle:
             champion = self._open_version(task, workload, standing, standing.champion)
         except AssayError as error:
             return (f"{GATE} could not be decided: champion version {standing.champion}: {error}",)
-        found = weaker_in(bundle.promise, champion.promise)
-        return tuple(f"weaker than version {standing.champion}: {line}" for line in found)
+        weaknesses = weaker_in(bundle.promise, champion.promise)
+        return tuple(f"weaker than version {standing.champion}: {line}" for line in weaknesses)
 
     def _move(
         self,

@@ -126,9 +126,10 @@ class Track:
         if move.action in ("register", "reject"):
             self._enter(move, where)
             return
-        found = self._registered.get(move.version)
-        _require(found is not None, "version must be registered with its gates passed", move.version, where)
-        _require(found == move.bundle_sha256, f"bundle must be the registered {found}", move.bundle_sha256, where)
+        registered = self._registered.get(move.version)
+        _require(registered is not None, "version must be registered with its gates passed", move.version, where)
+        rule = f"bundle must be the registered {registered}"
+        _require(registered == move.bundle_sha256, rule, move.bundle_sha256, where)
         if move.action == "retire":
             self._retire(move.version)
         elif move.action == "rollback":

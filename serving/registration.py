@@ -95,7 +95,7 @@ class Registrar:
         with self._store.fetched(upload.location) as folder:
             if open_bundle(folder).files != bundle.files:
                 raise AssayError(
-                    f"stored bundle must be the uploaded one, got other content ({upload.location})"
+                    f"stored bundle: expected the uploaded content, got other content ({upload.location})"
                 )
             if bundle.gates.passed:
                 check_bundle(folder, self._configuration.public_key_path)
@@ -137,14 +137,14 @@ class Registrar:
         def opened(version: int) -> Bundle:
             return self._bundles.open(bundle.contract.task, bundle.contract.workload, standing, version)
 
-        found = decide(bundle, standing.champion, champion, opened, self._configuration.promotion)
-        if found.wins and (retired := self._retired_again(bundle)) is not None:
+        decision = decide(bundle, standing.champion, champion, opened, self._configuration.promotion)
+        if decision.wins and (retired := self._retired_again(bundle)) is not None:
             what = f"model.onnx is that of version {retired}, which was retired"
-            return ["register", "challenger"], f"{found.reason}; {what}; waits for assay promote"
-        if found.wins and self._configuration.approval == "auto":
-            return ["register", "challenger", "champion"], found.reason
-        waits = "; waits for assay promote" if found.wins else ""
-        return ["register", "challenger"], found.reason + waits
+            return ["register", "challenger"], f"{decision.reason}; {what}; waits for assay promote"
+        if decision.wins and self._configuration.approval == "auto":
+            return ["register", "challenger", "champion"], decision.reason
+        waits = "; waits for assay promote" if decision.wins else ""
+        return ["register", "challenger"], decision.reason + waits
 
     def _unchanged(self, folder: Path, champion: Mapping[str, Any] | None) -> Registration | None:
         """The registered version that a bundle which passed is again. Raises RefusedError: its gates do not hold."""
@@ -154,10 +154,10 @@ class Registrar:
         require_evidence(bundle, self._configuration, champion)
         task, workload = bundle.contract.task, bundle.contract.workload
         model, standing = self._configuration.model_name(task, workload), self._promotions.read(task, workload)
-        found = self._repeated.registered(bundle, model, standing)
-        if found is None:
+        repeated = self._repeated.registered(bundle, model, standing)
+        if repeated is None:
             return None
-        version, other = found
+        version, other = repeated
         aliases = {standing.challenger: self._aliases.challenger, standing.champion: self._aliases.champion}
         alias = aliases.get(version)
         known = f"version {version}, the {alias}" if alias else f"version {version}"

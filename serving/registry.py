@@ -194,8 +194,8 @@ class MlflowStore:
         """See `serving.store.Store`."""
         with _errors("look for a bundle", sha256):
             experiments = [item.experiment_id for item in self._client.search_experiments()]
-            found = self._client.search_logged_models(experiments, f"tags.`{_SHA256_TAG}` = '{sha256}'")
-            return [str(logged.artifact_location) for logged in found]
+            logged_models = self._client.search_logged_models(experiments, f"tags.`{_SHA256_TAG}` = '{sha256}'")
+            return [str(logged.artifact_location) for logged in logged_models]
 
     def create_version(
         self, model: str, upload: Upload, tags: Mapping[str, str], description: str, above: int
@@ -220,8 +220,8 @@ class MlflowStore:
     def tags(self, model: str) -> dict[int, dict[str, str]]:
         """See `serving.store.Store`."""
         with _errors("list its versions", model):
-            found = self._client.search_model_versions(f"name = '{model}'")
-            return {int(version.version): dict(version.tags) for version in found}
+            versions = self._client.search_model_versions(f"name = '{model}'")
+            return {int(version.version): dict(version.tags) for version in versions}
 
     def discard(self, ticket: str, model: str, keep: Collection[int]) -> None:
         """See `serving.store.Store`."""
@@ -265,17 +265,17 @@ class MlflowStore:
     def _experiment_id(self) -> str:
         name = self._configuration.experiment
         with self._alone():
-            found = self._client.get_experiment_by_name(name)
-            if found is not None:
-                return str(found.experiment_id)
+            experiment = self._client.get_experiment_by_name(name)
+            if experiment is not None:
+                return str(experiment.experiment_id)
             tags = {HOME_TAG: str(self._configuration.home)}
             return str(self._client.create_experiment(name, self._configuration.artifact_root, tags))
 
     def _record_home(self) -> None:
         """In an experiment that was made before homes were recorded."""
-        found = self._client.get_experiment_by_name(self._configuration.experiment)
-        if found is not None:
-            self._client.set_experiment_tag(found.experiment_id, HOME_TAG, str(self._configuration.home))
+        experiment = self._client.get_experiment_by_name(self._configuration.experiment)
+        if experiment is not None:
+            self._client.set_experiment_tag(experiment.experiment_id, HOME_TAG, str(self._configuration.home))
 
     def _alone(self) -> AbstractContextManager[None]:
         """Holds this state folder's database for what MLflow does not do safely in two processes."""

@@ -49,8 +49,8 @@ def require_own_home(configuration: Configuration) -> None:
     recorded = recorded_home(configuration)
     if recorded is not None and not _is_same(recorded, configuration.home):
         raise RefusedError(
-            f"state folder must lie where its database says, in {recorded}, got {configuration.home}; it was copied or "
-            "moved, and its artifacts would be looked for there: `assay adopt` makes it its own"
+            f"state folder: expected to be where its database says, {recorded}, got {configuration.home}; it was "
+            "copied or moved, and would use the artifacts of the original: `assay adopt` makes it independent"
         )
 
 
@@ -66,16 +66,16 @@ def recorded_home(configuration: Configuration) -> Path | None:
     with _opened(path, "ro") as database:
         if not database.execute("select 1 from sqlite_master where name = 'experiment_tags'").fetchone():
             return None
-        found = database.execute("select value from experiment_tags where key = ?", (HOME_TAG,)).fetchone()
-        if found:
-            return Path(found[0])
-        found = database.execute(
+        row = database.execute("select value from experiment_tags where key = ?", (HOME_TAG,)).fetchone()
+        if row:
+            return Path(row[0])
+        row = database.execute(
             "select artifact_location from experiments where name = ?", (configuration.experiment,)).fetchone()
     # before there was a tag: from where the experiment's artifacts are, if that is where the configuration puts them
-    if found is None or not _lies_in(configuration.artifact_root, configuration.home):
+    if row is None or not _lies_in(configuration.artifact_root, configuration.home):
         return None
     below = Path(configuration.artifact_root).relative_to(configuration.home).parts
-    location = Path(found[0])
+    location = Path(row[0])
     return location.parents[len(below) - 1] if location.parts[-len(below) :] == below else None
 
 
@@ -102,9 +102,9 @@ def adopt(configuration: Configuration) -> Adoption:
     """
     home, path, before = configuration.home, _database(configuration), recorded_home(configuration)
     if path is None or before is None:
-        raise InputError(f"state folder must have a database of its own to be adopted, got none in use ({home})")
+        raise InputError(f"state folder: expected a database of its own, got none in use ({home})")
     if before == home:
-        raise InputError(f"state folder must be a copied or moved one, it lies where it was made: {home}")
+        raise InputError(f"state folder: expected a copied or moved one, got one where it was made ({home})")
     with locked_database(home), _opened(path, "rw") as database:
         rewritten = sum(
             database.execute(

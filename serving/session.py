@@ -124,9 +124,10 @@ class Predictor:
             InputError: the folder or the key cannot be read.
         """
         bundle = check_bundle(folder, public_key_path, deep=deep, checker=checker)
-        found, wanted = (bundle.contract.task, bundle.contract.workload), (task, workload)
-        if found != wanted:
-            raise RefusedError(f"bundle must be for {', '.join(wanted)}, got one for {', '.join(found)} ({folder})")
+        actual, wanted = (bundle.contract.task, bundle.contract.workload), (task, workload)
+        if actual != wanted:
+            rule = f"bundle: expected one for {', '.join(wanted)}"
+            raise RefusedError(f"{rule}, got one for {', '.join(actual)} ({folder})")
         if sha256 is not None and bundle.sha256 != sha256:
             raise RefusedError(f"bundle must be {sha256}, got {bundle.sha256} ({folder})")
         return cls(bundle)
@@ -203,7 +204,7 @@ class Predictor:
         values = self._session.run(self._output_names, {self._input_name: matrix})[0].ravel().tolist()
         if len(values) != len(matrix) * count or not all(map(math.isfinite, values)):
             raise RefusedError(
-                f"model must answer one finite number a row and output, got {tuple(values[:3])} for {len(matrix)} rows "
+                f"model: expected one finite number a row and output, got {tuple(values[:3])} for {len(matrix)} rows "
                 f"({self._contract.workload}, bundle {self._sha256[:12]})"
             )
         return {name: tuple(values[number::count]) for number, name in enumerate(self._names)}

@@ -135,13 +135,13 @@ def verify_files(files: Mapping[str, bytes], public_key_path: Path, where: str) 
         )
     payload = _signed_payload(files[SIGNATURE_FILE], public_key_path, f"{where}/{SIGNATURE_FILE}")
     signed = _signed_digests(payload, where)
-    found = {name: hashlib.sha256(data).hexdigest() for name, data in files.items() if name != SIGNATURE_FILE}
-    if added := sorted(set(found) - set(signed)):
-        raise RefusedError(f"files must all be signed, got {', '.join(added)} unsigned ({where})")
-    if removed := sorted(set(signed) - set(found)):
-        raise RefusedError(f"signed files must all be there, got none of {', '.join(removed)} ({where})")
-    if changed := sorted(name for name in found if found[name] != signed[name]):
-        raise RefusedError(f"files must be as they were signed, got {', '.join(changed)} changed ({where})")
+    actual = {name: hashlib.sha256(data).hexdigest() for name, data in files.items() if name != SIGNATURE_FILE}
+    if added := sorted(set(actual) - set(signed)):
+        raise RefusedError(f"files: expected signed ones only, got {', '.join(added)} unsigned ({where})")
+    if removed := sorted(set(signed) - set(actual)):
+        raise RefusedError(f"signed files: expected all of them, missing {', '.join(removed)} ({where})")
+    if changed := sorted(name for name in actual if actual[name] != signed[name]):
+        raise RefusedError(f"files: expected them as they were signed, got {', '.join(changed)} changed ({where})")
 
 
 def _signed_payload(data: bytes, public_key_path: Path, where: str) -> bytes:

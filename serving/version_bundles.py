@@ -57,8 +57,8 @@ class VersionBundles:
                 f"artifacts were exchanged ({bundle.folder})"
             )
         if (bundle.contract.task, bundle.contract.workload) != (task, workload):
-            found = f"{bundle.contract.task}, {bundle.contract.workload}"
-            raise RefusedError(f"bundle of {model} must be for {task}, {workload}, got one for {found}")
+            actual = f"{bundle.contract.task}, {bundle.contract.workload}"
+            raise RefusedError(f"bundle of {model} must be for {task}, {workload}, got one for {actual}")
         return bundle
 
     def _found(self, task: str, workload: str, version: int, sha256: str) -> CheckedBundle:

@@ -213,10 +213,10 @@ def _leave_out(y: FloatArray, parts: Split, rng: np.random.Generator, folds: int
     """Each new workload `folds` times, with nine tenths of what was measured of it."""
     workloads, rows = [], []
     for workload in parts.new:
-        there = rng.permutation(np.flatnonzero(~np.isnan(y[workload])))
-        for part in np.array_split(there, min(folds, len(there))):
+        measured = rng.permutation(np.flatnonzero(~np.isnan(y[workload])))
+        for part in np.array_split(measured, min(folds, len(measured))):
             at = np.full(y.shape[1], NONE)
-            known = np.setdiff1d(there, part)
+            known = np.setdiff1d(measured, part)
             at[: len(known)] = known
             workloads.append(workload)
             rows.append(at)
@@ -226,13 +226,13 @@ def _leave_out(y: FloatArray, parts: Split, rng: np.random.Generator, folds: int
 def _errors(fitted: Fitted, method: Method, data: Loaded, parts: Split, workloads: IntArray,
             ats: Sequence[IntArray]) -> list[FloatArray]:
     """By number of runs: the error of every new workload."""
-    pool, found = data.table.pool, []
+    pool, errors_by_shots = data.table.pool, []
     for at in ats:
         support = supports(pool, workloads, at)
         errors = absolute_percentage_errors(pool, workloads, support.at, fitted.predict(support), method.point_loss)
         errors = mean_over_cells(np.where(parts.target, errors, np.nan))
-        found.append(mean_over_cells(np.stack([errors[workloads == one] for one in parts.new])))
-    return found
+        errors_by_shots.append(mean_over_cells(np.stack([errors[workloads == one] for one in parts.new])))
+    return errors_by_shots
 
 
 def _intervals(conformal: Conformal, fitted: Fitted, data: Loaded, parts: Split, workloads: IntArray,
@@ -244,12 +244,12 @@ def _intervals(conformal: Conformal, fitted: Fitted, data: Loaded, parts: Split,
         support = supports(pool, workloads, at)
         lower, upper = conformal.interval(fitted.predict(support), shots)
         measured = np.where(parts.target, np.exp(pool.y[workloads]), np.nan)
-        rows, columns = np.nonzero(support.there)
+        rows, columns = np.nonzero(support.is_run)
         measured[rows, support.at[rows, columns]] = np.nan
-        there = ~np.isnan(measured)
-        inside = mean_over_cells(np.where(there, (lower <= measured) & (measured <= upper), np.nan))
+        is_target = ~np.isnan(measured)
+        inside = mean_over_cells(np.where(is_target, (lower <= measured) & (measured <= upper), np.nan))
         coverage.append(_plain(float(np.nanmean(inside))))
-        width.append(_plain(float(np.median((upper / lower)[there]))))
+        width.append(_plain(float(np.median((upper / lower)[is_target]))))
     return {"nominal_coverage": conformal.coverage, "coverage": coverage, "width": width}
 
 

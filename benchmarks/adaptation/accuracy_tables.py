@@ -29,9 +29,9 @@ def goals_table(results: Results) -> str:
     """Our best against the bars, for unseen workloads."""
     rows = []
     for (data, bases), bar in BARS.items():
-        found = {kind: _shots(results, data, "workload", DEFAULT, kind)
+        shots_by_bases = {kind: _shots(results, data, "workload", DEFAULT, kind)
                  for kind in ([bases] if bases == "random" else [bases, "planned", "sequential"])}
-        for kind, values in found.items():
+        for kind, values in shots_by_bases.items():
             if values is None:
                 continue
             means = values.mean(axis=0)
@@ -150,8 +150,8 @@ def _entries(results: Results, data: str, kind: str, method: str, bases: str) ->
 
 def _shots(results: Results, data: str, kind: str, method: str, bases: str) -> np.ndarray | None:
     """(seeds, numbers of runs), in the order of seeds; None where nothing was measured."""
-    found = _by_seed(results, data, kind, method, bases)
-    return np.array(list(found.values()), dtype=float) if found else None
+    by_seed = _by_seed(results, data, kind, method, bases)
+    return np.array(list(by_seed.values()), dtype=float) if by_seed else None
 
 
 def _by_seed(results: Results, data: str, kind: str, method: str, bases: str) -> dict[int, Sequence[float]]:
@@ -161,8 +161,8 @@ def _by_seed(results: Results, data: str, kind: str, method: str, bases: str) ->
 
 def _paired(results: Results, data: str, kind: str, method: str, bases: str) -> np.ndarray:
     """(seeds that both were measured on, numbers of runs): the method's error minus the default's."""
-    own, default = (_by_seed(results, data, kind, name, bases) for name in (method, DEFAULT))
-    return np.array([np.subtract(own[seed], default[seed]) for seed in own if seed in default])
+    method_errors, default = (_by_seed(results, data, kind, name, bases) for name in (method, DEFAULT))
+    return np.array([np.subtract(method_errors[seed], default[seed]) for seed in method_errors if seed in default])
 
 
 def _methods(results: Results, data: str, kind: str, bases: str) -> list[str]:

@@ -165,10 +165,10 @@ def _recorded(data: str, seed: int) -> list[dict[str, Any]]:
             rows = [_telemetry(task, name, "shifted", joint, seed, base[name][4]) for name in names]
         else:
             rows = [base[name] for name in names]
-        own: Rows = []
+        new_rows: Rows = []
         for x, y, x_test, y_test, _ in rows:
             part = rng.permutation(len(x))[: few or len(x)]
-            own.append((x[part], y[part], x_test, y_test))
+            new_rows.append((x[part], y[part], x_test, y_test))
         started, modules = time.process_time(), []
         for name in names:
             pool = {other: WorkloadData(joint, base[other][0], base[other][1], queries) for other in names
@@ -183,8 +183,8 @@ def _recorded(data: str, seed: int) -> list[dict[str, Any]]:
         to_source = train(first, [base[name][0] for name in source], [base[name][1] for name in source],
                           [base[name][2] for name in source], [base[name][3] for name in source], queries, STEPS, EVERY,
                           RATE, seed)
-        starts = {"pretrained": (Networks.of(modules), own), "transfer": (first, own),
-                  "scratch": (fresh(len(names), len(joint), HIDDEN, queries, seed + 1), own)}
+        starts = {"pretrained": (Networks.of(modules), new_rows), "transfer": (first, new_rows),
+                  "scratch": (fresh(len(names), len(joint), HIDDEN, queries, seed + 1), new_rows)}
         count = sum(len(rows[0]) for rows in base.values())
         entries.append({
             "pool": len(names) - (data != "shifted"), "rows": few, "workloads": names,
@@ -197,7 +197,7 @@ def _recorded(data: str, seed: int) -> list[dict[str, Any]]:
 
 def _measured(starts: dict[str, tuple[Networks, Rows]], queries: Sequence[tuple[int, int]], seed: int,
               relative: Sequence[float] | None) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    entry: dict[str, Any] = {}
     bar: FloatArray | None = None
     for method in ("scratch", "pretrained", "transfer"):
         networks, rows = starts[method]
@@ -207,12 +207,12 @@ def _measured(starts: dict[str, tuple[Networks, Rows]], queries: Sequence[tuple[
         bar = converged if bar is None else bar
         single = train(networks.pick([0]), *[part[:1] for part in parts], queries, 200, 200, RATE, seed,
                        relative and relative[:1])
-        found[method] = {"steps": steps.tolist(), "converged": converged.tolist(),
+        entry[method] = {"steps": steps.tolist(), "converged": converged.tolist(),
                          "steps_to_scratch": [None if np.isinf(own) else float(own)
                                               for own in steps_to_reach(curves, 1.02 * bar)],
                          "before": curves.errors[:, 0].tolist(), "curve": _thin(curves),
                          "seconds_per_step": single.seconds / 200}
-    return found
+    return entry
 
 
 def _thin(curves: Curves) -> dict[str, list[float]]:
@@ -243,9 +243,9 @@ def _scaled(made: Adapted, scaling: MinMaxScaling, base: float,
 def _source(values: FloatArray, y: FloatArray, scaling: MinMaxScaling, base: float,
             span: float) -> tuple[FloatArray, FloatArray]:
     """A workload of the pool, all that was measured of it, without an embedding."""
-    there = ~np.isnan(y)
-    padded = np.pad(values[there], ((0, 0), (0, len(scaling.names) - values.shape[1])))
-    return _without(scaling.scale(padded), values.shape[1]), (y[there] - base) / span
+    is_measured = ~np.isnan(y)
+    padded = np.pad(values[is_measured], ((0, 0), (0, len(scaling.names) - values.shape[1])))
+    return _without(scaling.scale(padded), values.shape[1]), (y[is_measured] - base) / span
 
 
 def _without(x: FloatArray, configuration: int) -> FloatArray:
@@ -263,6 +263,6 @@ def _telemetry(task: SupervisedTask, name: str, campaign: str, joint: Sequence[s
     test = split_by_group(frame, task.split_by, task.test_share, seed).test
     ranges = ranges or (MinMaxScaling.from_frame(frame[~test], names), MinMaxScaling.from_frame(frame[~test], [target]))
     x = np.zeros((len(frame), len(joint)))
-    x[:, [joint.index(own) for own in names]] = ranges[0].scale(frame[names].to_numpy(dtype=np.float64))
+    x[:, [joint.index(feature) for feature in names]] = ranges[0].scale(frame[names].to_numpy(dtype=np.float64))
     y = ranges[1].scale(frame[[target]].to_numpy(dtype=np.float64))[:, 0]
     return x[~test], y[~test], x[test], y[test], ranges

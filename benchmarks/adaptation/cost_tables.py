@@ -25,18 +25,18 @@ def cost_table(results: Results) -> str:
     rows = []
     for title, entries in _cases(results):
         for method, name in METHODS.items():
-            own = [entry["methods"][method] for entry in entries]
-            steps = np.array([np.mean(one["steps"]) for one in own])
+            measured = [entry["methods"][method] for entry in entries]
+            steps = np.array([np.mean(one["steps"]) for one in measured])
             ratio = np.array([np.mean(one["steps"]) for one in (e["methods"]["transfer"] for e in entries)]) / steps
-            reached = [value for one in own for value in one["steps_to_scratch"]]
-            there = [value for value in reached if value is not None]
+            reached = [value for one in measured for value in one["steps_to_scratch"]]
+            reached_steps = [value for value in reached if value is not None]
             rows.append([
-                title, name, str(len(own)), mean_and_spread(steps.tolist(), 0),
-                number(float(np.mean([s * one["seconds_per_step"] for s, one in zip(steps, own, strict=True)]))),
+                title, name, str(len(measured)), mean_and_spread(steps.tolist(), 0),
+                number(float(np.mean([s * one["seconds_per_step"] for s, one in zip(steps, measured, strict=True)]))),
                 "" if method == "transfer" else f"{np.exp(np.log(ratio).mean()):.1f}",
-                number(float(np.median(there))) if len(there) > len(reached) / 2 else "never",
-                f"{1 - len(there) / len(reached):.0%}", _error([one["before"] for one in own]),
-                _error([one["converged"] for one in own])])
+                number(float(np.median(reached_steps))) if len(reached_steps) > len(reached) / 2 else "never",
+                f"{1 - len(reached_steps) / len(reached):.0%}", _error([one["before"] for one in measured]),
+                _error([one["converged"] for one in measured])])
     return table(["data", "start", "seeds", "steps to within 2 % of its converged error", "seconds",
                   "times fewer than transfer", "median steps to the error of fresh weights", "never reach it",
                   "error before", "converged error"], rows, right=(2, 3, 4, 5, 6, 7, 8, 9))
@@ -47,11 +47,12 @@ def amortisation_table(results: Results) -> str:
     rows = []
     for data in SIZING:
         for pool, entries in _pools(results, data):
-            before, source, own, transfer = _steps(entries)
-            even = (before - source) / (transfer - own)
-            rows.append([TITLES[data], str(pool), f"{before:,.0f}", f"{own:,.0f}", f"{source:,.0f}", f"{transfer:,.0f}",
-                         "at once" if before <= source and own <= transfer else
-                         "never" if transfer <= own else f"{even:,.0f}"])
+            before, source, adaptation, transfer = _steps(entries)
+            even = (before - source) / (transfer - adaptation)
+            counts = (f"{steps:,.0f}" for steps in (before, adaptation, source, transfer))
+            rows.append([TITLES[data], str(pool), *counts,
+                         "at once" if before <= source and adaptation <= transfer else
+                         "never" if transfer <= adaptation else f"{even:,.0f}"])
     return table(["data", "workloads of the pool", "pretraining, steps", "an adaptation", "the source of transfers",
                   "a transfer", "pays from this many workloads on"], rows, right=(1, 2, 3, 4, 5, 6))
 
@@ -62,10 +63,10 @@ def foreseen_table(results: Results) -> str:
     for data in SIZING:
         *_, (_, entries) = _pools(results, data)
         for key, title in (("similarity", "similarity to the pool"), ("deviation", "the closed form's deviation")):
-            found = np.array([spearmanr(entry["foreseen"][key], entry["foreseen"]["closed_form_mape"]).statistic
+            correlations = np.array([spearmanr(entry["foreseen"][key], entry["foreseen"]["closed_form_mape"]).statistic
                               for entry in entries])
             flagged, rest = _flagged(entries)
-            rows.append([TITLES[data], title, str(len(found)), _interval(found),
+            rows.append([TITLES[data], title, str(len(correlations)), _interval(correlations),
                          *([f"{len(flagged) / (len(flagged) + len(rest)):.0%}",
                             f"{np.mean(flagged):.3f}" if len(flagged) else "", f"{np.mean(rest):.3f}"]
                            if key == "similarity" else ["", "", ""])])
@@ -101,8 +102,8 @@ def draw_amortisation(results: Results, path: Path) -> None:
             share, fall = axes[row]
             pools = list(_pools(results, data))
             for k, (pool, entries) in enumerate(pools):
-                before, source, own, transfer = _steps(entries)
-                share.plot(count, before / count + own, color=VERIFIED, lw=1.3, alpha=0.4 + 0.6 * k / len(pools),
+                before, source, adaptation, transfer = _steps(entries)
+                share.plot(count, before / count + adaptation, color=VERIFIED, lw=1.3, alpha=0.4 + 0.6 * k / len(pools),
                            ls=("-", "--", ":")[k % 3], label=f"pretrained on {pool}")
             share.plot(count, source / count + transfer, color=UNVERIFIED, lw=1.3, label="transfer")
             share.set(xscale="log", yscale="log", xlabel="adapted workloads", ylabel="steps a workload",
@@ -127,22 +128,22 @@ def _fall(axes: "Axes", curves: Sequence[Mapping[str, list[float]]], color: str,
 
 def _cases(results: Results) -> list[tuple[str, list[Entry]]]:
     """(title, entries of all seeds): the largest pool of sizing data, and each number of rows of recorded data."""
-    found: list[tuple[str, list[Entry]]] = []
+    cases: list[tuple[str, list[Entry]]] = []
     for data, title in TITLES.items():
-        own = [entry for entry in results["entries"] if entry["data"] == data]
-        if data in SIZING and own:
+        of_data = [entry for entry in results["entries"] if entry["data"] == data]
+        if data in SIZING and of_data:
             *_, (pool, entries) = _pools(results, data)
-            found.append((f"{title}, pool of {pool}", entries))
-        for rows in sorted({entry["rows"] for entry in own if data not in SIZING}, key=lambda rows: rows or 10**9):
-            found.append((f"{title}, {rows or 'all'} rows", [entry for entry in own if entry["rows"] == rows]))
-    return found
+            cases.append((f"{title}, pool of {pool}", entries))
+        for rows in sorted({entry["rows"] for entry in of_data if data not in SIZING}, key=lambda rows: rows or 10**9):
+            cases.append((f"{title}, {rows or 'all'} rows", [entry for entry in of_data if entry["rows"] == rows]))
+    return cases
 
 
 def _pools(results: Results, data: str) -> list[tuple[int, list[Entry]]]:
     """(workloads of the pool, entries of all seeds), smallest first."""
-    own = [entry for entry in results["entries"] if entry["data"] == data]
-    return [(pool, [entry for entry in own if entry["pool"] == pool]) for pool in
-            sorted({entry["pool"] for entry in own})]
+    of_data = [entry for entry in results["entries"] if entry["data"] == data]
+    return [(pool, [entry for entry in of_data if entry["pool"] == pool]) for pool in
+            sorted({entry["pool"] for entry in of_data})]
 
 
 def _steps(entries: Sequence[Entry]) -> tuple[float, float, float, float]:
@@ -167,4 +168,4 @@ def _interval(values: np.ndarray) -> str:
 
 
 def _error(values: Sequence[Sequence[float]]) -> str:
-    return number(float(np.mean([np.mean(own) for own in values])))
+    return number(float(np.mean([np.mean(errors) for errors in values])))

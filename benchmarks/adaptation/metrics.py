@@ -120,17 +120,17 @@ class _Split:
 
     def entry(self, method: str) -> dict[str, Any]:
         """Of a method: MAPE by number of runs, CPU seconds; of `chosen` also what it is and why."""
-        found: dict[str, Any] = {"workloads": self.pool.workloads, "seed": self.seed, "method": method,
+        entry: dict[str, Any] = {"workloads": self.pool.workloads, "seed": self.seed, "method": method,
                                  "load": load_average(), "date": now_utc()}
         if method != CHOSEN:
-            return found | self._measure(LEARNERS[method])
+            return entry | self._measure(LEARNERS[method])
         began = time.process_time()
         choice = choose_learner(self.pool, shots=SHOTS, seed=self.seed)
-        found["choice_cpu_s"] = round(time.process_time() - began, 3)
-        found |= {"choice": choice.name, "reason": choice.reason,
+        entry["choice_cpu_s"] = round(time.process_time() - began, 3)
+        entry |= {"choice": choice.name, "reason": choice.reason,
                   "pool_errors": {name: [round(one.mape, 5), round(one.standard_error, 5)]
                                   for name, one in choice.errors.items()}}
-        return found | self._measure(choice.learner)
+        return entry | self._measure(choice.learner)
 
     def _measure(self, learner: Learner) -> dict[str, Any]:
         if learner.name not in self.measured:

@@ -42,8 +42,8 @@ def draw_adaptation_scale(results: Mapping[str, Any], path: Path) -> None:
 
 def _line(axes: "Axes", entries: Sequence[Entry], size: str, cost: str, color: str, marker: str, label: str) -> None:
     """Points, and the fitted power law dashed, its exponent in the label."""
-    there = [entry for entry in entries if entry[cost] is not None]
-    sizes, costs = [entry[size] for entry in there], [entry[cost] for entry in there]
+    measured = [entry for entry in entries if entry[cost] is not None]
+    sizes, costs = [entry[size] for entry in measured], [entry[cost] for entry in measured]
     axes.plot(sizes, costs, marker, color=color, ms=4)
     if len(set(sizes)) > 1:
         law = fit_power_law(sizes, costs)

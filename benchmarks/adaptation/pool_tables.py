@@ -27,15 +27,16 @@ def metrics_table(results: Results) -> str:
     for workloads in sorted({entry["workloads"] for entry in results["entries"]}):
         default = _by_seed(results, workloads, DEFAULT)
         for method in (*TITLES, CHOSEN):
-            found = _by_seed(results, workloads, method)
-            if not found:
+            by_seed = _by_seed(results, workloads, method)
+            if not by_seed:
                 continue
-            mape = np.array([entry["mape"] for entry in found.values()], dtype=float)
+            mape = np.array([entry["mape"] for entry in by_seed.values()], dtype=float)
             paired = np.array([np.subtract(entry["mape"], default[seed]["mape"]).mean()
-                               for seed, entry in found.items() if seed in default])
-            rows.append([str(workloads), _title(method, list(found.values())), str(len(mape)),
+                               for seed, entry in by_seed.items() if seed in default])
+            rows.append([str(workloads), _title(method, list(by_seed.values())), str(len(mape)),
                          _joined(mape.mean(axis=0)), _joined(mape.std(axis=0, ddof=1)) if len(mape) > 1 else "",
-                         "" if method == DEFAULT or not len(paired) else _difference(paired), _seconds(found.values())])
+                         "" if method == DEFAULT or not len(paired) else _difference(paired),
+                         _seconds(by_seed.values())])
     return table(["workloads of the pool", "learner", "seeds", "MAPE, 1 / 2 / 3 runs", "standard deviation over seeds",
                   "minus the default's with metrics, mean over runs, 95 % interval", "fit, s of CPU time"], rows,
                  right=(0, 2, 6))
@@ -49,9 +50,9 @@ def candidates_table(results: Results) -> str:
     for name, title in TITLES.items():
         cells = []
         for size in sizes:
-            found = [entry["pool_errors"][name][0] for entry in chosen
+            errors = [entry["pool_errors"][name][0] for entry in chosen
                      if entry["workloads"] == size and name in entry["pool_errors"]]
-            cells.append(mean_and_spread(found, 3) if found else "")
+            cells.append(mean_and_spread(errors, 3) if errors else "")
         if any(cells):
             rows.append([title, *cells])
     return table(["candidate", *(f"{size} workloads" for size in sizes)], rows)

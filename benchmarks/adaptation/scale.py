@@ -146,15 +146,15 @@ def exponents(entries: Sequence[dict[str, Any]]) -> dict[str, dict[str, float | 
     series = {"workloads": [entry for entry in entries if entry["configurations"] == FIXED_CONFIGURATIONS],
               "configurations": [entry for entry in entries if entry["workloads"] == FIXED_WORKLOADS],
               "samples": list(entries)}
-    found: dict[str, dict[str, float | None]] = {}
+    exponents_of_costs: dict[str, dict[str, float | None]] = {}
     for size, of_size in series.items():
-        found[size] = {}
+        exponents_of_costs[size] = {}
         for cost in COSTS:
-            there = [entry for entry in of_size if entry[cost] is not None]
-            enough = len({entry[size] for entry in there}) > 1
-            found[size][cost] = round(fit_power_law([entry[size] for entry in there],
-                                                    [entry[cost] for entry in there]).exponent, 3) if enough else None
-    return found
+            measured = [entry for entry in of_size if entry[cost] is not None]
+            enough = len({entry[size] for entry in measured}) > 1
+            points = [entry[size] for entry in measured], [entry[cost] for entry in measured]
+            exponents_of_costs[size][cost] = round(fit_power_law(*points).exponent, 3) if enough else None
+    return exponents_of_costs
 
 
 def _size(entry: dict[str, Any]) -> tuple[int, int]:

@@ -82,20 +82,20 @@ def _key(entry: Mapping[str, Any]) -> tuple[str, int, int]:
 def _measure(data: str, folder: Path, seed: int) -> list[dict[str, Any]]:
     """One entry a method: misses and cost ratios by budget, averaged over the new workloads."""
     with threadpool_limits(1):
-        found = load(data, folder)
-        parts = split(found, "workload", seed, DATA_SETS[data].provider)
+        loaded_data = load(data, folder)
+        parts = split(loaded_data, "workload", seed, DATA_SETS[data].provider)
         learner = default_learner()
         fitted, design = learner.fit(parts.pool, seed), Design(parts.pool, learner, seed=seed)
         conformal = calibrate(learner, parts.pool, seed=seed)
         outcomes: dict[str, list[FloatArray]] = {method: [] for method in METHODS}
         rng = np.random.default_rng([seed, 2])
         for workload in parts.new:
-            task = _Task(found, int(workload))
-            for method, outcome in _ours(task, found, parts, fitted, design, conformal).items():
+            task = _Task(loaded_data, int(workload))
+            for method, outcome in _ours(task, loaded_data, parts, fitted, design, conformal).items():
                 outcomes[method].append(outcome)
             outcomes["random"].append(np.mean([task.outcomes(rng.permutation(task.candidates))
                                                for _ in range(RANDOM_REPEATS)], axis=0))
-            outcomes["bayesian"].append(task.outcomes(_bayesian(task, found, seed)))
+            outcomes["bayesian"].append(task.outcomes(_bayesian(task, loaded_data, seed)))
     return [{"data": data, "seed": seed, "method": method, "date": now_utc(), "workloads": len(values),
              "missed": np.mean([value[:, 0] for value in values], axis=0).round(5).tolist(),
              "cost_ratio": np.mean([value[:, 1] for value in values], axis=0).round(5).tolist(),
@@ -122,13 +122,13 @@ class _Task:
 
     def outcomes(self, order: np.ndarray) -> FloatArray:
         """(budgets, 3), where the cheapest measured configuration that met the deadline is named."""
-        found = []
+        outcomes = []
         for budget in BUDGETS:
             measured = order[:budget]
             met = measured[self.time[measured] <= self.deadline]
             named = met[self.cost[met].argmin()] if len(met) else measured[self.time[measured].argmin()]
-            found.append(self.outcome(int(named), measured))
-        return np.array(found)
+            outcomes.append(self.outcome(int(named), measured))
+        return np.array(outcomes)
 
 
 def _ours(task: _Task, data: Loaded, parts: Split, fitted: Fitted, design: Design,

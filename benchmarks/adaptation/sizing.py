@@ -83,11 +83,11 @@ def _entry(file: Path, mapping: Path, seed: int) -> dict[str, Any]:
 
 
 def _workload(entry: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, Any]:
-    own = task["workloads"][entry["workload"]]
-    rules = [rule["monotone"] for rule in own["specification"]["properties"]]
+    workload_task = task["workloads"][entry["workload"]]
+    rules = [rule["monotone"] for rule in workload_task["specification"]["properties"]]
     metrics = entry["metrics"] or {}
     return {"workload": entry["workload"], "status": entry["status"], "verdict": entry["verdict"],
-            "message": entry["message"], "note": own["note"],
+            "message": entry["message"], "note": workload_task["note"],
             "directions": [name for rule in rules for name in rule["features"]],
             **{name: metrics.get(name) for name in METRICS}}
 
@@ -96,15 +96,15 @@ def sizing_table(results: Mapping[str, Any]) -> str:
     """One row a run."""
     rows = []
     for entry in results["entries"]:
-        own = entry["workloads"]
-        judged = [one for one in own if one["test_mape"] is not None]
+        workloads = entry["workloads"]
+        judged = [one for one in workloads if one["test_mape"] is not None]
         errors = {name: float(np.mean([one[name] for one in judged])) for name in METRICS[:3]}
         rows.append([
-            entry["data"], str(entry["seed"]), str(entry["pool"]), str(len(own)),
-            str(sum(bool(one["note"]) for one in own)),
-            str(sum("contradict" in (one["message"] or "") for one in own)),
+            entry["data"], str(entry["seed"]), str(entry["pool"]), str(len(workloads)),
+            str(sum(bool(one["note"]) for one in workloads)),
+            str(sum("contradict" in (one["message"] or "") for one in workloads)),
             f"{sum(one['verdict'] == 'PROVED' for one in judged)} of {len(judged)}",
-            str(sum(one["status"] == "registered" for one in own)),
+            str(sum(one["status"] == "registered" for one in workloads)),
             *(f"{errors[name]:.3f}" for name in METRICS[:3]), f"{entry['seconds']:.0f}"])
     return table(["data", "seed", "pool", "adapted", "a direction left out", "stopped by the audit", "proved",
                   "let through", "MAPE: exported network", "closed form", "mean of the runs", "seconds"], rows,

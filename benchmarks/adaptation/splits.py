@@ -137,8 +137,8 @@ def split(data: Loaded, kind: str, seed: int, provider: str) -> Split:
     pool = everything.part(rows)
     pool = replace(pool, y=np.where(known, pool.y, np.nan), runs=np.where(known, pool.runs, 0),
                    noise=_noise_of(data, rows, known), metrics=np.where(known[:, None], pool.metrics, np.nan))
-    there = ~np.isnan(everything.y[new])
-    usable = ((there & support).sum(axis=1) >= 3) & ((there & target).sum(axis=1) >= 4)
+    is_measured = ~np.isnan(everything.y[new])
+    usable = ((is_measured & support).sum(axis=1) >= 3) & ((is_measured & target).sum(axis=1) >= 4)
     pool = pool.part(np.flatnonzero((~np.isnan(pool.y)).any(axis=1)))
     if pool.workloads < 2 or not usable.any():
         raise InputError(f"split {kind!r} must leave workloads on both sides, got {pool.workloads} and "
@@ -150,7 +150,8 @@ def _noise_of(data: Loaded, rows: IntArray, known: np.ndarray) -> float:
     """Of the runs of these workloads under these configurations alone; NaN where none was repeated."""
     frame, names = data.measurements.frame, list(data.table.configurations)
     at = frame[names].groupby(names, sort=True).ngroup().to_numpy()  # as in encoding.table_of
-    own = frame["workload"].isin([data.table.workloads[row] for row in rows]).to_numpy() & known[at]
-    cells = np.log(frame.loc[own, data.measurements.target]).groupby([frame.loc[own, "workload"], at[own]])
+    of_workloads = frame["workload"].isin([data.table.workloads[row] for row in rows]).to_numpy() & known[at]
+    targets = np.log(frame.loc[of_workloads, data.measurements.target])
+    cells = targets.groupby([frame.loc[of_workloads, "workload"], at[of_workloads]])
     degrees = int((cells.size() - 1).sum())
     return float(((cells.size() - 1) * cells.var().fillna(0.0)).sum() / degrees) if degrees else float("nan")

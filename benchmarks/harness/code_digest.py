@@ -18,12 +18,12 @@ def code_digest(module: str, package: str, root: Path = ROOT) -> str:
 
 def _reached(module: str, package: str, root: Path) -> dict[str, ast.Module]:
     """Syntax trees without docstrings by module name."""
-    found: dict[str, ast.Module] = {}
+    trees: dict[str, ast.Module] = {}
     pending = [module]
     while pending:
         name = pending.pop()
         path = root / f"{name.replace('.', '/')}.py"
-        if name in found or not path.is_file():
+        if name in trees or not path.is_file():
             continue
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for node in ast.walk(tree):
@@ -33,5 +33,5 @@ def _reached(module: str, package: str, root: Path) -> dict[str, ast.Module]:
                 pending += [alias.name for alias in node.names if alias.name.startswith(package)]
             if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
                 del node.body[0]
-        found[name] = tree
-    return found
+        trees[name] = tree
+    return trees

@@ -33,8 +33,9 @@ class Networks:
     def of(cls, modules: Sequence[nn.Sequential]) -> "Networks":
         """Copies of networks of the same sizes."""
         layers = [linear_layers(module) for module in modules]
-        return cls([torch.stack([own[k].weight.detach().clone() for own in layers]) for k in range(len(layers[0]))],
-                   [torch.stack([own[k].bias.detach().clone()[None] for own in layers]) for k in range(len(layers[0]))])
+        depth = range(len(layers[0]))
+        return cls([torch.stack([linear[k].weight.detach().clone() for linear in layers]) for k in depth],
+                   [torch.stack([linear[k].bias.detach().clone()[None] for linear in layers]) for k in depth])
 
     def pick(self, at: Sequence[int]) -> "Networks":
         """Copies of some of them, which may stand several times."""
@@ -78,24 +79,24 @@ def train(networks: Networks, x: Sequence[FloatArray], y: Sequence[FloatArray], 
         relative: length of a scaled unit of each network's target in logarithms: errors are then mean absolute
             percentage errors; None: they are mean squared errors.
     """
-    rows = [torch.as_tensor(own, dtype=torch.float32) for own in x]
-    targets = [torch.as_tensor(own, dtype=torch.float32) for own in y]
+    rows = [torch.as_tensor(values, dtype=torch.float32) for values in x]
+    targets = [torch.as_tensor(values, dtype=torch.float32) for values in y]
     parameters = [*networks.weights, *networks.biases]
     for parameter in parameters:
         parameter.requires_grad_(True)
     optimiser = torch.optim.Adam(parameters, lr=rate, fused=True)
     generator = torch.Generator().manual_seed(seed)
-    test = _padded(x_test), _padded([own[:, None] for own in y_test])[..., 0]
-    there = torch.arange(test[1].shape[1])[None] < torch.as_tensor([len(own) for own in y_test])[:, None]
+    test = _padded(x_test), _padded([values[:, None] for values in y_test])[..., 0]
+    is_row = torch.arange(test[1].shape[1])[None] < torch.as_tensor([len(values) for values in y_test])[:, None]
     patterns = _patterns(networks, queries)
-    errors, seconds = [_test(networks, *test, there, relative)], 0.0
+    errors, seconds = [_test(networks, *test, is_row, relative)], 0.0
     for step in range(1, steps + 1):
         began = time.process_time()
-        at = [torch.randint(len(own), (min(BATCH, len(own)),), generator=generator) for own in rows]
+        at = [torch.randint(len(values), (min(BATCH, len(values)),), generator=generator) for values in rows]
         width = max(len(index) for index in at)
         at = [index.repeat(width // len(index) + 1)[:width] for index in at]
-        batch = torch.stack([own[index] for own, index in zip(rows, at, strict=True)])
-        wanted = torch.stack([own[index] for own, index in zip(targets, at, strict=True)])
+        batch = torch.stack([values[index] for values, index in zip(rows, at, strict=True)])
+        wanted = torch.stack([values[index] for values, index in zip(targets, at, strict=True)])
         # the sum over networks: each one's gradient is its own
         loss = ((networks(batch) - wanted) ** 2).mean(dim=1).sum()
         optimiser.zero_grad()
@@ -106,7 +107,7 @@ def train(networks: Networks, x: Sequence[FloatArray], y: Sequence[FloatArray], 
                 weight.mul_((weight * pattern >= 0).to(weight.dtype))
         seconds += time.process_time() - began
         if step % every == 0:
-            errors.append(_test(networks, *test, there, relative))
+            errors.append(_test(networks, *test, is_row, relative))
     for parameter in parameters:
         parameter.requires_grad_(False)
     return Curves(np.arange(0, steps + 1, every), np.stack(errors, axis=1), seconds)
@@ -127,10 +128,10 @@ def steps_to_reach(curves: Curves, bar: FloatArray) -> FloatArray:
 
 
 @torch.no_grad()
-def _test(networks: Networks, x: Tensor, y: Tensor, there: Tensor, relative: Sequence[float] | None) -> FloatArray:
+def _test(networks: Networks, x: Tensor, y: Tensor, is_row: Tensor, relative: Sequence[float] | None) -> FloatArray:
     gap = networks(x) - y
     error = gap**2 if relative is None else (gap * torch.as_tensor(relative)[:, None]).double().expm1().abs()
-    return np.asarray((torch.where(there, error, 0.0).sum(dim=1) / there.sum(dim=1)).numpy(), dtype=np.float64)
+    return np.asarray((torch.where(is_row, error, 0.0).sum(dim=1) / is_row.sum(dim=1)).numpy(), dtype=np.float64)
 
 
 def _patterns(networks: Networks, queries: Sequence[tuple[int, int]]) -> list[Tensor]:
@@ -150,6 +151,6 @@ def _patterns(networks: Networks, queries: Sequence[tuple[int, int]]) -> list[Te
 
 
 def _padded(rows: Sequence[FloatArray]) -> Tensor:
-    most = max(len(own) for own in rows)
-    return torch.stack([torch.nn.functional.pad(torch.as_tensor(own, dtype=torch.float32),
-                                                (0, 0, 0, most - len(own))) for own in rows])
+    most = max(len(values) for values in rows)
+    return torch.stack([torch.nn.functional.pad(torch.as_tensor(values, dtype=torch.float32),
+                                                (0, 0, 0, most - len(values))) for values in rows])

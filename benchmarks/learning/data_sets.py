@@ -77,13 +77,13 @@ def open_data_sets(names: Sequence[str], telemetry: Path, folder: Path | None, w
     Raises:
         InputError: a file is missing, or the example's program refuses it.
     """
-    found = {}
+    data_sets = {}
     for name in names:
         if line := missing(name, telemetry, folder):
             raise InputError(line)
-        found[name] = DataSet(name, telemetry.resolve(), "", read_task()) if name == RECORDED else \
+        data_sets[name] = DataSet(name, telemetry.resolve(), "", read_task()) if name == RECORDED else \
             _linnos(name, required(folder) / LINNOS_FILE, work)
-    return found
+    return data_sets
 
 
 def _linnos(name: str, source: Path, work: Path) -> DataSet:

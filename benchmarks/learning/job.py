@@ -87,9 +87,9 @@ def find_directions(prepared: Prepared, data: str, seed: int, workload: str) -> 
     folder = _silently(prepared, data, seed) / "features"
     if _lost(folder, workload):
         return {}
-    own = _load(prepared, Job(data, next(iter(prepared.tasks[data])), seed, workload))
-    return measure_directions(own.x, own.y, _groups(folder / workload, prepared.data[data]),
-                              own.specification.queries, own.scaling.features.names, seed)
+    loaded = _load(prepared, Job(data, next(iter(prepared.tasks[data])), seed, workload))
+    return measure_directions(loaded.x, loaded.y, _groups(folder / workload, prepared.data[data]),
+                              loaded.specification.queries, loaded.scaling.features.names, seed)
 
 
 def run_job(prepared: Prepared, job: Job) -> dict[str, Any]:
@@ -103,18 +103,18 @@ def run_job(prepared: Prepared, job: Job) -> dict[str, Any]:
     if METHODS[job.method].peer:
         made = _peer(prepared, job)
     else:
-        own = folder / f"{job.method}-{job.workload}"
-        _run_steps(prepared, job, own)
-        lost = failure(own / "bundle" / job.workload)
+        job_folder = folder / f"{job.method}-{job.workload}"
+        _run_steps(prepared, job, job_folder)
+        lost = failure(job_folder / "bundle" / job.workload)
         if lost:
             return {**asdict(job), "status": "failed", "error": f"{lost['step']}: {lost['message']}"}
-        made = _found(prepared, job, own)
-        shutil.rmtree(own)
+        made = _found(prepared, job, job_folder)
+        shutil.rmtree(job_folder)
     made["metrics"] = _finite({**made["metrics"], **_constant_scores(prepared, job)})
     return {**asdict(job), "status": "done", "seconds": round(time.perf_counter() - clock, 2), **made}
 
 
-def _run_steps(prepared: Prepared, job: Job, own: Path) -> None:
+def _run_steps(prepared: Prepared, job: Job, job_folder: Path) -> None:
     from components.export import run_export
     from components.finetune import run_finetune
     from components.verify import run_verify
@@ -122,22 +122,24 @@ def _run_steps(prepared: Prepared, job: Job, own: Path) -> None:
     folder, task = _folder(prepared, job.data, job.seed), prepared.tasks[job.data][job.method]
     features = folder / "features"
     run_finetune(task.text, [job.workload], job.seed, code_version(), features, _pretrained(folder, task),
-                 own / "learner")
-    run_verify(task.text, [job.workload], job.seed, code_version(), features, own / "learner", own / "verified")
-    run_export(task.text, [job.workload], job.seed, code_version(), "", features, own / "verified", own / "bundle")
+                 job_folder / "learner")
+    run_verify(task.text, [job.workload], job.seed, code_version(), features, job_folder / "learner",
+               job_folder / "verified")
+    run_export(task.text, [job.workload], job.seed, code_version(), "", features, job_folder / "verified",
+               job_folder / "bundle")
 
 
-def _found(prepared: Prepared, job: Job, own: Path) -> dict[str, Any]:
+def _found(prepared: Prepared, job: Job, job_folder: Path) -> dict[str, Any]:
     """Verdicts, metrics and rows of the exported bundle."""
-    evidence = json.loads((own / "bundle" / job.workload / "evidence.json").read_text())
+    evidence = json.loads((job_folder / "bundle" / job.workload / "evidence.json").read_text())
     folder, task = _folder(prepared, job.data, job.seed), prepared.tasks[job.data][job.method]
-    metrics = {**evidence["metrics"], **_on_own_counterexamples(prepared, job, own / "verified" / job.workload)}
+    metrics = {**evidence["metrics"], **_on_own_counterexamples(prepared, job, job_folder / "verified" / job.workload)}
     pretraining = json.loads(_pretrained(folder, task).with_suffix(".json").read_text())
     share = 1 / len(task.workloads) / KINDS_OF_BACKBONE if task.pretrain_epochs else 0.0
     metrics |= {"pretraining_seconds": pretraining * share,
                 "proof_seconds": evidence["verdict"]["seconds"]}
     if evidence["verdict"]["status"] == "PROVED":
-        metrics["checking_seconds"] = _check_again(own / "bundle" / job.workload)
+        metrics["checking_seconds"] = _check_again(job_folder / "bundle" / job.workload)
         metrics["proved_seconds"] = sum(metrics[f"{part}_seconds"] for part in
                                         ("training", "pretraining", "verification", "proof", "checking"))
     return {"verdict": evidence["verdict"]["status"], "twin_verdict": evidence["twin_verdict"]["status"],

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import yaml
@@ -68,7 +68,7 @@ def make_tasks(task: Mapping[str, Any], methods: Sequence[str], settings: Mappin
         training = {**(task.get("training") or {}), **given, **METHODS[method].overrides}
         content = {**task, "training": training}
         parsed = parse_task(content, f"method {method}")
-        own = asdict(parsed.training) | (lipschitz_monotone.own_settings() if METHODS[method].peer else {})
+        own = parsed.training.model_dump() | (lipschitz_monotone.own_settings() if METHODS[method].peer else {})
         if all(own != earlier.settings for earlier in tasks.values()):
             tasks[method] = MethodTask(yaml.safe_dump(content, sort_keys=False), tuple(parsed.workloads), own)
     return tasks

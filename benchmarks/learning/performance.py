@@ -143,8 +143,8 @@ def _run(jobs: Sequence[Job], prepared: Prepared, options: argparse.Namespace, r
         for pretrained in as_completed([pool.submit(run_pretraining, prepared, data, method, seed)
                                         for (data, _, seed), method in firsts.items()]):
             pretrained.result()
-        for (data, workload), found in _directions(pool, jobs, prepared, results).items():
-            results["data"][data]["directions"][workload] = found
+        for (data, workload), directions in _directions(pool, jobs, prepared, results).items():
+            results["data"][data]["directions"][workload] = directions
         ordered = sorted(jobs, key=lambda job: METHODS[job.method].expected_cost *
                          prepared.data[job.data].expected_cost, reverse=True)
         pending: dict[Future[dict[str, Any]], Job] = {pool.submit(run_job, prepared, job): job for job in ordered}
@@ -171,7 +171,7 @@ def _directions(pool: ProcessPoolExecutor, jobs: Sequence[Job], prepared: Prepar
             key = job.data, job.workload
             firsts[key] = min(job.seed, firsts.get(key, job.seed))
     pending = {key: pool.submit(find_directions, prepared, key[0], seed, key[1]) for key, seed in firsts.items()}
-    return {key: found for key, future in pending.items() if (found := future.result())}
+    return {key: directions for key, future in pending.items() if (directions := future.result())}
 
 
 @contextmanager

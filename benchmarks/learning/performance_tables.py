@@ -35,12 +35,13 @@ def verified_table(results: Results) -> str:
         return f"*Not measured yet: no entry of the method {SHIPPED}.*"
     rows = []
     for workload in _workloads(entries):
-        own = [entry for entry in entries if entry["workload"] == workload]
+        of_workload = [entry for entry in entries if entry["workload"] == workload]
         paper = PAPER_UNVERIFIED.get(workload)
         rows.append([
-            workload, verdicts(own), _percent(own, "test_accuracy"), _percent(own, "twin_test_accuracy"),
-            _difference(own), _percent(own, "baseline_accuracy"), _percent(own, "counterexample_accuracy"),
-            _percent(own, "twin_counterexample_accuracy"), _paper_like(results, workload),
+            workload, verdicts(of_workload), _percent(of_workload, "test_accuracy"),
+            _percent(of_workload, "twin_test_accuracy"), _difference(of_workload),
+            _percent(of_workload, "baseline_accuracy"), _percent(of_workload, "counterexample_accuracy"),
+            _percent(of_workload, "twin_counterexample_accuracy"), _paper_like(results, workload),
             f"{paper[1]} ({paper[0]})" if paper else "not evaluated"])
     rows.append(["vPALs (paper)", "proved", "", "", PAPER_TEST_GAIN, "", "100", "", "", ""])
     header = ["workload", "verdict", "test accuracy, %: verified", "unverified", "difference, points",
@@ -73,13 +74,14 @@ def _learners_table(entries: Sequence[Entry]) -> str:
     """A row a workload and method, and two for what every error is read against: boosting and a constant."""
     rows = []
     for workload in _workloads(entries):
-        for method, own in _by_method(entries, workload).items():
+        for method, of_method in _by_method(entries, workload).items():
             rows.append([
-                workload, METHOD_NAMES[method], verdicts(own), _error(own, "test_mse"),
-                _ratio(own, "test_mse", "baseline_mse"), _ratio(own, "test_mse", "constant_mse"),
-                _percent(own, "test_accuracy"), _signed(_beside_plain(entries, own)),
-                _if_measured(own, "counterexample_accuracy", 1, 100.0), _if_measured(own, "verification_iterations", 1),
-                _if_measured(own, "proved_seconds", 1)])
+                workload, METHOD_NAMES[method], verdicts(of_method), _error(of_method, "test_mse"),
+                _ratio(of_method, "test_mse", "baseline_mse"), _ratio(of_method, "test_mse", "constant_mse"),
+                _percent(of_method, "test_accuracy"), _signed(_beside_plain(entries, of_method)),
+                _if_measured(of_method, "counterexample_accuracy", 1, 100.0),
+                _if_measured(of_method, "verification_iterations", 1),
+                _if_measured(of_method, "proved_seconds", 1)])
         once = _one_a_seed(entries, workload)
         for name, kind in (("baseline", "monotone gradient boosting"), ("constant", "mean of the training side")):
             if all(f"{name}_mse" in entry["metrics"] for entry in once):
@@ -104,8 +106,8 @@ def _goals(entries: Sequence[Entry]) -> str:
         met: list[str] = []
         missed: list[str] = []
         for workload in _workloads(entries) if method not in (UNVERIFIED, PEER) else ():
-            if own := _by_method(entries, workload).get(method):
-                wrong = _missing_of_goal(entries, own)
+            if of_method := _by_method(entries, workload).get(method):
+                wrong = _missing_of_goal(entries, of_method)
                 (missed if wrong else met).append(f"{workload} ({wrong})" if wrong else workload)
         if met or missed:
             rows.append([METHOD_NAMES[method], ", ".join(met) or "none", ", ".join(missed) or "none"])
@@ -115,17 +117,17 @@ def _goals(entries: Sequence[Entry]) -> str:
     return f"{goal}\n\n{table(['learner', 'goal met', 'not met'], rows)}"
 
 
-def _missing_of_goal(entries: Sequence[Entry], own: Sequence[Entry]) -> str:
+def _missing_of_goal(entries: Sequence[Entry], of_method: Sequence[Entry]) -> str:
     """What a method lacks on a workload, in words; "" where the goal is met."""
     wrong = []
-    if {entry["verdict"] for entry in own} != {"PROVED"}:
-        wrong.append(verdicts(own))
-    difference = _beside_plain(entries, own)
+    if {entry["verdict"] for entry in of_method} != {"PROVED"}:
+        wrong.append(verdicts(of_method))
+    difference = _beside_plain(entries, of_method)
     if not difference:
         wrong.append("plain training not measured")
     elif (mean := statistics.fmean(difference)) < -GOAL_LOSS:
         wrong.append(f"{100 * mean:.1f} points")
-    seconds = [entry["metrics"].get("proved_seconds") for entry in own if entry["verdict"] == "PROVED"]
+    seconds = [entry["metrics"].get("proved_seconds") for entry in of_method if entry["verdict"] == "PROVED"]
     if None in seconds:
         wrong.append("seconds not measured")
     elif seconds and (mean := statistics.fmean(seconds)) >= GOAL_SECONDS:
@@ -136,9 +138,9 @@ def _missing_of_goal(entries: Sequence[Entry], own: Sequence[Entry]) -> str:
 def _directions_table(results: Results, data: str) -> str:
     """What the data say about the specified directions (directions.py); docs/benchmarks/performance.md explains it."""
     rows = []
-    for workload, found in sorted(_parts(results)[data].get("directions", {}).items()):
-        for number, (feature, one) in enumerate(found["features"].items()):
-            errors = [_fold_errors(found["errors"][of]) for of in ("target", "ranks")] if number == 0 else ["", ""]
+    for workload, directions in sorted(_parts(results)[data].get("directions", {}).items()):
+        for number, (feature, one) in enumerate(directions["features"].items()):
+            errors = [_fold_errors(directions["errors"][of]) for of in ("target", "ranks")] if number == 0 else ["", ""]
             rows.append([workload, feature, "increasing" if one["sign"] > 0 else "decreasing",
                          f"{one['rank_correlation']:+.2f}", f"{one['others_equal']:+.2f}", *errors])
     header = ["workload", "feature", "specified", "rank correlation", "others equal",
@@ -196,16 +198,16 @@ def _data_line(results: Results, data: str) -> str:
 
 def _paper_like(results: Results, workload: str) -> str:
     """The unverified learner on the counterexamples that Algorithm 1 found on the learner it trained."""
-    own = [entry for entry in _of(results, "counterexample_guided")
+    of_learner = [entry for entry in _of(results, "counterexample_guided")
            if entry["workload"] == workload and entry["metrics"].get("own_counterexamples")]
-    return _percent(own, "own_twin_counterexample_accuracy") if own else ""
+    return _percent(of_learner, "own_twin_counterexample_accuracy") if of_learner else ""
 
 
 def verdicts(entries: Sequence[Entry]) -> str:
     """PROVED, or how often which verdict."""
-    found = [entry["verdict"] for entry in entries]
-    kinds = sorted(set(found), key=lambda kind: (-found.count(kind), kind))
-    return kinds[0] if len(kinds) == 1 else ", ".join(f"{found.count(kind)} {kind}" for kind in kinds)
+    every_verdict = [entry["verdict"] for entry in entries]
+    kinds = sorted(set(every_verdict), key=lambda kind: (-every_verdict.count(kind), kind))
+    return kinds[0] if len(kinds) == 1 else ", ".join(f"{every_verdict.count(kind)} {kind}" for kind in kinds)
 
 
 def _parts(results: Results) -> Mapping[str, Any]:
@@ -225,9 +227,9 @@ def _of(results: Results, method: str) -> list[Entry]:
 
 def _by_method(entries: Sequence[Entry], workload: str) -> dict[str, list[Entry]]:
     """A workload's entries by method, in the order of METHOD_NAMES."""
-    own = [entry for entry in entries if entry["workload"] == workload]
-    found = {method: [entry for entry in own if entry["method"] == method] for method in METHOD_NAMES}
-    return {method: some for method, some in found.items() if some}
+    of_workload = [entry for entry in entries if entry["workload"] == workload]
+    by_method = {method: [entry for entry in of_workload if entry["method"] == method] for method in METHOD_NAMES}
+    return {method: some for method, some in by_method.items() if some}
 
 
 def _one_a_seed(entries: Sequence[Entry], workload: str) -> list[Entry]:
@@ -235,13 +237,13 @@ def _one_a_seed(entries: Sequence[Entry], workload: str) -> list[Entry]:
     return list({entry["seed"]: entry for entry in reversed(entries) if entry["workload"] == workload}.values())[::-1]
 
 
-def _beside_plain(entries: Sequence[Entry], own: Sequence[Entry]) -> list[float]:
+def _beside_plain(entries: Sequence[Entry], of_method: Sequence[Entry]) -> list[float]:
     """Test accuracy less plain training's with the same seed, a seed a value; empty where plain is not measured."""
     plain = {entry["seed"]: entry["metrics"]["test_accuracy"] for entry in entries
-             if (entry["method"], entry["workload"]) == (UNVERIFIED, own[0]["workload"])}
-    if own[0]["method"] == UNVERIFIED or any(entry["seed"] not in plain for entry in own):
+             if (entry["method"], entry["workload"]) == (UNVERIFIED, of_method[0]["workload"])}
+    if of_method[0]["method"] == UNVERIFIED or any(entry["seed"] not in plain for entry in of_method):
         return []
-    return [entry["metrics"]["test_accuracy"] - plain[entry["seed"]] for entry in own]
+    return [entry["metrics"]["test_accuracy"] - plain[entry["seed"]] for entry in of_method]
 
 
 def _workloads(entries: Sequence[Entry]) -> list[str]:

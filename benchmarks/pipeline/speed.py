@@ -62,10 +62,11 @@ def _begin(output: Path) -> dict[str, Any]:
 
 
 def _measure(name: str, sizes: Sizes, options: argparse.Namespace, work: Path) -> dict[str, Any]:
-    own = {key: value for key, value in asdict(sizes).items() if key.startswith(name.removesuffix("s"))}
+    used_sizes = {key: value for key, value in asdict(sizes).items() if key.startswith(name.removesuffix("s"))}
     code = code_version()
     about = {"date": now_utc(), "quick": bool(options.quick), "code_version": code,
-             "data_version": content_digest(options.telemetry), "load_average_before": load_average(), "sizes": own}
+             "data_version": content_digest(options.telemetry), "load_average_before": load_average(),
+             "sizes": used_sizes}
     began = time.perf_counter()
     outcome = run_isolated(name, sizes, work, options.telemetry.resolve())
     seconds = round(time.perf_counter() - began, 1)

@@ -105,15 +105,15 @@ def _run(options: argparse.Namespace, settings: Settings) -> None:
             networks = {instance.name: load_or_train(instance, options.networks, _say)}
         questions = _questions(networks[instance.name], instance)
         about = {"network": instance.name, "tool": tool, "digest": instance_digest(questions), "code": codes[tool]}
-        there = _find(read_results(options.output), about)
-        if there is None:
-            there = {**about, "size": instance.size, "kind": instance.kind, "features": instance.features,
+        entry = _find(read_results(options.output), about)
+        if entry is None:
+            entry = {**about, "size": instance.size, "kind": instance.kind, "features": instance.features,
                      **_measure(tool, questions, settings, installation)}
             if tool_code(tool) != codes[tool]:
                 raise InputError(f"code must stay as it is while it is measured, got other code ({tool}): start again")
-            keep(options.output, there)
-        _say(f"{time.monotonic() - began:6.0f} s  {number}/{len(jobs)}  {instance.name} {tool}: {there['verdict']} "
-             f"{there['seconds']:.3g} s, {there['peak_rss_mib']:.0f} MiB  {there['reason']}")
+            keep(options.output, entry)
+        _say(f"{time.monotonic() - began:6.0f} s  {number}/{len(jobs)}  {instance.name} {tool}: {entry['verdict']} "
+             f"{entry['seconds']:.3g} s, {entry['peak_rss_mib']:.0f} MiB  {entry['reason']}")
 
 
 def _say(text: str) -> None:
@@ -137,9 +137,9 @@ def peer_version(tool: str, installation: Installation) -> str:
         return printed.stdout.strip()
     files = [source / folder / package / "__init__.py" for folder in PEERS[tool].source
              for package in (".", "auto_LiRPA")]
-    found = [re.search(r"^__version__ = '(.+)'", file.read_text(encoding="utf-8"), re.MULTILINE)
+    versions = [re.search(r"^__version__ = '(.+)'", file.read_text(encoding="utf-8"), re.MULTILINE)
              for file in files if file.is_file()]
-    return next((match[1] for match in found if match), "unknown")
+    return next((match[1] for match in versions if match), "unknown")
 
 
 def _cost(instance: Instance, tool: str) -> tuple[bool, int, int, int, int]:
@@ -166,17 +166,17 @@ def _measure(tool: str, questions: Sequence[Question], settings: Settings, insta
     if tool in OWN and answers[0].status in DECIDED:
         answers += [ask(tool, questions, limits, installation) for _ in range(REPEATS - 1)]
     # an answer that differs from the first is the one that is told
-    told = next((answer for answer in answers if answer.status != answers[0].status), answers[0])
+    decided = next((answer for answer in answers if answer.status != answers[0].status), answers[0])
     if {answer.status for answer in answers} >= set(DECIDED):
-        told = replace(told, status=Status.ERROR, reason="its repeats contradict each other")
+        decided = replace(decided, status=Status.ERROR, reason="its repeats contradict each other")
     shares = [answer.processor_share for answer in answers]
-    return {"verdict": told.status, "seconds": round(statistics.median(answer.seconds for answer in answers), 5),
+    return {"verdict": decided.status, "seconds": round(statistics.median(answer.seconds for answer in answers), 5),
             "all_seconds": [round(answer.seconds, 5) for answer in answers],
             "wall_seconds": round(statistics.median(answer.wall_seconds for answer in answers), 5),
             "setup_seconds": round(statistics.median(answer.setup_seconds for answer in answers), 3),
-            "peak_rss_mib": round(max(answer.peak_rss_mib for answer in answers), 1), "boxes": told.boxes,
+            "peak_rss_mib": round(max(answer.peak_rss_mib for answer in answers), 1), "boxes": decided.boxes,
             "processor_share": round(statistics.median(shares), 3) if all(map(math.isfinite, shares)) else None,
-            "reason": told.reason, "date": date, "load_average_before": load}
+            "reason": decided.reason, "date": date, "load_average_before": load}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -86,10 +86,10 @@ def _answer(tool: str, questions: Sequence[Question], seconds: float, threads: i
     stretch = STRETCH if threads == 1 else 1.0
     if tool in MODES:
         clock = processor_seconds()
-        own = decide(tool, questions, seconds * stretch, boxes)
-        answer = _plain(own.answer, processor_seconds() - clock, threads)
+        results = decide(tool, questions, seconds * stretch, boxes)
+        answer = _plain(results.answer, processor_seconds() - clock, threads)
         share = answer["seconds"] / answer["wall_seconds"]
-        answers.append({**answer, "boxes": own.boxes, "search_seconds": own.search_seconds * share})
+        answers.append({**answer, "boxes": results.boxes, "search_seconds": results.search_seconds * share})
         write(answers)
         return
     solve = import_module(f"benchmarks.verification.peers.{tool}").solve

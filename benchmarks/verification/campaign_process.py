@@ -72,11 +72,11 @@ def ask(
     with tempfile.TemporaryDirectory(prefix="assay-campaign-") as folder:
         request, result, log = (Path(folder) / file for file in ("request.npz", "result.json", "log.txt"))
         write_request(request, questions, limits.seconds, limits.threads, limits.boxes)
-        own = tool in MODES
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT)] if own else installation.path(tool))}
+        is_own = tool in MODES
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT)] if is_own else installation.path(tool))}
         environment |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
                                      str(limits.threads))
-        python = sys.executable if own else str(installation.python)
+        python = sys.executable if is_own else str(installation.python)
         deadline = limits.seconds * (STRETCH if limits.threads == 1 else 1.0) + start_up_s
         ended = run_limited([python, "-W", "ignore", "-m", "benchmarks.verification.campaign_child", tool, str(request),
                              str(result)], Path(folder), environment, log, deadline, limits.memory_gib)
@@ -85,7 +85,7 @@ def ask(
             written = json.loads(result.read_text())
         last = log.read_text(errors="replace").strip().rpartition("\n")[2]
     answers = [_replayed(answer, questions) for answer in written["answers"]]
-    return _judged(answers, 1 if own else len(questions), limits, replace(
+    return _judged(answers, 1 if is_own else len(questions), limits, replace(
         ended, peak_rss_mib=max(ended.peak_rss_mib, written["peak_rss_mib"])), last)
 
 

@@ -64,14 +64,14 @@ def contradictions(entries: Sequence[Entry]) -> dict[str, dict[str, str]]:
     for entry in entries:
         if entry["verdict"] in DECIDED:
             verdicts.setdefault((entry["network"], entry["digest"]), {})[entry["tool"]] = entry["verdict"]
-    return {name: found for (name, _), found in verdicts.items() if len(set(found.values())) > 1}
+    return {name: by_tool for (name, _), by_tool in verdicts.items() if len(set(by_tool.values())) > 1}
 
 
 def goals_table(results: Results) -> str:
     """The issue's goals, computed."""
-    found, limit = instances(results), results["settings"]["limit_s"]
-    rows = [_ratio_goal(found, limit), _solved_goal(found), _multiple_goal(found), _proof_goal(found),
-            _memory_goal(found)]
+    solved, limit = instances(results), results["settings"]["limit_s"]
+    rows = [_ratio_goal(solved, limit), _solved_goal(solved), _multiple_goal(solved), _proof_goal(solved),
+            _memory_goal(solved)]
     wrong = contradictions(results["entries"])
     rows.append(["questions that one tool proves and another refutes", str(len(wrong)), "0", _met(not wrong)])
     text = table(["what", "measured", "goal", "met"], rows, (1,))
@@ -81,8 +81,8 @@ def goals_table(results: Results) -> str:
     return text
 
 
-def _ratio_goal(found: Sequence[Instance], limit_s: float) -> list[str]:
-    ratios = [ratio for ratio in (instance.ratio(limit_s) for instance in found) if ratio is not None]
+def _ratio_goal(solved: Sequence[Instance], limit_s: float) -> list[str]:
+    ratios = [ratio for ratio in (instance.ratio(limit_s) for instance in solved) if ratio is not None]
     what = f"the best peer's seconds by Assay's, median of {len(ratios)} instances that a peer solves"
     goal = f"at least {LEAST_RATIO:g}"
     if not ratios:
@@ -92,18 +92,18 @@ def _ratio_goal(found: Sequence[Instance], limit_s: float) -> list[str]:
             _met(median >= LEAST_RATIO)]
 
 
-def _solved_goal(found: Sequence[Instance]) -> list[str]:
-    by_peers = [instance for instance in found if instance.best_peer is not None]
+def _solved_goal(solved: Sequence[Instance]) -> list[str]:
+    by_peers = [instance for instance in solved if instance.best_peer is not None]
     missed = [instance for instance in by_peers if not _decided(instance, OURS)]
     names = f": {', '.join(_label(instance.name) for instance in missed)}" if missed else ""
     return ["instances that a peer solves and Assay does not", f"{len(missed)} of {len(by_peers)}{names}", "none",
             _met(bool(by_peers) and not missed)]
 
 
-def _multiple_goal(found: Sequence[Instance]) -> list[str]:
-    peers = {tool: sum(_decided(instance, tool) for instance in found) for tool in TOOL_NAMES
-             if tool not in (OURS, SEARCH) and any(tool in instance.entries for instance in found)}
-    ours, goal = sum(_decided(instance, OURS) for instance in found), f"at least {LEAST_MULTIPLE:g} times as many"
+def _multiple_goal(solved: Sequence[Instance]) -> list[str]:
+    peers = {tool: sum(_decided(instance, tool) for instance in solved) for tool in TOOL_NAMES
+             if tool not in (OURS, SEARCH) and any(tool in instance.entries for instance in solved)}
+    ours, goal = sum(_decided(instance, OURS) for instance in solved), f"at least {LEAST_MULTIPLE:g} times as many"
     if not peers:
         return ["instances solved by Assay and by the best peer", "not measured", goal, _met(False)]
     best = max(peers, key=lambda tool: peers[tool])
@@ -111,24 +111,24 @@ def _multiple_goal(found: Sequence[Instance]) -> list[str]:
             _met(ours >= LEAST_MULTIPLE * peers[best] and ours > 0)]
 
 
-def _proof_goal(found: Sequence[Instance]) -> list[str]:
-    entry = next((one.entries.get(OURS) for one in found if one.name == LARGE_PROOF), None)
+def _proof_goal(solved: Sequence[Instance]) -> list[str]:
+    entry = next((one.entries.get(OURS) for one in solved if one.name == LARGE_PROOF), None)
     measured = "not measured" if entry is None else f"{entry['verdict']}, {with_unit(entry['seconds'], 's')}"
     return [f"proof of {_label(LARGE_PROOF)}", measured, f"< {PROOF_S:g} s",
             _met(entry is not None and entry["verdict"] == "PROVED" and entry["seconds"] < PROOF_S)]
 
 
-def _memory_goal(found: Sequence[Instance]) -> list[str]:
-    peaks = [_gigabytes(one.entries[OURS]) for one in found if OURS in one.entries]
+def _memory_goal(solved: Sequence[Instance]) -> list[str]:
+    peaks = [_gigabytes(one.entries[OURS]) for one in solved if OURS in one.entries]
     measured = with_unit(max(peaks), "GB") if peaks else "not measured"
     return ["Assay's largest memory", measured, f"< {LARGEST_GB:g} GB", _met(bool(peaks) and max(peaks) < LARGEST_GB)]
 
 
 def tools_table(results: Results) -> str:
     """What each tool decided, how quickly, with how much memory."""
-    found, rows = instances(results), []
+    measured, rows = instances(results), []
     for tool, name in TOOL_NAMES.items():
-        entries = [instance.entries[tool] for instance in found if tool in instance.entries]
+        entries = [instance.entries[tool] for instance in measured if tool in instance.entries]
         if not entries:
             continue
         verdicts = [entry["verdict"] for entry in entries]
@@ -143,10 +143,10 @@ def tools_table(results: Results) -> str:
 
 def instances_table(results: Results) -> str:
     """Verdict and seconds of each tool on every network."""
-    found, limit = instances(results), results["settings"]["limit_s"]
-    tools = [tool for tool in TOOL_NAMES if any(tool in instance.entries for instance in found)]
+    measured, limit = instances(results), results["settings"]["limit_s"]
+    tools = [tool for tool in TOOL_NAMES if any(tool in instance.entries for instance in measured)]
     rows = []
-    for instance in found:
+    for instance in measured:
         ratio = instance.ratio(limit)
         rows.append([_label(instance.name), *(_cell(instance.entries.get(tool)) for tool in tools),
                      "" if ratio is None else number(ratio)])

@@ -74,9 +74,9 @@ def measure_growth(
             if not any(point["shape"] == list(shape) and point["cost"] == cost for point in points):
                 points.append({**_measure(shape, cost, limits, repeats), "code": code})
                 keep_part(output, "growth", {"points": points, "series": _fits(series, points)})
-            found = next(point for point in points if point["shape"] == list(shape) and point["cost"] == cost)
-            seconds = "failed" if found["seconds"] is None else f"{found['seconds']:.4g} s"
-            say(f"growth {shape[0]} inputs, {shape[2]}x{shape[1]}, {cost}: {seconds}  {found['reason']}")
+            known_point = next(point for point in points if point["shape"] == list(shape) and point["cost"] == cost)
+            seconds = "failed" if known_point["seconds"] is None else f"{known_point['seconds']:.4g} s"
+            say(f"growth {shape[0]} inputs, {shape[2]}x{shape[1]}, {cost}: {seconds}  {known_point['reason']}")
     keep_part(output, "growth", {"points": points, "series": _fits(series, points)})
 
 
@@ -98,8 +98,8 @@ def _measure(shape: Sequence[int], cost: str, limits: Limits, repeats: int) -> d
     load = load_average()
     network = random_network(shape, monotone=cost == "proof")
     question = Question(network, *QUERY, np.zeros(shape[0]), np.ones(shape[0]), TOLERANCE)
-    own = limits if cost == "proof" else replace(limits, boxes=BOXES)
-    answers = [ask(COSTS[cost], [question], own) for _ in range(repeats)]
+    limits_of_cost = limits if cost == "proof" else replace(limits, boxes=BOXES)
+    answers = [ask(COSTS[cost], [question], limits_of_cost) for _ in range(repeats)]
     values = [_seconds(answer, cost) for answer in answers]
     good = [value for value in values if value is not None]
     return {"shape": list(shape), "cost": cost, "date": now_utc(), "load_average_before": load,
@@ -119,9 +119,9 @@ def _fits(series: Sequence[Series], points: Sequence[dict[str, Any]]) -> list[di
     made = []
     for one in series:
         for cost in COSTS:
-            found = [(one.size(point["shape"]), point["seconds"]) for point in points
+            sizes_and_seconds = [(one.size(point["shape"]), point["seconds"]) for point in points
                      if tuple(point["shape"]) in one.shapes and point["cost"] == cost and point["seconds"]]
-            sizes, seconds = [size for size, _ in sorted(found)], [value for _, value in sorted(found)]
+            sizes, seconds = ([pair[k] for pair in sorted(sizes_and_seconds)] for k in range(2))
             exponent = fit_power_law(sizes, seconds).exponent if len(set(sizes)) > 1 else None
             made.append({"label": one.label, "axis": one.axis, "cost": cost, "sizes": sizes, "seconds": seconds,
                          "exponent": exponent})

@@ -83,9 +83,9 @@ def missing(name: str, installation: Installation = Installation()) -> str | Non
     # looks for the modules without running them: a parent package alone is imported, in case of a dotted name
     check = "import sys; from importlib.util import find_spec; sys.exit(not all(map(find_spec, sys.argv[1:])))"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(installation.path(name))}
-    found = subprocess.run([installation.python, "-W", "ignore", "-c", check, *peer.modules], env=environment,
+    imported = subprocess.run([installation.python, "-W", "ignore", "-c", check, *peer.modules], env=environment,
                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
-    return None if found.returncode == 0 else line
+    return None if imported.returncode == 0 else line
 
 
 def run_peer(

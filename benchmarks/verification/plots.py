@@ -40,9 +40,9 @@ def _cactus(figure: "Figure", results: Mapping[str, Any]) -> None:
 
     from models.reporting.figures import logarithmic
 
-    found, limit = instances(results), float(results["settings"]["limit_s"])
-    solved = {tool: sorted(_solved(found, tool)) for tool in TOOL_NAMES
-              if any(tool in instance.entries for instance in found)}
+    measured, limit = instances(results), float(results["settings"]["limit_s"])
+    solved = {tool: sorted(_solved(measured, tool)) for tool in TOOL_NAMES
+              if any(tool in instance.entries for instance in measured)}
     shortest = min((seconds[0] for seconds in solved.values() if seconds), default=limit / 10)
     axes = figure.add_subplot()
     for tool, seconds in sorted(solved.items(), key=lambda item: -len(item[1])):
@@ -50,13 +50,13 @@ def _cactus(figure: "Figure", results: Mapping[str, Any]) -> None:
         axes.step([*seconds, limit], [*range(1, count + 1), count], where="post", ms=3.2,
                   markevery=list(range(0, count, max(count // 8, 1))), label=f"{TOOL_NAMES[tool]} ({count})",
                   zorder=3 if tool in (OURS, SEARCH) else 2, **{"lw": 1.2, **LOOKS[tool]})
-    axes.set(xlabel="seconds of solve time for an instance", ylabel="instances solved", ylim=(0, len(found) * 1.06))
+    axes.set(xlabel="seconds of solve time for an instance", ylabel="instances solved", ylim=(0, len(measured) * 1.06))
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     logarithmic(axes, "x", shortest, limit)
     axes.set_xlim(shortest / 1.3, limit)
-    axes.axhline(len(found), color="#9aa3af", lw=0.8, ls=(0, (2, 2)), zorder=1)
-    axes.annotate(f"all {len(found)}", (shortest, len(found)), xytext=(0, -3), textcoords="offset points", va="top",
-                  fontsize=8, color="#556070")
+    axes.axhline(len(measured), color="#9aa3af", lw=0.8, ls=(0, (2, 2)), zorder=1)
+    axes.annotate(f"all {len(measured)}", (shortest, len(measured)), xytext=(0, -3), textcoords="offset points",
+                  va="top", fontsize=8, color="#556070")
     figure.legend(fontsize=8, loc="outside right upper")
 
 
@@ -101,8 +101,8 @@ def _panel(axes: "Axes", series: Sequence[Mapping[str, Any]], label: str) -> Non
     axes.legend(handles=handles, fontsize=7.5, loc="upper left", handlelength=1.6, borderaxespad=0.1)
 
 
-def _solved(found: Sequence[Instance], tool: str) -> list[float]:
-    entries = [instance.entries[tool] for instance in found if tool in instance.entries]
+def _solved(measured: Sequence[Instance], tool: str) -> list[float]:
+    entries = [instance.entries[tool] for instance in measured if tool in instance.entries]
     return [float(entry["seconds"]) for entry in entries if entry["verdict"] in DECIDED]
 
 

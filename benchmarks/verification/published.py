@@ -82,14 +82,14 @@ def _measure(name: str, instances: Sequence[Instance], timeout: float, threads: 
     entries = []
     for number, (network, claim, known) in enumerate(instances, 1):
         began = time.perf_counter()
-        found = decide(network, claim, timeout)
+        decision = decide(network, claim, timeout)
         seconds = time.perf_counter() - began
-        entries.append({"network": network.name, "property": claim.name, "verdict": found.verdict, "known": known,
-                        "agrees": known is None or found.verdict == known, "seconds": round(seconds, 4),
-                        "boxes": sum(part.boxes for part in found.parts)})
+        entries.append({"network": network.name, "property": claim.name, "verdict": decision.verdict, "known": known,
+                        "agrees": known is None or decision.verdict == known, "seconds": round(seconds, 4),
+                        "boxes": sum(part.boxes for part in decision.parts)})
         mark = "" if entries[-1]["agrees"] else f"  WRONG or undecided, known: {known}"
-        print(f"{name} {number}/{len(instances)}  {network.name} {claim.name}: {found.verdict} {seconds:.2f} s{mark}",
-              file=sys.stderr)
+        print(f"{name} {number}/{len(instances)}  {network.name} {claim.name}: {decision.verdict} "
+              f"{seconds:.2f} s{mark}", file=sys.stderr)
     return {"started": started, "load_average_before": load, "threads": threads, "timeout_s": timeout,
             "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
             "instances": entries}

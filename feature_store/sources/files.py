@@ -162,7 +162,7 @@ def _require(needed: Sequence[str], present: Sequence[str], where: str) -> None:
     for name in needed:
         if name not in present:
             raise InputError(
-                f"column {name!r} must stand in the file, got none ({where}); " + nearest(name, present)
+                f"expected a column {name!r}, got none ({where}); " + nearest(name, present)
             )
 
 

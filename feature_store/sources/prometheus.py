@@ -80,7 +80,7 @@ class PrometheusSource:
             series = self._only(name, self._range(expression, grid, step_s))
             rows = np.rint((series.times_s - grid[0]) / step_s).astype(int)
             if np.any(rows < 0) or np.any(rows >= len(grid)):
-                raise SourceError(f"metric {name} must lie in the range asked for ({self._api.address})")
+                raise SourceError(f"metric {name} must only have values in the range asked for ({self._api.address})")
             columns[name] = np.full(len(grid), np.nan)
             columns[name][rows] = series.values * metric.scale
         return pd.DataFrame(columns, index=_timestamps(grid).rename("timestamp"))
@@ -107,9 +107,9 @@ class PrometheusSource:
     def _only(self, name: str, series: list[Series]) -> Series:
         if len(series) == 1:
             return series[0]
-        found = ", ".join(str(one.labels) for one in series[:3]) or "none"
+        labels = ", ".join(str(one.labels) for one in series[:3]) or "none"
         raise SourceError(
-            f"metric {name} must have exactly one series, got {len(series)}: {found} ({self._api.address}); "
+            f"metric {name} must have exactly one series, got {len(series)}: {labels} ({self._api.address}); "
             "see its expression and the instance in the metric map"
         )
 

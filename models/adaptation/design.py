@@ -92,7 +92,7 @@ class Design:
     def _weights(self, support: Support) -> FloatArray:
         """(W,)"""
         alike = np.full(self.pool.workloads, 1 / self.pool.workloads)
-        if not support.there.any():
+        if not support.is_run.any():
             return alike
         return (1 - self.similar) * alike + self.similar * self._neighbours.weights(support)[0]
 
@@ -102,11 +102,11 @@ class Design:
         score = model
         if self._folds:
             errors = self._pool_error(measured)[:, candidates]
-            there = ~np.isnan(errors)
-            share = np.where(there, weights[:, None], 0.0)
+            is_known = ~np.isnan(errors)
+            share = np.where(is_known, weights[:, None], 0.0)
             with np.errstate(invalid="ignore"):
-                pool = np.where(there, errors, 0.0).T @ weights / share.sum(axis=0)
-            known = there.sum(axis=0) >= FEWEST
+                pool = np.where(is_known, errors, 0.0).T @ weights / share.sum(axis=0)
+            known = is_known.sum(axis=0) >= FEWEST
             if known.any():  # the pool tells candidates apart that it knows; how they stand to others, the model
                 pool = pool - pool[known].mean() + model[known].mean()
             score = np.where(known, (1 - self.model_share) * pool + self.model_share * model, model)
@@ -117,8 +117,8 @@ class Design:
         left = self._covariance
         for at in measured:
             left = left - np.outer(left[:, at], left[at]) / (left[at, at] + self._noise)
-        own = np.diag(left) + self._noise
-        variance = np.diag(left)[:, None] - left**2 / own
+        variances = np.diag(left) + self._noise
+        variance = np.diag(left)[:, None] - left**2 / variances
         return np.asarray(MEAN_ABSOLUTE * np.sqrt(np.clip(variance, 0, None) + self._noise).mean(axis=0))
 
     def _pool_error(self, measured: list[int]) -> FloatArray:
@@ -134,7 +134,7 @@ class Design:
                 support = supports(self.pool, rows, at)
                 errors = mean_over_cells(absolute_percentage_errors(
                     self.pool, rows, support.at, fold.fitted.predict(support)))
-                errors[~support.there.all(axis=1)] = np.nan
+                errors[~support.is_run.all(axis=1)] = np.nan
                 found[fold.held_out] = errors.reshape(len(fold.held_out), configurations)
             self._errors[key] = found - mean_over_cells(found)[:, None]
         return self._errors[key]

@@ -69,9 +69,9 @@ class Encoder:
 
     def unseen(self, configurations: pd.DataFrame) -> dict[str, list[str]]:
         """Values of categories that no column stands for, by name of the category."""
-        found = {code.name: sorted(set(configurations[code.name].astype(str)) - set(code.values))
+        unseen = {code.name: sorted(set(configurations[code.name].astype(str)) - set(code.values))
                  for code in self.codes if isinstance(code, CategoryCode)}
-        return {name: values for name, values in found.items() if values}
+        return {name: values for name, values in unseen.items() if values}
 
     def distance(self, configurations: pd.DataFrame) -> FloatArray:
         """(columns of the configuration, C, C): squared differences of numbers in units of their mean; 0 or 1 of
@@ -168,9 +168,9 @@ def _log_metric(values: FloatArray) -> FloatArray:
 def _cell_means(values: FloatArray, row: np.ndarray, at: np.ndarray,
                 shape: tuple[int, int]) -> tuple[FloatArray, np.ndarray]:
     """Mean of the values that are there, and their number, by workload and configuration."""
-    there = ~np.isnan(values)
+    is_known = ~np.isnan(values)
     total, count = np.zeros(shape), np.zeros(shape, dtype=np.int64)
-    np.add.at(total, (row[there], at[there]), values[there])
-    np.add.at(count, (row[there], at[there]), 1)
+    np.add.at(total, (row[is_known], at[is_known]), values[is_known])
+    np.add.at(count, (row[is_known], at[is_known]), 1)
     with np.errstate(invalid="ignore"):
         return np.where(count > 0, total / count, np.nan), count

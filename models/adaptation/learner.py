@@ -58,7 +58,7 @@ class Support:
     metrics: FloatArray
 
     @property
-    def there(self) -> NDArray[np.bool_]:
+    def is_run(self) -> NDArray[np.bool_]:
         """(E, k): where there is a run."""
         return np.asarray(self.at != NONE)
 

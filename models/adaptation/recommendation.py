@@ -78,26 +78,26 @@ def recommend(table: Table, workload: str, deadline: float | None = None, covera
                           None if learner is None else learner_named(learner), seed)
 
 
-def _recommend(table: Table, own: int, deadline: float | None, coverage: float, risk: bool,
+def _recommend(table: Table, row: int, deadline: float | None, coverage: float, risk: bool,
                named: NamedLearner | None, seed: int) -> Recommendation:
-    pool = table.pool.part(np.setdiff1d(np.arange(len(table.workloads)), [own]))
+    pool = table.pool.part(np.setdiff1d(np.arange(len(table.workloads)), [row]))
     if pool.workloads < SMALLEST_POOL:
         raise InputError(f"pool must have at least {SMALLEST_POOL} other workloads, got {pool.workloads}")
     learner, reason, loss = _learner(pool, named, seed)
-    measured = np.flatnonzero(~np.isnan(table.pool.y[own]))
-    support = supports(table.pool, np.array([own]), measured[None])
+    measured = np.flatnonzero(~np.isnan(table.pool.y[row]))
+    support = supports(table.pool, np.array([row]), measured[None])
     prediction = learner.fit(pool, seed).predict(support)
     lower, upper = calibrate(learner, pool, coverage, seed=seed).interval(prediction, len(measured))
     predicted = np.maximum(point(prediction, loss), lower)[0]
     options = table.configurations.assign(
         predicted=predicted, lower=lower[0], upper=upper[0], cost=predicted * cost_rate(table),
-        runs=table.pool.runs[own])
+        runs=table.pool.runs[row])
     limit = np.inf if deadline is None else deadline
     options["meets"] = (options["predicted"] if risk else options["upper"]) <= limit
     options = options.sort_values("cost", kind="stable").reset_index(drop=True)
     meets = np.flatnonzero(options["meets"] & options["cost"].notna())
-    return Recommendation(table.workloads[own], options, int(meets[0]) if len(meets) else None,
-                          _next(table, pool, learner, own, measured, seed), len(measured), pool.workloads, coverage,
+    return Recommendation(table.workloads[row], options, int(meets[0]) if len(meets) else None,
+                          _next(table, pool, learner, row, measured, seed), len(measured), pool.workloads, coverage,
                           learner.name, reason)
 
 
@@ -118,8 +118,8 @@ def cost_rate(table: Table) -> FloatArray:
     return np.array([np.nanmedian(column) if (~np.isnan(column)).any() else np.nan for column in rates.T])
 
 
-def _next(table: Table, pool: Pool, learner: Learner, own: int, measured: IntArray,
+def _next(table: Table, pool: Pool, learner: Learner, row: int, measured: IntArray,
           seed: int) -> Mapping[str, Any] | None:
     design = Design(pool, learner, seed=seed)
-    at = design.following(supports(table.pool, np.array([own]), measured[None]))
+    at = design.following(supports(table.pool, np.array([row]), measured[None]))
     return None if at == NONE else dict(table.configurations.iloc[at])

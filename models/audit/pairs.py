@@ -23,9 +23,9 @@ def levels(column: FloatArray, tolerance: float) -> IntArray:
     """(m,) the value's number in the order of values; a step of at most `tolerance` of the range makes no new value."""
     order = np.argsort(column, kind="stable")
     steps = np.diff(column[order]) > tolerance * np.ptp(column)
-    found = np.empty(len(column), dtype=np.int64)
-    found[order] = np.concatenate([[0], np.cumsum(steps)])
-    return found
+    numbers = np.empty(len(column), dtype=np.int64)
+    numbers[order] = np.concatenate([[0], np.cumsum(steps)])
+    return numbers
 
 
 def groups_of_equal(columns: Sequence[IntArray], rows: int) -> IntArray:
@@ -49,12 +49,12 @@ def exact_pairs(group: IntArray, feature: FloatArray, level: IntArray, limit: in
         number = np.unique(np.random.default_rng(seed).integers(total, size=limit))
     else:
         number = np.arange(total)
-    own = np.searchsorted(ends, number, side="right")
-    number = number - (ends - sizes * (sizes - 1) // 2)[own]
+    group_of_pair = np.searchsorted(ends, number, side="right")
+    number = number - (ends - sizes * (sizes - 1) // 2)[group_of_pair]
     # pair number k of a group is (second, first) in 1 0, 2 0, 2 1, 3 0, ...: second (second - 1) / 2 <= k
     second = ((1 + np.sqrt(1 + 8 * number)) // 2).astype(np.int64)
     first = number - second * (second - 1) // 2
-    a, b = order[starts[own] + first], order[starts[own] + second]
+    a, b = order[starts[group_of_pair] + first], order[starts[group_of_pair] + second]
     return _ordered(a, b, feature)[level[a] != level[b]]
 
 
@@ -78,8 +78,8 @@ def matched_pairs(held: FloatArray, feature: FloatArray, caliper: float, step: f
     fits &= (near != rows) & (np.abs(feature[near] - feature[rows]) >= step)
     fits &= fits.cumsum(axis=1) <= partners
     a, b = np.broadcast_to(rows, near.shape)[fits], near[fits]
-    found = np.unique(np.stack([np.minimum(a, b), np.maximum(a, b)], axis=1), axis=0)
-    return _ordered(found[:, 0], found[:, 1], feature)
+    pairs = np.unique(np.stack([np.minimum(a, b), np.maximum(a, b)], axis=1), axis=0)
+    return _ordered(pairs[:, 0], pairs[:, 1], feature)
 
 
 def noise_of_repeats(group: IntArray, y: FloatArray) -> float:

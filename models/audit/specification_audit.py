@@ -214,21 +214,21 @@ def audit(x: FloatArray, y: FloatArray, names: Sequence[str], properties: Sequen
     repeated = noise_of_repeats(groups_of_equal(codes, len(y)), y) if noise is None else noise
     rows = AuditedRows(y, y, np.ones(len(y)), group, repeated)
     free = [free_columns(name, names, products or {}) for name in names]
-    found = []
+    audits = []
     for feature, direction, at_least in demands(properties, output):
         held = [i for i, name in enumerate(names) if name not in free[feature]]
         column = x[:, feature]
         same = groups_of_equal([codes[i] for i in held], len(y))
         pairs = exact_pairs(same, column, codes[feature], settings.maximum_pairs, settings.seed)
         kind: Kind = "exact" if len(pairs) else "none"
-        own = rows
+        rows_with_noise = rows
         if len(pairs) < settings.minimum_pairs and held:
             matched, near = _matched(x, y, group, held, feature, settings)
             if len(matched) > len(pairs):
                 pairs, kind = matched, "matched"
-                own = replace(rows, noise=near if noise is None else noise)
-        found.append(judge(names[feature], direction, kind, pairs, column, own, settings, at_least))
-    return tuple(found)
+                rows_with_noise = replace(rows, noise=near if noise is None else noise)
+        audits.append(judge(names[feature], direction, kind, pairs, column, rows_with_noise, settings, at_least))
+    return tuple(audits)
 
 
 def _by_conditions(x: FloatArray, y: FloatArray, properties: Sequence[Property], group: IntArray,
@@ -247,12 +247,12 @@ def _by_conditions(x: FloatArray, y: FloatArray, properties: Sequence[Property],
 
 def demands(properties: Sequence[Property], output: int) -> list[tuple[int, Direction, float]]:
     """(feature, direction, share demanded) of each; 1: of all pairs."""
-    found: list[tuple[int, Direction, float]] = []
+    demanded: list[tuple[int, Direction, float]] = []
     for entry in properties:
         of, share = (entry.of, entry.at_least) if isinstance(entry, Share) else (entry, 1.0)
         if isinstance(of, Monotonicity) and of.output == output:
-            found += [(feature, of.direction, share) for feature in of.features]
-    return found
+            demanded += [(feature, of.direction, share) for feature in of.features]
+    return demanded
 
 
 def free_columns(name: str, names: Sequence[str], products: Mapping[str, Sequence[str]]) -> set[str]:

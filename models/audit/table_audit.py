@@ -37,13 +37,13 @@ class TableAudit:
     @property
     def exceptions(self) -> tuple[str, ...]:
         """Workloads that contradict, the smallest share first."""
-        found = [name for name, own in self.workloads.items() if own.verdict == "contradicted"]
-        return tuple(sorted(found, key=lambda name: self.workloads[name].obeys))
+        contradicting = [name for name, audit in self.workloads.items() if audit.verdict == "contradicted"]
+        return tuple(sorted(contradicting, key=lambda name: self.workloads[name].obeys))
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON: None for NaN."""
         return {"overall": self.overall.to_json(), "exceptions": list(self.exceptions),
-                "workloads": {name: own.to_json() for name, own in self.workloads.items()}}
+                "workloads": {name: audit.to_json() for name, audit in self.workloads.items()}}
 
 
 def products_of(mapping: MeasurementMapping) -> dict[str, tuple[str, ...]]:
@@ -69,7 +69,7 @@ def audit_table(table: Table, directions: Mapping[str, Direction], *,
     names = tuple(map(str, configurations.columns))
     for name in directions:
         if name not in names:
-            raise InputError(f"audited column must be of the configuration, got {name!r}; {nearest(name, names)}")
+            raise InputError(f"audited column: expected one of the configuration, got {name!r}; {nearest(name, names)}")
         if not pd.api.types.is_numeric_dtype(configurations[name]):
             raise InputError(f"audited column must hold numbers, got {configurations[name].dtype} ({name})")
     workload, at = (index.astype(np.int64) for index in np.nonzero(~np.isnan(table.pool.y)))
@@ -77,29 +77,29 @@ def audit_table(table: Table, directions: Mapping[str, Direction], *,
     rows = AuditedRows(y, np.exp(y), table.pool.runs[workload, at].astype(np.float64), workload,
                        float(np.sqrt(table.pool.noise)) if noise is None else noise)
     codes = {name: _codes(configurations[name], settings.tolerance)[at] for name in names}
-    found = {}
+    audits = {}
     for name, direction in directions.items():
         free = free_columns(name, names, products or {})
         same = groups_of_equal([workload, *(codes[other] for other in names if other not in free)], len(y))
         column = configurations[name].to_numpy(dtype=np.float64)[at]
         pairs = exact_pairs(same, column, codes[name], settings.maximum_pairs, settings.seed)
-        found[name] = _judge(name, direction, pairs, column, rows, table.workloads, at, settings)
-    return found
+        audits[name] = _judge(name, direction, pairs, column, rows, table.workloads, at, settings)
+    return audits
 
 
 def _judge(name: str, direction: Direction, pairs: IntArray, column: FloatArray, rows: AuditedRows,
            workloads: Sequence[str], at: IntArray, settings: AuditSettings) -> TableAudit:
-    def named(found: PropertyAudit) -> PropertyAudit:
-        return replace(found, worst=tuple(
+    def named(audit: PropertyAudit) -> PropertyAudit:
+        return replace(audit, worst=tuple(
             replace(pair, low=int(at[pair.low]), high=int(at[pair.high]), workload=workloads[rows.group[pair.low]])
-            for pair in found.worst))
+            for pair in audit.worst))
 
     single = replace(rows, group=np.arange(len(column)))
     of = rows.group[pairs[:, 0]]
     return TableAudit(
         named(judge(name, direction, "exact", pairs, column, rows, settings)),
-        {own: named(judge(name, direction, "exact", pairs[of == i], column, single, settings))
-         for i, own in enumerate(workloads)})
+        {workload: named(judge(name, direction, "exact", pairs[of == i], column, single, settings))
+         for i, workload in enumerate(workloads)})
 
 
 def _codes(column: pd.Series, tolerance: float) -> IntArray:

@@ -19,10 +19,8 @@ from feature_store.strict_yaml import read_yaml
 from feature_store.whole_files import whole_folder
 from models.export.json_file import write_json
 from models.export.product import Product, ProductInput
-from models.verification.decide import OnPart, decide
+from models.verification.decide import OnnxVerdict, OnPart, PartVerdict, decide
 from models.verification.language.specification_writing import as_yaml, written_out
-from models.verification.network.graph import FloatArray
-from models.verification.onnx_verdict import OnnxVerdict, PartVerdict
 from models.verification.verdict import Status
 
 CONTRACT_FORMAT = "assay-bundle/2"
@@ -30,16 +28,14 @@ MODEL_FILE, SPECIFICATION_FILE, PROOF_FILE, ENCODER_FILE = (
     "model.onnx", "specification.yaml", "proof.npz", "encoder.onnx")
 
 
-def write_bundle(folder: Path, product: Product, seconds: float, points: FloatArray | None = None, seed: int = 0,
-                 on_progress: OnPart = None) -> OnnxVerdict:
+def write_bundle(folder: Path, product: Product, seed: int = 0, on_progress: OnPart = None) -> OnnxVerdict:
     """Writes the product's files and contract.json, decides its specification, and keeps the proof where PROVED.
 
     The folder appears whole. What is missing of a bundle is the evidence: `complete_bundle`.
 
     Args:
         folder: a new one, or an empty one.
-        seconds: limit of the proof, > 0.
-        points: (m, n) inputs in raw units at which counterexamples are sought first, for example training rows.
+        seed: of the search for counterexamples.
         on_progress: called with the part's name after every round of the search.
 
     Returns:
@@ -52,7 +48,7 @@ def write_bundle(folder: Path, product: Product, seconds: float, points: FloatAr
         specification.write_text(as_yaml(written_out(product.specification)), encoding="utf-8")
         for name, content in product.files.items():
             (new / name).write_bytes(content)
-        verdict = _decided(product, model, specification, new / PROOF_FILE, seconds, points, seed, on_progress)
+        verdict = _decided(product, model, specification, new / PROOF_FILE, seed, on_progress)
         write_json(new / "contract.json", make_contract(product, verdict))
     return verdict
 
@@ -97,10 +93,10 @@ def _input(product: Product, number: int, item: ProductInput) -> dict[str, Any]:
             **({} if values is None else {"values": list(values)})}
 
 
-def _decided(product: Product, model: Path, specification: Path, proof: Path, seconds: float,
-             points: FloatArray | None, seed: int, on_progress: OnPart) -> OnnxVerdict:
+def _decided(product: Product, model: Path, specification: Path, proof: Path, seed: int,
+             on_progress: OnPart) -> OnnxVerdict:
     try:
-        return decide(model, specification, seconds, points, seed, on_progress, proof)
+        return decide(model, specification, product.seconds, product.points, seed, on_progress, proof)
     except InputError as error:
         reason = str(error).replace(f"{model.parent}/", "")
         return OnnxVerdict(Status.UNKNOWN, (PartVerdict("file", Status.UNKNOWN, reason, 0.0, 0, 0.0, math.nan),),

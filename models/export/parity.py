@@ -38,7 +38,7 @@ def largest_difference(model: bytes, network: ReluNetwork, scaling: FeatureScali
 def one_row_latency_us(model: bytes, row: FloatArray, repeats: int = 300) -> float:
     """Median microseconds of one onnxruntime call on one row (n,) of raw units."""
     session = open_session(model)
-    feed = {INPUT: np.asarray(row, dtype=np.float32)[None]}
+    feed = {session.get_inputs()[0].name: np.asarray(row, dtype=np.float32)[None]}
     times = []
     for _ in range(repeats + 20):
         started = time.perf_counter()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from feature_store.errors import InputError
-from models.verification.language.specification import Specification
+from models.verification.language.specification import FloatArray, Specification
 from models.verification.language.tolerance import share_of, with_tolerance
 
 OutputKind = Literal["prediction", "target", "change"]
@@ -83,6 +83,9 @@ class Product:
         files: content of further files of the bundle by name, for example encoder.onnx of a few-shot model.
         embedding: of a model that takes an embedding of measured runs: what the contract says of encoder.onnx, without
             its name and digest (serving/contract.py).
+        seconds: limit of its proof, > 0.
+        points: (m, n) inputs in raw units at which counterexamples are sought first, for example training rows; None:
+            none.
     """
 
     task: str
@@ -94,6 +97,8 @@ class Product:
     versions: Versions
     files: Mapping[str, bytes] = field(default_factory=dict)
     embedding: Mapping[str, Any] | None = None
+    seconds: float = 60.0
+    points: FloatArray | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         units = self.specification.units

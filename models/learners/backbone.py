@@ -62,9 +62,9 @@ def grow(backbone: Backbone, workload: int | None, columns: Sequence[int | None]
     width = second.out_features
     if len(layers) < 3 or min(layer.out_features for layer in layers[:-1]) < width:
         return network
-    for own, joint in enumerate(columns):
+    for column, joint in enumerate(columns):
         if joint is not None:
-            layers[0].weight[:width, own] = first.weight[:, joint]
+            layers[0].weight[:width, column] = first.weight[:, joint]
     layers[0].bias[:width] = first.bias
     layers[1].weight[:width] = 0
     layers[1].weight[:width, :width] = second.weight

@@ -24,15 +24,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:  # the command line reads tasks, and needs none of these
-    import numpy as np
     import pandas as pd
-    from numpy.typing import NDArray
 
     from feature_store.schema import TelemetrySchema
+    from feature_store.strict_yaml import Lines
+    from feature_store.written.model import Written
     from models.audit.specification_audit import PropertyAudit
     from models.export.product import Product, Versions
     from models.tasks.pages import Pages
-    from models.tasks.task import Task
+    from models.tasks.task_file import TaskFile
 
 # Called with a flat mapping: an epoch's number and loss, the share of boxes proved, ...
 OnProgress = Callable[[dict[str, Any]], None]
@@ -47,39 +47,28 @@ class OwnTask:
     Attributes:
         data: the content of a task file; None: the mapping names no task.
         mapping_yaml: the mapping as it travels through the pipeline.
+        where: file of the task, as errors name it.
+        lines: of the task in that file; None: its content was made, not written.
     """
 
     data: Mapping[str, Any] | None
     mapping_yaml: str
-
-
-@dataclass(frozen=True)
-class ToProve:
-    """A product and how to decide its specification.
-
-    Attributes:
-        product: the bundle but for its evidence.
-        seconds: limit of the proof, > 0.
-        points: (m, n) inputs in raw units at which counterexamples are sought first; None: none in particular.
-    """
-
-    product: Product
-    seconds: float
-    points: NDArray[np.float64] | None = None
+    where: str = "mapping"
+    lines: Lines | None = None
 
 
 class Kind(Protocol):
     """See the module docstring. All methods are pure but for the folders that they are given."""
 
-    def parse(self, data: Mapping[str, Any], where: str) -> Task:
-        """The task in a task file.
+    @property
+    def task_file(self) -> type[TaskFile[Any]]:
+        """The model that reads its task files (task_file.py); what that makes of one is the `task` of all methods."""
 
-        Args:
-            data: its content, parsed.
-            where: goes into error messages.
+    @property
+    def other_files(self) -> Mapping[str, type[Written]]:
+        """Models of further files, or parts of files, that people write for it, by name; {} for most kinds.
 
-        Raises:
-            InputError: a field is unknown, missing or of the wrong kind.
+        Each gets a JSON Schema and a field table, as task files do.
         """
 
     def check(self, task: Any, workload: str) -> None:
@@ -165,7 +154,7 @@ class Kind(Protocol):
                 learner.
         """
 
-    def product(self, task: Any, workload: str, versions: Versions, features: Path, learner: Path) -> ToProve:
+    def product(self, task: Any, workload: str, versions: Versions, features: Path, learner: Path) -> Product:
         """What ships, and what is to be proved of it.
 
         Args:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from feature_store.errors import InputError, nearest
+from feature_store.written.field_errors import at_line, value_text
 from models.tasks.kind import Kind
 
 ROOM = "models.tasks"
@@ -25,20 +26,21 @@ def kind_names() -> tuple[str, ...]:
     return tuple(sorted(path.parent.name for path in Path(__file__).parent.glob("*/kind.py")))
 
 
-def kind_of(name: Any, where: str) -> Kind:
+def kind_of(name: Any, where: str, line: int | None = None) -> Kind:
     """The kind of a task file's `kind`.
 
     Args:
         name: a folder's name or an import path.
         where: goes into error messages.
+        line: of the name in the file, where there is one.
 
     Raises:
         InputError: there is no such kind.
     """
     names = kind_names()
     if not isinstance(name, str) or not (name in names or _PATH.fullmatch(name)):
-        raise InputError(f"kind: expected {', '.join(names)} or the import path of a package, got {name!r} ({where}); "
-                         f"{nearest(str(name), names)}")
+        raise InputError(f"kind: expected {', '.join(names)} or the import path of a package, got {value_text(name)}; "
+                         f"{nearest(str(name), names)} {at_line(where, line)}")
     module = f"{name if '.' in name else f'{ROOM}.{name}'}.kind"
     try:
         found = importlib.util.find_spec(module)
@@ -46,6 +48,6 @@ def kind_of(name: Any, where: str) -> Kind:
         found = None
     if found is None:
         raise InputError(f"kind: expected a package with a module `kind`, got {name!r}, which cannot be imported "
-                         f"({where})")
+                         f"{at_line(where, line)}")
     kind: Kind = importlib.import_module(module).KIND
     return kind

@@ -1,48 +1,49 @@
 """A measured quantity that a task names: an input, a configurable property, a target."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from typing import Annotated, Any
 
-from feature_store.errors import InputError, nearest
-from feature_store.schema import Column
-from models.tasks.fields import is_number, mapping_at, refuse_unknown
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+from feature_store.schema import CONFIGURATION, METRICS, TARGETS, Column
+from feature_store.written.fields import ColumnName, Unit
+from feature_store.written.model import Written
 
 
-@dataclass(frozen=True)
-class Quantity:
+class Quantity(Written):
     """A named measured quantity with its unit and the bounds physics gives it (None: unbounded)."""
 
-    name: str
-    unit: str
-    minimum: float | None = None
-    maximum: float | None = None
-    description: str = ""
+    name: ColumnName = Field(description="Column of the telemetry")
+    unit: Unit = Field(description="Unit of its values; may be empty")
+    minimum: float | None = Field(default=None, description="Least value that can be, in that unit")
+    maximum: float | None = Field(default=None, description="Largest value that can be, in that unit")
+    description: str = Field(default="", description="What it is")
 
 
-def quantities_at(entries: Any, known: Mapping[str, Column], where: str) -> tuple[Quantity, ...]:
-    """A list of names (of the canonical schema) or of mappings with name, unit, minimum, maximum, description."""
-    if not isinstance(entries, list):
-        raise InputError(f"a list of columns must stand here, got {entries!r} ({where})")
-    quantities = []
-    for entry in entries:
-        if isinstance(entry, str):
-            if entry not in known:
-                raise InputError(f"column must be in the schema or be described by a mapping, got {entry!r} "
-                                 f"({where}); {nearest(entry, known)}")
-            column = known[entry]
-            quantities.append(Quantity(entry, column.unit, column.minimum, column.maximum, column.description))
-        else:
-            entry = mapping_at(entry, where)
-            refuse_unknown(entry, {f.name for f in fields(Quantity)}, where)
-            if "name" not in entry or "unit" not in entry:
-                raise InputError(f"column must have a name and a unit, got {entry!r} ({where})")
-            quantities.append(Quantity(**entry))
-            for key in ("minimum", "maximum"):
-                value = entry.get(key)
-                if value is not None and not is_number(value):
-                    raise InputError(f"{key} must be a number, got {value!r} ({where}: {entry['name']})")
-    names = [quantity.name for quantity in quantities]
-    if len(set(names)) < len(names):
-        raise InputError(f"columns must be distinct, got {names} ({where})")
-    return tuple(quantities)
+class _OrColumnOf:
+    """Marks a Quantity that may also be written as the name of a column of the canonical schema."""
+
+    def __init__(self, columns: Mapping[str, Column]) -> None:
+        self.columns = columns
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        names = core_schema.literal_schema(list(self.columns))
+        return core_schema.no_info_after_validator_function(
+            self._quantity, core_schema.union_schema([names, handler(source)]))
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {**handler(core), "expected": "a column of the schema or a mapping"}
+
+    def _quantity(self, written: str | Quantity) -> Quantity:
+        if isinstance(written, Quantity):
+            return written
+        column = self.columns[written]
+        bounds = {"minimum": column.minimum, "maximum": column.maximum}
+        return Quantity(name=written, unit=column.unit, description=column.description,
+                        **{side: bound for side, bound in bounds.items() if bound is not None})
+
+
+Metric = Annotated[Quantity, _OrColumnOf(METRICS)]
+ConfigurableProperty = Annotated[Quantity, _OrColumnOf(CONFIGURATION)]
+Target = Annotated[Quantity, _OrColumnOf(TARGETS)]

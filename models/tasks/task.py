@@ -5,34 +5,20 @@
     workloads: {...}         # what is trained, one model each
     ...                      # the kind's own fields
 
+The kind's model (kind.py, `task_file`) reads the file, and is what it returns: the steps work with it.
+
 Flow: read once by the command line (which workloads to fan out over) and once by each step.
 """
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from feature_store.errors import InputError, nearest
-from feature_store.strict_yaml import parse_yaml, read_yaml
-from models.tasks.fields import mapping_at
+from feature_store.strict_yaml import Lines, parse_located_yaml, read_located_yaml
+from feature_store.written.field_errors import at_line, line_of, value_text
 
 DEFAULT_KIND = "prediction"
-
-
-class Task(Protocol):
-    """What the pipeline knows of a task: its name and kind, and the names of its workloads."""
-
-    @property
-    def name(self) -> str:
-        """Names the gates and the registered models."""
-
-    @property
-    def kind(self) -> str:
-        """Name of its kind, see kinds.py."""
-
-    @property
-    def workloads(self) -> Mapping[str, Any]:
-        """What is trained, by name; the values are the kind's."""
 
 
 def task_path(source: str | Path) -> Path:
@@ -58,25 +44,31 @@ def load_task(source: str | Path) -> Any:
         InputError: no such task, or a field is unknown, missing or of the wrong kind.
     """
     path = task_path(source)
-    return parse_task(read_yaml(path, "task file"), where=str(path))
+    data, lines = read_located_yaml(path, "task file")
+    return parse_task(data, str(path), lines)
 
 
 def read_task(text: str) -> Any:
     """The task in a text of YAML: as it travels through the pipeline's steps. Raises InputError as `load_task`."""
-    return parse_task(parse_yaml(text, "task", "task"), "task")
+    data, lines = parse_located_yaml(text, "task", "task")
+    return parse_task(data, "task", lines)
 
 
-def parse_task(data: Any, where: str) -> Any:
-    """Builds a task from parsed YAML, by the parser of its kind.
+def parse_task(data: Any, where: str, lines: Lines | None = None) -> Any:
+    """Builds a task from parsed YAML, by the model of its kind.
 
     Args:
         data: the content of a task file.
         where: goes into error messages.
+        lines: of the content, where it comes from a text.
 
     Raises:
         InputError: as `load_task`, or there is no such kind.
     """
+    from feature_store.written.model import check_written
     from models.tasks.kinds import kind_of
 
-    content = mapping_at(data, where)
-    return kind_of(content.get("kind", DEFAULT_KIND), where).parse(content, where)
+    if not isinstance(data, Mapping):
+        raise InputError(f"task: expected a mapping, got {value_text(data)} {at_line(where, line_of(lines, []))}")
+    kind = kind_of(data.get("kind", DEFAULT_KIND), where, line_of(lines, ["kind"]))
+    return check_written(kind.task_file, data, "task", where, lines)

@@ -1,48 +1,39 @@
 """How a base learner is trained: the `training` of a task file."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from pydantic import Field
 
-from feature_store.errors import InputError, nearest
-from models.tasks.fields import check_number, located, mapping_at, refuse_unknown
-
-METHODS = ("plain", "counterexample_guided", "monotone", "certified", "certified_guided")
-_MAY_BE_ZERO = ("pretrain_epochs", "iterations", "hinge_margin", "certified_margin")
+from feature_store.written.fields import PositiveNumber, PositiveWholeNumber, WholeNumber
+from feature_store.written.model import Written
+from models.training.methods import Method
 
 
-@dataclass(frozen=True)
-class TrainingSettings:
+class TrainingSettings(Written):
     """How a base learner is trained: Adam and mean squared error, vPALs, section "DNN Training"."""
 
-    method: str = "monotone"
-    learning_rate: float = 2e-3
-    batch_size: int = 64
-    epochs: int = 150
-    pretrain_epochs: int = 30
-    trunk_width: int = 300
-    iterations: int = 20  # limit of the train-verify loop after the planned epochs (Algorithm 1, epsilon)
-    epochs_per_iteration: int = 10
-    counterexamples_per_iteration: int = 256
-    hinge_margin: float = 2e-3  # by how much a counterexample pair shall be ordered, scaled target units
-    certified_weight: float = 10.0  # of the certified loss beside the mean squared error, at full ramp
-    certified_margin: float = 5e-3  # slope that it asks for, scaled units
-    certified_boxes: int = 4  # boxes bounded in a step of it
-    loop_verify_seconds: float = 15.0
-    verify_seconds: float = 60.0  # budget of the final proof
-
-    def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise InputError(f"training method must be one of {', '.join(METHODS)}, got {self.method!r}; "
-                             + nearest(str(self.method), METHODS))
-        for entry in fields(self):
-            if entry.name != "method":
-                check_number(getattr(self, entry.name), entry.name, entry.type is int, entry.name in _MAY_BE_ZERO)
-
-
-def parse_training(data: Any, where: str) -> TrainingSettings:
-    """From parsed YAML. Raises InputError: a field is unknown or of the wrong kind."""
-    settings: Mapping[str, Any] = mapping_at(data, where)
-    refuse_unknown(settings, {entry.name for entry in fields(TrainingSettings)}, where)
-    with located(where):
-        return TrainingSettings(**settings)
+    method: Method = Field(default="monotone", description="How the specification is trained for")
+    learning_rate: PositiveNumber = Field(default=2e-3, description="Of Adam")
+    batch_size: PositiveWholeNumber = Field(
+        default=64, json_schema_extra={"unit": "rows"}, description="Rows of a step")
+    epochs: PositiveWholeNumber = Field(default=150, description="Planned epochs of fine-tuning")
+    pretrain_epochs: WholeNumber = Field(
+        default=30, description="Epochs of the backbone that all workloads start from")
+    trunk_width: PositiveWholeNumber = Field(
+        default=300, json_schema_extra={"unit": "neurons"}, description="Width of that backbone's layers")
+    iterations: WholeNumber = Field(
+        default=20, description="Limit of the train-verify loop after the planned epochs (Algorithm 1, epsilon)")
+    epochs_per_iteration: PositiveWholeNumber = Field(default=10, description="Epochs between two proofs of the loop")
+    counterexamples_per_iteration: PositiveWholeNumber = Field(
+        default=256, description="Most counterexamples that a proof of the loop adds to the training")
+    hinge_margin: float = Field(
+        default=2e-3, ge=0, json_schema_extra={"unit": "scaled target"},
+        description="By how much a counterexample pair shall be ordered")
+    certified_weight: PositiveNumber = Field(
+        default=10.0, description="Of the certified loss beside the mean squared error, at full ramp")
+    certified_margin: float = Field(
+        default=5e-3, ge=0, json_schema_extra={"unit": "scaled target / scaled feature"},
+        description="Slope that the certified loss asks for")
+    certified_boxes: PositiveWholeNumber = Field(default=4, description="Boxes bounded in a step of the certified loss")
+    loop_verify_seconds: PositiveNumber = Field(
+        default=15.0, json_schema_extra={"unit": "s"}, description="Budget of a proof of the loop")
+    verify_seconds: PositiveNumber = Field(
+        default=60.0, json_schema_extra={"unit": "s"}, description="Budget of the final proof")

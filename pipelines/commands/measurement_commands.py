@@ -52,13 +52,13 @@ def recommend(
         file, table = _read(measurements, mapping)
         if workload in file.only_failed:
             raise InputError(f"workload must have a run that did not fail, got {workload!r}, all of whose runs failed")
-        found = choose(table, workload, deadline, coverage, risk, learner)
+        advice = choose(table, workload, deadline, coverage, risk, learner)
     if json_output:
-        print_json({**_recommendation_json(found), "notes": list(_notes(file))})
+        print_json({**_recommendation_json(advice), "notes": list(_notes(file))})
     else:
-        _print_recommendation(found, file, deadline, rows)
+        _print_recommendation(advice, file, deadline, rows)
         _print_notes(_notes(file), verbose)
-    raise typer.Exit(0 if found.chosen is not None else 1)
+    raise typer.Exit(0 if advice.chosen is not None else 1)
 
 
 @reported
@@ -89,14 +89,14 @@ def audit(
         raise InputError("audit must have a column, got none; name one with --decreasing or --increasing")
     with working("comparing pairs of runs", json_output):
         file, table = _read(measurements, mapping)
-        found = audit_table(table, directions, products=products_of(file.mapping),
+        audits = audit_table(table, directions, products=products_of(file.mapping),
                             settings=AuditSettings(at_least=at_least))
     if json_output:
-        print_json({name: one.to_json() for name, one in found.items()})
+        print_json({name: one.to_json() for name, one in audits.items()})
     else:
-        _print_audit(found, directions, verbose)
+        _print_audit(audits, directions, verbose)
         _print_notes(_notes(file), verbose)
-    raise typer.Exit(int(any(one.overall.verdict == "contradicted" for one in found.values())))
+    raise typer.Exit(int(any(one.overall.verdict == "contradicted" for one in audits.values())))
 
 
 def _read(path: Path, mapping: Path) -> "tuple[Measurements, Table]":
@@ -125,66 +125,67 @@ def _print_notes(notes: tuple[str, ...], verbose: bool) -> None:
         err.print(f"note: {note}", highlight=False, markup=False, soft_wrap=True)
 
 
-def _recommendation_json(found: "Recommendation") -> dict[str, Any]:
+def _recommendation_json(advice: "Recommendation") -> dict[str, Any]:
     import json
 
-    options = json.loads(found.options.to_json(orient="records"))
-    following = None if found.measure_next is None else {
-        name: value if isinstance(value, str) else float(value) for name, value in found.measure_next.items()}
-    return {"workload": found.workload, "chosen": None if found.chosen is None else options[found.chosen],
-            "measure_next": following, "runs": found.runs, "pool_workloads": found.pool_workloads,
-            "coverage": found.coverage, "learner": found.learner, "reason": found.reason, "options": options}
+    options = json.loads(advice.options.to_json(orient="records"))
+    following = None if advice.measure_next is None else {
+        name: value if isinstance(value, str) else float(value) for name, value in advice.measure_next.items()}
+    return {"workload": advice.workload, "chosen": None if advice.chosen is None else options[advice.chosen],
+            "measure_next": following, "runs": advice.runs, "pool_workloads": advice.pool_workloads,
+            "coverage": advice.coverage, "learner": advice.learner, "reason": advice.reason, "options": options}
 
 
-def _print_recommendation(found: "Recommendation", file: "Measurements", deadline: float | None, rows: int) -> None:
+def _print_recommendation(advice: "Recommendation", file: "Measurements", deadline: float | None, rows: int) -> None:
     target, cost = file.mapping.target, file.mapping.cost
     unit, price = f", {target.unit}" if target.unit else "", f", {cost.unit}" if cost and cost.unit else ""
     names = [rule.name for rule in file.mapping.configuration]
-    table = _table("", *names, f"{target.name}{unit}", f"{found.coverage:.0%} from", "to",
+    table = _table("", *names, f"{target.name}{unit}", f"{advice.coverage:.0%} from", "to",
                    f"cost of a run{price}", "runs")
     for column in table.columns[1 + len(names):]:
         column.justify = "right"
     table.columns[0].no_wrap = True
-    late = found.chosen is None  # then those that come nearest to the deadline say more than the cheapest
-    order = found.options["upper"].argsort() if late else range(len(found.options))
+    late = advice.chosen is None  # then those that come nearest to the deadline say more than the cheapest
+    order = advice.options["upper"].argsort() if late else range(len(advice.options))
     shown = [int(at) for at in order[:rows]]
-    if found.chosen is not None and found.chosen not in shown:
-        shown.append(found.chosen)
+    if advice.chosen is not None and advice.chosen not in shown:
+        shown.append(advice.chosen)
     for at in shown:
-        option = found.options.iloc[at]
-        mark = "->" if at == found.chosen else "" if option["meets"] else "late"
+        option = advice.options.iloc[at]
+        mark = "->" if at == advice.chosen else "" if option["meets"] else "late"
         cells = (mark, *(_text(option[name]) for name in names), significant(option["predicted"]),
                  significant(option["lower"]), significant(option["upper"]), significant(option["cost"]),
                  f"{option['runs']:d}x" if option["runs"] else "")
-        table.add_row(*map(Text, cells), style="bold" if at == found.chosen else None)
+        table.add_row(*map(Text, cells), style="bold" if at == advice.chosen else None)
     first = "fastest" if late else "cheapest"
-    print_line(f"{found.workload}: {found.runs} measured configuration{'s' * (found.runs != 1)}, "
-               f"{found.pool_workloads:,} other workloads, {len(found.options):,} configurations, {first} first")
+    print_line(f"{advice.workload}: {advice.runs} measured configuration{'s' * (advice.runs != 1)}, "
+               f"{advice.pool_workloads:,} other workloads, {len(advice.options):,} configurations, {first} first")
     print_table(table)
-    print_line(f"learner: {found.reason}")
-    if found.chosen is None:
-        print_line(f"none meets {deadline:g} with an interval of {found.coverage:.0%}; "
+    print_line(f"learner: {advice.reason}")
+    if advice.chosen is None:
+        print_line(f"none meets {deadline:g} with an interval of {advice.coverage:.0%}; "
                    "--risk judges by the prediction alone")
-    if found.measure_next is not None:
-        said = ", ".join(f"{name} {_text(value)}" for name, value in found.measure_next.items())
+    if advice.measure_next is not None:
+        said = ", ".join(f"{name} {_text(value)}" for name, value in advice.measure_next.items())
         print_line(f"measure next: {said}")
 
 
-def _print_audit(found: "dict[str, TableAudit]", directions: dict[str, Any], verbose: bool) -> None:
+def _print_audit(audits: "dict[str, TableAudit]", directions: dict[str, Any], verbose: bool) -> None:
     table = _table("column", "target must be", "pairs", "obey", "or within noise", "95 % interval", "verdict",
                    "workloads against")
     for column in (*table.columns[2:6], table.columns[7]):
         column.justify = "right"
     table.columns[6].no_wrap = True
-    for name, one in found.items():
-        own = one.overall
-        held = own.within_noise_interval
-        shares = ((f"{own.obeys:.1%}", f"{own.within_noise:.1%}", f"{held.lower:.1%} to {held.upper:.1%}") if own.pairs
-                  else ("-", "-", "-"))
+    for name, one in audits.items():
+        overall = one.overall
+        held = overall.within_noise_interval
+        shares = (f"{overall.obeys:.1%}", f"{overall.within_noise:.1%}", f"{held.lower:.1%} to {held.upper:.1%}")
+        if not overall.pairs:
+            shares = ("-", "-", "-")
         against = f"{len(one.exceptions):,} of {len(one.workloads):,}"
-        table.add_row(*map(Text, (name, directions[name], f"{own.pairs:,}", *shares, own.verdict, against)))
+        table.add_row(*map(Text, (name, directions[name], f"{overall.pairs:,}", *shares, overall.verdict, against)))
     print_table(table)
-    for name, one in found.items():
+    for name, one in audits.items():
         _print_exceptions(name, one, verbose)
         for pair in one.overall.worst[:WORST]:
             print_line(f"{name}, a pair against it, in {pair.workload}: {pair.low_value:g} gives "

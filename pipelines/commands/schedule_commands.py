@@ -75,8 +75,8 @@ def list_all(local: LocalOption = False, endpoint: EndpointOption = None, json_o
     from pipelines.kfp_connection import resolve_endpoint
     from pipelines.schedules.local import list_local_schedules
 
-    found = list_local_schedules() if local else list_schedules(resolve_endpoint(endpoint, os.environ))
-    _show(list(found), json_output)
+    schedules = list_local_schedules() if local else list_schedules(resolve_endpoint(endpoint, os.environ))
+    _show(list(schedules), json_output)
 
 
 @app.command()

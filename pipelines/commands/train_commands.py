@@ -9,7 +9,7 @@ import typer
 
 from feature_store.errors import InputError
 from models.reporting.formatting import count
-from models.training.settings import METHODS
+from models.training.methods import METHODS
 from pipelines.console import (
     ConfigOption,
     JsonOption,
@@ -109,7 +109,7 @@ def compile_pipeline(
     from pipelines.compiled import compile_train
 
     if output.suffix not in (".yaml", ".yml"):
-        raise InputError(f"output must end in .yaml, got {output}")
+        raise InputError(f"output: expected a name that ends in .yaml, got {output}")
     with working("compiling the pipeline"):
         compile_train(output)
     print_json({"package": str(output)}) if json_output else out.print(f"wrote {output}", highlight=False)

@@ -1,8 +1,8 @@
 """Field tables of the files that people write, for docs/reference.
 
 A page gets one by the two lines `<!-- fields: NAME -->` and `<!-- end fields -->`; what stands between them is
-replaced. `<!-- fields: NAME PATH -->` is the table of the fields below one field alone (`mlflow promotion`), and
-`<!-- fields: NAME without PATH PATH -->` the one that leaves out what stands below some fields.
+replaced. `<!-- fields: NAME PATH -->` is the table of the fields below one field alone (`mlflow promotion`);
+`without PATH PATH` behind either leaves out what stands below some of its fields.
 
     workloads.*.hidden    `*` stands for a name that the writer chooses
     failed[].column       `[]` for the entries of a list
@@ -11,7 +11,7 @@ replaced. `<!-- fields: NAME PATH -->` is the table of the fields below one fiel
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from feature_store.errors import InputError, nearest
@@ -48,19 +48,19 @@ def fill(page: str) -> str:
 
 def field_table(name: str) -> str:
     """The table of a file, or of a part of it ("mlflow promotion", "mlflow without promotion"), in Markdown."""
-    file, *path = name.split(" ")
+    shown, _, hidden = name.partition(" without ")
+    file, _, below = shown.partition(" ")
     if file not in FILES:
         raise InputError(f"fields: expected the name of a written file, got {file!r}; {nearest(file, FILES)}")
     root = schema_of(FILES[file].model)
     rows = list(_rows(root, root, ""))
-    if path[:1] == ["without"]:
-        rows = [row for row in rows if not row.field.startswith(tuple(f"{each}." for each in path[1:]))]
-    elif path:
-        below = " ".join(path)
-        rows = [Row(row.field.removeprefix(f"{below}."), row.type, row.default, row.unit, row.meaning) for row in rows
+    if below:
+        rows = [replace(row, field=row.field.removeprefix(f"{below}.")) for row in rows
                 if row.field.startswith(f"{below}.")]
+    rows = [row for row in rows if not row.field.startswith(tuple(f"{each}{end}" for each in hidden.split()
+                                                                  for end in (".", "[")))]
     if not rows:
-        raise InputError(f"fields: expected a field with fields below it, got {' '.join(path)!r} (fields: {name})")
+        raise InputError(f"fields: expected a field with fields below it, got {below!r} (fields: {name})")
     has_unit = any(row.unit for row in rows)
     header = ["field", "type", "default", *(["unit"] if has_unit else []), "meaning"]
     cells = [[f"`{row.field}`", row.type, row.default, *([row.unit] if has_unit else []), row.meaning] for row in rows]
@@ -96,7 +96,7 @@ def _type(schema: Schema, root: Schema) -> str:
         if fixed:
             texts += [f"`{json.dumps(value).strip(chr(34))}`" for value in fixed]
             continue
-        text = phrase(member, root).removeprefix("a ").removesuffix(" that is not empty")
+        text = phrase(member, root).removeprefix("a ").replace(" or a ", " or ").removesuffix(" that is not empty")
         inner = member.get("items") or member.get("additionalProperties")
         if isinstance(inner, Mapping) and inner and "expected" not in member:
             inner_type = _type(inner, root)
@@ -107,7 +107,7 @@ def _type(schema: Schema, root: Schema) -> str:
 
 def _plural(text: str) -> str:
     first, *rest = text.split(" or ", 1)
-    many = re.sub(r"^(whole number|number|text|mapping|list)\b", r"\1s", first)
+    many = re.sub(r"^(whole number|number|text|mapping|list|column)\b", r"\1s", first)
     return " or ".join([many, *(_plural(other) for other in rest)])
 
 

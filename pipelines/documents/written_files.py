@@ -12,6 +12,8 @@ from feature_store.measurement_mapping_file import MeasurementMappingFile
 from feature_store.sources.metric_map import MetricMap
 from feature_store.sources.production_map import ProductionMap
 from models.configuration_file import ConfigurationFile
+from models.tasks.kinds import kind_names, kind_of
+from models.verification.language.specification_file import SpecificationFields, SpecificationFile
 
 
 @dataclass(frozen=True)
@@ -22,10 +24,24 @@ class WrittenFile:
     model: type[BaseModel]
 
 
+def _of_kinds() -> dict[str, WrittenFile]:
+    """A task file of each kind of task, and what else people write for that kind."""
+    files = {}
+    for name in kind_names():
+        kind = kind_of(name, "models/tasks")
+        files[f"task-{name}"] = WrittenFile(f"Assay: task of the kind {name}", kind.task_file)
+        files |= {each: WrittenFile(f"Assay: {each.replace('-', ' ')}", kind.other_files[each])
+                  for each in kind.other_files}
+    return files
+
+
 FILES: dict[str, WrittenFile] = {
     "mlflow": WrittenFile("Assay: mlflow.yaml", ConfigurationFile),
     "telemetry-mapping": WrittenFile("Assay: mapping of a file of telemetry", MappingFile),
     "measurement-mapping": WrittenFile("Assay: mapping of a file of measurements", MeasurementMappingFile),
     "metric-map": WrittenFile("Assay: metric map", MetricMap),
+    "specification": WrittenFile("Assay: SPEC.yaml of assay verify", SpecificationFile),
+    "task-specification": WrittenFile("Assay: specification of a workload in a task file", SpecificationFields),
     "production-map": WrittenFile("Assay: metric map that makes a training set", ProductionMap),
+    **_of_kinds(),
 }

@@ -182,20 +182,20 @@ def test_a_bundle_whose_encoder_was_changed_is_refused(trained: Any, tmp_path: P
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    ({"demand": {}}, "must demand a direction"),
-    ({"demand": {"nodes": "down"}}, "increasing or decreasing, got 'down'"),
-    ({"demand": {"type": "decreasing"}}, "demand must be of a number"),
-    ({"few_shot": {"bases": "best"}}, "bases must be one of"),
-    ({"few_shot": {"runs": 0}}, "runs must be a whole number from 1"),
-    ({"few_shot": {"embedding": "8"}}, "embedding must be a whole number"),
-    ({"few_shot": 3}, "a mapping must stand here, got 3"),
-    ({"few_shot": {"pool": ["w01"]}}, "must not name a pool"),
-    ({"few_shot": {"runs": 99}}, "more than 99 measured configurations"),
-    ({"training": "fast"}, "a mapping must stand here, got 'fast'"),
-    ({"demand": {1: "decreasing"}}, "column must be a name, got 1"),
+    ({"demand": {}}, "demand: expected a mapping that is not empty, got {}"),
+    ({"demand": {"nodes": "down"}}, "demand.nodes: expected increasing or decreasing, got 'down'"),
+    ({"demand": {"type": "decreasing"}}, "demand.type: expected a number of the configuration that is no product"),
+    ({"few_shot": {"bases": "best"}}, "few_shot.bases: expected sequential, planned, chosen or random, got 'best'"),
+    ({"few_shot": {"runs": 0}}, "few_shot.runs: expected a whole number above 0, got 0"),
+    ({"few_shot": {"embedding": "8"}}, "few_shot.embedding: .* got '8'; write it without quotes"),
+    ({"few_shot": 3}, "few_shot: expected a mapping, got 3"),
+    ({"few_shot": {"pool": ["w01"]}}, r"few_shot.pool: expected no pool .*, got 1 workloads"),
+    ({"few_shot": {"runs": 99}}, r"few_shot.runs: expected fewer runs than .* got 99 \(task\)"),
+    ({"training": "fast"}, "training: expected a mapping, got 'fast'"),
+    ({"demand": {1: "decreasing"}}, "expected a text as a name, got 1; write it in quotes"),
     ({"workloads": [f"w{number:02d}" for number in range(12)]}, "at least 3 workloads, got 2"),
     ({"workloads": ["w99"]}, "workload must be in the table, got 'w99'"),
-    ({"demands": {}}, "field must be known, got 'demands'"),
+    ({"demands": {}}, "demands: unknown field; did you mean 'demand'"),
 ])
 def test_a_template_that_is_wrong(change: dict[str, Any], message: str) -> None:
     from models.tasks.task import parse_task

@@ -34,14 +34,14 @@ def test_gate_copies_no_bundle_out_of_its_folder(tmp_path: Path, precious: Path,
     bundle = tmp_path / "bundle"
     bundle.mkdir()
     (bundle / "failed.json").write_text(json.dumps({"step": "verify", "message": "no"}))
-    with project(tmp_path / "project"), pytest.raises(InputError, match="folder must lie below"):
+    with project(tmp_path / "project"), pytest.raises(InputError, match="path: expected one below"):
         run_gate(yaml.safe_dump(tiny.task()), [name], tmp_path, [bundle], tmp_path / "out" / "gated")
     assert untouched(precious)
 
 
 @pytest.mark.parametrize("name", ["../../precious", "/etc", "..", ""])
 def test_report_keeps_no_pages_out_of_the_state_folder(tmp_path: Path, precious: Path, name: str) -> None:
-    with project(tmp_path / "project"), pytest.raises(InputError, match="folder must lie below"):
+    with project(tmp_path / "project"), pytest.raises(InputError, match="path: expected one below"):
         run_report(yaml.safe_dump(tiny.task()), name, tmp_path, tmp_path, tmp_path, [], tmp_path / "page")
     assert untouched(precious)
 
@@ -58,5 +58,5 @@ def test_register_keeps_no_bundle_out_of_the_state_folder(tmp_path: Path, precio
 
     entry = _register_one(Careless(), configuration.home, "../../../precious", folder, None, None, False)
     assert "bundle" not in entry
-    assert "no copy of version 1" in entry["message"] and "folder must lie below" in entry["message"]
+    assert "no copy of version 1" in entry["message"] and "path: expected one below" in entry["message"]
     assert untouched(precious)

@@ -10,6 +10,7 @@ from feature_store.errors import InputError
 from models.tasks.kind import Kind
 from models.tasks.kinds import kind_names, kind_of
 from models.tasks.pages import Pages
+from models.tasks.task_file import TaskFile
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("pipelines", "components", "serving", "models", "recording", "feature_store")
@@ -48,13 +49,21 @@ def test_a_kind_has_every_method_of_the_contract_with_its_arguments(name: str) -
                     inspect.signature(declared).parameters), f"{name}.{method}"
 
 
+@pytest.mark.parametrize("name", KINDS)
+def test_the_model_of_a_kinds_task_files_has_the_common_fields_and_knows_its_kind(name: str) -> None:
+    model = kind_of(name, "here").task_file
+    assert issubclass(model, TaskFile)
+    assert set(TaskFile.model_fields) <= set(model.model_fields)
+    assert model.model_json_schema()["properties"]["kind"]["const"] == name
+
+
 @pytest.mark.parametrize(("name", "message"), [
-    ("predicton", "kind: expected few_shot, prediction or the import path .*, got 'predicton' .*'prediction'"),
-    (5, "kind: expected .*got 5"),
+    ("predicton", "kind: expected few_shot, prediction or the import path .*'predicton'; did you mean 'prediction'"),
+    (5, r"kind: expected .*got 5; .* \(task.yaml, line 2\)"),
     ("no.such.package", "kind: expected a package with a module `kind`, got 'no.such.package', which cannot be"),
     ("models.tasks.supervised", "kind: expected a package with a module `kind`"),
     ("../x", "kind: expected"),
 ])
 def test_an_unknown_kind_is_named_with_the_nearest_one(name: object, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        kind_of(name, "task.yaml")
+        kind_of(name, "task.yaml", 2)

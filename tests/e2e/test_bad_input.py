@@ -51,5 +51,5 @@ def test_a_state_folder_that_cannot_be_made(project: Project, tmp_path: Path) ->
     (tmp_path / "home").write_text("")
     other = new_project(tmp_path, workloads=("redis",))
     done = other.call("run", "--task", "tiny.yaml", "--telemetry", "samples.parquet")
-    assert done.returncode == 2 and done.stderr.startswith("error: run must be able to write its folder")
+    assert done.returncode == 2 and done.stderr.startswith("error: run: expected a folder that can be written")
     assert "Traceback" not in done.stderr

@@ -131,7 +131,7 @@ def test_a_disk_that_fills_up_at_registration(project: Project) -> None:
     filler = fill(project.home)
     done = finish(process)
     assert done.returncode == 2, done.stdout + done.stderr
-    assert "disk must have room, got 0.0 MB free" in done.stderr
+    assert "disk: expected more room, got 0.0 MB free" in done.stderr
     assert "make room and run the same command again to resume" in done.stderr
     assert project.call("run", "--task", "tiny.yaml", "--telemetry", "samples.parquet").returncode == 2
     filler.unlink()

@@ -54,7 +54,7 @@ def test_missing_values_are_left_out(frame):
 
 
 def test_a_missing_column_is_named(frame):
-    with pytest.raises(InputError, match=r"column 'latency_m' must stand in .*did you mean 'latency_ms'"):
+    with pytest.raises(InputError, match=r"expected a column 'latency_m', got none .*did you mean 'latency_ms'"):
         correlation_table(frame, ["a"], "latency_m")
 
 

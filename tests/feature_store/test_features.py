@@ -111,7 +111,7 @@ def test_a_constant_feature_gets_a_range(tmp_path, telemetry, schema):
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    (lambda frame: frame.rename(columns={"psi_io_full": "psi_io_ful"}), "column 'psi_io_full' .*'psi_io_ful'?"),
+    (lambda frame: frame.rename(columns={"psi_io_full": "psi_io_ful"}), "column 'psi_io_full', .*'psi_io_ful'?"),
     (lambda frame: frame.iloc[:0], "workload must have rows"),
     (lambda frame: frame.assign(cpu_time=np.where(frame.index == 7, np.nan, 0.1)), "got nan at row 7 .*1 of 120"),
     (lambda frame: frame.assign(latency_ms=np.inf), "got inf at row 0 .*120 of 120"),

@@ -217,9 +217,9 @@ def test_a_file_of_failed_runs_alone_is_an_error():
 # bad data
 
 def test_a_missing_column_is_named_with_the_nearest():
-    with pytest.raises(InputError, match=r"column 'node' must stand in the file, got none \(runs.csv\); .*'nodes'\?"):
+    with pytest.raises(InputError, match=r"expected a column 'node', got none \(runs.csv\); .*'nodes'\?"):
         load({"nodes": {"column": "node"}})
-    with pytest.raises(InputError, match="column 'state' must stand in the file"):
+    with pytest.raises(InputError, match="expected a column 'state'"):
         load(failed=[{"column": "state", "is_not": "ok"}])
 
 
@@ -357,7 +357,7 @@ def test_parquet_may_have_an_index_and_nullable_types(tmp_path):
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(InputError, match=r"file of measurements must exist, got .*none.csv"):
+    with pytest.raises(InputError, match=r"file of measurements: expected one that exists, got .*none.csv"):
         load_measurements(tmp_path / "none.csv", mapping_of())
 
 

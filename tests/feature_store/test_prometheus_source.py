@@ -276,7 +276,7 @@ def test_an_answer_that_is_not_whole_is_refused(answer: object, message: str) ->
 
 def test_a_value_outside_the_range_is_refused() -> None:
     answer = {"status": "success", "data": {"resultType": "matrix", "result": [ONE]}}
-    with faulty_server(reply(answer)) as (url, _), pytest.raises(SourceError, match="must lie in the range"):
+    with faulty_server(reply(answer)) as (url, _), pytest.raises(SourceError, match="only have values in the"):
         PrometheusSource(url).read_metrics(one_metric("up"), at(5), at(9), 1)
 
 

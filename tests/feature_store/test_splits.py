@@ -70,9 +70,9 @@ def test_numbers_and_texts_are_keys_too():
 
 
 @pytest.mark.parametrize(("share", "keys", "message"), [
-    (0.0, KEYS, "test_share must lie between 0 and 1, got 0.0"),
-    (1.0, KEYS, "test_share must lie between 0 and 1, got 1.0"),
-    (0.2, [], "split must be by at least one column"),
+    (0.0, KEYS, "test_share must be between 0 and 1, got 0.0"),
+    (1.0, KEYS, "test_share must be between 0 and 1, got 1.0"),
+    (0.2, [], "split_by: expected at least one column"),
     (0.2, ["environment"], "split must leave groups on both sides"),
 ])
 def test_a_split_that_cannot_be_is_refused(share, keys, message):

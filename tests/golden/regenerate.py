@@ -45,7 +45,7 @@ def tiny_bundle() -> tuple[dict[str, Any], str]:
     product = network_product(task, "redis", network, scaling, raw_specification(task, "redis", scaling), VERSIONS)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "bundle"
-        write_bundle(folder, product, 10.0)
+        write_bundle(folder, product)
         return json.loads((folder / "contract.json").read_text()), (folder / "specification.yaml").read_text()
 
 

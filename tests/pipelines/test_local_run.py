@@ -144,6 +144,6 @@ def test_only_the_newest_runs_are_kept(runner: Runner) -> None:
 
 def test_a_folder_that_cannot_be_written_is_an_error_of_ours(runner: Runner) -> None:
     runner.home.write_text("a file")
-    with pytest.raises(RunFailedError, match="run must be able to write its folder"):
+    with pytest.raises(RunFailedError, match="run: expected a folder that can be written"):
         runner.run()
     assert sys.executable == local_run.sys.executable

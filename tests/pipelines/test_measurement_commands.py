@@ -81,7 +81,7 @@ def test_the_chosen_configuration_is_printed_though_more_rows_come_before_it() -
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (("recommend", "none.csv", "-m", "mapping.yaml", "--workload", "w00"), "file of measurements must exist"),
+    (("recommend", "none.csv", "-m", "mapping.yaml", "--workload", "w00"), "measurements: expected one that exists"),
     (("recommend", "runs.csv", "-m", "none.yaml", "--workload", "w00"), "mapping file must be a readable file"),
     (("recommend", "runs.csv", "-m", "mapping.yaml", "--workload", "w99"), "must have a run"),
     (("recommend", "runs.csv", "-m", "mapping.yaml", "--workload", "w00", "--rows", "0"), "rows must be at least 1"),

@@ -1,5 +1,6 @@
 """What `assay run` is told, as plain values: read once, checked before any work."""
 
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,34 @@ def test_a_mapping_brings_its_task_along(project: Path) -> None:
     assert yaml.safe_load(made.mapping_yaml)["task"]["name"] == "tiny"
 
 
+WRONG = "name: tiny\ntarget: latency_ms\ninputs: [psi_cpu_some]\nworkloads:\n  redis: {hidden: [0]}\n"
+MAPPING = "workload: {constant: redis}\ncolumns: {latency_ms: {column: rt}}\ntask:"
+
+
+@pytest.mark.parametrize(("mapping", "place"), [
+    ("", "tiny.yaml, line 5"),
+    (f"{MAPPING} tiny.yaml\n", "tiny.yaml, line 5"),
+    (f"{MAPPING}\n" + textwrap.indent(WRONG, "  "), "mapping.yaml: task, line 8"),
+])
+def test_a_mistake_in_a_task_is_named_with_its_file_and_line(project: Path, mapping: str, place: str) -> None:
+    (project / "tiny.yaml").write_text(WRONG)
+    (project / "mapping.yaml").write_text(mapping)
+    with pytest.raises(InputError) as caught:
+        request(mapping=Path("mapping.yaml") if mapping else None)
+    assert str(caught.value) == f"workloads.redis.hidden[0]: expected a whole number above 0, got 0 ({place})"
+
+
+def test_a_mistake_in_the_task_of_a_mapping_of_measurements_is_named_with_its_line(project: Path) -> None:
+    (project / "mapping.yaml").write_text(
+        "workload: {column: app}\nconfiguration: {nodes: {column: nodes}}\ntarget: {column: seconds}\n"
+        "task:\n  demand: {nodes: decreasing}\n  few_shot:\n    runs: 0\n")
+    (project / "runs.csv").write_text("app,nodes,seconds\na,1,2.0\nb,1,3.0\n")
+    with pytest.raises(InputError) as caught:
+        request("performance", "runs.csv", Path("mapping.yaml"))
+    assert str(caught.value) == ("few_shot.runs: expected a whole number above 0, got 0 "
+                                 "(mapping.yaml: task, line 7)")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -99,8 +128,8 @@ def test_a_mapping_brings_its_task_along(project: Path) -> None:
         ({"telemetry": "no.parquet"}, "telemetry must be an existing file or the http address"),
         ({"telemetry": "."}, "telemetry must be an existing file"),
         ({"mapping": Path("no.yaml")}, "mapping must be an existing file"),
-        ({"workloads": ("rediss",)}, "workload must be one of task 'tiny', got 'rediss'; did you mean 'redis'?"),
-        ({"method": "monotnoe"}, "training method must be one of .*did you mean 'monotone'"),
+        ({"workloads": ("rediss",)}, "workload: expected one of task 'tiny', got 'rediss'; did you mean 'redis'?"),
+        ({"method": "monotnoe"}, r"training.method: expected plain, .*did you mean 'monotone'\? \(--method\)"),
     ],
 )
 @pytest.mark.usefixtures("project")

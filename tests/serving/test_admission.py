@@ -184,5 +184,5 @@ def test_a_new_key_is_not_made_beside_an_old_ledger(
 ) -> None:
     configuration.ledger_path.parent.mkdir(parents=True)
     configuration.ledger_path.write_text("")
-    refused(admit, bundle, "private key must be there beside a ledger")
+    refused(admit, bundle, "private key: expected one beside the ledger")
     assert not configuration.public_key_path.exists()

@@ -145,7 +145,7 @@ def test_a_name_that_is_a_path_is_neither_written_nor_read(
 def test_without_the_private_key_it_reads_and_does_not_write(filled: Ledger, keys: Keys) -> None:
     reader = Ledger(filled.path, keys[1])
     assert reader.verify() == filled.verify()
-    with pytest.raises(InputError, match="must have its private key to be written"):
+    with pytest.raises(InputError, match="expected a private key to write with"):
         reader.append([move("register", 9, 1)])
 
 

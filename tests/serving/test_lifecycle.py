@@ -766,7 +766,7 @@ def test_a_kept_copy_that_is_another_bundle_is_not_served(
         lifecycle.open_champion(*PAIR)
     kept_bundle(configuration.home, *PAIR, 1).parent.rename(configuration.home / "away")
     kept_bundle(configuration.home, *PAIR, 1).parent.symlink_to(configuration.home / "away")
-    with pytest.raises(RefusedError, match=r"folder must lie below .*assay retire"):
+    with pytest.raises(RefusedError, match=r"path: expected one below .*assay retire"):
         lifecycle.open_champion(*PAIR)
     (configuration.home / "bundles" / "performance" / "redis").unlink()
     (configuration.home / "away").rename(configuration.home / "bundles" / "performance" / "redis")
@@ -942,7 +942,7 @@ def test_a_store_that_keeps_half_of_a_file_registers_nothing(
     with monkeypatch.context() as patch:
         patch.setattr(fake_store, "upload", halve)
         for options in ({}, {"status": "UNKNOWN"}):
-            with pytest.raises(AssayError, match="must be the uploaded one, got other content"):
+            with pytest.raises(AssayError, match="expected the uploaded content, got other content"):
                 lifecycle.register(write(**options))
             invariants(configuration, fake_store)
 

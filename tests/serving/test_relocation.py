@@ -55,14 +55,14 @@ def original(made: Configuration, tmp_path: Path) -> Iterator[Configuration]:
 def test_a_state_folder_knows_where_it_lies(made: Configuration) -> None:
     assert recorded_home(made) == made.home
     require_own_home(made)
-    with pytest.raises(InputError, match="it lies where it was made"):
+    with pytest.raises(InputError, match="got one where it was made"):
         adopt(made)
 
 
 def test_a_copy_is_refused_and_the_original_is_left_alone(original: Configuration, tmp_path: Path) -> None:
     shutil.copytree(original.home, tmp_path / "copy")
     before = files(original.home)
-    with pytest.raises(RefusedError, match=rf"in {original.home}, got {tmp_path}/copy; it was copied.*assay adopt"):
+    with pytest.raises(RefusedError, match=rf"says, {original.home}, got {tmp_path}/copy; it was copied.*assay adopt"):
         Registry(at(tmp_path / "copy"))
     assert files(original.home) == before
 
@@ -106,7 +106,7 @@ def test_a_folder_from_before_homes_were_recorded_is_recognised_and_records_its_
 ) -> None:
     execute(original, "delete from experiment_tags where key = ?", HOME_TAG)
     shutil.copytree(original.home, tmp_path / "copy")
-    with pytest.raises(RefusedError, match=f"in {original.home}, got"):
+    with pytest.raises(RefusedError, match=f"says, {original.home}, got"):
         Registry(at(tmp_path / "copy"))
     Registry(original)
     execute(original, "update experiments set artifact_location = ?", "/elsewhere")
@@ -126,7 +126,7 @@ def test_a_server_and_a_new_folder_have_nothing_to_adopt(original: Configuration
     server = replace(original, home=tmp_path / "elsewhere", tracking_uri="http://127.0.0.1:9")
     for configuration in (server, at(tmp_path / "new")):
         require_own_home(configuration)
-        with pytest.raises(InputError, match="must have a database of its own to be adopted"):
+        with pytest.raises(InputError, match="state folder: expected a database of its own"):
             adopt(configuration)
 
 

@@ -275,9 +275,9 @@ def test_missing_and_surplus_columns_are_named(predictor: Predictor) -> None:
         (np.zeros((2, 4)), r"got \[2, 4\]"),
         (np.zeros((1, 1, 3)), r"got \[1, 1, 3\]"),
         (np.array(["a", "b", "c"]), "must hold numbers"),
-        (np.zeros((0, 3)), "at least one row, got none"),
-        ([], "at least one row, got none"),
-        (pd.DataFrame(columns=NAMES, dtype=float), "at least one row, got none"),
+        (np.zeros((0, 3)), "rows: expected at least one, got none"),
+        ([], "rows: expected at least one, got none"),
+        (pd.DataFrame(columns=NAMES, dtype=float), "rows: expected at least one, got none"),
         ([[0.2, 0.5, 8.0]], "row must map column names to values"),
         ("row", "rows must be a mapping"),
         (None, "rows must be a mapping"),
@@ -326,7 +326,7 @@ def test_a_signed_bundle_of_another_task_workload_or_digest_is_refused(bundle: P
     sha256 = check_bundle(bundle, keys[1]).sha256
     assert Predictor.from_folder(bundle, keys[1], **REDIS, sha256=sha256).sha256 == sha256
     for expected in ({**REDIS, "workload": "nginx"}, {**REDIS, "task": "sizing"}):
-        with pytest.raises(RefusedError, match=r"bundle must be for .*, got one for performance, redis"):
+        with pytest.raises(RefusedError, match=r"bundle: expected one for .*, got one for performance, redis"):
             Predictor.from_folder(bundle, keys[1], **expected)
     with pytest.raises(RefusedError, match="bundle must be 0000"):
         Predictor.from_folder(bundle, keys[1], **REDIS, sha256="0" * 64)
@@ -359,7 +359,7 @@ def test_an_answer_that_is_not_finite_is_not_given(
     bundle: Path, keys: Keys, model_bytes: Callable[..., bytes]
 ) -> None:
     predictor = Predictor.from_folder(resigned(bundle, keys, model_bytes(slope=math.inf)), keys[1], **REDIS)
-    with pytest.raises(RefusedError, match="must answer one finite number a row and output"):
+    with pytest.raises(RefusedError, match="expected one finite number a row and output"):
         predictor.predict(ROW)
 
 

@@ -380,7 +380,7 @@ def test_ours_is_never_more_lenient_than_the_library(shared: Path, keys: Keys) -
 
 def test_a_refusal_says_what_and_where(signed: Path, keys: Keys) -> None:
     (signed / "extra.json").write_text("{}")
-    with pytest.raises(RefusedError, match=r"files must all be signed, got extra.json unsigned \(/"):
+    with pytest.raises(RefusedError, match=r"files: expected signed ones only, got extra.json unsigned \(/"):
         verify_files(read_folder(signed), keys[1], str(signed))
     (signed / "extra.json").unlink()
     flip(signed / "model.onnx")

@@ -47,10 +47,10 @@ def measure(sizes: Sizes, context: Context) -> dict[str, Any]:
         for number in range(sizes.ingestion_repeats):
             for name, (_, read, _) in ways.items():
                 clock = time.perf_counter()
-                found = read(url, recorded)
+                frame = read(url, recorded)
                 seconds[name].append(time.perf_counter() - clock)
-                if found != samples:
-                    raise ValueError(f"{name} must return {samples} samples, got {found}")
+                if frame != samples:
+                    raise ValueError(f"{name} must return {samples} samples, got {frame}")
             context.say(f"round {number + 1} of {sizes.ingestion_repeats}")
     return {"quantities": {name: quantity(label, "s", seconds[name], None if beside else below(GOAL_SECONDS), beside)
                            for name, (label, _, beside) in ways.items()},

@@ -67,9 +67,9 @@ def _copied_telemetry(recorded: pd.DataFrame, copies: dict[str, str], rows: int)
     """`rows` rows of each source, spread over its recording and in its order, under the copy's name."""
     parts = []
     for name, source in copies.items():
-        own = recorded[recorded["workload"] == source].sort_values("window_start", kind="stable")
-        picked = np.unique(np.linspace(0, len(own) - 1, min(rows, len(own))).astype(int))
-        parts.append(own.iloc[picked].assign(workload=name))
+        of_workload = recorded[recorded["workload"] == source].sort_values("window_start", kind="stable")
+        picked = np.unique(np.linspace(0, len(of_workload) - 1, min(rows, len(of_workload))).astype(int))
+        parts.append(of_workload.iloc[picked].assign(workload=name))
     return pd.concat(parts, ignore_index=True)
 
 

@@ -19,7 +19,7 @@ def measure(sizes: Sizes, context: Context) -> dict[str, Any]:
     """Several new processes (serving_process.py); each opens all bundles, beginning with another one."""
     state = state_folder(context)
     folders = state.bundles
-    found: list[dict[str, Any]] = []
+    answers: list[dict[str, Any]] = []
     for number in range(sizes.serving_processes):
         turn = number % len(folders)
         request = {"bundles": [str(folder) for folder in folders[turn:] + folders[:turn]],
@@ -27,25 +27,25 @@ def measure(sizes: Sizes, context: Context) -> dict[str, Any]:
                    "home": str(state.home), "configuration": str(state.configuration)}
         done = subprocess.run([sys.executable, "-m", "benchmarks.pipeline.measurements.serving_process"],
                               cwd=ROOT, check=True, input=json.dumps(request), stdout=subprocess.PIPE, text=True)
-        found.append(json.loads(done.stdout.splitlines()[-1]))
+        answers.append(json.loads(done.stdout.splitlines()[-1]))
         context.say(f"process {number + 1} of {sizes.serving_processes}")
-    workloads = sorted(found[0]["timings"])
-    medians = {name: {kind: statistics.median(one["timings"][name][kind] for one in found)
+    workloads = sorted(answers[0]["timings"])
+    medians = {name: {kind: statistics.median(one["timings"][name][kind] for one in answers)
                       for kind in ("checked_us", "plain_us")} for name in workloads}
     slowest = max(workloads, key=lambda name: medians[name]["checked_us"])
-    checked, plain = ([one["timings"][slowest][kind] for one in found] for kind in ("checked_us", "plain_us"))
+    checked, plain = ([one["timings"][slowest][kind] for one in answers] for kind in ("checked_us", "plain_us"))
     return {
         "quantities": {
             "load": quantity("first bundle of a process loaded and checked, after the imports", "s",
-                             [one["first_load_s"] for one in found], below(GOAL_LOAD_SECONDS)),
+                             [one["first_load_s"] for one in answers], below(GOAL_LOAD_SECONDS)),
             "load_again": quantity("each further bundle of the process", "s",
-                                   [value for one in found for value in one["further_loads_s"]] or
-                                   [one["first_load_s"] for one in found]),
+                                   [value for one in answers for value in one["further_loads_s"]] or
+                                   [one["first_load_s"] for one in answers]),
             "registry": quantity("MLflow's registry opened, after the imports", "s",
-                                 [one["registry_s"] for one in found]),
+                                 [one["registry_s"] for one in answers]),
             "champion": quantity("champion from the open registry loaded and checked", "s",
-                                 [one["champion_s"] for one in found]),
-            "imports": quantity("imports of serving.session", "s", [one["imports_s"] for one in found]),
+                                 [one["champion_s"] for one in answers]),
+            "imports": quantity("imports of serving.session", "s", [one["imports_s"] for one in answers]),
             "predict": quantity(f"one row predicted with all input checks ({slowest}, the slowest)", "us", checked,
                                 below(GOAL_PREDICT_US)),
             "plain": quantity("plain onnxruntime on a ready matrix", "us", plain, beside="predict")},

@@ -77,8 +77,8 @@ def _wrong(
     points = (lower + share * (upper - lower)).reshape(-1, lower.shape[1])
     slopes = signed_slopes(question, points)
     order = np.argsort(slopes)
-    found = points[order[slopes[order] < -question.tolerance]]
-    return found if len(found) else None
+    violating = points[order[slopes[order] < -question.tolerance]]
+    return violating if len(violating) else None
 
 
 @dataclass(frozen=True)

@@ -52,8 +52,8 @@ class FittedSupportMean:
 
     def predict(self, support: Support) -> Prediction:
         """See learner.py."""
-        count = support.there.sum(axis=1)
-        mean = np.where(support.there, support.y, 0.0).sum(axis=1) / np.maximum(count, 1)
+        count = support.is_run.sum(axis=1)
+        mean = np.where(support.is_run, support.y, 0.0).sum(axis=1) / np.maximum(count, 1)
         mean = np.where(count > 0, mean, self.level)
         variance = np.where(count > 0, self.within * (1 + 1 / np.maximum(count, 1)), self.overall)
         shape = (len(mean), self.configurations)
@@ -95,9 +95,9 @@ class FittedLowRank:
 
     def predict(self, support: Support) -> Prediction:
         """See learner.py: the coefficients' Gaussian posterior."""
-        at, there = np.where(support.there, support.at, 0), support.there[..., None]
-        design = np.where(there, self.rows.T[at], 0.0)  # (E, k, 1 + rank)
-        rest = np.where(support.there, support.y - self.level - self.effect[at], 0.0)
+        at, is_run = np.where(support.is_run, support.at, 0), support.is_run[..., None]
+        design = np.where(is_run, self.rows.T[at], 0.0)  # (E, k, 1 + rank)
+        rest = np.where(support.is_run, support.y - self.level - self.effect[at], 0.0)
         precision = np.diag([1 / self.level_variance] + [1.0] * (len(self.rows) - 1))
         covariance = np.linalg.inv(precision + design.transpose(0, 2, 1) @ design / self.noise)
         mean = (covariance @ design.transpose(0, 2, 1) @ rest[..., None])[..., 0] / self.noise
@@ -155,9 +155,9 @@ class FittedBoostedRatios:
         episodes, shots = support.at.shape
         configurations = len(self.pool.x)
         without = self.without.predict(support)
-        total, count = np.zeros((episodes, configurations)), support.there.sum(axis=1)
+        total, count = np.zeros((episodes, configurations)), support.is_run.sum(axis=1)
         for shot in range(shots):
-            e = np.flatnonzero(support.there[:, shot])
+            e = np.flatnonzero(support.is_run[:, shot])
             if not len(e):
                 continue
             base = np.repeat(support.at[e, shot], configurations)
@@ -167,14 +167,14 @@ class FittedBoostedRatios:
             inputs = _pair_inputs(self.pool.x[base], self.pool.x[target], level, metrics)
             ratio = self.model.predict(inputs[:, self.used])
             total[e] += (level + ratio).reshape(len(e), configurations)
-        found = (count > 0)[:, None]
-        return Prediction(np.where(found, total / np.maximum(count, 1)[:, None], without.mean),
-                          np.where(found, self.residual, without.variance))
+        has_runs = (count > 0)[:, None]
+        return Prediction(np.where(has_runs, total / np.maximum(count, 1)[:, None], without.mean),
+                          np.where(has_runs, self.residual, without.variance))
 
 
-def _pairs(there: NDArray[np.bool_], most: int, seed: int) -> tuple[IntArray, IntArray, IntArray]:
+def _pairs(is_measured: NDArray[np.bool_], most: int, seed: int) -> tuple[IntArray, IntArray, IntArray]:
     """Workload, base and target of ordered pairs of cells of one workload; (W, C, C) may not fit into memory."""
-    count, columns = there.sum(axis=1), np.nonzero(there)[1]
+    count, columns = is_measured.sum(axis=1), np.nonzero(is_measured)[1]
     last = np.cumsum(count * (count - 1))  # pairs are numbered by workload, base and target
     total = int(last[-1]) if len(last) else 0
     pair = np.random.default_rng(seed).choice(total, most, replace=False) if total > most else np.arange(total)

@@ -87,10 +87,10 @@ class FittedHierarchical:
         """See learner.py. Variances come without any workload's covariance of coefficients, which is large."""
         cross, inner, residual = self._normal_equations(support)
         before = ((self.target @ self.covariance) * self.target).sum(axis=1)
-        told = cross @ self.target.T  # (E, o, C)
-        solved = np.linalg.solve(inner, told)
+        from_target = cross @ self.target.T  # (E, o, C)
+        solved = np.linalg.solve(inner, from_target)
         mean = self.target @ self.mean + (solved.transpose(0, 2, 1) @ residual[..., None])[..., 0]
-        return Prediction(mean, np.clip(before - (told * solved).sum(axis=1), 0, None) + self.noise[0])
+        return Prediction(mean, np.clip(before - (from_target * solved).sum(axis=1), 0, None) + self.noise[0])
 
     def curves(self, pool: Pool) -> FloatArray:
         """(W, C): posterior means of a whole pool's workloads. Its cost grows with r, not with what was measured."""
@@ -99,24 +99,24 @@ class FittedHierarchical:
 
     def _normal_equations(self, support: Support) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Covariances of observations with coefficients (E, o, r) and among each other (E, o, o), residuals (E, o)."""
-        rows, values, noise, there = self._observations(support)
+        rows, values, noise, is_observed = self._observations(support)
         # an observation that is not there has no row and any noise
-        rows, residual = rows * there[..., None], np.where(there, values - rows @ self.mean, 0.0)
+        rows, residual = rows * is_observed[..., None], np.where(is_observed, values - rows @ self.mean, 0.0)
         cross = rows @ self.covariance
-        inner = cross @ rows.transpose(0, 2, 1) + np.where(there, noise, 1.0)[..., None] * np.eye(rows.shape[1])
+        inner = cross @ rows.transpose(0, 2, 1) + np.where(is_observed, noise, 1.0)[..., None] * np.eye(rows.shape[1])
         return cross, inner, residual
 
     def _observations(self, support: Support) -> tuple[FloatArray, FloatArray, FloatArray, NDArray[np.bool_]]:
         """Rows (E, o, r), values (E, o), noise (E, o) and whether they are there; o = k (1 + p)."""
-        at, p = np.where(support.there, support.at, 0), len(self.metrics)
+        at, p = np.where(support.is_run, support.at, 0), len(self.metrics)
         rows, values = [self.target[at]], [support.y]
-        noise, there = [np.full(at.shape, self.noise[0])], [support.there]
+        noise, is_observed = [np.full(at.shape, self.noise[0])], [support.is_run]
         for j in range(p):
             rows.append(self.metrics[j][at])
             values.append(np.nan_to_num(support.metrics[..., j]))
             noise.append(np.full(at.shape, self.noise[1 + j]))
-            there.append(support.there & ~np.isnan(support.metrics[..., j]))
-        return tuple(np.concatenate(part, axis=1) for part in (rows, values, noise, there))  # type: ignore[return-value]
+            is_observed.append(support.is_run & ~np.isnan(support.metrics[..., j]))
+        return tuple(np.concatenate(part, axis=1) for part in (rows, values, noise, is_observed))  # type: ignore[return-value]
 
 
 def _fit(pool: Pool, phi: FloatArray, p: int, strength: float) -> FittedHierarchical:
@@ -173,36 +173,36 @@ def _expect(blocks: list[tuple[FloatArray, FloatArray]], mean: FloatArray, covar
         inner = np.broadcast_to(precision, (len(range(*part.indices(workloads))), size, size)).copy()
         right = np.broadcast_to(precision @ mean, inner.shape[:2]).copy()
         for b, (rows, values) in enumerate(blocks):
-            there = ~np.isnan(values[part])
-            known = np.where(there, values[part], 0.0)
+            is_known = ~np.isnan(values[part])
+            known = np.where(is_known, values[part], 0.0)
             used, square = _outer(rows)
-            inner[:, used[:, None], used] += (there / noise[b] @ square).reshape(-1, len(used), len(used))
+            inner[:, used[:, None], used] += (is_known / noise[b] @ square).reshape(-1, len(used), len(used))
             right += known @ rows / noise[b]
         spread = np.linalg.inv(inner)
         means[part] = np.einsum("wrs,ws->wr", spread, right)
         total += spread.sum(axis=0)
         for b, (rows, values) in enumerate(blocks):
-            there = ~np.isnan(values[part])
-            left = np.where(there, values[part] - means[part] @ rows.T, 0.0)
+            is_known = ~np.isnan(values[part])
+            left = np.where(is_known, values[part] - means[part] @ rows.T, 0.0)
             used, square = _outer(rows)
-            doubt = spread[:, used[:, None], used].reshape(len(spread), -1) @ square.T
-            residual[b] += float((left**2).sum() + (doubt * there).sum())
-            counts[b] += there.sum()
+            variance = spread[:, used[:, None], used].reshape(len(spread), -1) @ square.T
+            residual[b] += float((left**2).sum() + (variance * is_known).sum())
+            counts[b] += is_known.sum()
     return means, total, residual, counts
 
 
 def _outer(rows: FloatArray) -> tuple[NDArray[np.int64], FloatArray]:
     """The columns (u,) of a block that are its own, and rows (C, u u) of the products of each two of them."""
     used = np.flatnonzero(rows.any(axis=0))
-    own = rows[:, used]
-    return used, (own[:, :, None] * own[:, None]).reshape(len(rows), -1)
+    used_rows = rows[:, used]
+    return used, (used_rows[:, :, None] * used_rows[:, None]).reshape(len(rows), -1)
 
 
 def _nanmean(values: FloatArray) -> float:
-    there = values[~np.isnan(values)]
-    return float(there.mean()) if len(there) else float("nan")
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else float("nan")
 
 
 def _nanvar(values: FloatArray) -> float:
-    there = values[~np.isnan(values)]
-    return float(there.var()) if len(there) else 0.0
+    known = values[~np.isnan(values)]
+    return float(known.var()) if len(known) else 0.0

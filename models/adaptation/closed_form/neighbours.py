@@ -53,24 +53,24 @@ class FittedNeighbours:
 
     def weights(self, support: Support) -> FloatArray:
         """(E, W), each row's sum 1."""
-        there, at = support.there, np.where(support.there, support.at, 0)
-        count = np.maximum(there.sum(axis=1), 1)[:, None]
-        gap = np.where(there[:, None], self.curves[:, at].transpose(1, 0, 2) - support.y[:, None], 0.0)  # (E, W, k)
+        is_run, at = support.is_run, np.where(support.is_run, support.at, 0)
+        count = np.maximum(is_run.sum(axis=1), 1)[:, None]
+        gap = np.where(is_run[:, None], self.curves[:, at].transpose(1, 0, 2) - support.y[:, None], 0.0)  # (E, W, k)
         level = gap.sum(axis=2) / count
-        ratio = np.where(there[:, None], gap - level[..., None], 0.0)
+        ratio = np.where(is_run[:, None], gap - level[..., None], 0.0)
         squared = (ratio**2).sum(axis=2) / self.settings.ratio**2 + (level / self.settings.level) ** 2
         if self.metrics.shape[1]:
             squared = squared + self._metric_distance(support) / self.settings.metric**2
-        squared = np.where(there.any(axis=1, keepdims=True), squared, 0.0)
+        squared = np.where(is_run.any(axis=1, keepdims=True), squared, 0.0)
         weights = np.exp(-(squared - squared.min(axis=1, keepdims=True)) / 2) + FLOOR
         return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
     def predict(self, support: Support) -> Prediction:
         """See learner.py."""
-        weights, there = self.weights(support), support.there
-        at, count = np.where(there, support.at, 0), np.maximum(there.sum(axis=1), 1)[:, None]
-        level = (np.where(there, support.y, 0.0)).sum(axis=1, keepdims=True) / count  # (E, 1)
-        base = np.where(there[:, None], self.curves[:, at].transpose(1, 0, 2), 0.0).sum(axis=2) / count  # (E, W)
+        weights, is_run = self.weights(support), support.is_run
+        at, count = np.where(is_run, support.at, 0), np.maximum(is_run.sum(axis=1), 1)[:, None]
+        level = (np.where(is_run, support.y, 0.0)).sum(axis=1, keepdims=True) / count  # (E, 1)
+        base = np.where(is_run[:, None], self.curves[:, at].transpose(1, 0, 2), 0.0).sum(axis=2) / count  # (E, W)
         first = weights @ self.curves - (weights * base).sum(axis=1, keepdims=True)
         second = weights @ self.curves**2 - 2 * (weights * base) @ self.curves + (weights * base**2).sum(
             axis=1, keepdims=True)
@@ -78,12 +78,12 @@ class FittedNeighbours:
 
     def _metric_distance(self, support: Support) -> FloatArray:
         """(E, W): mean over the metrics that are there of both, times their number's root."""
-        at = np.where(support.there, support.at, 0)
-        rest = np.where(support.there[..., None], support.metrics - self.effects[at], np.nan)  # (E, k, p)
+        at = np.where(support.is_run, support.at, 0)
+        rest = np.where(support.is_run[..., None], support.metrics - self.effects[at], np.nan)  # (E, k, p)
         known = ~np.isnan(rest)
-        own = np.where(known, rest, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1) / self.scales  # (E, p)
+        levels = np.where(known, rest, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1) / self.scales  # (E, p)
         both = known.any(axis=1, keepdims=True) & ~np.isnan(self.metrics)[None]
-        squared = np.where(both, (own[:, None] - np.nan_to_num(self.metrics)[None]) ** 2, 0.0).sum(axis=2)
+        squared = np.where(both, (levels[:, None] - np.nan_to_num(self.metrics)[None]) ** 2, 0.0).sum(axis=2)
         shared = np.maximum(both.sum(axis=2), 1)
         return np.asarray(squared / np.sqrt(shared))
 
@@ -91,13 +91,13 @@ class FittedNeighbours:
 def _metric_levels(pool: Pool) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Each workload's mean residual (W, p) in units of its spread, the configurations' effects (C, p), scales (p,)."""
     values = pool.metrics
-    there = ~np.isnan(values)
-    count = np.maximum(there.sum(axis=1), 1)
-    level = np.where(there, values, 0.0).sum(axis=1) / count  # (W, p)
-    rest = np.where(there, values - level[:, None], 0.0)
-    effects = rest.sum(axis=0) / np.maximum(there.sum(axis=0), 1) if len(values) else np.zeros(values.shape[1:])
-    residual = np.where(there, values - effects, 0.0).sum(axis=1) / count
-    residual = np.where(there.any(axis=1), residual, np.nan)
+    is_known = ~np.isnan(values)
+    count = np.maximum(is_known.sum(axis=1), 1)
+    level = np.where(is_known, values, 0.0).sum(axis=1) / count  # (W, p)
+    rest = np.where(is_known, values - level[:, None], 0.0)
+    effects = rest.sum(axis=0) / np.maximum(is_known.sum(axis=0), 1) if len(values) else np.zeros(values.shape[1:])
+    residual = np.where(is_known, values - effects, 0.0).sum(axis=1) / count
+    residual = np.where(is_known.any(axis=1), residual, np.nan)
     scales = np.array([np.nanstd(column) if (~np.isnan(column)).any() else 1.0 for column in residual.T])
     scales = np.where(scales > 0, scales, 1.0)
     return residual / scales, effects, scales

@@ -163,9 +163,9 @@ class _Network(nn.Module):
         """(B, embedding)."""
         ratio, rest = self._ratios(runs, mean)
         level = ((runs.level - self.centre) / self.scale)[:, None].expand_as(ratio)
-        found: Tensor = self.encoder(torch.cat([x[runs.at], runs.metrics, torch.stack([ratio, rest, level], dim=-1)],
-                                               dim=-1), runs.there)
-        return found
+        samples = torch.cat([x[runs.at], runs.metrics, torch.stack([ratio, rest, level], dim=-1)], dim=-1)
+        embedding: Tensor = self.encoder(samples, runs.is_run)
+        return embedding
 
     def _ratios(self, runs: Runs, mean: Tensor) -> tuple[Tensor, Tensor]:
         """(B, k) each: the runs' log ratios to their mean, and to the prior."""
@@ -176,30 +176,30 @@ class _Network(nn.Module):
         ratio, rest = self._ratios(runs, mean)
         targets, base = x[at], x[runs.at]
         gap = targets[:, :, None] - base[:, None]  # (B, Q, k, d)
-        weight = runs.there[:, None].float() / runs.there.sum(dim=1).clamp(min=1)[:, None, None]  # (B, 1, k)
+        weight = runs.is_run[:, None].float() / runs.is_run.sum(dim=1).clamp(min=1)[:, None, None]  # (B, 1, k)
         parts = [targets, (gap * weight[..., None]).sum(dim=2), (gap.abs() * weight[..., None]).sum(dim=2),
                  (gap * (weight * rest[:, None])[..., None]).sum(dim=2)]
         level = (runs.level - self.centre) / self.scale
-        share = runs.there.sum(dim=1).clamp(max=self.runs) / self.runs
+        share = runs.is_run.sum(dim=1).clamp(max=self.runs) / self.runs
         whole = torch.stack([level, runs.mean(rest), runs.mean(ratio.abs()), share], dim=-1)
-        own = torch.stack([(mean.gather(1, at) - runs.level[:, None]) / self.scale,
+        of_query = torch.stack([(mean.gather(1, at) - runs.level[:, None]) / self.scale,
                            variance.gather(1, at).sqrt() / self.scale,
-                           *_smoothed(targets, base, rest, runs.there)], dim=-1)
+                           *_smoothed(targets, base, rest, runs.is_run)], dim=-1)
         shape = (*at.shape, -1)
         shared = torch.cat([whole, runs.mean(runs.metrics)], dim=-1)[:, None].expand(shape)
-        return torch.cat([*parts, own, shared], dim=-1)
+        return torch.cat([*parts, of_query, shared], dim=-1)
 
 
-def _smoothed(targets: Tensor, base: Tensor, rest: Tensor, there: Tensor) -> list[Tensor]:
+def _smoothed(targets: Tensor, base: Tensor, rest: Tensor, is_measured: Tensor) -> list[Tensor]:
     """What Gaussian processes with a linear and a squared exponential kernel make of the prior's residuals (B, k) at
     base (B, k, d), under targets (B, Q, d): (B, Q) each. Products that a small network would have to learn."""
     d = max(base.shape[-1], 1)
-    found = []
+    smoothed = []
     for kernel in (lambda a, b: 1 + a @ b.mT / d, lambda a, b: torch.exp(-torch.cdist(a, b).pow(2) / d)):
-        inner = kernel(base, base) * (there[:, :, None] & there[:, None]) + RIDGE * torch.eye(base.shape[1])
-        weights = torch.linalg.solve(inner, (rest * there)[..., None])
-        found.append((kernel(targets, base) @ weights)[..., 0])
-    return found
+        inner = kernel(base, base) * (is_measured[:, :, None] & is_measured[:, None]) + RIDGE * torch.eye(base.shape[1])
+        weights = torch.linalg.solve(inner, (rest * is_measured)[..., None])
+        smoothed.append((kernel(targets, base) @ weights)[..., 0])
+    return smoothed
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ class FittedMetaNetwork:
 
     def predict(self, support: Support) -> Prediction:
         """See learner.py. Without any run it is the prior that speaks."""
-        said, count = self.prior.predict(support), support.there.sum(axis=1)
+        said, count = self.prior.predict(support), support.is_run.sum(axis=1)
         mean, every = said.mean.copy(), torch.arange(len(self.cells.x))
         some = np.flatnonzero(count)
         for start in range(0, len(some), CHUNK):
@@ -284,4 +284,4 @@ def _rows_of(support: Support, rows: np.ndarray) -> Support:
 
 
 def _part(runs: Runs, rows: Tensor) -> Runs:
-    return Runs(runs.at[rows], runs.there[rows], runs.y[rows], runs.metrics[rows])
+    return Runs(runs.at[rows], runs.is_run[rows], runs.y[rows], runs.metrics[rows])

@@ -66,8 +66,8 @@ class TimeNetwork(nn.Module):
     def workload(self, x: Tensor, runs: Runs) -> Tensor:
         """(E, f - d): what is known of each workload. x (C, d)."""
         slots = runs.first(self.runs)
-        there = slots.there[..., None]
-        parts = [torch.cat([self._samples(x, slots) * there, there], dim=-1).flatten(1)]
+        is_run = slots.is_run[..., None]
+        parts = [torch.cat([self._samples(x, slots) * is_run, is_run], dim=-1).flatten(1)]
         if self.encoder is not None:
             parts.append(self.embed(x, runs))
         return torch.cat(parts, dim=1)
@@ -76,8 +76,8 @@ class TimeNetwork(nn.Module):
         """(E, embedding); of FLASH's X_t = [x_t, y_t] (appendix A.1)."""
         if self.encoder is None:
             raise InputError("network must have an encoder to give an embedding, got none")
-        found: Tensor = self.encoder(self._samples(x, runs), runs.there)
-        return found
+        embedding: Tensor = self.encoder(self._samples(x, runs), runs.is_run)
+        return embedding
 
     def rows(self, targets: Tensor, workload: Tensor) -> Tensor:
         """targets (E or 1, Q, d), workload (E, f - d): (E, Q, f)."""
@@ -86,8 +86,8 @@ class TimeNetwork(nn.Module):
 
     def forward(self, targets: Tensor, workload: Tensor) -> Tensor:
         """(E, Q)."""
-        found: Tensor = self.base(self.rows(targets, workload))[..., 0]
-        return found
+        times: Tensor = self.base(self.rows(targets, workload))[..., 0]
+        return times
 
     def log_times(self, outputs: Tensor) -> Tensor:
         """Logarithms of what the network says, see LEAST_TIME."""
@@ -138,7 +138,7 @@ class FittedTime:
 
     def predict(self, support: Support) -> Prediction:
         """See learner.py. The variance depends on the number of runs alone: the base's flat one, inflated."""
-        said, count = self.base.predict(support), support.there.sum(axis=1)
+        said, count = self.base.predict(support), support.is_run.sum(axis=1)
         mean = said.mean.copy()
         some = np.flatnonzero(count)
         per_row = len(self.cells.x) * (self.cells.x.shape[1] + 64)
@@ -179,23 +179,23 @@ class Tuning:
         cut = len(network.base) - (2 * self.layers - 1)
         body, tail = network.base[:cut], network.base[cut:]
         runs = runs.first(network.runs)
-        k = runs.there.shape[1]
-        others = runs.there[:, None] & ~torch.eye(k, dtype=torch.bool)
-        given = torch.where(others.any(dim=2, keepdim=True), others, runs.there[:, None])  # (E, k target, k)
-        left = Runs(*(part.repeat_interleave(k, dim=0) for part in (runs.at, runs.there, runs.y, runs.metrics)))
+        k = runs.is_run.shape[1]
+        others = runs.is_run[:, None] & ~torch.eye(k, dtype=torch.bool)
+        given = torch.where(others.any(dim=2, keepdim=True), others, runs.is_run[:, None])  # (E, k target, k)
+        left = Runs(*(part.repeat_interleave(k, dim=0) for part in (runs.at, runs.is_run, runs.y, runs.metrics)))
         left = Runs(left.at, given.flatten(0, 1), left.y, left.metrics)
         targets = x[runs.at].flatten(0, 1)[:, None]
         hidden = body(network.rows(targets, network.workload(x, left)))[:, 0].unflatten(0, (-1, k))
         times = runs.y.exp() / network.unit
 
-        def loss(weights: dict[str, Tensor], hidden: Tensor, times: Tensor, there: Tensor) -> Tensor:
-            return percentage_error(functional_call(tail, weights, (hidden,))[:, 0], times, there) / 100
+        def loss(weights: dict[str, Tensor], hidden: Tensor, times: Tensor, is_run: Tensor) -> Tensor:
+            return percentage_error(functional_call(tail, weights, (hidden,))[:, 0], times, is_run) / 100
 
         weights = {name: value.expand(len(rows), *value.shape) for name, value in tail.named_parameters()}
         for _ in range(self.steps):
-            slopes = vmap(grad(loss))(weights, hidden, times, runs.there)
+            slopes = vmap(grad(loss))(weights, hidden, times, runs.is_run)
             weights = {name: value - self.step_size * slopes[name] for name, value in weights.items()}
-        final: Tensor = vmap(lambda own, inner: functional_call(tail, own, (inner,)))(weights, body(rows))
+        final: Tensor = vmap(lambda tuned, inner: functional_call(tail, tuned, (inner,)))(weights, body(rows))
         return final[..., 0]
 
 

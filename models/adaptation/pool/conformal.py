@@ -58,10 +58,10 @@ def widths_of(pool: Pool, held: Held, coverage: float) -> Conformal:
     score = np.abs(held.unmeasured(pool) - held.prediction.mean) / np.sqrt(held.prediction.variance)
     widths = {}
     for k in np.unique(held.runs):
-        own = score[held.runs == k]
-        there = ~np.isnan(own)
-        weight = (there / np.maximum(there.sum(axis=1, keepdims=True), 1))[there]  # every workload counts alike
-        values = own[there]
+        scores = score[held.runs == k]
+        is_known = ~np.isnan(scores)
+        weight = (is_known / np.maximum(is_known.sum(axis=1, keepdims=True), 1))[is_known]  # workloads count alike
+        values = scores[is_known]
         order = np.argsort(values)
         share = np.cumsum(weight[order]) / weight.sum()
         widths[int(k)] = float(values[order][min(int(np.searchsorted(share, coverage)), len(values) - 1)])

@@ -28,7 +28,7 @@ class Runs:
     there is no run."""
 
     at: Tensor
-    there: Tensor
+    is_run: Tensor
     y: Tensor
     metrics: Tensor
 
@@ -39,13 +39,13 @@ class Runs:
 
     def mean(self, values: Tensor) -> Tensor:
         """Over the runs that are there, of (E, k, ...): (E, ...); 0 without any."""
-        there = self.there.reshape(*self.there.shape, *[1] * (values.ndim - 2))
-        return torch.where(there, values, 0.0).sum(dim=1) / there.sum(dim=1).clamp(min=1)
+        is_run = self.is_run.reshape(*self.is_run.shape, *[1] * (values.ndim - 2))
+        return torch.where(is_run, values, 0.0).sum(dim=1) / is_run.sum(dim=1).clamp(min=1)
 
     def first(self, most: int) -> "Runs":
         """The first `most` runs that are there, in a row of exactly that length."""
-        order = front_order(self.there)[:, :most]
-        parts = [part.gather(1, order) for part in (self.at, self.there, self.y)]
+        order = front_order(self.is_run)[:, :most]
+        parts = [part.gather(1, order) for part in (self.at, self.is_run, self.y)]
         metrics = self.metrics.gather(1, order[..., None].expand(*order.shape, self.metrics.shape[-1]))
         if (short := most - order.shape[1]) > 0:
             parts = [torch.nn.functional.pad(part, (0, short)) for part in parts]
@@ -101,10 +101,10 @@ class Cells:
         if support.at.shape[1] == 0:  # one place without a run: encoders and means take it like any other
             support = Support(np.full((len(support.at), 1), NONE), np.zeros((len(support.at), 1)),
                               np.full((len(support.at), 1, support.metrics.shape[-1]), np.nan))
-        there = support.there
-        metrics = np.where(there[..., None], support.metrics, np.nan)
-        return Runs(torch.from_numpy(np.where(there, support.at, 0)), torch.from_numpy(there),
-                    _tensor(np.where(there, support.y, 0.0)), _metrics(metrics, self.metric_centre, self.metric_scale))
+        is_run = support.is_run
+        metrics = np.where(is_run[..., None], support.metrics, np.nan)
+        return Runs(torch.from_numpy(np.where(is_run, support.at, 0)), torch.from_numpy(is_run),
+                    _tensor(np.where(is_run, support.y, 0.0)), _metrics(metrics, self.metric_centre, self.metric_scale))
 
     def draw(self, workloads: Tensor, generator: torch.Generator, most_runs: int, fewest_runs: int = 1,
              most_queries: int | None = None) -> Episodes:
@@ -116,16 +116,16 @@ class Cells:
         k = torch.randint(fewest_runs, most_runs + 1, (len(workloads), 1), generator=generator)
         k = torch.minimum(k, (measured.sum(dim=1, keepdim=True) - 1).clamp(min=min(fewest_runs, 1)))
         given = (torch.arange(length) < k) & (score >= 0)
-        at, there = order[:, :most_runs], given[:, :most_runs]
+        at, is_run = order[:, :most_runs], given[:, :most_runs]
         y, metrics = self.y[workloads], self.metrics[workloads]
-        chosen = metrics.gather(1, at[..., None].expand(*at.shape, metrics.shape[-1])) * there[..., None]
-        runs = Runs(at * there, there, y.gather(1, at) * there, chosen)
+        chosen = metrics.gather(1, at[..., None].expand(*at.shape, metrics.shape[-1])) * is_run[..., None]
+        runs = Runs(at * is_run, is_run, y.gather(1, at) * is_run, chosen)
         return Episodes(workloads, runs, order, (score >= 0) & ~given, y.gather(1, order))
 
 
 def support_of(pool: Pool, episodes: Episodes) -> Support:
     """The episodes' supports as other learners take them; the pool is the one that they were drawn from."""
-    at = torch.where(episodes.runs.there, episodes.runs.at, NONE)
+    at = torch.where(episodes.runs.is_run, episodes.runs.at, NONE)
     return supports(pool, episodes.workload.numpy(), at.numpy())
 
 
@@ -146,7 +146,7 @@ class HeldOut:
 
 def held_out(pool: Pool, most_runs: int, fold: IntArray, tried: int, seed: int) -> list[HeldOut]:
     """Of the first `tried` folds, for k from 0 to K, some supports of each workload. fold (W,)."""
-    found = []
+    parts = []
     for number in range(tried):
         out = pool.part(np.flatnonzero(fold == number))
         cells, generator = Cells.of(out, metrics=False), torch.Generator().manual_seed(seed)
@@ -155,8 +155,8 @@ def held_out(pool: Pool, most_runs: int, fold: IntArray, tried: int, seed: int) 
             episodes = cells.draw(torch.arange(out.workloads).repeat(draws), generator, k, k)
             asked = torch.zeros_like(episodes.asked).scatter(1, episodes.queries, episodes.asked).numpy()
             y = np.where(asked, out.y[episodes.workload.numpy()], np.nan)
-            found.append(HeldOut(number, k, support_of(out, episodes), y))
-    return found
+            parts.append(HeldOut(number, k, support_of(out, episodes), y))
+    return parts
 
 
 def inflation(fitted: Sequence[Fitted], parts: Sequence[HeldOut], most_runs: int) -> FloatArray:

@@ -120,7 +120,7 @@ def fit_pool_encoder(pool: Pool, size: int, shots: Sequence[int], learner: Mean 
     pool = replace(pool, metrics=np.empty((*pool.y.shape, 0)))
     fitted = learner.fit(pool, seed).fitted
     if [type(part) for part in fitted] != [FittedHierarchical, FittedNeighbours]:
-        raise InputError(f"learner of an encoder must be hierarchical and nearest, got {learner.name}")
+        raise InputError(f"learner of an encoder: expected hierarchical and nearest, got {learner.name}")
     hierarchical, nearest = fitted
     assert isinstance(hierarchical, FittedHierarchical) and isinstance(nearest, FittedNeighbours)
     draws = int(np.clip(MOST_SUPPORTS // (pool.workloads * len(shots)), 1, DRAWS))

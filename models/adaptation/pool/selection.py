@@ -87,13 +87,13 @@ def choose_learner(pool: Pool, candidates: Sequence[Learner] | None = None, shot
     learners = tuple(candidates)
     by_name = {learner.name: learner for learner in learners}
     if not learners or len(by_name) < len(learners):
-        raise InputError("candidates must be at least one, of distinct names, got "
+        raise InputError("candidates: expected at least one, with distinct names, got "
                          f"{[learner.name for learner in learners]}")
     default = learners[0].name
     if pool.workloads < 2:
         return Choice(learners[0], default, {}, f"{default} is the default, and the pool has too few workloads to "
                                                 f"choose on ({pool.workloads}).")
-    found: dict[str, FloatArray] = {}
+    errors_of: dict[str, FloatArray] = {}
     failed: list[str] = []
     for name, learner in by_name.items():
         try:
@@ -102,27 +102,28 @@ def choose_learner(pool: Pool, candidates: Sequence[Learner] | None = None, shot
             failed.append(f"{name} was not tried: {error}.")
             continue
         if np.isfinite(errors).any():
-            found[name] = errors
-    summaries = {name: PoolError(*_mean_and_error(errors)) for name, errors in found.items()}
-    chosen, reason = _decide(default, found, summaries)
+            errors_of[name] = errors
+    summaries = {name: PoolError(*_mean_and_error(errors)) for name, errors in errors_of.items()}
+    chosen, reason = _decide(default, errors_of, summaries)
     return Choice(by_name[chosen], chosen, summaries, " ".join([reason, *failed]))
 
 
-def _decide(default: str, found: Mapping[str, FloatArray], summaries: Mapping[str, PoolError]) -> tuple[str, str]:
-    """Name and reason. found: errors of workloads (W,) by candidate, NaN where a workload cannot be predicted."""
-    if default not in found:
+def _decide(default: str, errors_of: Mapping[str, FloatArray], summaries: Mapping[str, PoolError]) -> tuple[str, str]:
+    """Name and reason. errors_of: errors of workloads (W,) by candidate, NaN where a workload cannot be predicted."""
+    if default not in errors_of:
         return default, f"{default} is the default, and no workload of the pool can be held out to choose on."
-    others = [name for name in found if name != default]
+    others = [name for name in errors_of if name != default]
     if not others:
         return default, f"{default} is the default and the only candidate that was tried."
     best = min(others, key=lambda name: summaries[name].mape)
-    gain, doubt = _mean_and_error(found[default] - found[best])
+    gain, gain_error = _mean_and_error(errors_of[default] - errors_of[best])
     compared = (f"held-out workloads are predicted with an error of {summaries[best].mape:.1%} by {best} and "
                 f"{summaries[default].mape:.1%} by {default}, the default")
-    if gain > doubt:
-        return best, f"{best}: {compared}; the gain of {gain:.2%} is more than one standard error ({doubt:.2%})."
-    told = f"a gain of {gain:.2%} that is no more than one standard error ({doubt:.2%})" if gain > 0 else "no gain"
-    return default, f"{default}: {compared}: {told}."
+    if gain > gain_error:
+        return best, f"{best}: {compared}; the gain of {gain:.2%} is more than one standard error ({gain_error:.2%})."
+    gained = (f"a gain of {gain:.2%} that is no more than one standard error ({gain_error:.2%})" if gain > 0
+              else "no gain")
+    return default, f"{default}: {compared}: {gained}."
 
 
 def _mean_and_error(values: FloatArray) -> tuple[float, float]:

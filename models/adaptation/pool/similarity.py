@@ -52,9 +52,9 @@ def calibrate_similarity(encoder: PoolEncoder, pool: Pool, held: Held, share: fl
     similar[np.arange(len(similar)), held.workload] = -np.inf
     nearest = similar.max(axis=1)
     error = mean_over_cells(np.abs(held.unmeasured(pool) - held.prediction.mean))
-    there = ~np.isnan(error)
-    if np.ptp(nearest[there]) > 0 and np.ptp(error[there]) > 0:
-        correlation, p_value = (float(value) for value in spearmanr(nearest[there], error[there]))
+    is_known = ~np.isnan(error)
+    if np.ptp(nearest[is_known]) > 0 and np.ptp(error[is_known]) > 0:
+        correlation, p_value = (float(value) for value in spearmanr(nearest[is_known], error[is_known]))
     else:
         correlation, p_value = 0.0, 1.0
     return Predictability(float(np.quantile(nearest, share)), reach, correlation, p_value)

@@ -100,8 +100,8 @@ def tune(suggest: Suggest, pool: Pool, trials: int = 20, seed: int = 0, shots: S
         study.enqueue_trial(dict(defaults))
     for number in range(done, trials):
         # a sampler of its own each: one that began anew with a study that goes on would draw what it drew before
-        own = int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
-        study.sampler = optuna.samplers.TPESampler(seed=own)
+        trial_seed = int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
+        study.sampler = optuna.samplers.TPESampler(seed=trial_seed)
         study.optimize(objective, n_trials=1)
         if not _trials(study, optuna.trial.TrialState.COMPLETE):
             raise InputError("defaults must predict workloads of the pool, got no finite error")
@@ -131,8 +131,8 @@ def _cut_half_line(journal: Path) -> None:
 def _claim(study: optuna.Study, digest: str, journal: Path | None) -> None:
     """Notes what the study is of. Raises InputError: it is of something else already."""
     if study.user_attrs.get("of", digest) != digest or (study.trials and "of" not in study.user_attrs):
-        raise InputError("journal must be of the same pool, learner, defaults, seed and numbers of runs, got another's "
-                         f"({journal}); name another file")
+        raise InputError("journal: expected one of the same pool, learner, defaults, seed and numbers of runs, "
+                         f"got another ({journal}); name another file")
     study.set_user_attr("of", digest)
 
 

@@ -38,12 +38,12 @@ class Held:
     @property
     def runs(self) -> IntArray:
         """(E,): runs of each support."""
-        return np.asarray(self.support.there.sum(axis=1))
+        return np.asarray(self.support.is_run.sum(axis=1))
 
     def unmeasured(self, pool: Pool) -> FloatArray:
         """(E, C): the pool's log targets, NaN where not measured or in the support."""
         y = pool.y[self.workload]
-        rows, columns = np.nonzero(self.support.there)
+        rows, columns = np.nonzero(self.support.is_run)
         y[rows, self.support.at[rows, columns]] = np.nan
         return y
 
@@ -55,7 +55,7 @@ def folds_of(learner: Learner, pool: Pool, folds: int = FOLDS, seed: int = 0) ->
         InputError: fewer than two workloads.
     """
     if pool.workloads < 2:
-        raise InputError(f"pool must have at least two workloads to choose on, got {pool.workloads}")
+        raise InputError(f"pool: expected at least two workloads to choose on, got {pool.workloads}")
     parts = np.array_split(np.random.default_rng(seed).permutation(pool.workloads), min(folds, pool.workloads))
     everyone = np.arange(pool.workloads)
     return [Fold(part, learner.fit(pool.part(np.setdiff1d(everyone, part)), seed)) for part in parts]
@@ -66,9 +66,9 @@ def random_supports(pool: Pool, workloads: IntArray, shots: int, rng: np.random.
 
     At least one measured configuration is left to be predicted.
     """
-    there = ~np.isnan(pool.y[workloads])
-    order = np.argsort(np.where(there, rng.random(there.shape), np.inf), axis=1)[:, :shots]
-    count = there.sum(axis=1)[:, None]
+    is_measured = ~np.isnan(pool.y[workloads])
+    order = np.argsort(np.where(is_measured, rng.random(is_measured.shape), np.inf), axis=1)[:, :shots]
+    count = is_measured.sum(axis=1)[:, None]
     at = np.full((len(order), shots), NONE)
     at[:, : order.shape[1]] = np.where(np.arange(order.shape[1]) < np.minimum(count - 1, shots), order, NONE)
     return at
@@ -88,11 +88,11 @@ def held_out_predictions(learner: Learner, pool: Pool, shots: Sequence[int] = SH
         at = random_supports(pool, rows, max(shots), rng)
         for k in shots:
             support = supports(pool, rows, np.where(np.arange(at.shape[1]) < k, at, NONE))
-            enough = support.there.sum(axis=1) == k
+            enough = support.is_run.sum(axis=1) == k
             support = Support(support.at[enough], support.y[enough], support.metrics[enough])
             parts.append((rows[enough], support, fold.fitted.predict(support)))
     for k in shots:
-        if not any(len(rows) and support.there[0].sum() == k for rows, support, _ in parts):
+        if not any(len(rows) and support.is_run[0].sum() == k for rows, support, _ in parts):
             raise InputError(f"pool must have workloads with more than {k} measured configurations, got none")
 
     def joined(get: Callable[[tuple[IntArray, Support, Prediction]], FloatArray]) -> FloatArray:
@@ -115,10 +115,10 @@ def absolute_percentage_errors(pool: Pool, workloads: IntArray, at: IntArray, pr
 
 def mean_over_cells(errors: FloatArray) -> FloatArray:
     """(E,): means over what is there; NaN where nothing is."""
-    there = ~np.isnan(errors)
-    count = there.sum(axis=-1)
+    is_known = ~np.isnan(errors)
+    count = is_known.sum(axis=-1)
     with np.errstate(invalid="ignore"):
-        return np.where(count > 0, np.where(there, errors, 0.0).sum(axis=-1) / count, np.nan)
+        return np.where(count > 0, np.where(is_known, errors, 0.0).sum(axis=-1) / count, np.nan)
 
 
 def validate(learner: Learner, pool: Pool, shots: Sequence[int] = SHOTS, folds: int = FOLDS, draws: int = DRAWS,

@@ -10,24 +10,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.tasks.few_shot.settings import POOL
-from models.tasks.few_shot.task import FewShotTask, parse_few_shot_task
-from models.tasks.kind import OnFinished, OnProgress, OwnTask, ToProve
+from models.tasks.few_shot.task import FewShotTask
+from models.tasks.kind import OnFinished, OnProgress, OwnTask
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from feature_store.schema import TelemetrySchema
+    from feature_store.written.model import Written
     from models.audit.specification_audit import PropertyAudit
-    from models.export.product import Versions
+    from models.export.product import Product, Versions
     from models.tasks.few_shot.pages import FewShotPages
 
 
 class FewShotKind:
     """Implements `Kind`; what the stages import is imported in them."""
 
-    def parse(self, data: Mapping[str, Any], where: str) -> FewShotTask:
-        """A supervised task with `few_shot`."""
-        return parse_few_shot_task(data, where)
+    @property
+    def task_file(self) -> type[FewShotTask]:
+        """Of a supervised task with `few_shot`."""
+        return FewShotTask
+
+    @property
+    def other_files(self) -> Mapping[str, type[Written]]:
+        """What stands below `task` in a mapping of measurements."""
+        from models.tasks.few_shot.measurements_task_file import MeasurementsTask
+
+        return {"measurements-task": MeasurementsTask}
 
     def check(self, task: FewShotTask, workload: str) -> None:
         """The specification against the names of the features."""
@@ -54,15 +63,17 @@ class FewShotKind:
         from feature_store.errors import InputError
         from feature_store.measurement_mapping import parse_measurement_mapping
         from feature_store.measurements import load_measurements
-        from feature_store.strict_yaml import read_yaml
+        from feature_store.strict_yaml import read_located_yaml
         from models.tasks.few_shot.measurements_task import expand
 
-        parsed = parse_measurement_mapping(read_yaml(mapping, "mapping"), str(mapping))
+        content, lines = read_located_yaml(mapping, "mapping file")
+        parsed = parse_measurement_mapping(content, str(mapping), lines)
         if parsed.task is None:
             raise InputError(f"mapping of measurements must have a `task` that demands a direction, got none "
                              f"({mapping}); for example task: {{demand: {{nodes: decreasing}}}}")
-        data = expand(parsed.task, load_measurements(telemetry, parsed), workloads, seed, f"{mapping}: task")
-        return OwnTask(data, mapping.read_text(encoding="utf-8"))
+        where = f"{mapping}: task"
+        data = expand(parsed.task, load_measurements(telemetry, parsed), workloads, seed, where, lines.below("task"))
+        return OwnTask(data, mapping.read_text(encoding="utf-8"), where)
 
     def ingest(self, task: FewShotTask, telemetry: str, mapping_yaml: str, output: Path) -> pd.DataFrame:
         """A row a run."""
@@ -117,16 +128,16 @@ class FewShotKind:
 
         finetune_workloads(task, workloads, seed, features, pretrained, folders, finished, progress)
 
-    def product(self, task: FewShotTask, workload: str, versions: Versions, features: Path, learner: Path) -> ToProve:
+    def product(self, task: FewShotTask, workload: str, versions: Versions, features: Path, learner: Path) -> Product:
         """As of a prediction, over the hull of the embeddings, with the encoder that makes one of new runs."""
         from feature_store.scaling import FeatureScaling
         from models.tasks.few_shot.encoder_file import few_shot_encoder
-        from models.tasks.supervised.product import learner_to_prove
+        from models.tasks.supervised.product import product_of_learner
 
         folder = features / workload
         scaling = FeatureScaling.from_json((folder / "scaling.json").read_text())
         encoder = few_shot_encoder(folder, features / POOL, scaling, task, vars(versions))
-        return learner_to_prove(task, workload, versions, features, learner, encoder)
+        return product_of_learner(task, workload, versions, features, learner, encoder)
 
     def evidence(self, task: FewShotTask, workload: str, seed: int, features: Path, verified: Path,
                  product: Path) -> dict[str, Any]:

@@ -12,71 +12,44 @@ runs (models/adaptation/pool/pool_encoder.py).
       deadline: 600              # units of the target; optional: what the recommendation has to meet
 """
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from typing import Literal, get_args
 
-from feature_store.errors import InputError, nearest
-from feature_store.names import check_label
+from pydantic import Field
+
+from feature_store.written.fields import ColumnName, PositiveNumber, PositiveWholeNumber, WholeNumber
+from feature_store.written.model import ListOf, Written
 
 # Folder of the features that holds what all workloads share.
 POOL = "_pool"
-BASES = ("sequential", "planned", "chosen", "random")
+Bases = Literal["sequential", "planned", "chosen", "random"]
+BASES: tuple[Bases, ...] = get_args(Bases)
 
 
-@dataclass(frozen=True)
-class FewShot:
-    """See the module docstring.
+class FewShot(Written):
+    """See the module docstring."""
 
-    pool: names of workloads that are not adapted. runs: of a support. embedding: its most entries. radius: how far a
-    workload's box reaches around its own embedding, in standard deviations of the pool. trials: of Optuna over the
-    pool's hyperparameters; 0: none. coverage: of the conformal intervals.
-    """
-
-    pool: tuple[str, ...] = ()
-    runs: int = 3
-    bases: str = "sequential"
-    embedding: int = 8
-    radius: float = 1.0
-    trials: int = 0
-    coverage: float = 0.9
-    deadline: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.bases not in BASES:
-            raise InputError(f"bases must be one of {', '.join(BASES)}, got {self.bases!r}; "
-                             + nearest(str(self.bases), BASES))
-        for name, least in (("runs", 1), ("embedding", 1), ("trials", 0)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise InputError(f"{name} must be a whole number from {least}, got {value!r} (few_shot)")
-        for name in ("radius", "coverage", "deadline"):
-            value = getattr(self, name)
-            if value is None and name == "deadline":
-                continue
-            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
-                raise InputError(f"{name} must be a number above 0, got {value!r} (few_shot)")
-        if self.coverage >= 1:
-            raise InputError(f"coverage must be below 1, got {self.coverage!r} (few_shot)")
+    pool: ListOf[ColumnName] = Field(
+        default=(), description="Workloads that are not adapted; leave it out below a mapping's `task`")
+    runs: PositiveWholeNumber = Field(
+        default=3, description="Size of the support: runs that a workload is learned from")
+    bases: Bases = Field(
+        default="sequential", description="How the support is chosen: `sequential` (each run after seeing the last), "
+                                          "`planned` (the best set, the same for everybody), `chosen` (the same for "
+                                          "everybody, best first), `random`")
+    embedding: PositiveWholeNumber = Field(default=8, description="Most entries of the embedding")
+    radius: PositiveNumber = Field(
+        default=1.0, json_schema_extra={"unit": "sd of the pool"},
+        description="How far a workload's box reaches around its own embedding")
+    trials: WholeNumber = Field(
+        default=0, description="Trials of Optuna over the pool learner's settings, 0: none; kept in a journal in the "
+                               "state folder, so that a search that was ended goes on; the settings are logged with "
+                               "the MLflow run")
+    coverage: float = Field(default=0.9, gt=0, lt=1, description="Of the conformal intervals")
+    deadline: PositiveNumber | None = Field(
+        default=None, json_schema_extra={"unit": "unit of the target"},
+        description="What the recommendation has to meet")
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """Names of the embedding's entries among a model's inputs."""
         return tuple(f"embedding_{k + 1}" for k in range(self.embedding))
-
-
-def parse_few_shot(data: Any, where: str) -> FewShot:
-    """From parsed YAML. Raises InputError: a field is unknown or of the wrong kind."""
-    if not isinstance(data, Mapping):
-        raise InputError(f"a mapping must stand here, got {data!r} ({where})")
-    known = {f.name for f in fields(FewShot)}
-    for key in data:
-        if key not in known:
-            raise InputError(f"field must be known, got {key!r} ({where}); {nearest(str(key), known)}")
-    pool = data.get("pool", [])
-    if not isinstance(pool, list) or not all(isinstance(name, str) for name in pool):
-        raise InputError(f"a list of workloads must stand here, got {pool!r} ({where}.pool)")
-    for name in pool:
-        check_label(name, "workload of the pool", f"{where}.pool")
-    return FewShot(**{**data, "pool": tuple(pool)})

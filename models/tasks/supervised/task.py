@@ -3,100 +3,76 @@
 It names the telemetry (inputs with units and physical bounds, target), the workloads with their configurable
 properties, layer sizes and specification, how to split, and how to train.
 
-Flow: the kinds' own parsers call `supervised_fields`; `features(workload)` fixes the order of the columns of a model's
-input, everywhere.
+Flow: the kinds' own models derive from `SupervisedTask`; `features(workload)` fixes the order of the columns of a
+model's input, everywhere.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator
+from typing import Annotated, Any
 
-from feature_store.errors import InputError, nearest
-from feature_store.names import check_label, check_task_name, check_workload_name
-from feature_store.schema import CONFIGURATION, METRICS, TARGETS, Column, TelemetrySchema
-from models.tasks.fields import check_number, flag_at, mapping_at, names_at, refuse_unknown, widths_at
-from models.tasks.quantity import Quantity, quantities_at
-from models.training.settings import TrainingSettings, parse_training
+from pydantic import Field, model_validator
 
-REQUIRED = ("name", "target", "inputs", "workloads")
-WORKLOAD_FIELDS = ("configuration", "hidden", "specification", "by_policy", "note", "refused")
+from feature_store.schema import Column, TelemetrySchema
+from feature_store.written.field_errors import FieldError
+from feature_store.written.fields import PositiveNumber, PositiveWholeNumber, Text
+from feature_store.written.model import ListOf, Written
+from models.tasks.quantity import ConfigurableProperty, Metric, Quantity, Target
+from models.tasks.task_file import TaskFile
+from models.training.settings import TrainingSettings
 
-
-@dataclass(frozen=True)
-class WorkloadTask:
-    """One workload of a task.
-
-    Attributes:
-        name: as in the telemetry.
-        configuration: its configurable properties, inputs beside the task's.
-        hidden: widths of the hidden layers.
-        specification: as in YAML (docs/reference/specification.md).
-        by_policy: the specification is wished for, whatever the data say of it.
-        note: what a reader of its report should know of it.
-        refused: why it must not be trained; "" where it may.
-    """
-
-    name: str
-    configuration: tuple[Quantity, ...]
-    hidden: tuple[int, ...]
-    specification: Mapping[str, Any]
-    by_policy: bool = False
-    note: str = ""
-    refused: str = ""
+LayerWidths = Annotated[ListOf[PositiveWholeNumber], Field(min_length=1)]
+HIDDEN = (64, 64)  # where a task does not say
 
 
-@dataclass(frozen=True)
-class SupervisedTask:
-    """A task that learns from labelled rows.
+class WorkloadTask(Written):
+    """One workload of a task."""
 
-    Attributes:
-        kind: name of its kind (models/tasks/kinds.py).
-        split_by: columns that form the groups which no split may cut through.
-        test_share: share of the groups that are not trained on, in (0, 1).
-        accuracy_tolerance: equation 2 of vPALs, in units of the scaled target.
-        minimum_rows: fewer rows of a workload are refused.
-    """
+    configuration: ListOf[ConfigurableProperty] = Field(
+        default=(), description="Its configurable properties, inputs beside the task's")
+    hidden: LayerWidths = Field(
+        default=HIDDEN, json_schema_extra={"unit": "neurons"}, description="Widths of the hidden layers")
+    specification: dict[str, Any] = Field(
+        default_factory=dict, description="What is to be proved, see specification.md")
+    by_policy: bool = Field(
+        default=False, description="The specification is wished for, whatever the data say of it")
+    note: str = Field(default="", description="What a reader of its report should know of it")
+    refused: str = Field(default="", description="Why it must not be trained; empty where it may")
 
-    name: str
-    kind: str
-    description: str
-    target: Quantity
-    inputs: tuple[Quantity, ...]
-    workloads: Mapping[str, WorkloadTask]
-    split_by: tuple[str, ...] = ("environment", "window_start")
-    test_share: float = 0.2
-    accuracy_tolerance: float = 0.05
-    minimum_rows: int = 100
-    training: TrainingSettings = field(default_factory=TrainingSettings)
 
-    def __post_init__(self) -> None:
-        check_task_name(self.name, "name")
-        if not self.workloads:
-            raise InputError("task must have at least one workload, got none")
+class SupervisedTask(TaskFile[WorkloadTask]):
+    """A task that learns from labelled rows."""
+
+    target: Target = Field(description="What is predicted: a column of the schema, or a mapping that describes one")
+    inputs: ListOf[Metric] = Field(
+        description="What all workloads' models are fed: columns of the schema, or mappings that describe one")
+    split_by: Annotated[ListOf[Text], Field(min_length=1)] = Field(
+        default=("environment", "window_start"),
+        description="Columns that form the groups which no split may cut through")
+    test_share: float = Field(
+        default=0.2, gt=0, lt=1, json_schema_extra={"unit": "share of the groups"}, description="Held out of training")
+    accuracy_tolerance: PositiveNumber = Field(
+        default=0.05, json_schema_extra={"unit": "scaled target"},
+        description="A prediction this near counts as accurate (equation 2 of vPALs)")
+    minimum_rows: PositiveWholeNumber = Field(
+        default=100, json_schema_extra={"unit": "rows"}, description="A workload with fewer rows is refused")
+    training: TrainingSettings = Field(default=TrainingSettings(), description="How the base learners are trained")
+
+    @model_validator(mode="after")
+    def _columns_are_distinct(self) -> "SupervisedTask":
         for name in self.workloads:
-            check_workload_name(name, "workloads")
-            for quantity in (*self.features(name), self.target):
-                check_label(quantity.name, "name of a column", f"workloads.{name}")
-                check_label(quantity.unit, "unit of a column", f"workloads.{name}", empty=True)
-            columns = [quantity.name for quantity in (*self.features(name), self.target)]
-            if len(columns) < 2 or len(set(columns)) < len(columns):
-                raise InputError(f"workload must have inputs, and all columns must be distinct, got {columns} "
-                                 f"(workloads.{name})")
-        check_number(self.test_share, "test_share", whole=False)
-        if not self.test_share < 1:
-            raise InputError(f"test_share must be below 1, got {self.test_share}")
-        check_number(self.accuracy_tolerance, "accuracy_tolerance", whole=False)
-        check_number(self.minimum_rows, "minimum_rows", whole=True)
-
-    def workload(self, name: str) -> WorkloadTask:
-        """The workload called `name`. Raises InputError with the nearest known name."""
-        if name not in self.workloads:
-            raise InputError(f"workload must be one of task {self.name!r}, got {name!r}; "
-                             f"{nearest(name, self.workloads)}")
-        return self.workloads[name]
+            features = self.features(name)
+            if not features:
+                raise FieldError(["workloads", name], "expected `inputs` of the task or a `configuration`, got neither")
+            written = list(self._places(name))
+            taken = {self.target.name, *(quantity.name for quantity in features[len(written):])}
+            for place, quantity in written:
+                if quantity.name in taken:
+                    raise FieldError(place, f"expected a name that no other column has, got {quantity.name!r}")
+                taken.add(quantity.name)
+        return self
 
     def features(self, workload: str) -> tuple[Quantity, ...]:
-        """Inputs of a workload's model, in the order of its input columns."""
+        """Inputs of a workload's model, in the order of its input columns: the measured ones come first."""
         return self.measured_features(workload)
 
     def measured_features(self, workload: str) -> tuple[Quantity, ...]:
@@ -116,43 +92,9 @@ class SupervisedTask:
             minimum_rows=self.minimum_rows,
         )
 
-
-def supervised_fields(data: Mapping[str, Any], kind: str, more: set[str], where: str) -> dict[str, Any]:
-    """The fields of a SupervisedTask out of parsed YAML.
-
-    Args:
-        data: the content of a task file.
-        kind: name of the task's kind.
-        more: names of further fields of that kind, which are left as they are.
-        where: goes into error messages.
-
-    Raises:
-        InputError: a field is unknown, missing or of the wrong kind.
-    """
-    values = dict(data)
-    refuse_unknown(values, set(SupervisedTask.__dataclass_fields__) | more, where)
-    for key in REQUIRED:
-        if key not in values:
-            raise InputError(f"task must have the field {key!r} ({where})")
-    (values["target"],) = quantities_at([values["target"]], TARGETS, f"{where}: target")
-    values["inputs"] = quantities_at(values["inputs"], METRICS, f"{where}: inputs")
-    values["workloads"] = {str(name): _workload(str(name), entry, f"{where}: workloads.{name}")
-                           for name, entry in mapping_at(values["workloads"], f"{where}: workloads").items()}
-    values["training"] = parse_training(values.get("training", {}), f"{where}: training")
-    if "split_by" in values:
-        values["split_by"] = names_at(values["split_by"], f"{where}: split_by")
-    return {"description": "", **values, "kind": kind}
-
-
-def _workload(name: str, entry: Any, where: str) -> WorkloadTask:
-    entry = mapping_at(entry, where)
-    refuse_unknown(entry, set(WORKLOAD_FIELDS), where)
-    return WorkloadTask(
-        name=name,
-        configuration=quantities_at(entry.get("configuration", []), CONFIGURATION, f"{where}.configuration"),
-        hidden=widths_at(entry.get("hidden", [64, 64]), f"{where}.hidden"),
-        specification=mapping_at(entry.get("specification", {}), f"{where}.specification"),
-        by_policy=flag_at(entry.get("by_policy", False), f"{where}.by_policy"),
-        note=str(entry.get("note", "")),
-        refused=str(entry.get("refused", "")),
-    )
+    def _places(self, workload: str) -> Iterator[tuple[list[str | int], Quantity]]:
+        """`measured_features` with the place of each in the file."""
+        for number, quantity in enumerate(self.inputs):
+            yield ["inputs", number], quantity
+        for number, quantity in enumerate(self.workload(workload).configuration):
+            yield ["workloads", workload, "configuration", number], quantity

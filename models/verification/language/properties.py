@@ -81,6 +81,12 @@ class Monotonicity:
     output: int = 0
     when: Conditions = ()
 
+    def __post_init__(self) -> None:
+        if not self.features:
+            raise InputError("expected at least one input to be monotone in, got none")
+        if self.direction not in ("increasing", "decreasing"):
+            raise InputError(f"direction: expected increasing or decreasing, got {self.direction!r}")
+
     @property
     def sign(self) -> int:
         """+1 for increasing, -1 for decreasing."""
@@ -228,6 +234,8 @@ class Share:
     when: Conditions = ()
 
     def __post_init__(self) -> None:
+        if self.of.when:
+            raise InputError("expected the condition beside `of`, got it inside of it")
         for name, value in (("at_least", self.at_least), ("confidence", self.confidence)):
             if not 0 < value < 1:
                 raise InputError(f"{name} must be between 0 and 1, both excluded, got {value!r}")

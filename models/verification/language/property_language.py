@@ -1,22 +1,21 @@
-"""Reads one property: the entries under `properties` of the specification language, {kind: fields}.
+"""Makes a property of one entry under `properties`, {kind: fields}, for a model with names of inputs and outputs.
 
-specification_language.py shows every kind and reads what stands around them.
+The form of the entry has been checked (specification_file.py); what is left is whether its names are the model's.
+Errors are `FieldError`s with the path from the entry on.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from feature_store.errors import InputError, nearest
+from feature_store.written.field_errors import FieldError
 from models.verification.language.properties import (
-    DEFAULT_CONFIDENCE,
-    DEFAULT_SAMPLES,
     Condition,
     Conditions,
-    FloatArray,
     InputValue,
     Monotonicity,
     OutputOrder,
@@ -27,182 +26,122 @@ from models.verification.language.properties import (
     Side,
 )
 
-KINDS = {  # what each must have, in words, and its fields
-    "monotone": ("features and a direction", ("features", "direction", "output", "when")),
-    "range": ("an output and a minimum or a maximum", ("output", "minimum", "maximum", "minus", "when")),
-    "order": ("an upper and a lower output", ("upper", "lower", "margin", "when")),
-    "robust": ("points, a radius and a change", ("points", "radius", "change", "output", "when")),
-    "share": ("a property `of` and `at_least`", ("of", "at_least", "confidence", "samples", "when")),
-}
-SHARED = ("monotone", "range", "order")  # the kinds of which a share can be counted
-
-T = TypeVar("T")
+Fields = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class PropertyReader:
-    """Reads properties of a model with these inputs and outputs. `where` goes into error messages."""
+    """Reads properties of a model with these inputs and outputs."""
 
     features: tuple[str, ...]
     outputs: tuple[str, ...]
-    where: str
 
-    def read(self, entry: Any, kinds: Sequence[str] = tuple(KINDS), what: str = "property") -> Property:
-        """One entry {kind: fields}.
+    def read(self, entry: Mapping[str, Fields]) -> Property:
+        """The property of an entry with one kind.
 
-        Raises InputError: unknown kind, field, feature or output (with the nearest known name), or an unusable value.
+        Raises:
+            FieldError: a name is none of the model's (with the nearest known one), or values contradict each other.
         """
-        if not isinstance(entry, Mapping) or len(entry) != 1:
-            raise InputError(f"{what} must be a mapping with one kind, got {entry!r} ({self.where})")
         ((kind, body),) = entry.items()
-        if kind not in kinds:
-            raise InputError(f"{what} must be of a known kind, got {kind!r} ({self.where}); "
-                             + nearest(str(kind), kinds))
-        place = f"{self.where}: {kind}"
-        needed, fields = KINDS[kind]
-        if not isinstance(body, Mapping):
-            raise InputError(f"property must have {needed}, got {body!r} ({place})")
-        require_known(body, fields, place)
-        readers: dict[str, Callable[[Mapping[str, Any], str], Property]] = {
+        readers: dict[str, Callable[[Fields], Property]] = {
             "monotone": self._monotone, "range": self._range, "order": self._order, "robust": self._robust,
             "share": self._share}
-        return readers[kind](body, place)
+        with at(kind):
+            return readers[kind](body)
 
-    def _monotone(self, body: Mapping[str, Any], place: str) -> Property:
-        direction = body.get("direction", "increasing")
-        if direction not in ("increasing", "decreasing"):
-            raise InputError(f"direction must be increasing or decreasing, got {direction!r} ({place})")
-        features = body.get("features")
-        if not is_list(features) or not features:
-            raise InputError(f"features must be a list of at least one name, got {features!r} ({place})")
-        indices = tuple(sorted({index_of(f, self.features, self.where) for f in features}))
-        return Monotonicity(indices, direction, self._output(body, place), self._when(body, place))
+    def _monotone(self, body: Fields) -> Property:
+        indices = set()
+        for number, name in enumerate(body["features"]):
+            with at("features", number):
+                indices.add(index_of(name, self.features))
+        return Monotonicity(tuple(sorted(indices)), body["direction"], self._output(body), self._when(body))
 
-    def _range(self, body: Mapping[str, Any], place: str) -> Property:
-        output = self._output(body, place)
-        minimum, maximum = (None if body.get(side) is None else read_number(body[side], side, place)
-                            for side in ("minimum", "maximum"))
-        minus = None if body.get("minus") is None else self._side(body, place, "minus")
-        when = self._when(body, place)
-        return located(lambda: OutputRange(output, minimum, maximum, minus, when), place)
+    def _range(self, body: Fields) -> Property:
+        minus = self._side(body, "minus") if "minus" in body else None
+        minimum, maximum = (float(body[side]) if side in body else None for side in ("minimum", "maximum"))
+        return OutputRange(self._output(body), minimum, maximum, minus, self._when(body))
 
-    def _order(self, body: Mapping[str, Any], place: str) -> Property:
-        upper, lower = (self._side(body, place, side) for side in ("upper", "lower"))
-        margin, when = read_number(body.get("margin", 0), "margin", place), self._when(body, place)
-        return located(lambda: OutputOrder(upper, lower, margin, when), place)
+    def _order(self, body: Fields) -> Property:
+        upper, lower = (self._side(body, key) for key in ("upper", "lower"))
+        return OutputOrder(upper, lower, float(body["margin"]), self._when(body))
 
-    def _robust(self, body: Mapping[str, Any], place: str) -> Property:
-        points, radius = body.get("points"), body.get("radius")
-        if not is_list(points) or not points:
-            raise InputError(f"points must be a list of at least one, got {points!r} ({place})")
-        rows = np.array([self._point(point, f"{place}: point {k}") for k, point in enumerate(points)])
-        if isinstance(radius, Mapping):
-            sides = np.zeros(len(self.features))
-            for name, side in radius.items():
-                sides[index_of(name, self.features, place)] = read_number(side, "radius", f"{place}: feature {name!r}")
-        else:
-            sides = np.full(len(self.features), read_number(radius, "radius", place))
-        change, output = read_number(body.get("change"), "change", place), self._output(body, place)
-        when = self._when(body, place)
-        return located(lambda: Robustness(rows, sides, change, output, when), place)
+    def _robust(self, body: Fields) -> Property:
+        rows = np.empty((len(body["points"]), len(self.features)))
+        for number, point in enumerate(body["points"]):
+            with at("points", number):
+                rows[number] = self._point(point)
+        given = body["radius"]
+        sides = np.full(len(self.features), 0.0 if isinstance(given, Mapping) else given)
+        for name, side in given.items() if isinstance(given, Mapping) else ():
+            with at("radius", name):
+                sides[index_of(name, self.features)] = side
+        return Robustness(rows, sides, float(body["change"]), self._output(body), self._when(body))
 
-    def _point(self, point: Any, place: str) -> FloatArray:
+    def _point(self, point: Mapping[str, float] | Sequence[float]) -> Sequence[float]:
         if isinstance(point, Mapping):
             for name in point:
-                index_of(name, self.features, place)
+                with at(name):
+                    index_of(name, self.features)
             if missing := [name for name in self.features if name not in point]:
-                raise InputError(f"point must give every feature, got none for {', '.join(missing)} ({place})")
+                raise FieldError([], f"expected a value of every input, got none of {', '.join(missing)}")
             point = [point[name] for name in self.features]
-        if not is_list(point) or len(point) != len(self.features):
-            raise InputError(f"point must be a list of {len(self.features)} numbers or a mapping of feature to number, "
-                             f"got {point!r} ({place})")
-        return np.array([read_number(value, "value of a point", place) for value in point])
+        if len(point) != len(self.features):
+            raise FieldError([], f"expected {len(self.features)} numbers, got {len(point)}")
+        return point
 
-    def _share(self, body: Mapping[str, Any], place: str) -> Property:
-        of = PropertyReader(self.features, self.outputs, place).read(body.get("of"), SHARED, "of")
-        assert isinstance(of, Monotonicity | OutputRange | OutputOrder)  # the kinds in SHARED
-        if of.when:
-            raise InputError(f"when must stand beside `of`, got it inside of it ({place})")
-        when = self._when(body, place)
-        at_least = read_number(body.get("at_least"), "at_least", place)
-        confidence = read_number(body.get("confidence", DEFAULT_CONFIDENCE), "confidence", place)
-        samples = read_number(body.get("samples", DEFAULT_SAMPLES), "samples", place)
-        if not samples.is_integer():
-            raise InputError(f"samples must be a whole number, got {samples!r} ({place})")
-        return located(lambda: Share(of, at_least, confidence, int(samples), when), place)
+    def _share(self, body: Fields) -> Property:
+        with at("of"):
+            of = self.read(body["of"])
+        assert isinstance(of, Monotonicity | OutputRange | OutputOrder)  # the kinds of CountedFields
+        return Share(of, float(body["at_least"]), float(body["confidence"]), int(body["samples"]), self._when(body))
 
-    def _when(self, body: Mapping[str, Any], place: str) -> Conditions:
+    def _when(self, body: Fields) -> Conditions:
         """Conditions in the order of the inputs."""
-        given = body.get("when")
-        if given is None:
-            return ()
-        place = f"{place}: when"
-        if not isinstance(given, Mapping) or not given:
-            raise InputError(f"when must be a mapping of feature to [lower, upper], got {given!r} ({place})")
         conditions = {}
-        for name, wall in given.items():
-            feature = index_of(name, self.features, place)
-            if not is_list(wall) or len(wall) != 2:
-                raise InputError(f"when must give [lower, upper], got {wall!r} ({place}: feature {name!r})")
-            low, high = (read_number(side, "wall of a condition", f"{place}: feature {name!r}") for side in wall)
-            conditions[feature] = located(partial(Condition, feature, low, high), f"{place}: feature {name!r}")
+        for name, (low, high) in body.get("when", {}).items():
+            with at("when", name):
+                feature = index_of(name, self.features)
+                conditions[feature] = Condition(feature, float(low), float(high))
         return tuple(conditions[feature] for feature in sorted(conditions))
 
-    def _side(self, body: Mapping[str, Any], place: str, key: str) -> Side:
+    def _side(self, body: Fields, key: str) -> Side:
         """An output or an input by its name."""
-        name = body.get(key)
+        name = body[key]
         if name in self.outputs and name in self.features:
-            raise InputError(f"{key} must say which one it means, got the name of an output and of an input, {name!r}: "
-                             f"call them differently ({place})")
+            raise FieldError([key], f"expected the name of an output or of an input, got {name!r}, which is both: call "
+                                    "them differently")
         if name in self.features:
             return InputValue(self.features.index(name))
         if name not in self.outputs:
-            raise InputError(f"{key} must be an output or an input of the model, got {name!r} ({place}); "
-                             + nearest(str(name), (*self.outputs, *self.features)))
+            raise FieldError([key], f"expected an output or an input of the model, got {name!r}; "
+                             + nearest(name, (*self.outputs, *self.features)))
         return self.outputs.index(name)
 
-    def _output(self, body: Mapping[str, Any], place: str, key: str = "output") -> int:
-        name = body.get(key)
-        if name is None and key == "output" and len(self.outputs) == 1:
+    def _output(self, body: Fields) -> int:
+        name = body.get("output")
+        if name is None and len(self.outputs) == 1:
             return 0
+        if name is None:
+            raise FieldError([], f"the field 'output' is missing; known: {', '.join(self.outputs)}")
         if name not in self.outputs:
-            raise InputError(f"{key} must be an output of the model, got {name!r} ({place}); "
-                             + nearest(str(name), self.outputs))
+            hint = nearest(name, self.outputs)
+            raise FieldError(["output"], f"expected an output of the model, got {name!r}; {hint}")
         return self.outputs.index(name)
 
 
-def require_known(given: Mapping[Any, Any], known: Sequence[str], where: str) -> None:
-    """Refuses a field that the language does not have, naming the nearest that it has."""
-    for key in given:
-        if key not in known:
-            raise InputError(f"field must be known, got {key!r} ({where}); {nearest(str(key), known)}")
-
-
-def index_of(name: Any, names: tuple[str, ...], where: str) -> int:
-    """The number of the feature of this name."""
+def index_of(name: str, names: tuple[str, ...]) -> int:
+    """The number of the feature of this name. Raises FieldError."""
     if name not in names:
-        raise InputError(f"feature must be an input of the model, got {name!r} ({where}); {nearest(str(name), names)}")
+        raise FieldError([], f"expected an input of the model, got {name!r}; {nearest(name, names)}")
     return names.index(name)
 
 
-def is_list(value: Any) -> bool:
-    """Whether YAML gave a list."""
-    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
-
-
-def read_number(value: Any, what: str, where: str) -> float:
-    """A number, also one that YAML reads as text (1e-4 has no dot)."""
+@contextmanager
+def at(*path: str | int) -> Iterator[None]:
+    """Errors raised inside are about what stands at the path, or below it."""
     try:
-        if not isinstance(value, bool):
-            return float(value)
-    except (TypeError, ValueError, OverflowError):
-        pass
-    raise InputError(f"{what} must be a number, got {value!r} ({where})")
-
-
-def located(make: Callable[[], T], where: str) -> T:
-    """What `make` returns; its errors say where."""
-    try:
-        return make()
+        yield
+    except FieldError as error:
+        raise FieldError([*path, *error.path], str(error)) from error
     except InputError as error:
-        raise InputError(f"{error} ({where})") from error
+        raise FieldError(path, str(error)) from error

@@ -18,41 +18,43 @@ also names the network's inputs and outputs: `features: [...]`, `outputs: [...]`
 and may say their units, which a counterexample is printed with: `units: {cores: vCPU, p50: ms}`. There `tolerance` may
 be an amount for each output, `{p50: 0.02}`, over the box of a feature, and `rounding: {p50: 0.002}` limits what
 execution may add.
+
+specification_file.py has the form that may be written; here names are held against the model's and values against each
+other. A file that specification_writing.py wrote, as bundles carry it, is told by being exactly what that would write,
+and has its form for certain: it is read without specification_file.py, which imports pydantic, because a controller
+checks proofs before it loads a model.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from feature_store.errors import InputError, nearest
-from feature_store.strict_yaml import read_yaml
+from feature_store.strict_yaml import Lines, read_located_yaml
+from feature_store.written.field_errors import FieldError, at_line, field_error, line_of
 from models.verification.language.domain import narrowed
-from models.verification.language.property_language import (
-    PropertyReader,
-    index_of,
-    is_list,
-    located,
-    read_number,
-    require_known,
-)
+from models.verification.language.property_language import PropertyReader, at, index_of
 from models.verification.language.specification import DEFAULT_TOLERANCE, Specification
+from models.verification.language.specification_writing import written_out
 from models.verification.language.tolerance import with_relative_tolerance, with_tolerance
 from models.verification.network.graph import Graph
 
-FIELDS = ("tolerance", "box", "inputs", "one_hot", "properties")
-FILE_FIELDS = (*FIELDS, "features", "outputs", "units", "rounding")
+if TYPE_CHECKING:
+    from feature_store.written.model import Written
+
+WHAT = "specification"
+Walls = Mapping[str, tuple[float, float]]
 
 
 def parse_specification(
-    data: Mapping[str, Any], feature_names: Sequence[str], box: Mapping[str, tuple[float, float]], where: str,
-    output_names: Sequence[str] = ("output",), units: Mapping[str, str] | None = None,
+    data: Any, feature_names: Sequence[str], box: Walls, where: str, output_names: Sequence[str] = ("output",),
+    units: Mapping[str, str] | None = None, lines: Lines | None = None,
 ) -> Specification:
-    """Builds a specification from parsed YAML.
+    """Builds a specification from the parsed YAML of a task file.
 
     Args:
         data: the mapping described in the module docstring.
@@ -62,43 +64,20 @@ def parse_specification(
         where: goes into error messages.
         output_names: the o outputs of the model, in order.
         units: of the inputs and outputs that have one, by name.
+        lines: of the data, where they come from a text.
 
     Raises:
         InputError: unknown field, property, feature or output (with the nearest known name), a value of the wrong
             kind, a feature without a box, lower > upper, contradicting directions, no property.
     """
-    if not isinstance(data, Mapping):
-        raise InputError(f"specification must be a mapping of {', '.join(FIELDS)}, got {data!r} ({where})")
-    require_known(data, FIELDS, where)
-    names = tuple(feature_names)
-    given = data.get("box") or {}
-    if not isinstance(given, Mapping):
-        raise InputError(f"box must be a mapping of feature to [lower, upper], got {given!r} ({where})")
-    walls: dict[str, tuple[float, float]] = {}
-    for name, wall in given.items():
-        index_of(name, names, where)
-        if not is_list(wall) or len(wall) != 2:
-            raise InputError(f"box must give [lower, upper], got {wall!r} ({where}: feature {name!r})")
-        low, high = (read_number(side, "wall of the box", f"{where}: feature {name!r}") for side in wall)
-        walls[name] = (low, high)
-    choices, one_hot = _choices(data.get("inputs"), names, where), _groups(data.get("one_hot"), names, where)
-    finite = {names[i]: (values[0], values[-1]) for i, values in choices.items()}
-    finite |= {names[i]: (0.0, 1.0) for group in one_hot for i in group}
-    walls = {name: box[name] for name in names if name in box} | finite | walls
-    if missing := [name for name in names if name not in walls]:
-        raise InputError(f"box must be given for every input, got none for {', '.join(missing)} ({where})")
-    entries = data.get("properties") or []
-    if not is_list(entries):
-        raise InputError(f"properties must be a list, got {entries!r} ({where})")
-    reader = PropertyReader(names, tuple(output_names), where)
-    properties = tuple(reader.read(entry) for entry in entries)
-    tolerance = read_number(data.get("tolerance", DEFAULT_TOLERANCE), "tolerance", where)
-    lower, upper = np.array([walls[name] for name in names], dtype=np.float64).reshape(-1, 2).T
-    found = located(lambda: Specification(names, lower, upper, properties, tolerance, tuple(output_names), choices,
-                                          one_hot, units or {}), where)
-    for number, rule in enumerate(properties):
-        located(partial(narrowed, found, rule.when), f"{where}: properties[{number}]")
-    return found
+    from feature_store.written.model import check_written
+    from models.verification.language.specification_file import SpecificationFields
+
+    fields = _plain(check_written(SpecificationFields, data, WHAT, where, lines))
+    try:
+        return _specification(fields, tuple(feature_names), box, tuple(output_names), units or {})
+    except FieldError as error:
+        raise _located(error, where, lines) from error
 
 
 def read_specification(path: Path, graph: Graph, seconds: float = math.inf) -> Specification:
@@ -109,99 +88,150 @@ def read_specification(path: Path, graph: Graph, seconds: float = math.inf) -> S
 
     Raises InputError as `parse_file` does, and where the file is not YAML (with the line) or repeats a key.
     """
-    data = read_yaml(path, "specification", seconds)
-    found = parse_file(data, graph.inputs, graph.outputs, str(path))
+    data, lines = read_located_yaml(path, WHAT, seconds)
+    found = parse_file(data, graph.inputs, graph.outputs, str(path), lines)
     return found if "tolerance" in data else with_relative_tolerance(graph, found)
 
 
-def parse_file(data: Any, inputs: int, outputs: int, where: str) -> Specification:
+def parse_file(data: Any, inputs: int, outputs: int, where: str, lines: Lines | None = None) -> Specification:
     """What a parsed SPEC.yaml says of a network with so many inputs and outputs.
 
     Raises InputError as `parse_specification` does, and where the file names another number of inputs or outputs,
     leaves the box of an input open, or gives a unit, a tolerance or a limit of rounding to an unknown name.
     """
-    if not isinstance(data, Mapping):
-        raise InputError(f"specification must be a mapping of {', '.join(FILE_FIELDS)}, got {data!r} ({where})")
-    require_known(data, FILE_FIELDS, where)
-    features = _names(data.get("features"), "features", "x", inputs, where)
-    named = _names(data.get("outputs"), "outputs", "y", outputs, where)
-    units = _units(data.get("units"), (*features, *named), where)
-    amounts, limits = data.get("tolerance"), data.get("rounding", {})
-    body = {key: value for key, value in data.items()
-            if key in FIELDS and not (key == "tolerance" and isinstance(amounts, Mapping))}
-    found = parse_specification(body, features, {}, where, named, units)
-    if not isinstance(limits, Mapping):
-        raise InputError(f"rounding must be a mapping of output to the most that execution may add, got {limits!r} "
-                         f"({where})")
-    rounding = {named.index(name): value for name, value in _of_outputs(limits, "rounding", named, where).items()}
-    found = located(lambda: replace(found, rounding=rounding), where)
+    found = _written_by_us(data, inputs, outputs)
+    if found is not None:
+        return found
+    from feature_store.written.model import check_written
+    from models.verification.language.specification_file import SpecificationFile
+
+    fields = _plain(check_written(SpecificationFile, data, WHAT, where, lines))
+    try:
+        return _file(fields, inputs, outputs)
+    except FieldError as error:
+        raise _located(error, where, lines) from error
+
+
+def _plain(fields: "Written") -> dict[str, Any]:
+    """Plain values, with the defaults of what was left out."""
+    return fields.model_dump(exclude_none=True)
+
+
+def _written_by_us(data: Any, inputs: int, outputs: int) -> Specification | None:
+    """The specification, if the data are to the letter what is written out of it."""
+    try:
+        found = _file(data, inputs, outputs)
+        return found if repr(written_out(found)) == repr(data) else None
+    except (ArithmeticError, AttributeError, InputError, LookupError, TypeError, ValueError):  # of another form
+        return None
+
+
+def _located(error: FieldError, where: str, lines: Lines | None) -> InputError:
+    if error.path:
+        return field_error(error.path, str(error), where, lines)
+    return InputError(f"{WHAT}: {error} {at_line(where, line_of(lines, ()))}")
+
+
+def _file(fields: Mapping[str, Any], inputs: int, outputs: int) -> Specification:
+    features = _names(fields.get("features"), "features", "x", inputs)
+    named = _names(fields.get("outputs"), "outputs", "y", outputs)
+    units = {str(name): str(unit) for name, unit in fields.get("units", {}).items()}
+    for name, unit in units.items():
+        with at("units", name):
+            _require(name, (*features, *named), "an input or an output")
+            _require_visible(unit)
+    amounts = fields.get("tolerance")
+    of_each = isinstance(amounts, Mapping)
+    body = {key: value for key, value in fields.items() if key != "tolerance" or not of_each}
+    found = _specification(body, features, {}, named, units)
+    rounding = _of_outputs(fields.get("rounding", {}), "rounding", named)
+    found = replace(found, rounding={named.index(name): value for name, value in rounding.items()})
     if not isinstance(amounts, Mapping):
         return found
-    given = _of_outputs(amounts, "tolerance", named, where)
+    given = _of_outputs(amounts, "tolerance", named)
     if ordered := [name for output, name in enumerate(named) if name not in given and found.ordered(output)]:
-        raise InputError(f"tolerance must be given for every output that is monotone, got none for "
-                         f"{', '.join(ordered)} ({where})")
+        raise FieldError(["tolerance"], f"expected one for every output that is monotone, got none for "
+                                        f"{', '.join(ordered)}")
     return with_tolerance(found, [given.get(name, 0.0) for name in named])
 
 
-def _of_outputs(given: Mapping[Any, Any], what: str, outputs: tuple[str, ...], where: str) -> dict[str, float]:
-    """A number >= 0 by the name of an output."""
-    found = {}
-    for name, value in given.items():
-        if name not in outputs:
-            raise InputError(f"{what} must be of an output of the model, got {name!r} ({where}); "
-                             + nearest(str(name), outputs))
-        found[name] = read_number(value, what, f"{where}: {what}: {name}")
-        if not 0 <= found[name] < math.inf:
-            raise InputError(f"{what} must be a number >= 0, got {value!r} ({where}: {what}: {name})")
+def _specification(fields: Mapping[str, Any], names: tuple[str, ...], box: Walls, outputs: tuple[str, ...],
+                   units: Mapping[str, str]) -> Specification:
+    walls: dict[str, tuple[float, float]] = {}
+    for name, (low, high) in fields.get("box", {}).items():
+        with at("box", name):
+            index_of(name, names)
+            walls[name] = (float(low), float(high))
+            if low > high:
+                raise FieldError([], f"expected lower <= upper, got [{low:g}, {high:g}]")
+    choices, one_hot = _choices(fields.get("inputs", {}), names), _groups(fields.get("one_hot", ()), names)
+    finite = {names[i]: (values[0], values[-1]) for i, values in choices.items()}
+    finite |= {names[i]: (0.0, 1.0) for group in one_hot for i in group}
+    walls = {name: box[name] for name in names if name in box} | finite | walls
+    if missing := [name for name in names if name not in walls]:
+        raise FieldError(["box"], f"expected walls for every input, got none for {', '.join(missing)}")
+    reader = PropertyReader(names, outputs)
+    properties = []
+    for number, entry in enumerate(fields["properties"]):
+        with at("properties", number):
+            properties.append(reader.read(entry))
+    lower, upper = np.array([walls[name] for name in names], dtype=np.float64).reshape(-1, 2).T
+    with at():
+        found = Specification(names, lower, upper, tuple(properties), float(fields.get("tolerance", DEFAULT_TOLERANCE)),
+                              outputs, choices, one_hot, units)
+    for number, rule in enumerate(properties):
+        with at("properties", number):
+            narrowed(found, rule.when)
     return found
 
 
-def _choices(given: Any, names: tuple[str, ...], where: str) -> dict[int, tuple[float, ...]]:
-    if not isinstance(given, Mapping | None):
-        raise InputError(f"inputs must be a mapping of feature to {{values: [...]}}, got {given!r} ({where})")
+def _of_outputs(given: Mapping[str, float], field: str, outputs: tuple[str, ...]) -> dict[str, float]:
+    for name in given:
+        with at(field, name):
+            _require(name, outputs, "an output")
+    return {name: float(value) for name, value in given.items()}
+
+
+def _choices(given: Mapping[str, Mapping[str, Sequence[float]]],
+             names: tuple[str, ...]) -> dict[int, tuple[float, ...]]:
     found = {}
-    for name, entry in (given or {}).items():
-        feature, place = index_of(name, names, where), f"{where}: feature {name!r}"
-        if not isinstance(entry, Mapping):
-            raise InputError(f"input must have values, got {entry!r} ({place})")
-        require_known(entry, ("values",), place)
-        values = entry.get("values")
-        if not is_list(values) or not values:
-            raise InputError(f"values must be a list of at least one number, got {values!r} ({place})")
-        numbers = sorted(read_number(value, "value", place) for value in values)
-        if len(set(numbers)) < len(numbers):
-            raise InputError(f"values must be distinct, got {values!r} ({place})")
-        found[feature] = tuple(numbers)
+    for name, entry in given.items():
+        with at("inputs", name):
+            values = sorted(float(value) for value in entry["values"])
+            if len(set(values)) < len(values):
+                raise FieldError(["values"], f"expected values that stand once each, got {list(entry['values'])}")
+            found[index_of(name, names)] = tuple(values)
     return found
 
 
-def _groups(given: Any, names: tuple[str, ...], where: str) -> tuple[tuple[int, ...], ...]:
-    if given is None:
-        return ()
-    if not is_list(given) or not all(is_list(group) for group in given):
-        raise InputError(f"one_hot must be a list of lists of features, got {given!r} ({where})")
-    return tuple(tuple(index_of(name, names, where) for name in group) for group in given)
+def _groups(given: Sequence[Sequence[str]], names: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
+    groups = []
+    for number, group in enumerate(given):
+        with at("one_hot", number):
+            groups.append(tuple(index_of(name, names) for name in group))
+    return tuple(groups)
 
 
-def _names(given: Any, field: str, letter: str, count: int, where: str) -> tuple[str, ...]:
+def _names(given: Sequence[str] | None, field: str, letter: str, count: int) -> tuple[str, ...]:
     if given is None:
         return tuple(f"{letter}{i}" for i in range(count))
-    if not is_list(given) or not all(isinstance(name, str) for name in given) or len(set(given)) < len(given):
-        raise InputError(f"{field} must be a list of distinct names, got {given!r} ({where})")
     if len(given) != count:
-        raise InputError(f"{field} must name the network's {count} {'inputs' if letter == 'x' else 'outputs'}, got "
-                         f"{len(given)} names ({where})")
-    return tuple(given)
+        raise FieldError([field], f"expected the network's {count} {'inputs' if letter == 'x' else 'outputs'}, got "
+                                  f"{len(given)} names")
+    names = tuple(str(name) for name in given)
+    for number, name in enumerate(names):
+        with at(field, number):
+            _require_visible(name)
+            if name in names[:number]:
+                raise FieldError([], f"expected a name that stands once, got {name!r} twice")
+    return names
 
 
-def _units(given: Any, names: tuple[str, ...], where: str) -> dict[str, str]:
-    if not isinstance(given, Mapping | None):
-        raise InputError(f"units must be a mapping of input or output to its unit, got {given!r} ({where})")
-    for name, unit in (given or {}).items():
-        if name not in names:
-            raise InputError(f"unit must be of an input or an output of the model, got {name!r} ({where}); "
-                             + nearest(str(name), names))
-        if not isinstance(unit, str) or not unit.strip() or not unit.isprintable():
-            raise InputError(f"unit must be printable text, got {unit!r} ({where}: {name!r})")
-    return dict(given or {})
+def _require_visible(text: str) -> None:
+    if not text.strip() or not text.isprintable():
+        raise FieldError([], f"expected a printable text, got {text!r}")
+
+
+def _require(name: str, known: tuple[str, ...], what: str) -> None:
+    if name not in known:
+        raise FieldError([], f"expected {what} of the model, got {name!r}; {nearest(name, known)}")

@@ -10,6 +10,7 @@ what they come to over the box is cut to three digits, which another machine's r
 Symbols: n inputs, o outputs, m points; x (m, n).
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import ROUND_FLOOR, Context, Decimal
@@ -18,6 +19,7 @@ from itertools import product
 
 import numpy as np
 
+from feature_store.errors import InputError
 from models.verification.language.amounts import DIGITS, SAME
 from models.verification.language.properties import Monotonicity, Share
 from models.verification.language.specification import DEFAULT_TOLERANCE, Specification
@@ -44,7 +46,11 @@ def with_tolerance(specification: Specification, over_the_box: Sequence[float]) 
     """The specification with an allowed slope for each feature and output instead of one for all.
 
     over_the_box (o,): by how much each output may go the wrong way where one feature goes through its whole box.
+
+    Raises InputError: an amount is below 0 or no finite number.
     """
+    if unusable := [most for most in over_the_box if not 0 <= most < math.inf]:
+        raise InputError(f"tolerance: expected a number from 0, got {unusable[0]!r}")
     allowed = np.zeros((len(specification.feature_names), len(specification.output_names)))
     for output, most in enumerate(over_the_box):
         for feature, (low, high) in enumerate(zip(specification.lower, specification.upper, strict=True)):

@@ -212,11 +212,11 @@ def test_learner_that_does_not_take_the_pool_says_why_and_others_are_measured(fi
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    (["--file", "absent.csv", "--mapping", "mapping.yaml"], "file of measurements must exist, got .*absent.csv"),
+    (["--file", "absent.csv", "--mapping", "mapping.yaml"], "expected one that exists, got .*absent.csv"),
     (["--file", "runs.csv", "--mapping", "absent.yaml"], "mapping file .*absent.yaml"),
     (["--file", "runs.csv"], "--file and --mapping must be given together"),
     (["--mapping", "mapping.yaml"], "--file and --mapping must be given together"),
-    (["--data", "scout", "--data-folder", "absent"], "file of measurements must exist, got absent"),
+    (["--data", "scout", "--data-folder", "absent"], "file of measurements: expected one that exists, got absent"),
     (["--file", "runs.csv", "--mapping", "mapping.yaml", "--provider", "cloud"],
      "configuration must have the column 'cloud' for the split 'provider', got provider, nodes; leave this split out"),
     (["--file", "runs.csv", "--mapping", "ungrouped.yaml"],

@@ -20,9 +20,9 @@ from models.export.onnx_model import INPUT, OPSET
 from models.export.product import Product, ProductInput, ProductOutput, promised
 from models.tasks.supervised.product import network_product
 from models.training.workload import raw_specification
+from models.verification.decide import OnnxVerdict
 from models.verification.language.specification_language import parse_file
 from models.verification.network.fully_connected import ReluNetwork
-from models.verification.onnx_verdict import OnnxVerdict
 from models.verification.proof_file import ProofCheck, check_proof
 from models.verification.verdict import Status
 from serving.contract import Contract
@@ -60,7 +60,7 @@ def network() -> ReluNetwork:
 @pytest.fixture(scope="module")
 def made(network: ReluNetwork, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, OnnxVerdict, Product]:
     folder, product = tmp_path_factory.mktemp("made") / "deep" / "bundle", product_of(network)
-    return folder, write_bundle(folder, product, 10.0), product
+    return folder, write_bundle(folder, product), product
 
 
 def test_a_proved_network_ships_with_a_proof_that_anyone_can_check(made: tuple[Path, OnnxVerdict, Product]) -> None:
@@ -86,7 +86,7 @@ def test_the_evidence_is_added_last(made: tuple[Path, OnnxVerdict, Product], tmp
 
 def test_a_network_that_falls_is_refuted_on_the_file_and_ships_without_a_proof(tmp_path: Path) -> None:
     other = random_network(np.random.default_rng(0), 3, (8, 6))
-    verdict = write_bundle(tmp_path / "bundle", product_of(other), 10.0)
+    verdict = write_bundle(tmp_path / "bundle", product_of(other))
     assert verdict.status is Status.REFUTED and names(tmp_path / "bundle") == UNPROVED
     witness = verdict.evidence()["witness"]
     low, high = (point["inputs"] for point in witness["points"])
@@ -99,7 +99,7 @@ def test_a_network_that_falls_is_refuted_on_the_file_and_ships_without_a_proof(t
 def test_what_takes_too_long_ships_without_a_proof(tmp_path: Path) -> None:
     task = task_with([monotone("pressure")])
     product = product_of(network_with_many_leaves(), task=task, specification=raw_specification(task, "w", SCALING))
-    verdict = write_bundle(tmp_path / "bundle", product, 1e-9)
+    verdict = write_bundle(tmp_path / "bundle", replace(product, seconds=1e-9))
     assert verdict.status in (Status.TIMEOUT, Status.UNKNOWN) and names(tmp_path / "bundle") == UNPROVED
 
 
@@ -107,7 +107,7 @@ def test_a_proof_that_the_checker_refuses_is_unknown(
     network: ReluNetwork, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("models.verification.decide.write_proof", lambda *_: ProofCheck(False, "a leaf too many"))
-    verdict = write_bundle(tmp_path / "bundle", product_of(network), 10.0)
+    verdict = write_bundle(tmp_path / "bundle", product_of(network))
     assert verdict.status is Status.UNKNOWN and "a leaf too many" in verdict.parts[-1].reason
     assert names(tmp_path / "bundle") == UNPROVED
 
@@ -116,7 +116,7 @@ def test_a_model_that_cannot_be_judged_is_unknown_and_says_why(network: ReluNetw
     product = product_of(network)
     model = onnx.load_model_from_string(product.model)
     model.ir_version = 99
-    verdict = write_bundle(tmp_path / "bundle", replace(product, model=model.SerializeToString()), 10.0)
+    verdict = write_bundle(tmp_path / "bundle", replace(product, model=model.SerializeToString()))
     assert verdict.status is Status.UNKNOWN and str(tmp_path) not in verdict.reason
     assert "IR version" in verdict.reason or "ir_version" in verdict.reason.lower()
     contract = json.loads((tmp_path / "bundle" / "contract.json").read_text())
@@ -130,7 +130,7 @@ def test_a_stored_scaling_far_from_the_true_one_is_not_proved_wrongly(tmp_path: 
     task = task_with([monotone("pressure")])
     product = product_of(network_with_many_leaves(), task=task, specification=raw_specification(task, "w", far),
                          scaling=far)
-    verdict = write_bundle(tmp_path / "bundle", product, 3.0)
+    verdict = write_bundle(tmp_path / "bundle", replace(product, seconds=3.0))
     # proved about the file as it is, or not at all
     assert (verdict.status is Status.PROVED) == ("proof.npz" in names(tmp_path / "bundle"))
 
@@ -143,7 +143,7 @@ def test_the_folder_appears_whole_or_not_at_all(
 
     monkeypatch.setattr(bundle_module, "write_json", fail)
     with pytest.raises(OSError, match="No space left"):
-        write_bundle(tmp_path / "bundle", product_of(network), 10.0)
+        write_bundle(tmp_path / "bundle", product_of(network))
     assert not names(tmp_path)
 
 
@@ -151,7 +151,7 @@ def test_a_folder_that_holds_something_is_not_replaced(network: ReluNetwork, tmp
     (tmp_path / "bundle").mkdir()
     (tmp_path / "bundle" / "precious").write_text("kept")
     with pytest.raises(OSError, match="not empty"):
-        write_bundle(tmp_path / "bundle", product_of(network), 10.0)
+        write_bundle(tmp_path / "bundle", product_of(network))
     assert names(tmp_path) == {"bundle"} and names(tmp_path / "bundle") == {"precious"}
 
 
@@ -222,7 +222,7 @@ def controller(bias: float = 0.0, **changed: Any) -> Product:
 
 
 def test_every_kind_of_property_of_several_outputs_is_proved_in_a_bundle(tmp_path: Path) -> None:
-    verdict = write_bundle(tmp_path / "bundle", controller(), 20.0)
+    verdict = write_bundle(tmp_path / "bundle", controller())
     assert verdict.status is Status.PROVED, verdict
     parts = [part.name for part in verdict.parts]
     assert parts[:3] == ["monotone", "outputs", "outputs and inputs"]
@@ -237,7 +237,7 @@ def test_every_kind_of_property_of_several_outputs_is_proved_in_a_bundle(tmp_pat
 
 
 def test_an_order_with_an_input_is_refuted_with_what_the_file_gives_for_it(tmp_path: Path) -> None:
-    verdict = write_bundle(tmp_path / "bundle", controller(bias=-0.25), 20.0)
+    verdict = write_bundle(tmp_path / "bundle", controller(bias=-0.25))
     assert verdict.status is Status.REFUTED and verdict.witness is not None
     (point,) = verdict.witness["points"]
     assert point["outputs"]["limit"] < point["inputs"]["old"] - 0.001

@@ -11,8 +11,9 @@ import yaml
 from feature_store.errors import InputError
 from feature_store.schema import METRICS
 from models.tasks.quantity import Quantity
-from models.tasks.task import load_task, parse_task
-from models.training.settings import METHODS, TrainingSettings
+from models.tasks.task import load_task, parse_task, read_task
+from models.training.methods import METHODS
+from models.training.settings import TrainingSettings
 from models.verification.language.specification_language import parse_specification
 
 ROOT = Path(__file__).parents[3]
@@ -39,9 +40,10 @@ def workload(**changes: Any) -> dict[str, Any]:
 def test_a_task_is_read_with_its_defaults() -> None:
     task = parse()
     assert task.name == "demo" and task.description == ""
-    assert task.target == Quantity("delay", "s", 0.0)
-    assert task.inputs[0] == Quantity("cpu_time", "share", 0.0, 1.0, METRICS["cpu_time"].description)
-    assert task.inputs[1] == Quantity("heat", "K", 0, 400, "of the die")
+    assert task.target == Quantity(name="delay", unit="s", minimum=0.0)
+    assert task.inputs[0] == Quantity(name="cpu_time", unit="share", minimum=0.0, maximum=1.0,
+                                      description=METRICS["cpu_time"].description)
+    assert task.inputs[1] == Quantity(name="heat", unit="K", minimum=0, maximum=400, description="of the die")
     assert task.workload("a").hidden == (8, 4) and task.workload("b").hidden == (64, 64)
     assert task.split_by == ("environment", "window_start") and task.test_share == 0.2
     assert task.training == TrainingSettings() and task.training.method == "monotone"
@@ -77,61 +79,74 @@ def test_parsing_does_not_change_what_it_is_given() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"nam": "x"}, r"field must be known, got 'nam' \(here\); did you mean 'name'\?"),
-        ({5: 1}, "field must be known, got 5"),
-        ({"training": {"epoch": 3}}, r"got 'epoch' \(here: training\); did you mean 'epochs'\?"),
-        ({"training": [1]}, r"a mapping must stand here, got \[1\] \(here: training\)"),
-        (workload(hiden=[3]), r"got 'hiden' \(here: workloads.a\); did you mean 'hidden'\?"),
-        ({"inputs": ["cpu_tim"]}, r"got 'cpu_tim' \(here: inputs\); did you mean 'cpu_time'\?"),
-        ({"inputs": [{"name": "heat", "unit": "K", "minimun": 0}]}, "got 'minimun' .*did you mean 'minimum'"),
-        ({"inputs": [{"name": "heat"}]}, "column must have a name and a unit"),
-        ({"inputs": "cpu_time"}, "a list of columns must stand here"),
-        ({"inputs": [5]}, "a mapping must stand here, got 5"),
-        ({"inputs": ["cpu_time", "cpu_time"]}, "columns must be distinct"),
-        ({"inputs": [{"name": "heat", "unit": "K", "minimum": "low"}]}, "minimum must be a number, got 'low'"),
-        ({"inputs": [{"name": "heat", "unit": "K", "maximum": math.nan}]}, "maximum must be a number, got nan"),
-        ({"inputs": []}, "workload must have inputs"),
-        ({"inputs": ["cpu_time", {"name": "delay", "unit": "s"}]}, "all columns must be distinct, got .*'delay'"),
-        (workload(configuration=[{"name": "heat", "unit": "K"}]), "all columns must be distinct"),
-        (workload(configuration=["batchsize"]), "got 'batchsize' .*did you mean 'batch_size'"),
-        (workload(specification=[]), "a mapping must stand here"),
-        (workload(hidden=300), "a list of layer widths must stand here, got 300"),
-        (workload(hidden=[]), "a list of layer widths must stand here"),
-        (workload(hidden=["wide"]), "width of a layer .* must be a whole number above 0, got 'wide'"),
-        (workload(hidden=[0]), "must be a whole number above 0, got 0"),
-        (workload(hidden=[2.5]), "must be a whole number above 0, got 2.5"),
-        ({"workloads": {}}, "task must have at least one workload, got none"),
-        ({"workloads": ["a"]}, "a mapping must stand here"),
-        ({"workloads": {"a": None}}, r"a mapping must stand here, got None \(here: workloads.a\)"),
-        ({"target": "latency"}, "got 'latency' .*did you mean 'latency_ms'"),
-        ({"target": None}, "a mapping must stand here"),
-        ({"name": 5}, "task must hold only letters, digits, _ and -, up to 128, and not begin with -, got 5"),
-        ({"name": ""}, "task must hold only"),
-        ({"name": "a/b"}, "task must hold only"),
-        ({"workloads": {"../../precious": {}}}, r"workload must hold only .*got '\.\./\.\./precious'"),
-        ({"workloads": {"_pool": {}}}, "workload must hold only .* not begin with _"),
-        ({"workloads": {"a" * 129: {}}}, "up to 128"),
-        ({"inputs": [{"name": "psi\x1b[2J", "unit": "K"}]}, r"name of a column must hold no control .*x1b"),
-        ({"inputs": [{"name": "psi\u202eisp", "unit": "K"}]}, "name of a column must hold no .* direction"),
-        ({"inputs": [{"name": "heat", "unit": "K\n"}]}, "unit of a column must hold no control"),
-        ({"split_by": "model"}, "a list of column names must stand here, got 'model'"),
-        ({"split_by": []}, "a list of column names"),
-        ({"test_share": 1.0}, r"test_share must be below 1, got 1.0 \(here\)"),
-        ({"test_share": 0}, "test_share must be a number above 0"),
-        ({"test_share": "a fifth"}, "test_share must be a number above 0"),
-        ({"accuracy_tolerance": -0.1}, "accuracy_tolerance must be a number above 0"),
-        ({"minimum_rows": 2.5}, "minimum_rows must be a whole number above 0, got 2.5"),
+        ({"nam": "x"}, r"nam: unknown field; did you mean 'name'\? \(here\)"),
+        ({5: 1}, r"\[5\]: expected a text as a name, got 5; write it in quotes \(here\)"),
+        ({"training": {"epoch": 3}}, r"training.epoch: unknown field; did you mean 'epochs'\?"),
+        ({"training": [1]}, r"training: expected a mapping, got \[1\]"),
+        ({"training": None}, "training: expected a mapping, got nothing"),
+        (workload(hiden=[3]), r"workloads.a.hiden: unknown field; did you mean 'hidden'\?"),
+        ({"inputs": ["cpu_tim"]},
+         r"inputs\[0\]: expected a column of the schema or a mapping, got 'cpu_tim'; did you mean 'cpu_time'\?"),
+        ({"inputs": [{"name": "heat", "unit": "K", "minimun": 0}]},
+         r"inputs\[0\].minimun: unknown field; did you mean 'minimum'"),
+        ({"inputs": [{"name": "heat"}]}, r"inputs\[0\]: the field 'unit' is missing"),
+        ({"inputs": "cpu_time"}, "inputs: expected a list, got 'cpu_time'"),
+        ({"inputs": [5]}, r"inputs\[0\]: expected a column of the schema or a mapping, got 5"),
+        ({"inputs": ["cpu_time", "cpu_time"]}, r"inputs\[1\]: expected a name that no other column has, got 'cpu_t"),
+        ({"inputs": [{"name": "heat", "unit": "K", "minimum": "low"}]},
+         r"inputs\[0\].minimum: expected a number, got 'low'"),
+        ({"inputs": [{"name": "heat", "unit": "K", "maximum": math.nan}]},
+         r"inputs\[0\].maximum: expected a number, got nan"),
+        ({"inputs": []}, "workloads.b: expected `inputs` of the task or a `configuration`, got neither"),
+        ({"inputs": ["cpu_time", {"name": "delay", "unit": "s"}]},
+         r"inputs\[1\]: expected a name that no other column has, got 'delay'"),
+        (workload(configuration=[{"name": "heat", "unit": "K"}]),
+         r"workloads.a.configuration\[0\]: expected a name that no other column has, got 'heat'"),
+        (workload(configuration=["batchsize"]),
+         r"workloads.a.configuration\[0\]: .* got 'batchsize'; did you mean 'batch_size'"),
+        (workload(specification=[]), r"workloads.a.specification: expected a mapping, got \[\]"),
+        (workload(hidden=300), "workloads.a.hidden: expected a list of at least 1, got 300"),
+        (workload(hidden=[]), r"workloads.a.hidden: expected a list of at least 1, got \[\]"),
+        (workload(hidden=["wide"]), r"workloads.a.hidden\[0\]: expected a whole number above 0, got 'wide'"),
+        (workload(hidden=[4, 0]), r"workloads.a.hidden\[1\]: expected a whole number above 0, got 0"),
+        (workload(hidden=[2.5]), "expected a whole number above 0, got 2.5"),
+        (workload(by_policy="yes"), "workloads.a.by_policy: expected true or false, got 'yes'"),
+        ({"workloads": {}}, "workloads: expected a mapping that is not empty, got {}"),
+        ({"workloads": ["a"]}, "workloads: expected a mapping"),
+        ({"workloads": {"a": None}}, "workloads.a: expected a mapping, got nothing"),
+        ({"workloads": {5: {}}}, r"workloads\[5\]: expected a text as a name, got 5; write it in quotes"),
+        ({"target": "latency"},
+         "target: expected a column of the schema or a mapping, got 'latency'; did you mean 'latency_ms'"),
+        ({"target": None}, "target: expected a column of the schema or a mapping, got nothing"),
+        ({"name": 5}, "name: expected a text, got 5; write it in quotes"),
+        ({"name": ""}, "name: expected letters, digits, _ and -, at most 128 and no - in front, got ''"),
+        ({"name": "a/b"}, "name: expected letters, .* got 'a/b'"),
+        ({"workloads": {"../../precious": {}}}, r"expected letters, .* single dots .* got '\.\./\.\./precious'"),
+        ({"workloads": {"_pool": {}}}, "expected letters, .* no _ or - in front, got '_pool'"),
+        ({"workloads": {"a" * 129: {}}}, "at most 128"),
+        ({"inputs": [{"name": "psi\x1b[2J", "unit": "K"}]}, r"inputs\[0\].name: expected no control .*x1b"),
+        ({"inputs": [{"name": "psi\u202eisp", "unit": "K"}]}, r"inputs\[0\].name: expected no .* direction"),
+        ({"inputs": [{"name": "heat", "unit": "K\n"}]}, r"inputs\[0\].unit: expected no control"),
+        ({"inputs": [{"name": " ", "unit": "K"}]}, r"inputs\[0\].name: expected a text that is not blank, got ' '"),
+        ({"split_by": "model"}, "split_by: expected a list of at least 1, got 'model'"),
+        ({"split_by": []}, "split_by: expected a list of at least 1"),
+        ({"test_share": 1.0}, r"test_share: expected a number above 0 and below 1, got 1.0 \(here\)"),
+        ({"test_share": 0}, "test_share: expected a number above 0 and below 1, got 0"),
+        ({"test_share": "a fifth"}, "test_share: expected a number above 0"),
+        ({"accuracy_tolerance": -0.1}, "accuracy_tolerance: expected a number above 0, got -0.1"),
+        ({"minimum_rows": 2.5}, "minimum_rows: expected a whole number above 0, got 2.5"),
         ({"training": {"method": "monoton"}},
-         r"training method must be one of plain, .*got 'monoton'; did you mean 'monotone'\? \(here: training\)"),
-        ({"training": {"method": ["monotone"]}}, "training method must be one of"),
-        ({"training": {"epochs": "many"}}, "epochs must be a whole number above 0, got 'many'"),
-        ({"training": {"epochs": 0}}, "epochs must be a whole number above 0"),
-        ({"training": {"epochs": True}}, "epochs must be a whole number above 0, got True"),
-        ({"training": {"batch_size": 12.5}}, "batch_size must be a whole number above 0"),
-        ({"training": {"learning_rate": math.nan}}, "learning_rate must be a number above 0"),
-        ({"training": {"learning_rate": "2e-3"}}, "learning_rate must be a number .*write 2.0e-3"),
-        ({"training": {"verify_seconds": -1}}, "verify_seconds must be a number above 0"),
-        ({"training": {"hinge_margin": -1e-9}}, "hinge_margin must be a number from 0"),
+         r"training.method: expected plain, .* or certified_guided, got 'monoton'; did you mean 'monotone'\?"),
+        ({"training": {"method": ["monotone"]}}, "training.method: expected plain"),
+        ({"training": {"epochs": "many"}}, "training.epochs: expected a whole number above 0, got 'many'"),
+        ({"training": {"epochs": 0}}, "training.epochs: expected a whole number above 0"),
+        ({"training": {"epochs": True}}, "training.epochs: expected a whole number above 0, got true"),
+        ({"training": {"batch_size": 12.5}}, "training.batch_size: expected a whole number above 0"),
+        ({"training": {"learning_rate": math.nan}}, "training.learning_rate: expected a number above 0, got nan"),
+        ({"training": {"learning_rate": "2e-3"}}, "training.learning_rate: expected a number .*write 2.0e-3"),
+        ({"training": {"verify_seconds": -1}}, "training.verify_seconds: expected a number above 0"),
+        ({"training": {"hinge_margin": -1e-9}}, "training.hinge_margin: expected a number from 0"),
+        ({"kind": "predicton"}, r"kind: expected few_shot, prediction or .*did you mean 'prediction'\? \(here\)"),
     ],
 )
 def test_a_mistake_is_named_with_its_place(changes: dict[Any, Any], message: str) -> None:
@@ -141,20 +156,20 @@ def test_a_mistake_is_named_with_its_place(changes: dict[Any, Any], message: str
 
 @pytest.mark.parametrize("field", ["name", "target", "inputs", "workloads"])
 def test_a_missing_field_is_named(field: str) -> None:
-    with pytest.raises(InputError, match=rf"task must have the field '{field}' \(here\)"):
+    with pytest.raises(InputError, match=rf"task: the field '{field}' is missing \(here\)"):
         parse_task({key: value for key, value in DATA.items() if key != field}, "here")
 
 
 @pytest.mark.parametrize("data", [None, [], "text"])
 def test_what_is_no_mapping_is_no_task(data: Any) -> None:
-    with pytest.raises(InputError, match="a mapping must stand here"):
+    with pytest.raises(InputError, match=r"task: expected a mapping, got .* \(here\)"):
         parse_task(data, "here")
 
 
 def test_an_unknown_workload_is_named_with_the_nearest() -> None:
     task = load_task("performance")
     for ask in (task.workload, task.features, task.telemetry_schema):
-        with pytest.raises(InputError, match="workload must be one of task 'performance', got 'rediss'; did you mean"):
+        with pytest.raises(InputError, match="workload: expected one of task 'performance', got 'rediss'; did you"):
             ask("rediss")
 
 
@@ -211,7 +226,8 @@ def test_a_task_survives_the_way_through_yaml(tmp_path: Path) -> None:
         ("none.yaml", None, "task file must be a readable file, got No such file"),
         ("broken.yaml", b"name: [", "task file must be YAML, got .*line 1"),
         ("binary.yml", b"\xff\xfe\x00\x80", "task file must be YAML in UTF-8, got the byte 0xff"),
-        ("empty.yaml", b"", "a mapping must stand here, got None"),
+        ("empty.yaml", b"", r"task: expected a mapping, got nothing \(.*empty.yaml, line 1\)"),
+        ("kind.yaml", b"name: demo\nkind: predicton\n", r"did you mean 'prediction'\? \(.*kind.yaml, line 2\)"),
         ("weaker.yaml", b"a:\n  tolerance: 1.0e-4\n  tolerance: 0.9",
          r"key must be given once, got 'tolerance' twice \(.*weaker.yaml, line 3\)"),
         ("object.yaml", b"!!python/object/apply:os.getcwd []", "task file must be YAML"),
@@ -222,6 +238,18 @@ def test_an_unusable_file_is_an_input_error(tmp_path: Path, name: str, content: 
         (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=message):
         load_task(tmp_path / name)
+
+
+def test_a_mistake_in_a_file_is_named_with_its_line(tmp_path: Path) -> None:
+    text = yaml.safe_dump({**DATA, "workloads": {"a": {"hidden": [8, "x"]}, "b": {"hiden": [3]}}}, sort_keys=False)
+    at = next(number for number, line in enumerate(text.splitlines(), 1) if "- x" in line)
+    path = tmp_path / "demo.yaml"
+    path.write_text(text)
+    for read, where in ((lambda: load_task(path), str(path)), (lambda: read_task(text), "task")):
+        with pytest.raises(InputError) as caught:
+            read()
+        assert str(caught.value) == ("workloads.a.hidden[1]: expected a whole number above 0, got 'x' "
+                                     f"({where}, line {at}), and 1 more")
 
 
 def test_an_unknown_task_is_named_with_the_nearest() -> None:

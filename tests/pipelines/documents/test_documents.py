@@ -19,8 +19,8 @@ from pipelines.documents.schemas import schema
 from pipelines.documents.written_files import FILES
 from tests.e2e.tiny import ROOT
 
-SHIPPED = sorted(path for folder in ("examples", "feature_store") for path in (ROOT / folder).rglob("*.yaml")
-                 if path.name != "task.yaml")
+SHIPPED = sorted(path for folder in ("examples", "feature_store", "models")
+                 for path in (ROOT / folder).rglob("*.yaml"))
 HEADER = re.compile(r"# yaml-language-server: \$schema=(\S+)\n")
 # page, what the block begins with, what it is
 EXAMPLES = (
@@ -29,6 +29,7 @@ EXAMPLES = (
     ("docs/reference/measurements.md", "workload: {column: workload}\nconfiguration:", "measurement-mapping"),
     ("feature_store/measurement_mapping.py", "workload: {column: workload}\n", "measurement-mapping"),
     ("feature_store/sources/production_map.py", "window_s: 60 ", "production-map"),
+    ("models/tasks/few_shot/measurements_task.py", "demand: {nodes: decreasing} ", "measurements-task"),
 )
 
 
@@ -78,8 +79,17 @@ def block(page: str, start: str) -> str:
     return textwrap.dedent("\n".join(rows))
 
 
+def test_every_specification_of_the_reference_fits_its_schema() -> None:
+    page = "docs/reference/specification.md"
+    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    assert len(blocks) >= 8
+    for text in blocks:
+        data = parse_yaml(text, "example", page)
+        fits("specification" if "features" in data else "task-specification", data, text)
+
+
 def test_every_page_with_a_block_of_yaml_has_it_tried() -> None:
-    """A new example has to stand in EXAMPLES, or below a heading that says what it is."""
+    """A new example has to stand in EXAMPLES."""
     tried = {page for page, _, _ in EXAMPLES} | {"docs/reference/specification.md"}
     pages = [path for path in (ROOT / "docs").rglob("*.md") if "```yaml" in path.read_text()]
     assert {path.relative_to(ROOT).as_posix() for path in pages} <= tried
@@ -89,6 +99,12 @@ def test_every_page_with_a_block_of_yaml_has_it_tried() -> None:
     ("mlflow", {"tracking": {"url": "x"}}), ("telemetry-mapping", {"workload": {}, "columns": {}}),
     ("measurement-mapping", {"workload": "a"}), ("metric-map", {"metrics": {"a": {"expression": 3}}}),
     ("production-map", {"workloads": {"a": {"latency_ms": "x", "configuration": {"conections": 1}}}}),
+    ("specification", {"properties": [{"range": {"output": "y0", "maximum": "high"}}]}),
+    ("task-specification", {"properties": [{"monotone": {"features": ["a"]}}], "units": {"a": "ms"}}),
+    ("task-prediction", {"name": "a", "target": "latency_ms", "inputs": ["cpu_tim"], "workloads": {"a": {}}}),
+    ("task-few_shot", {"name": "a", "kind": "prediction", "target": "latency_ms", "inputs": ["cpu_time"],
+                       "workloads": {"a": {}}}),
+    ("measurements-task", {"demand": {"nodes": "down"}}),
 ])
 def test_a_schema_refuses_what_the_reader_refuses(name: str, wrong: Any) -> None:
     with pytest.raises(InputError):

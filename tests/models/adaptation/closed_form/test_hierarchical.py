@@ -120,9 +120,9 @@ def test_values_in_the_padding_of_a_support_do_not_matter(garbage):
     pool = made_pool()
     model = Hierarchical().fit(pool)
     support = some_support(pool)
-    assert not support.there.all()
-    spoilt = Support(support.at, np.where(support.there, support.y, garbage),
-                     np.where(support.there[..., None], support.metrics, garbage))
+    assert not support.is_run.all()
+    spoilt = Support(support.at, np.where(support.is_run, support.y, garbage),
+                     np.where(support.is_run[..., None], support.metrics, garbage))
     np.testing.assert_array_equal(model.predict(spoilt).mean, model.predict(support).mean)
     np.testing.assert_array_equal(model.predict(spoilt).variance, model.predict(support).variance)
 
@@ -456,6 +456,6 @@ def test_a_support_where_nothing_was_measured_is_none():
     pool = pool_of([[1.0, np.nan, 3.0]], np.arange(3.0)[:, None], np.array([[[4.0], [np.nan], [np.nan]]]))
     support = supports(pool, np.array([0]), np.array([[0, 1, 2, NONE]]))
     assert support.at.tolist() == [[0, NONE, 2, NONE]]
-    assert support.there.tolist() == [[True, False, True, False]]
+    assert support.is_run.tolist() == [[True, False, True, False]]
     assert support.y[0, [0, 2]].tolist() == [1.0, 3.0]
     np.testing.assert_array_equal(support.metrics[0, [0, 2], 0], [4.0, np.nan])

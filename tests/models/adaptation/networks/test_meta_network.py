@@ -151,14 +151,14 @@ def test_episodes_have_their_runs_in_the_pool_and_never_ask_for_them() -> None:
     cells = Cells.of(made, metrics=True)
     workloads = torch.arange(made.workloads).repeat(20)
     episodes = cells.draw(workloads, torch.Generator().manual_seed(0), 3)
-    at, there = episodes.runs.at.numpy(), episodes.runs.there.numpy()
+    at, there = episodes.runs.at.numpy(), episodes.runs.is_run.numpy()
     rows = workloads.numpy()[:, None]
     assert np.isfinite(made.y[rows, at][there]).all()
     np.testing.assert_allclose(made.y[rows, at][there], episodes.runs.y.numpy()[there], rtol=1e-6)
     assert set(there.sum(axis=1)) <= {1, 2, 3}
     measured = (~np.isnan(made.y)).sum(axis=1)[workloads.numpy()]
     assert np.array_equal(episodes.asked.sum(dim=1).numpy() + there.sum(axis=1), measured)
-    assert np.array_equal(support_of(made, episodes).there, there)
+    assert np.array_equal(support_of(made, episodes).is_run, there)
     for e in range(len(at)):
         assert not set(at[e][there[e]]) & set(episodes.queries[e][episodes.asked[e]].tolist())
     again = cells.draw(workloads, torch.Generator().manual_seed(0), 3)

@@ -84,7 +84,7 @@ def test_tuning_a_workload_is_the_plain_descent_of_its_own_copy() -> None:
         weight, bias = (part.clone().requires_grad_(True) for part in network.base[-1].parameters())
         for _ in range(3):
             said = hidden[e, runs.at[e]] @ weight.T + bias
-            loss = percentage_error(said[:, 0], runs.y[e].exp() / network.unit, runs.there[e]) / 100
+            loss = percentage_error(said[:, 0], runs.y[e].exp() / network.unit, runs.is_run[e]) / 100
             slopes = torch.autograd.grad(loss, [weight, bias])
             weight, bias = ((part - 1e-2 * slope).detach().requires_grad_(True)
                             for part, slope in zip((weight, bias), slopes, strict=True))

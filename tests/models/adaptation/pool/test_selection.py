@@ -161,7 +161,7 @@ def test_candidate_that_does_not_take_the_pool_is_named() -> None:
 
 @pytest.mark.parametrize("bad", [[], ["one", "one"]])
 def test_candidates_must_be_named_apart(bad: list[str]) -> None:
-    with pytest.raises(InputError, match="candidates must be at least one, of distinct names"):
+    with pytest.raises(InputError, match="candidates: expected at least one, with distinct names"):
         choose_learner(flat(), candidates(*bad))
 
 

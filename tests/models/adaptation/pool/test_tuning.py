@@ -179,7 +179,7 @@ def test_journal_of_a_pool_of_the_same_shape_with_one_other_value_is_turned_down
         array = getattr(made, values).copy()
         array.flat[-1] += 1
         other = replace(made, **{values: array})
-    with pytest.raises(InputError, match="journal must be of the same pool"):
+    with pytest.raises(InputError, match="journal: expected one of the same pool"):
         tune(suggest_off, other, trials=1, journal=journal, defaults={"bias": 2.0})
     assert params(journal) == before
 
@@ -189,7 +189,7 @@ def test_journal_of_another_study_is_turned_down(tmp_path: Path, change: str) ->
     journal = tmp_path / "journal"
     tune(suggest_off, flat(), trials=2, journal=journal, defaults={"bias": 2.0})
     before = params(journal)
-    with pytest.raises(InputError, match=f"journal must be of the same pool.*{re.escape(str(journal))}"):
+    with pytest.raises(InputError, match=f"journal: expected one of the same pool.*{re.escape(str(journal))}"):
         tune(suggest_other if change == "learner" else suggest_off, flat(7 if change == "pool" else 8), trials=2,
              seed=1 if change == "seed" else 0, shots=(1,) if change == "shots" else SHOTS, journal=journal,
              defaults={"bias": 1.0 if change == "defaults" else 2.0})
@@ -198,7 +198,7 @@ def test_journal_of_another_study_is_turned_down(tmp_path: Path, change: str) ->
 
 @pytest.mark.parametrize("workloads", [0, 1])
 def test_pool_of_fewer_than_two_workloads_is_turned_down(workloads: int) -> None:
-    with pytest.raises(InputError, match="pool must have at least two workloads"):
+    with pytest.raises(InputError, match="pool: expected at least two workloads"):
         tune(suggest_off, flat().part(np.arange(workloads)), trials=1, defaults={"bias": 0.0})
 
 

@@ -139,7 +139,7 @@ def test_folds_depend_on_the_seed_alone() -> None:
 
 @pytest.mark.parametrize("workloads", [0, 1])
 def test_folds_of_fewer_than_two_workloads_are_turned_down(workloads: int) -> None:
-    with pytest.raises(InputError, match=f"pool must have at least two workloads to choose on, got {workloads}"):
+    with pytest.raises(InputError, match=f"pool: expected at least two workloads to choose on, got {workloads}"):
         folds_of(SupportMean(), pool(2, 4).part(np.arange(workloads)))
 
 
@@ -166,7 +166,7 @@ def test_validation_is_the_mean_over_draws_of_the_errors_of_held_out_workloads()
 def test_validation_never_shows_more_runs_than_asked_for() -> None:
     spy = Spy()
     validate(spy, pool(6, 5), (1, 2), folds=3, draws=2)
-    assert {int(support.there.sum(axis=1).max()) for support in spy.asked} == {1, 2}
+    assert {int(support.is_run.sum(axis=1).max()) for support in spy.asked} == {1, 2}
 
 
 def test_workload_with_one_run_has_no_error_but_with_no_run_of_its_own() -> None:

@@ -34,7 +34,7 @@ def knowledge() -> Knowledge:
 
 
 def adapted(bases: str = "sequential", runs: int = 2, known: Knowledge | None = None) -> Adapted:
-    return adapt(known or knowledge(), OWN, dataclasses.replace(SETTINGS, bases=bases, runs=runs), TARGET, 0)
+    return adapt(known or knowledge(), OWN, SETTINGS.model_copy(update={"bases": bases, "runs": runs}), TARGET, 0)
 
 
 def support_of(made: Adapted) -> set[int]:

@@ -70,13 +70,30 @@ def test_awkward_numbers_and_names_survive(walls: list[float], amount: float, na
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    ({"tolerance": {"p5": 1}}, r"tolerance must be of an output of the model, got 'p5' \(here\); did you mean 'p50'\?"),
-    ({"tolerance": {"p50": -1, "no": 0}}, r"tolerance must be a number >= 0, got -1 \(here: tolerance: p50\)"),
-    ({"tolerance": {"p50": 1}}, r"tolerance must be given for every output that is monotone, got none for no \(here\)"),
-    ({"rounding": 1}, r"rounding must be a mapping of output to the most that execution may add, got 1 \(here\)"),
-    ({"rounding": {"no": "x"}}, r"rounding must be a number, got 'x' \(here: rounding: no\)"),
-    ({"rounding": {"nah": 1}}, r"rounding must be of an output of the model, got 'nah' \(here\); did you mean 'no'\?"),
+    ({"tolerance": {"p5": 1}}, r"tolerance.p5: expected an output of the model, got 'p5'; did you mean 'p50'\? \(here\)"),
+    ({"tolerance": {"p50": -1, "no": 0}}, r"tolerance.p50: expected a number from 0, got -1 \(here\)"),
+    ({"tolerance": {"p50": 1}}, r"tolerance: expected one for every output that is monotone, got none for no \(here\)"),
+    ({"rounding": 1}, r"rounding: expected a mapping, got 1 \(here\)"),
+    ({"rounding": {"no": "x"}}, r"rounding.no: expected a number from 0, got 'x' \(here\)"),
+    ({"rounding": {"nah": 1}}, r"rounding.nah: expected an output of the model, got 'nah'; known: no, p50 \(here\)"),
 ])
 def test_mistakes_in_amounts_are_named_with_their_place(change: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         parse_file({**yaml.safe_load(yaml.safe_dump(BASE)), **change}, 4, 2, "here")
+
+
+@pytest.mark.parametrize(("entry", "message"), [
+    ({"order": {"upper": "load", "lower": "cores"}}, r"order must have an output as one of its sides, got two inputs"),
+    ({"range": {"output": "p50", "minus": "p50", "minimum": 0}}, r"minus must be another output or an input"),
+    ({"range": {"output": "p50", "minus": "p51", "minimum": 0}}, r"range.minus: .*got 'p51'; did you mean 'p50'\?"),
+    ({"range": {"output": "p50", "minimum": 0, "when": {"laod": [0, 1]}}}, r"when.laod: .*did you mean 'load'\?"),
+    ({"range": {"output": "p50", "minimum": 0, "when": []}}, r"when: expected a mapping that is not empty, got \[\]"),
+    ({"range": {"output": "p50", "minimum": 0, "when": {"load": [0.3, 0.2]}}}, r"when.*\[0.3, 0.2\]"),
+    ({"range": {"output": "p50", "minimum": 0, "when": {"load": [7, 9]}}}, r"when must meet the box \[0.1, 0.7\]"),
+    ({"range": {"output": "p50", "minimum": 0, "when": {"cores": [1.5, 1.7]}}}, r"when must leave a value of"),
+    ({"share": {"of": {"range": {"output": "p50", "minimum": 0, "when": {"load": [0.1, 0.2]}}}, "at_least": 0.9}},
+     r"share: expected the condition beside `of`, got it inside of it"),
+])
+def test_mistakes_in_conditions_and_sides_are_named(entry: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        parse_file({**BASE, "properties": [entry]}, 4, 2, "here")

@@ -29,8 +29,8 @@ from models.verification.language.properties import (
     Robustness,
     Share,
 )
-from models.verification.language.property_language import KINDS
 from models.verification.language.specification import Specification
+from models.verification.language.specification_file import PropertyFields
 from models.verification.language.specification_language import parse_specification, read_specification
 from models.verification.language.unsafe_set import UnsafeSet
 from models.verification.network.graph import Affine, FloatArray, Graph, Layer, dense_graph
@@ -532,7 +532,8 @@ def test_every_example_of_the_reference_compiles(example: str, tmp_path: Path) -
 
 def test_the_reference_has_an_example_of_every_kind_and_of_the_finite_inputs() -> None:
     parsed = [yaml.safe_load(example) for example in EXAMPLES]
-    assert {kind for data in parsed for entry in data["properties"] for kind in entry} == set(KINDS)
+    kinds = {kind for data in parsed for entry in data["properties"] for kind in entry}
+    assert kinds == set(PropertyFields.model_fields)
     assert any("inputs" in data for data in parsed) and any("one_hot" in data for data in parsed)
     both = next(data for data in parsed if "one_hot" in data)
     specification = parse_specification({k: v for k, v in both.items() if k not in ("features", "outputs")},

@@ -1,0 +1,1 @@
+"""Kinds of task of the tests."""

@@ -1,0 +1,1 @@
+"""A controller that is fitted to a table of what an operator would do: two outputs, trained in a moment."""
