@@ -70,7 +70,7 @@ def test_awkward_numbers_and_names_survive(walls: list[float], amount: float, na
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    ({"tolerance": {"p5": 1}}, r"tolerance.p5: expected an output of the model, got 'p5'; did you mean 'p50'\? \(here\)"),
+    ({"tolerance": {"p5": 1}}, r"tolerance.p5: expected an output of the model, got 'p5'; did you mean 'p50'\?"),
     ({"tolerance": {"p50": -1, "no": 0}}, r"tolerance.p50: expected a number from 0, got -1 \(here\)"),
     ({"tolerance": {"p50": 1}}, r"tolerance: expected one for every output that is monotone, got none for no \(here\)"),
     ({"rounding": 1}, r"rounding: expected a mapping, got 1 \(here\)"),
