@@ -20,8 +20,9 @@ Symbols: m rows, n features, x (m, n), y (m,).
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -193,6 +194,8 @@ def audit(x: FloatArray, y: FloatArray, names: Sequence[str], properties: Sequen
           noise: float | None = None, settings: AuditSettings = AuditSettings()) -> tuple[PropertyAudit, ...]:
     """One audit for each feature of each Monotonicity about `output` (also of a Share of one); others are left out.
 
+    A property under conditions is asked of the rows that meet them; of none, there is nothing to ask.
+
     Shares do not depend on the scale of y, but the noise does: a target whose noise grows with it (a time, a latency)
     is better given as its logarithm.
 
@@ -216,6 +219,9 @@ def audit(x: FloatArray, y: FloatArray, names: Sequence[str], properties: Sequen
     group = np.arange(len(y)) if group is None else group
     if group.shape != y.shape:
         raise InputError(f"group must be of shape {y.shape}, got {group.shape}")
+    if any(entry.when for entry in properties):
+        ask = partial(audit, names=names, output=output, products=products, noise=noise, settings=settings)
+        return _by_conditions(x, y, properties, group, ask)
     codes = [levels(column, settings.tolerance) for column in x.T]
     repeated = noise_of_repeats(groups_of_equal(codes, len(y)), y) if noise is None else noise
     rows = AuditedRows(y, y, np.ones(len(y)), group, repeated)
@@ -235,6 +241,20 @@ def audit(x: FloatArray, y: FloatArray, names: Sequence[str], properties: Sequen
                 rows_with_noise = replace(rows, noise=near if noise is None else noise)
         audits.append(judge(names[feature], direction, kind, pairs, column, rows_with_noise, settings, at_least))
     return tuple(audits)
+
+
+def _by_conditions(x: FloatArray, y: FloatArray, properties: Sequence[Property], group: IntArray,
+                   ask: Callable[..., tuple[PropertyAudit, ...]]) -> tuple[PropertyAudit, ...]:
+    """The audits of properties with the same conditions, each on the rows (m,) that meet them."""
+    found: list[PropertyAudit] = []
+    for when in dict.fromkeys(entry.when for entry in properties):
+        rows = np.full(len(y), True)
+        for one in when:
+            rows &= (one.lower <= x[:, one.feature]) & (x[:, one.feature] <= one.upper)
+        if rows.any():
+            asked = [replace(entry, when=()) for entry in properties if entry.when == when]
+            found += ask(x[rows], y[rows], properties=asked, group=group[rows])
+    return tuple(found)
 
 
 def demands(properties: Sequence[Property], output: int) -> list[tuple[int, Direction, float]]:

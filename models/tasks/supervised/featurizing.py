@@ -35,6 +35,10 @@ def checked_specifications(task: SupervisedTask, status: Mapping[str, str], outp
     return {name: message or attempt(partial(work, name)) for name, message in status.items()}
 
 
+# The box of an input of which the data are not known yet: every condition meets it.
+ANYTHING = (-1e300, 1e300)
+
+
 def check_specification(task: SupervisedTask, workload: str) -> None:
     """Refuses a specification that no data could fit, before any work.
 
@@ -46,6 +50,7 @@ def check_specification(task: SupervisedTask, workload: str) -> None:
     names = [quantity.name for quantity in task.features(workload)]
     where = f"task {task.name}, workload {workload}"
     try:
-        parse_specification(task.workload(workload).specification, names, dict.fromkeys(names, (0.0, 1.0)), where)
+        parse_specification(task.workload(workload).specification, names, dict.fromkeys(names, ANYTHING), where,
+                            (task.target.name,))
     except (TypeError, ValueError) as error:
         raise InputError(f"specification must be of the documented form, got {error} ({where})") from error
