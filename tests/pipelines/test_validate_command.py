@@ -122,7 +122,7 @@ def test_warnings_are_counted_and_stop_nothing() -> None:
     ("mapping.yaml", "workload: {column: app}\ncolumns:\n  psi_cpu_sone: {column: cpu}",
      "columns.psi_cpu_sone: expected a column of the schema or of the task, got 'psi_cpu_sone'; did you mean "
      "'psi_cpu_some'? (mapping.yaml, line 3)"),
-    ("mapping.yaml", "workload: {column: ap}\ncolumns: {latency_ms: {column: took}}", "'ap' must stand in the file"),
+    ("mapping.yaml", "workload: {column: ap}\ncolumns: {latency_ms: {column: took}}", "expected a column 'ap', got none"),
     ("mlflow.yaml", "experiment: 3", "experiment: expected a text that is not empty, got 3"),
     ("own.parquet", "no table", "must be a whole Parquet table"),
 ])
