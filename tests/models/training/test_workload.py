@@ -81,7 +81,7 @@ def test_a_box_in_raw_units_is_scaled_with_a_little_room_on_every_side() -> None
 
 
 def test_a_specification_that_does_not_fit_the_workload_names_task_and_workload() -> None:
-    with pytest.raises(InputError, match=r"got 'rats'; did you mean 'rate'\? \(task t: workload w\)"):
+    with pytest.raises(InputError, match=r"got 'rats'; did you mean 'rate'\? \(task t: workload w"):
         raw_specification(task(features=("rats",)), "w", SCALING)
     with pytest.raises(InputError, match=r"lower <= upper, got \[3, 1\] .*task t: workload w"):
         raw_specification(task({"cpu": [3, 1]}), "w", SCALING)

@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 from feature_store.errors import InputError
 from feature_store.strict_yaml import parse_yaml, read_yaml
 from feature_store.written.model import check_written
+from models.tasks.task import task_path
 from pipelines.documents.__main__ import main
 from pipelines.documents.field_tables import field_table, fill
 from pipelines.documents.schemas import schema
@@ -73,7 +74,7 @@ def block(page: str, start: str) -> str:
     indent = text[line:at]
     rows = []
     for row in text[line:].splitlines():
-        if row.startswith("```") or (row.strip() and not row.startswith(indent)):
+        if row.strip().startswith("```") or (row.strip() and not row.startswith(indent)):
             break
         rows.append(row)
     return textwrap.dedent("\n".join(rows))
@@ -88,9 +89,14 @@ def test_every_specification_of_the_reference_fits_its_schema() -> None:
         fits("specification" if "features" in data else "task-specification", data, text)
 
 
+def test_a_workload_of_the_recipe_fits_into_the_shipped_task() -> None:
+    part = parse_yaml(block("docs/recipes/add-a-workload.md", "workloads:\n"), "example", "recipe")
+    fits("task-prediction", {**read_yaml(task_path("performance"), "task"), **part}, "recipe")
+
+
 def test_every_page_with_a_block_of_yaml_has_it_tried() -> None:
-    """A new example has to stand in EXAMPLES."""
-    tried = {page for page, _, _ in EXAMPLES} | {"docs/reference/specification.md"}
+    """A new example has to stand in EXAMPLES, or have a test above."""
+    tried = {page for page, _, _ in EXAMPLES} | {"docs/reference/specification.md", "docs/recipes/add-a-workload.md"}
     pages = [path for path in (ROOT / "docs").rglob("*.md") if "```yaml" in path.read_text()]
     assert {path.relative_to(ROOT).as_posix() for path in pages} <= tried
 
