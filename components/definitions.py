@@ -84,7 +84,7 @@ def finetune(task_yaml: str, workloads: str, seed: int, code_version: str, featu
 @dsl.component(base_image=IMAGE, install_kfp_package=False)
 def verify(task_yaml: str, workloads: str, seed: int, code_version: str, features: dsl.Input[dsl.Dataset],
            learners: dsl.Input[dsl.Model], verified: dsl.Output[dsl.Model]) -> None:
-    """Makes the files of a shard that ship, and proves or refutes the specification of each."""
+    """Proves or refutes the specification of each learner of a shard."""
     import json
     from pathlib import Path
 

@@ -5,6 +5,7 @@ Symbols: the bundle's network has 3 inputs and 2 hidden layers of 12 neurons.
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def small_proof(folder: Path) -> Proof:
             {"range": {"minimum": LOWEST_MS, "when": {"connections": [1, 32]}}}]}}}}, "mutants")
     network, raw = small_network(np.random.default_rng(NETWORK_SEED)), raw_specification(task, "w", SCALING)
     product = network_product(task, "w", network, SCALING, raw, Versions("mutants", "mutants", NETWORK_SEED))
-    verdict = write_bundle(folder, product)
+    verdict = write_bundle(folder, product, 60.0)
     if verdict.status is not Status.PROVED:
         raise RuntimeError(f"the small network must be proved, got {verdict.status}: {verdict.reason}")
     return Proof.read(folder)
@@ -218,5 +219,10 @@ def mutant(proof: Proof, kind: str, rehash: bool, rng: np.random.Generator) -> P
     while True:
         other = KINDS[kind](proof, rng)
         other = other.rehashed() if rehash else other
-        if other not in (proof, proof.rehashed()):
+        if other not in (proof, _rehashed(proof)):
             return other
+
+
+@lru_cache(maxsize=4)
+def _rehashed(proof: Proof) -> Proof:
+    return proof.rehashed()

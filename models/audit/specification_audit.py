@@ -20,8 +20,9 @@ Symbols: m rows, n features, x (m, n), y (m,).
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -44,22 +45,26 @@ from models.verification.language.properties import Direction, FloatArray, Monot
 Kind = Literal["exact", "matched", "none"]
 Verdict = Literal["obeyed", "contradicted", "undecided"]
 WIDTH = float(norm.ppf(0.975))  # of the noise, in standard deviations of a difference: 19 of 20 differences
-COIN = 0.5
+CHANCE_SHARE = 0.5
 
 
 @dataclass(frozen=True)
 class AuditSettings:
-    """Of the audit.
+    """Settings of the audit.
 
-    tolerance: of a column's range, below which values are equal. minimum_pairs: for a verdict, and below which matched
-    pairs are looked for. caliper, step: see audit/pairs.py; 0.25 is what Rosenbaum and Rubin (The American Statistician
-    39, 1985) allow between matched units, the feature moves at least twice as much. partners: matched rows of a row.
-    maximum_pairs, maximum_rows: more are sampled, by seed; the latter for matching alone.
-
-    at_least: between what is known to hold and not to hold. Run times of public measurements fall with cores and nodes
-    in 92 to 96 % of pairs (scout; CloudBandit 93 to 95 % within the noise) but for two workloads (40 to 76 %), and with
-    memory a core in 47 % (35 to 64 % by the two types compared). For a property that holds in 9 of 10 pairs the
-    threshold must lie below 0.9, or the interval of a few dozen workloads reaches over it.
+    Attributes:
+        at_least: the share of pairs between what is known to hold and not to hold. Run times of public measurements
+            fall with cores and nodes in 92 to 96 % of pairs (scout; CloudBandit 93 to 95 % within the noise) but for
+            two workloads (40 to 76 %), and with memory a core in 47 % (35 to 64 % by the two types compared). For a
+            property that holds in 9 of 10 pairs the threshold must be below 0.9, or the interval of a few dozen
+            workloads reaches over it.
+        minimum_pairs: needed for a verdict; where there are fewer, matched pairs are looked for.
+        tolerance: share of a column's range, below which values are equal.
+        caliper, step: see audit/pairs.py; 0.25 is what Rosenbaum and Rubin (The American Statistician 39, 1985) allow
+            between matched units, the feature moves at least twice as much.
+        partners: matched rows of a row.
+        maximum_pairs: more are sampled, by seed.
+        maximum_rows: the same, for matching alone.
     """
 
     at_least: float = 0.8
@@ -105,11 +110,14 @@ class WorstPair:
 
 @dataclass(frozen=True)
 class PropertyAudit:
-    """What the data say of one feature; shares and sizes are NaN where there is nothing to take them of.
+    """What the data say of one feature; shares and sizes are NaN where there are no pairs to take them from.
 
-    rows: distinct rows of the pairs. obeys, within_noise: shares of pairs, the second at least the first, and their
-    intervals. noise: standard deviation of a run, of repeats (exact pairs) or of near repeats (matched pairs); NaN
-    where there are none, and within_noise is then obeys. mean_violation: of the pairs that do not obey.
+    Attributes:
+        rows: distinct rows of the pairs.
+        obeys, within_noise: shares of pairs, the second at least the first, and their intervals.
+        noise: standard deviation of a run, from repeats (exact pairs) or near repeats (matched pairs); NaN where there
+            are none, and within_noise is then obeys.
+        mean_violation: of the pairs that do not obey.
     """
 
     feature: str
@@ -132,9 +140,9 @@ class PropertyAudit:
         """See the module docstring."""
         if self.pairs < self.minimum_pairs:
             return "undecided"
-        if self.within_noise_interval.upper < self.at_least or self.obeys_interval.upper < COIN:
+        if self.within_noise_interval.upper < self.at_least or self.obeys_interval.upper < CHANCE_SHARE:
             return "contradicted"
-        if self.within_noise_interval.lower >= self.at_least and self.obeys_interval.lower > COIN:
+        if self.within_noise_interval.lower >= self.at_least and self.obeys_interval.lower > CHANCE_SHARE:
             return "obeyed"
         return "undecided"
 
@@ -166,9 +174,12 @@ class PropertyAudit:
 
 @dataclass(frozen=True)
 class AuditedRows:
-    """What pairs are judged by: (m,) each but the noise. shown: targets as a reader wants them, where y is a logarithm.
+    """What pairs are judged by: (m,) each but the noise.
 
-    runs: of which y is the mean. group: rows of one number are not independent of each other.
+    Attributes:
+        shown: targets as a reader wants them, where y is a logarithm.
+        runs: of which y is the mean.
+        group: rows of one number are not independent of each other.
     """
 
     y: FloatArray
@@ -183,11 +194,15 @@ def audit(x: FloatArray, y: FloatArray, names: Sequence[str], properties: Sequen
           noise: float | None = None, settings: AuditSettings = AuditSettings()) -> tuple[PropertyAudit, ...]:
     """One audit for each feature of each Monotonicity about `output` (also of a Share of one); others are left out.
 
+    A property under conditions is asked of the rows that meet them; of none, there is nothing to ask.
+
     Shares do not depend on the scale of y, but the noise does: a target whose noise grows with it (a time, a latency)
     is better given as its logarithm.
 
     Args:
-        x: (m, n) finite; y: (m,) finite. names: the n features.
+        x: (m, n), finite.
+        y: (m,), finite.
+        names: of the n features.
         products: features that are products of others: they follow their factors, see `free_columns`.
         group: (m,) rows that were not measured independently (one window, one day); by default each is on its own.
         noise: standard deviation of y among runs that nothing told apart, where it is known; by default measured.
@@ -204,6 +219,9 @@ def audit(x: FloatArray, y: FloatArray, names: Sequence[str], properties: Sequen
     group = np.arange(len(y)) if group is None else group
     if group.shape != y.shape:
         raise InputError(f"group must be of shape {y.shape}, got {group.shape}")
+    if any(entry.when for entry in properties):
+        ask = partial(audit, names=names, output=output, products=products, noise=noise, settings=settings)
+        return _by_conditions(x, y, properties, group, ask)
     codes = [levels(column, settings.tolerance) for column in x.T]
     repeated = noise_of_repeats(groups_of_equal(codes, len(y)), y) if noise is None else noise
     rows = AuditedRows(y, y, np.ones(len(y)), group, repeated)
@@ -223,6 +241,20 @@ def audit(x: FloatArray, y: FloatArray, names: Sequence[str], properties: Sequen
                 rows_with_noise = replace(rows, noise=near if noise is None else noise)
         audits.append(judge(names[feature], direction, kind, pairs, column, rows_with_noise, settings, at_least))
     return tuple(audits)
+
+
+def _by_conditions(x: FloatArray, y: FloatArray, properties: Sequence[Property], group: IntArray,
+                   ask: Callable[..., tuple[PropertyAudit, ...]]) -> tuple[PropertyAudit, ...]:
+    """The audits of properties with the same conditions, each on the rows (m,) that meet them."""
+    found: list[PropertyAudit] = []
+    for when in dict.fromkeys(entry.when for entry in properties):
+        rows = np.full(len(y), True)
+        for one in when:
+            rows &= (one.lower <= x[:, one.feature]) & (x[:, one.feature] <= one.upper)
+        if rows.any():
+            asked = [replace(entry, when=()) for entry in properties if entry.when == when]
+            found += ask(x[rows], y[rows], properties=asked, group=group[rows])
+    return tuple(found)
 
 
 def demands(properties: Sequence[Property], output: int) -> list[tuple[int, Direction, float]]:

@@ -1,8 +1,10 @@
-"""The one entry to verification: `verify(network, specification, budget) -> Verdict`.
+"""Is a network in scaled coordinates ordered, while it is trained: `verify(network, specification, budget) -> Verdict`.
+
+For the loop that trains on counterexamples, and for benchmarks beside other tools. What ships is decided by decide.py,
+on the file itself.
 
 Falsification first (milliseconds, refutes ordinary networks), then branch and bound on the partial
-derivatives with rigorous bounds. A box counts as proved only if the independent checker accepts it
-too, so that every PROVED comes with a certificate that anyone can check again.
+derivatives with rigorous bounds. A box counts as proved only if the independent checker accepts it too.
 """
 
 import time

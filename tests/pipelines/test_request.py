@@ -149,7 +149,7 @@ def test_what_cannot_be_used_is_refused_before_any_work(options: dict[str, Any],
          r"box.psi_cpu_some: expected lower <= upper, got \[0.9, 0.1\] \(tiny.yaml, workload redis, line \d+\)"),
         ({"box": {"psi_cpu_some": ["low", "high"]}, "properties": [{"monotone": {"features": ["psi_cpu_some"]}}]},
          "low"),
-        ({"properties": []}, "properties: expected a list of at least 1"),
+        ({"properties": []}, "properties: expected a list of at least 1 entry"),
         ({"propertys": []}, "propertys: unknown field; did you mean 'properties'"),
     ],
 )

@@ -282,12 +282,10 @@ def test_a_tag_that_somebody_changed_does_not_hide_the_champion(
 
 
 def test_the_same_model_with_another_specification_is_a_version(lifecycle: Lifecycle, write: Writer) -> None:
-    def fewer(contract: dict[str, Any]) -> None:
-        contract["specification"]["properties"][0]["monotone"]["features"] = ["psi_io_full"]
-
+    fewer = [{"monotone": {"features": ["psi_io_full"], "direction": "increasing", "output": "latency_ms"}}]
     lifecycle.register(write())
     champion = measured(lifecycle, 1.0)
-    done = lifecycle.register(write(champion=champion, change=fewer), champion=champion)
+    done = lifecycle.register(write(champion=champion, properties=fewer), champion=champion)
     assert (done.is_new, done.version, done.alias) == (True, 2, "challenger")
 
 

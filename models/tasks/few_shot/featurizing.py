@@ -96,8 +96,8 @@ def audit_few_shot(features: Path, name: str, task: FewShotTask) -> tuple[Proper
     table = Table((name,), configurations, Encoder(()), Pool(
         nothing, np.empty((0, *y.shape[1:] * 2)), y, runs, np.empty((*y.shape, 0)),
         float("nan") if pool["noise"] is None else pool["noise"]))
-    directions = {feature: rule["monotone"]["direction"] for rule in task.workload(name).specification["properties"]
-                  for feature in rule["monotone"]["features"]}
+    rules = [rule["monotone"] for rule in task.workload(name).specification["properties"] if "monotone" in rule]
+    directions = {feature: rule["direction"] for rule in rules if not rule.get("when") for feature in rule["features"]}
     found = audit_table(table, directions, products=pool["products"])
     return tuple(found[feature].workloads[name] for feature in directions)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from feature_store.errors import InputError
 from feature_store.features import featurize
 from feature_store.names import inside
 from feature_store.scaling import FeatureScaling
@@ -35,6 +36,10 @@ def checked_specifications(task: SupervisedTask, status: Mapping[str, str], outp
     return {name: message or attempt(partial(work, name)) for name, message in status.items()}
 
 
+# The box of an input of which the data are not known yet: every condition meets it.
+ANYTHING = (-1e300, 1e300)
+
+
 def check_specification(task: SupervisedTask, workload: str, where: str, lines: Lines | None) -> None:
     """Refuses a specification that no data could fit, before any work. Arguments as of `Kind.check` (kind.py).
 
@@ -44,6 +49,10 @@ def check_specification(task: SupervisedTask, workload: str, where: str, lines: 
     from models.verification.language.specification_language import parse_specification
 
     names = [quantity.name for quantity in task.features(workload)]
-    parse_specification(task.workload(workload).specification, names, dict.fromkeys(names, (0.0, 1.0)),
-                        f"{where}, workload {workload}", (task.target.name,),
-                        lines=lines and lines.below("workloads", workload, "specification"))
+    where = f"{where}, workload {workload}"
+    below = None if lines is None else lines.below("workloads", workload, "specification")
+    try:
+        parse_specification(task.workload(workload).specification, names, dict.fromkeys(names, ANYTHING), where,
+                            (task.target.name,), lines=below)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"specification must be of the documented form, got {error} ({where})") from error

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from feature_store.errors import InputError
 from models.audit.specification_audit import AuditSettings, PropertyAudit, audit, free_columns
-from models.verification.language.properties import Monotonicity, OutputRange, Share
+from models.verification.language.properties import Condition, Monotonicity, OutputRange, Share
 
 RISES, FALLS = Monotonicity((0,), "increasing"), Monotonicity((0,), "decreasing")
 
@@ -210,3 +210,18 @@ def test_unusable_input_is_refused() -> None:
     for wrong in ({"at_least": 1.0}, {"confidence": 0.0}, {"caliper": 0.0}, {"tolerance": -1.0}, {"partners": 0}):
         with pytest.raises(InputError, match=next(iter(wrong))):
             AuditSettings(**wrong)  # type: ignore[arg-type]
+
+
+def test_an_order_under_a_condition_is_asked_of_the_rows_that_meet_it() -> None:
+    """y rises up to 4 and falls behind it: an order in the one part says nothing of the other."""
+    x = grid(6, 9)
+    y = -np.abs(x[:, 0] - 4)
+    below, above = (Condition(0, 0.0, 4.0),), (Condition(0, 4.0, 8.0),)
+    rules = [replace(RISES, when=below), replace(FALLS, when=above)]
+    rising, falling = audit(x, y, ["a", "b"], rules)
+    assert (rising.direction, rising.obeys) == ("increasing", 1.0) and (falling.direction, falling.obeys) == (
+        "decreasing", 1.0)
+    (wrong,) = audit(x, y, ["a", "b"], [replace(RISES, when=above)])
+    assert wrong.obeys == 0.0
+    assert one(x, y).obeys < 1
+    assert audit(x, y, ["a", "b"], [replace(RISES, when=(Condition(1, 0.1, 0.2),))]) == ()

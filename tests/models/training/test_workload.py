@@ -12,6 +12,7 @@ import torch
 from feature_store.errors import InputError
 from feature_store.scaling import FeatureScaling, MinMaxScaling
 from models.learners.mlp import build_mlp
+from models.tasks.supervised.featurizing import check_specification
 from models.tasks.supervised.task import SupervisedTask
 from models.tasks.task import parse_task
 from models.training.workload import (
@@ -80,7 +81,7 @@ def test_a_box_in_raw_units_is_scaled_with_a_little_room_on_every_side() -> None
 
 
 def test_a_specification_that_does_not_fit_the_workload_names_task_and_workload() -> None:
-    with pytest.raises(InputError, match=r"got 'rats' \(task t: workload w\); did you mean 'rate'"):
+    with pytest.raises(InputError, match=r"got 'rats'; did you mean 'rate'\? \(task t: workload w\)"):
         raw_specification(task(features=("rats",)), "w", SCALING)
     with pytest.raises(InputError, match=r"lower <= upper, got \[3, 1\] .*task t: workload w"):
         raw_specification(task({"cpu": [3, 1]}), "w", SCALING)
@@ -150,3 +151,30 @@ def test_a_network_in_double_precision_is_refused(tmp_path: Path) -> None:
     path.write_bytes(archive(**arrays))
     with pytest.raises(InputError, match="weights must be float32, got float64"):
         load_network(path)
+
+
+def specified(*properties: dict[str, Any]) -> SupervisedTask:
+    inputs = [{"name": "cpu", "unit": "share"}, {"name": "rate", "unit": "1/s"}]
+    return parse_task({"name": "t", "target": {"name": "latency_ms", "unit": "ms"}, "inputs": inputs,
+                       "workloads": {"w": {"specification": {"properties": list(properties)}}}}, "test")
+
+
+def test_what_is_trained_for_are_the_orders_in_the_whole_box() -> None:
+    rules = [{"monotone": {"features": ["cpu"], "when": {"rate": [10, 12]}}}, {"range": {"output": "latency_ms",
+                                                                                         "minimum": 0}}]
+    raw = raw_specification(specified(*rules), "w", SCALING)
+    assert len(raw.properties) == 2 and raw.output_names == ("latency_ms",)
+    assert scaled_specification(raw, SCALING).queries == ((0, 1),)
+    turned = {"monotone": {"features": ["cpu", "rate"], "direction": "decreasing", "when": {"rate": [20, 30]}}}
+    raw = raw_specification(specified(*rules, turned), "w", SCALING)
+    assert scaled_specification(raw, SCALING).queries == ((1, -1),)  # cpu rises and falls, each in its part of the box
+    raw = raw_specification(specified(rules[1]), "w", SCALING)
+    with pytest.raises(InputError, match="specification must have a monotone property that can be trained for"):
+        scaled_specification(raw, SCALING)
+
+
+def test_a_task_may_name_its_target_and_conditions_beyond_0_to_1_before_the_data_are_known() -> None:
+    rules = [{"monotone": {"features": ["cpu"], "output": "latency_ms", "when": {"rate": [10, 12]}}}]
+    check_specification(specified(*rules), "w")
+    with pytest.raises(InputError, match=r"did you mean 'latency_ms'"):
+        check_specification(specified({"range": {"output": "latency", "minimum": 0}}), "w")

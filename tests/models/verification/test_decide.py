@@ -13,10 +13,11 @@ from onnx import helper
 from feature_store.errors import InputError
 from models.verification import decide as decide_module
 from models.verification.attack.replay import Replay
-from models.verification.decide import OnnxVerdict, decide
+from models.verification.decide import decide
 from models.verification.first_look import FirstLook
 from models.verification.network.onnx_reader import read_onnx
 from models.verification.obligations import share as shares
+from models.verification.onnx_verdict import OnnxVerdict
 from models.verification.proof_file import check_proof
 from models.verification.search import prove
 from models.verification.verdict import Status
@@ -178,7 +179,7 @@ def test_a_network_without_activations_is_decided_over_several_boxes(tmp_path) -
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    ({"features": ["x0", "x1"]}, "1 inputs"), ({"box": {}}, "box must be given"), ({"properties": []}, "propert"),
+    ({"features": ["x0", "x1"]}, "1 inputs"), ({"box": {}}, "box: expected walls"), ({"properties": []}, "propert"),
     ({"box": {"x0": [1, 0]}}, "lower"), ({"propertes": []}, "propert")],
     ids=["names", "no-box", "no-property", "empty-box", "unknown-field"])
 def test_a_property_that_does_not_fit_is_refused(tmp_path, change, message) -> None:
@@ -209,7 +210,7 @@ def test_units_are_part_of_the_witness(tmp_path, total) -> None:
     claim = NAMES | {"units": {"a": "req/s", "p50": "ms"}, "properties": [KINDS["range"][1]]}
     found = verify(tmp_path, total, claim)
     assert found.witness is not None and found.witness["units"] == {"a": "req/s", "p50": "ms"}
-    with pytest.raises(InputError, match="unit must be of an input or an output of the model, got 'p5'"):
+    with pytest.raises(InputError, match=r"units.p5: expected an input or an output of the model, got 'p5'"):
         verify(tmp_path, total, claim | {"units": {"p5": "ms"}})
 
 
@@ -351,3 +352,97 @@ def test_an_interrupt_outside_of_the_search_ends_the_run_too(tmp_path, total, mo
     assert found.parts[number].status is Status.UNKNOWN and found.parts[number].reason.startswith("interrupted")
     assert {reason for _, _, reason in parts(found)[number + 1:]} == {"not begun: interrupted"}
     json.dumps(found.to_json(), allow_nan=False)
+
+
+# --- conditions, and relations of outputs to inputs ------------------------------------------------------------------
+
+
+def peak(folder: Path) -> Path:
+    """y0 = 1 - |a - 0.5| (rises up to 0.5, then falls), y1 = b + a / 4: of a and b."""
+    first = [[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]
+    return dense_file(folder / "peak.onnx", [first, [[-1.0, -1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.25]]],
+                      [[-0.5, 0.5, 0.0, 0.0], [1.0, 0.0]])
+
+
+PEAK: dict[str, Any] = {"features": ["a", "b"], "outputs": ["y0", "y1"], "box": {"a": [0, 1], "b": [0, 1]}}
+RISES, FALLS = ({"features": ["a"], "output": "y0", "direction": way} for way in ("increasing", "decreasing"))
+
+
+def conditional(kind: str, body: dict[str, Any], **when: list[float]) -> dict[str, Any]:
+    return {**PEAK, "properties": [{kind: {**body, "when": when} if when else body}]}
+
+
+CONDITIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # holds, does not
+    "monotone": (conditional("monotone", RISES, a=[0, 0.49]), conditional("monotone", RISES, a=[0.25, 0.75])),
+    "monotone, falling": (conditional("monotone", FALLS, a=[0.51, 1]), conditional("monotone", FALLS)),
+    "range": (conditional("range", {"output": "y0", "minimum": 0.749}, a=[0.25, 0.75]),
+              conditional("range", {"output": "y0", "minimum": 0.749}, b=[0.25, 0.75])),
+    "held": (conditional("range", {"output": "y1", "maximum": 0.501}, b=[0.5, 0.5], a=[0, 0.001]),
+             conditional("range", {"output": "y1", "maximum": 0.499}, b=[0.5, 0.5])),
+    "held at no float32": (conditional("range", {"output": "y1", "minimum": 0.0999}, b=[0.1, 0.1]),
+                           conditional("range", {"output": "y1", "minimum": 0.1001}, b=[0.1, 0.1])),
+    "robust": (conditional("robust", {"points": [[0.5, 0.5]], "radius": {"b": 0.2}, "change": 0.11, "output": "y1"},
+                           b=[0.4, 0.6]),
+               conditional("robust", {"points": [[0.5, 0.5]], "radius": {"b": 0.2}, "change": 0.11, "output": "y1"})),
+    "order with an input": (conditional("order", {"upper": "y1", "lower": "b", "margin": 0.124}, a=[0.5, 1]),
+                            conditional("order", {"upper": "y1", "lower": "b", "margin": 0.124})),
+    "an input on top": (conditional("order", {"upper": "b", "lower": "y1", "margin": -0.251}),
+                        conditional("order", {"upper": "b", "lower": "y1", "margin": -0.249})),
+    "a difference to an input": (conditional("range", {"output": "y1", "minus": "b", "maximum": 0.2501}),
+                                 conditional("range", {"output": "y1", "minus": "b", "maximum": 0.2499})),
+    "a difference of outputs": (conditional("range", {"output": "y0", "minus": "y1", "minimum": -0.01}, b=[0, 0.25]),
+                                conditional("range", {"output": "y0", "minus": "y1", "minimum": -0.01})),
+}
+
+
+@pytest.mark.parametrize("certified", [False, True], ids=["search", "certificate"])
+@pytest.mark.parametrize("kind", CONDITIONS)
+def test_conditions_and_relations_are_proved_and_refuted(tmp_path: Path, kind: str, certified: bool) -> None:
+    model, proof = peak(tmp_path), tmp_path / "proof.npz"
+    holds, fails = CONDITIONS[kind]
+    options: dict[str, Any] = {"certificate": proof} if certified else {}
+    found = verify(tmp_path, model, holds, **options)
+    assert found.verdict == "PROVED", found
+    if certified:
+        assert check_proof(proof, model, tmp_path / "claim.yaml").accepted
+        text = (tmp_path / "claim.yaml").read_text()
+        (tmp_path / "claim.yaml").write_text(yaml.safe_dump(fails))
+        assert not check_proof(proof, model, tmp_path / "claim.yaml").accepted
+        (tmp_path / "claim.yaml").write_text(text)
+    when = next(iter(holds["properties"][0].values())).get("when", {})
+    assert all(f"{name} is " in found.statement for name in when)
+    found = verify(tmp_path, model, fails, **options)
+    assert found.verdict == "REFUTED", found
+    assert found.witness is not None
+    replayed(model, found.witness)
+    for name, (low, high) in next(iter(fails["properties"][0].values())).get("when", {}).items():
+        for point in found.witness["points"]:
+            assert low <= point["inputs"][name] <= high or (low == high and point["inputs"][name] == np.float32(low))
+
+
+def test_conditions_on_a_finite_input_that_float32_does_not_have(tmp_path: Path) -> None:
+    """0.1 and 0.7 are fed as the nearest float32, of which one lies outside of the condition as it is written."""
+    model = peak(tmp_path)
+    claim = {"features": ["a", "b"], "outputs": ["y0", "y1"], "box": {"b": [0, 1]},
+             "inputs": {"a": {"values": [0.1, 0.4, 0.7]}},
+             "properties": [{"monotone": {"features": ["a"], "output": "y0", "when": {"a": [0.1, 0.4]}}}]}
+    found = verify(tmp_path, model, claim)
+    assert found.verdict == "PROVED" and len(found.parts) == 1 and ", where a is 0.1" in found.parts[0].name
+    claim["properties"][0]["monotone"]["when"] = {"a": [0.4, 0.7]}
+    assert verify(tmp_path, model, claim).verdict == "REFUTED"
+    claim["properties"][0]["monotone"]["when"] = {"a": [0.7, 0.7]}
+    assert verify(tmp_path, model, claim).verdict == "PROVED"  # of one value no two can be in the wrong order
+
+
+def test_a_share_is_counted_under_its_condition(tmp_path: Path) -> None:
+    share = {"of": {"range": {"output": "y0", "minimum": 0.75}}, "at_least": 0.9, "samples": 2000}
+    model = peak(tmp_path)
+    assert verify(tmp_path, model, conditional("share", share)).verdict == "REFUTED"
+    assert verify(tmp_path, model, conditional("share", share, a=[0.25, 0.75])).verdict == "PROVED"
+
+
+def test_opposite_orders_under_opposite_conditions_are_parts_of_their_own(tmp_path: Path) -> None:
+    rules = [{"monotone": {**RISES, "when": {"a": [0, 0.49]}}}, {"monotone": {**FALLS, "when": {"a": [0.51, 1]}}}]
+    found = verify(tmp_path, peak(tmp_path), {**PEAK, "properties": rules})
+    assert found.verdict == "PROVED"
+    assert [part.name for part in found.parts] == ["monotone, where a is 0 to 0.49", "monotone, where a is 0.51 to 1"]

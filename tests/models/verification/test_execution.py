@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import yaml
 
-from models.verification.decide import OnnxVerdict, decide
+from models.verification.decide import decide
+from models.verification.onnx_verdict import OnnxVerdict
 from models.verification.proof_file import check_proof
 from models.verification.verdict import Status
 from tests.models.verification.onnx_files import dense_file, run_file

@@ -17,10 +17,11 @@ from onnx import numpy_helper
 from feature_store.errors import InputError
 from models.verification import decide as decide_module
 from models.verification.checker.archive import MOST_BYTES, Rejected
-from models.verification.decide import OnnxVerdict, decide
+from models.verification.decide import decide
 from models.verification.execution import execution_of
 from models.verification.language.claim import read_claim
 from models.verification.network.onnx_reader import read_onnx
+from models.verification.onnx_verdict import OnnxVerdict
 from models.verification.proof_document import MOST_SPLITS, trees_digest
 from models.verification.proof_file import (
     ProofCheck,

@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.verification.decide import OnnxVerdict, decide
+from models.verification.decide import decide
 from models.verification.language.vnnlib import read_vnnlib
 from models.verification.network.onnx_reader import read_onnx
+from models.verification.onnx_verdict import OnnxVerdict
 from tests.models.verification.onnx_files import replayed
 
 DATA = Path(os.environ.get("ASSAY_DATA", Path(__file__).parents[4] / "shared" / "data"), "vnnlib")

@@ -77,6 +77,36 @@ def attack(case, points: int) -> None:
 
 @relaxed
 @given(case=st.one_of(SMALL, DEEP, annihilating_networks(), kinks_where_sums_cancel(), wild_networks()))
+def test_no_exact_row_of_outputs_and_inputs_lies_below_its_bound(case) -> None:
+    network, lower, upper, rng = one_of_the_boxes(case)
+    weights, biases = with_outputs(network, rng, 2)
+    coefficients = rng.normal(size=(1, 2, 2)) * 10.0 ** rng.uniform(-10, 10, size=(1, 2, 1))
+    on_inputs = rng.normal(size=(1, 2, len(lower))) * 10.0 ** rng.uniform(-10, 10, size=(1, 2, 1))
+    constants = rng.normal(size=(1, 2))
+    (bounds,) = leaf_margins(weights, biases, lower[None], upper[None], coefficients, constants, on_inputs=on_inputs)
+    for point in points_inside(rng, lower, upper, 12):
+        value = exact_outputs(network, weights, biases, point.tolist())
+        for k, bound in enumerate(bounds):
+            exact = sum((Fraction(float(c)) * y for c, y in zip(coefficients[0, k], value, strict=True)),
+                        Fraction(float(constants[0, k])))
+            exact += sum((Fraction(float(c)) * Fraction(float(x)) for c, x in zip(on_inputs[0, k], point, strict=True)),
+                         Fraction(0))
+            assert Fraction(float(bound)) <= exact if math.isfinite(bound) else not bound > 0
+
+
+def test_coefficients_on_inputs_are_added_to_the_networks_own() -> None:
+    """y = x through a ReLU that is active: y - x is 0 everywhere, which bounds of either alone would not show."""
+    one = [np.ones((1, 1)), np.ones((1, 1))], [np.zeros(1), np.zeros(1)]
+    box = np.array([[1.0]]), np.array([[8.0]])
+    rows, nothing = np.ones((1, 1, 1)), np.zeros((1, 1))
+    (bound,) = leaf_margins(*one, *box, rows, nothing, on_inputs=-rows)
+    assert -SLACK < bound[0] <= 0
+    (bound,) = leaf_margins(*one, *box, rows, nothing, on_inputs=rows)
+    assert 2 - SLACK < bound[0] <= 2
+
+
+@relaxed
+@given(case=st.one_of(SMALL, DEEP, annihilating_networks(), kinks_where_sums_cancel(), wild_networks()))
 def test_no_exact_row_of_outputs_lies_below_its_bound(case) -> None:
     attack(case, points=6)
 

@@ -34,7 +34,8 @@ from models.verification.language.specification_file import PropertyFields
 from models.verification.language.specification_language import parse_specification, read_specification
 from models.verification.language.unsafe_set import UnsafeSet
 from models.verification.network.graph import Affine, FloatArray, Graph, Layer, dense_graph
-from models.verification.obligations.compile import MOST_COMBINATIONS, Obligations, obligations, pair_graph, roots
+from models.verification.obligations.compile import MOST_COMBINATIONS, Obligations, obligations, roots
+from models.verification.obligations.derived_graphs import pair_graph
 from models.verification.search.branch_and_bound import Budget, branch_and_bound
 from models.verification.search.output_query import OutputQuery
 from models.verification.verdict import Status
