@@ -121,12 +121,12 @@ def make_request(
     loaded = parse_task(content, where, lines)
     if method is not None:
         content = {**content, "training": {**content.get("training", {}), "method": method}}
-        text, where = yaml.safe_dump(content, sort_keys=False), "--method"
-        loaded = parse_task(content, where)
+        text = yaml.safe_dump(content, sort_keys=False)
+        loaded = parse_task(content, "--method")
     kind = kind_of(loaded.kind, where)
     chosen = tuple(dict.fromkeys(workloads)) or tuple(loaded.workloads)
     for name in chosen:
-        kind.check(loaded, name)
+        kind.check(loaded, name, where, lines)
     count, parallelism = fanout.settled()
     shards = make_shards(chosen, {name: kind.shape(loaded, name) for name in chosen}, count)
     if is_prometheus(telemetry):

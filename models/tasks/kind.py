@@ -71,8 +71,12 @@ class Kind(Protocol):
         Each gets a JSON Schema and a field table, as task files do.
         """
 
-    def check(self, task: Any, workload: str) -> None:
+    def check(self, task: Any, workload: str, where: str, lines: Lines | None) -> None:
         """Refuses, before any work, what no data could fit: a specification of other features, say.
+
+        Args:
+            where: file of the task, as errors name it.
+            lines: of the task in that file; None: its content was made, not written.
 
         Raises:
             InputError: with the place.

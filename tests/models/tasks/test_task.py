@@ -129,7 +129,7 @@ def test_parsing_does_not_change_what_it_is_given() -> None:
         ({"inputs": [{"name": "heat", "unit": "K\n"}]}, r"inputs\[0\].unit: expected no control"),
         ({"inputs": [{"name": " ", "unit": "K"}]}, r"inputs\[0\].name: expected a text that is not blank, got ' '"),
         ({"split_by": "model"}, "split_by: expected a list of at least 1 entry, got 'model'"),
-        ({"split_by": []}, "split_by: expected a list of at least 1 entry"),
+        ({"split_by": []}, "split_by: expected a list of at least 1"),
         ({"test_share": 1.0}, r"test_share: expected a number above 0 and below 1, got 1.0 \(here\)"),
         ({"test_share": 0}, "test_share: expected a number above 0 and below 1, got 0"),
         ({"test_share": "a fifth"}, "test_share: expected a number above 0"),
