@@ -179,7 +179,7 @@ def test_a_network_without_activations_is_decided_over_several_boxes(tmp_path) -
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    ({"features": ["x0", "x1"]}, "1 inputs"), ({"box": {}}, "box: expected walls for every input, got none for x0"), ({"properties": []}, "propert"),
+    ({"features": ["x0", "x1"]}, "1 inputs"), ({"box": {}}, "box: expected walls"), ({"properties": []}, "propert"),
     ({"box": {"x0": [1, 0]}}, "lower"), ({"propertes": []}, "propert")],
     ids=["names", "no-box", "no-property", "empty-box", "unknown-field"])
 def test_a_property_that_does_not_fit_is_refused(tmp_path, change, message) -> None:
@@ -210,7 +210,7 @@ def test_units_are_part_of_the_witness(tmp_path, total) -> None:
     claim = NAMES | {"units": {"a": "req/s", "p50": "ms"}, "properties": [KINDS["range"][1]]}
     found = verify(tmp_path, total, claim)
     assert found.witness is not None and found.witness["units"] == {"a": "req/s", "p50": "ms"}
-    with pytest.raises(InputError, match=r"units.p5: expected an input or an output of the model, got 'p5'; did you mean 'p50'"):
+    with pytest.raises(InputError, match=r"units.p5: expected an input or an output of the model, got 'p5'"):
         verify(tmp_path, total, claim | {"units": {"p5": "ms"}})
 
 
