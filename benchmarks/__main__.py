@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BENCHMARKS: Mapping[str, str] = {
     "pipeline": "benchmarks.pipeline.speed",
     "performance": "benchmarks.learning.performance",
+    "stacked-training": "benchmarks.learning.stacked_training",
     "adaptation-accuracy": "benchmarks.adaptation.accuracy",
     "adaptation-cost": "benchmarks.adaptation.cost",
     "adaptation-metrics": "benchmarks.adaptation.metrics",

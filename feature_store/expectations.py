@@ -35,10 +35,13 @@ SHOWN_VALUES = 10  # offending values that the Data Docs list for each rule
 
 @dataclass(frozen=True)
 class ValidationResult:
-    """What the gate found. `failures` stop the workload; `warnings` (a constant feature) are for the report.
+    """What the gate found.
 
-    checks: every rule that was asked, as {rule, column, statement, fatal, passed}: for quality.json.
-    statistics: {rows, rules, broken, time, quality}: counts, whether time is measured, column statistics.
+    Attributes:
+        failures: what stops the workload.
+        warnings: for the report, such as a constant feature.
+        checks: every rule that was asked, as {rule, column, statement, fatal, passed}: for quality.json.
+        statistics: {rows, rules, broken, time, quality}: counts, whether time is measured, column statistics.
     """
 
     workload: str

@@ -35,9 +35,12 @@ FAR_LEVEL = 1000**0.5
 class Measurements:
     """See the module docstring.
 
-    frame: one row a run that did not fail, canonical column names. mapping: names, kinds and units of the columns.
-    failed: failed runs by workload (workloads without any left out). only_failed: workloads of which nothing is left.
-    flags: what a reader should look at, one sentence each.
+    Attributes:
+        frame: one row a run that did not fail, canonical column names.
+        mapping: names, kinds and units of the columns.
+        failed: number of failed runs by workload; workloads without any are left out.
+        only_failed: workloads of which no run is left.
+        flags: what a reader should look at, one sentence each.
     """
 
     frame: pd.DataFrame

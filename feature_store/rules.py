@@ -36,11 +36,16 @@ GAP_S, GAP_WINDOWS = 3600.0, 100.0
 
 @dataclass(frozen=True)
 class Rule:
-    """One thing that must hold. `column` is "" for the table; `derived` says which column of the check table.
+    """One thing that must hold.
 
-    kind: row_count, column_present, numeric, zoned_time, not_null, finite, range, unique_windows, variation,
-    time_order, time_overlap, time_gap or time_plausible. minimum and maximum bound the values (None: no
-    bound). fatal: whether breaking it stops the workload; otherwise it is a warning.
+    Attributes:
+        kind: row_count, column_present, numeric, zoned_time, not_null, finite, range, unique_windows, variation,
+            time_order, time_overlap, time_gap or time_plausible.
+        column: what it is about; "" for the table.
+        statement: the rule in words.
+        derived: the column of the check table that is asked.
+        minimum, maximum: bounds of the values; None: no bound.
+        fatal: whether breaking it stops the workload; otherwise it is a warning.
     """
 
     kind: str
@@ -108,7 +113,7 @@ def _time_rules(table: pd.DataFrame) -> Iterator[Rule]:
     if "step_s" not in table:
         return
     limit = gap_limit_s(table)
-    yield Rule("time_order", "window_start", "rows stand in the order of time", derived="step_s", minimum=0.0)
+    yield Rule("time_order", "window_start", "rows are in the order of time", derived="step_s", minimum=0.0)
     yield Rule("time_overlap", "window_start", "a window ends before the next one starts",
                derived="overlap_s", maximum=OVERLAP_TOLERANCE_S)
     yield Rule("time_gap", "window_start", f"no hole over {limit:.0f} s in a combination's run",

@@ -35,15 +35,15 @@ class PlainConsole(Console):
 
     def render_str(self, text: str, **options: Any) -> Text:
         """See `rich.console.Console`."""
-        return super().render_str(printable(text, _KEPT), **options)
+        return super().render_str(printable(text, _LINE_BREAKS), **options)
 
 
 def plain(text: str, style: str = "") -> Text:
     """A text as it is, in a style."""
-    return Text(printable(text, _KEPT), style=style)
+    return Text(printable(text, _LINE_BREAKS), style=style)
 
 
-_KEPT = "\n"  # what ends a line
+_LINE_BREAKS = "\n"  # what ends a line
 out = PlainConsole()
 err = PlainConsole(stderr=True)
 

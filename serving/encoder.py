@@ -23,9 +23,9 @@ from serving.inputs import InputReader
 from serving.session import load_session
 
 # Squared distance in units of each column's smallest step: what float32 leaves between a configuration and itself.
-SAME = 1e-4
+SAME_CONFIGURATION_STEPS = 1e-4
 # What float32 holds above 0 with all its digits.
-LEAST, MOST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
+LEAST_TARGET, MOST_TARGET = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -71,14 +71,15 @@ class RunEncoder:
             if outside:
                 raise InputError(f"configuration of a run must be one of the pool's, got {outside[0]} outside of them "
                                  f"(run {k})")
-            if isinstance(measured, bool) or not isinstance(measured, Real) or not LEAST <= measured <= MOST:
+            is_number = isinstance(measured, Real) and not isinstance(measured, bool)
+            if not is_number or not LEAST_TARGET <= measured <= MOST_TARGET:
                 raise InputError(f"{self.spec.target} must be a number above 0 that float32 holds, got {measured!r} "
                                  f"(run {k})")
             configuration[k], target[k], is_run[k] = values[0, self._columns], measured, 1.0
         embedding, similarity, unknown = self._session.run(
             ["embedding", "similarity", "unknown"],
             {"configuration": configuration, "target": target, "there": is_run})
-        if unknown[0] > SAME:
+        if unknown[0] > SAME_CONFIGURATION_STEPS:
             raise InputError("configuration of every run must be one of the pool's, got one that is "
                              f"{float(unknown[0]) ** 0.5:.2g} steps of its columns away from the nearest")
         if not (np.isfinite(embedding).all() and np.isfinite(similarity).all()):

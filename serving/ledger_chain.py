@@ -57,7 +57,7 @@ class Chain:
 
 
 _MOST_DIGITS = 18  # of an entry's number
-_KEPT = 4  # ledgers that a process remembers; a controller has one
+_LEDGERS_REMEMBERED = 4  # ledgers that a process remembers; a controller has one
 _remembered: dict[tuple[Path, bytes], Chain] = {}
 _lock = threading.Lock()
 
@@ -81,7 +81,7 @@ def verified_chain(path: Path, lines: list[bytes], key: ec.EllipticCurvePublicKe
     with _lock:
         _remembered.pop(name, None)
         _remembered[name] = chain
-        for old in list(_remembered)[:-_KEPT]:
+        for old in list(_remembered)[:-_LEDGERS_REMEMBERED]:
             del _remembered[old]
     return chain
 

@@ -26,7 +26,13 @@ LONGEST = 200  # characters of a head file that are read: a head has 64 digits o
 
 @dataclass(frozen=True)
 class Head:
-    """A remembered end. witness: who remembers it; loss: how to accept that it is gone, where no backup is left."""
+    """A remembered end of the ledger.
+
+    Attributes:
+        value: "<sequence>:<sha256 of the entry>".
+        witness: who remembers it.
+        loss: how to accept that it is gone, where no backup is left.
+    """
 
     value: str
     witness: str

@@ -178,7 +178,7 @@ class Lifecycle:
             return replace(made, notes=notes)
 
     def rollback(self, task: str, workload: str, reason: str = "") -> Promotion:
-        """Makes the champion before the standing one champion again.
+        """Makes the champion before the present one champion again.
 
         Raises:
             RefusedError: there is no champion before, or its bundle does not check.

@@ -6,6 +6,7 @@ repeats of it must be the same. No torch, no ONNX.
 
 import hashlib
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -33,21 +34,13 @@ def read_promise(contract: Contract, content: bytes, where: str) -> Promise:
     Raises:
         RefusedError: the file is another one than the contract's, cannot be read, or says something else.
     """
-    # PyYAML, which takes longer to import than all else that a check needs
-    from feature_store.strict_yaml import parse_yaml
-    from models.verification.language.specification_language import parse_file
-
     digest = hashlib.sha256(content).hexdigest()
     if digest != contract.specification.sha256:
         raise RefusedError(f"contract's specification sha256 must be {digest}, got {contract.specification.sha256} "
                            f"({where})")
     place = f"{where}/{SPECIFICATION_FILE}"
     try:
-        data = parse_yaml(content.decode("utf-8"), "specification", place)
-        missing = [key for key in _REQUIRED if not isinstance(data, dict) or key not in data]
-        if missing:
-            raise InputError(f"specification of a bundle must give {', '.join(missing)}, got none ({place})")
-        specification = parse_file(data, len(contract.inputs), len(contract.outputs), place)
+        specification = _specification(content, len(contract.inputs), len(contract.outputs), place)
         _require_same(contract, specification, where)
     except UnicodeDecodeError as error:
         raise RefusedError(f"specification must be UTF-8, got {error} ({place})") from error
@@ -55,6 +48,19 @@ def read_promise(contract: Contract, content: bytes, where: str) -> Promise:
         # The caller's input is a folder; a bundle with a broken file in it is refused, not mistyped.
         raise RefusedError(str(error)) from error
     return Promise(contract, specification)
+
+
+@lru_cache(maxsize=16)  # registering opens one bundle several times
+def _specification(content: bytes, inputs: int, outputs: int, place: str) -> Specification:
+    # PyYAML, which takes longer to import than all else that a check needs
+    from feature_store.strict_yaml import parse_yaml
+    from models.verification.language.specification_language import parse_file
+
+    data = parse_yaml(content.decode("utf-8"), "specification", place)
+    missing = [key for key in _REQUIRED if not isinstance(data, dict) or key not in data]
+    if missing:
+        raise InputError(f"specification of a bundle must give {', '.join(missing)}, got none ({place})")
+    return parse_file(data, inputs, outputs, place)
 
 
 def _require_same(contract: Contract, specification: Specification, where: str) -> None:

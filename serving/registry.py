@@ -48,6 +48,9 @@ _BUNDLE = "bundle"
 _SQLITE = "sqlite:///"
 _SHA256_TAG = "assay.bundle_sha256"
 _PAGE = 1000  # models a request, MLflow's limit
+# Seconds for which the head tags of all models are taken as read: a run that registers a thousand models would else
+# list a thousand models twice for each.
+HEADS_SECONDS = 10.0
 # MLflow answers with the second code where an alias is not there.
 _ABSENT = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
 
@@ -81,6 +84,8 @@ class MlflowStore:
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
+        self._heads: dict[str, str] | None = None
+        self._heads_read = 0.0
         for name in ("alembic", "mlflow.store.db.utils"):  # forty lines of migrations on the first start
             logging.getLogger(name).setLevel(logging.WARNING)
         require_own_home(configuration)
@@ -125,6 +130,11 @@ class MlflowStore:
 
     def heads(self) -> dict[str, str]:
         """See `serving.store.Store`."""
+        if self._heads is None or time.monotonic() - self._heads_read > HEADS_SECONDS:
+            self._heads_read, self._heads = time.monotonic(), self._read_heads()
+        return dict(self._heads)
+
+    def _read_heads(self) -> dict[str, str]:
         heads: dict[str, str] = {}
         with _errors("list its head tags", self._configuration.tracking_uri):
             token: str | None = ""
@@ -151,6 +161,8 @@ class MlflowStore:
         """See `serving.store.Store`."""
         with _errors("take its head tag", model):
             self._client.set_registered_model_tag(model, HEAD_TAG, head)
+        if self._heads is not None:
+            self._heads[model] = head
 
     def upload(self, bundle: Bundle, run_id: str | None, ticket: str, data_path: Path | None) -> Upload:
         """See `serving.store.Store`."""

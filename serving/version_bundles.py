@@ -49,7 +49,7 @@ class VersionBundles:
 
     def open_digest(self, task: str, workload: str, version: int, sha256: str) -> CheckedBundle:
         """The checked bundle that a version, retired or not, was registered with. Raises AssayError: there is none."""
-        bundle = self._found(task, workload, version, sha256)
+        bundle = self._checked_bundle(task, workload, version, sha256)
         model = self._configuration.model_name(task, workload)
         if bundle.sha256 != sha256:
             raise RefusedError(
@@ -61,7 +61,7 @@ class VersionBundles:
             raise RefusedError(f"bundle of {model} must be for {task}, {workload}, got one for {actual}")
         return bundle
 
-    def _found(self, task: str, workload: str, version: int, sha256: str) -> CheckedBundle:
+    def _checked_bundle(self, task: str, workload: str, version: int, sha256: str) -> CheckedBundle:
         key, model = self._configuration.public_key_path, self._configuration.model_name(task, workload)
         try:
             with self._store.fetched(self._store.location(model, version)) as folder:

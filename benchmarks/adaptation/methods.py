@@ -24,11 +24,12 @@ DRAWS = 5
 class Method:
     """A learner of models/adaptation/learners.py, and how it is measured.
 
-    learner: its name.
-    title: in tables.
-    bases: how its runs are chosen.
-    loss: of the point that is reported; empty: the learner's own.
-    splits: kinds of splits on which it is measured, empty for all (networks take long).
+    Attributes:
+        learner: its name.
+        title: in tables.
+        bases: how its runs are chosen.
+        loss: of the point that is reported; empty: the learner's own.
+        splits: kinds of splits on which it is measured, empty for all (networks take long).
     """
 
     learner: str

@@ -31,7 +31,12 @@ SPLITS = ("workload", "algorithm", "provider", "configuration")
 
 @dataclass(frozen=True)
 class DataSet:
-    """file: below the folder of public data. provider: the category that the provider split holds out."""
+    """A public data set.
+
+    Attributes:
+        file: below the folder of public data.
+        provider: the category that the provider split holds out.
+    """
 
     name: str
     file: str
@@ -86,8 +91,14 @@ def loaded(file: Path, mapping: Path) -> Loaded:
 
 @dataclass(frozen=True)
 class Split:
-    """pool: what learners are fitted to. new: workloads to predict, as rows of the table. support, target (C,): under
-    which configurations they may be measured, and are predicted."""
+    """One division of a data set.
+
+    Attributes:
+        pool: what learners are fitted to.
+        new: workloads to predict, as rows of the table.
+        support (C,): under which configurations they may be measured.
+        target (C,): under which configurations they are predicted.
+    """
 
     pool: Pool
     new: IntArray

@@ -20,7 +20,13 @@ SAMPLE_S = 0.1
 
 @dataclass(frozen=True)
 class Ended:
-    """stopped: the limit it hit; code: its exit code; peak_rss_mib: resident memory, its descendants included."""
+    """How a process ended.
+
+    Attributes:
+        stopped: the limit it hit.
+        code: its exit code.
+        peak_rss_mib: its largest resident memory, its descendants' included.
+    """
 
     stopped: Literal["", "time", "memory"]
     code: int

@@ -24,7 +24,12 @@ BATCH = 128
 
 @dataclass
 class Networks:
-    """weights: (B, out, in) a layer; biases: (B, 1, out) a layer."""
+    """Networks of one shape.
+
+    Attributes:
+        weights: (B, out, in) for each layer.
+        biases: (B, 1, out) for each layer.
+    """
 
     weights: list[Tensor]
     biases: list[Tensor]
@@ -52,7 +57,13 @@ class Networks:
 
 @dataclass(frozen=True)
 class Curves:
-    """errors (B, E): of the test rows after `steps` (E,); seconds: of all steps, without the tests."""
+    """Errors during training.
+
+    Attributes:
+        errors (B, E): of the test rows after `steps`.
+        steps (E,): gradient steps.
+        seconds: of all steps, without the tests.
+    """
 
     steps: NDArray[np.int64]
     errors: FloatArray

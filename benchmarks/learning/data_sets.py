@@ -36,8 +36,10 @@ LINNOS_FILE = Path("linnos", "linnos.csv.gz")
 class DataSet:
     """What the pipeline is told of it, as `assay run --telemetry --mapping` would tell it.
 
-    mapping_yaml: "" where the file is in the schema; task: as parsed YAML; expected_cost: seconds of a learner beside
-    those on the recorded telemetry, for the order.
+    Attributes:
+        mapping_yaml: "" where the file is in the schema.
+        task: as parsed YAML.
+        expected_cost: seconds of a learner, relative to those on the recorded telemetry; longer ones begin first.
     """
 
     name: str
@@ -72,7 +74,10 @@ def open_data_sets(names: Sequence[str], telemetry: Path, folder: Path | None, w
     """The data sets by name; what has to be prepared goes to files in `work`.
 
     Args:
-        telemetry: the recorded telemetry; folder: public data, holds linnos/.
+        names: of the data sets.
+        telemetry: the recorded telemetry.
+        folder: public data, holds linnos/.
+        work: where files that have to be made go.
 
     Raises:
         InputError: a file is missing, or the example's program refuses it.

@@ -108,7 +108,7 @@ def run_job(prepared: Prepared, job: Job) -> dict[str, Any]:
         lost = failure(job_folder / "bundle" / job.workload)
         if lost:
             return {**asdict(job), "status": "failed", "error": f"{lost['step']}: {lost['message']}"}
-        made = _found(prepared, job, job_folder)
+        made = _entry(prepared, job, job_folder)
         shutil.rmtree(job_folder)
     made["metrics"] = _finite({**made["metrics"], **_constant_scores(prepared, job)})
     return {**asdict(job), "status": "done", "seconds": round(time.perf_counter() - clock, 2), **made}
@@ -129,7 +129,7 @@ def _run_steps(prepared: Prepared, job: Job, job_folder: Path) -> None:
                job_folder / "bundle")
 
 
-def _found(prepared: Prepared, job: Job, job_folder: Path) -> dict[str, Any]:
+def _entry(prepared: Prepared, job: Job, job_folder: Path) -> dict[str, Any]:
     """Verdicts, metrics and rows of the exported bundle."""
     evidence = json.loads((job_folder / "bundle" / job.workload / "evidence.json").read_text())
     folder, task = _folder(prepared, job.data, job.seed), prepared.tasks[job.data][job.method]

@@ -39,7 +39,7 @@ FORMAT = "assay-performance/2"
 
 def run(options: argparse.Namespace) -> int:
     """Exit code 0 if every entry was made, 1 if one failed, 2 where the recorded telemetry is missing."""
-    if not (names := _there(options)):
+    if not (names := _available(options)):
         return 2
     # two learners train at once: libraries must not each take all cores; the workers inherit it
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     return int(failed > 0)
 
 
-def _there(options: argparse.Namespace) -> list[str]:
+def _available(options: argparse.Namespace) -> list[str]:
     """The data sets asked for that are there; for each other one a line. Takes a peer that is not there off the list.
 
     Empty where the recorded telemetry was asked for and is not there: it is part of the project.

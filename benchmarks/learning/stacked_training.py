@@ -1,6 +1,6 @@
 """Workloads trained one by one and together, as one stack of networks: seconds of each, and what differs at the end.
 
-    python -m benchmarks.learning.stacked_training [--repeats 3]
+    python -m benchmarks stacked-training [--repeats 3]
 
 Synthetic workloads of the size of a small recorded one, with rows, directions and noise of their own, through the whole
 of Algorithm 1 with the default method: learner and unverified twin, verification, attacks. Both ways start from the
@@ -35,7 +35,7 @@ from models.verification.language.properties import Monotonicity
 from models.verification.language.specification import FloatArray, Specification
 from models.verification.network.fully_connected import network_from_torch
 
-PATH = RESULTS / "stacked_training.json"
+OUTPUT = RESULTS / "stacked_training.json"
 CELLS = (((32, 32), (1, 5, 20, 80)), ((300, 300), (1, 5, 20)))  # hidden layers, numbers of workloads
 INPUTS, TEST_ROWS = 10, 500
 LEAST_ROWS, MOST_ROWS = 120, 240
@@ -75,7 +75,12 @@ def make_loop(problem: Problem, hidden: Sequence[int], epochs: int, seed: int) -
 
 @dataclass(frozen=True)
 class Way:
-    """train: all loops for so many epochs; run: all loops to their end."""
+    """A way of training many loops.
+
+    Attributes:
+        train: all loops for so many epochs.
+        run: all loops to their end.
+    """
 
     train: Callable[[int, Sequence[CounterexampleLoop]], None]
     run: Callable[[Sequence[CounterexampleLoop]], list[LoopResult]]
@@ -189,17 +194,12 @@ def _weights(module: nn.Sequential) -> Tensor:
     return torch.cat([part.detach().reshape(-1) for part in module.parameters()])
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.learning.stacked_training", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """See benchmarks/harness/runner.py."""
     parser.add_argument("--epochs", type=int, default=EPOCHS)
     parser.add_argument("--repeats", type=int, default=REPEATS)
-    parser.add_argument("--output", type=Path, default=PATH)
-    options = parser.parse_args(arguments)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Runs every cell that is not there yet."""
     measure(options.output, options.epochs, options.repeats, print)
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

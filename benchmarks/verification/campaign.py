@@ -47,7 +47,7 @@ from benchmarks.verification.networks import (
     campaign_instances,
     load_or_train,
 )
-from benchmarks.verification.own_verifier import OWN
+from benchmarks.verification.own_verifier import OUR_TOOLS
 from benchmarks.verification.peer_process import PEERS, Installation, missing
 from benchmarks.verification.peers.question import Question
 from feature_store.errors import InputError
@@ -55,7 +55,7 @@ from models.verification.network.fully_connected import ReluNetwork
 from models.verification.verdict import Status
 
 OUTPUT = RESULTS / "verification_campaign.json"
-TOOLS = (*OWN, *PEERS)
+TOOLS = (*OUR_TOOLS, *PEERS)
 REPEATS = 3
 # Solvers that encode every neuron come last on networks above this: most of them use up their limit there.
 SLOW_TOOLS, MANY_PARAMETERS = ("marabou", "highs", "scip"), 20_000
@@ -78,7 +78,7 @@ def _judge(entries: Sequence[Entry]) -> int:
     for name, verdicts in bad.items():
         print(f"CONTRADICTION {name}: " + ", ".join(f"{tool} {verdict}" for tool, verdict in verdicts.items()),
               file=sys.stderr)
-    failed = [entry for entry in entries if entry["tool"] in OWN and entry["verdict"] == Status.ERROR]
+    failed = [entry for entry in entries if entry["tool"] in OUR_TOOLS and entry["verdict"] == Status.ERROR]
     for entry in failed:
         print(f"ERROR {entry['network']} {entry['tool']}: {entry['reason']}", file=sys.stderr)
     return int(bool(bad or failed))
@@ -163,7 +163,7 @@ def _measure(tool: str, questions: Sequence[Question], settings: Settings, insta
     limits = Limits(settings.limit_s, settings.threads, settings.memory_gib)
     date, load = now_utc(), load_average()
     answers = [ask(tool, questions, limits, installation)]
-    if tool in OWN and answers[0].status in DECIDED:
+    if tool in OUR_TOOLS and answers[0].status in DECIDED:
         answers += [ask(tool, questions, limits, installation) for _ in range(REPEATS - 1)]
     # an answer that differs from the first is the one that is told
     decided = next((answer for answer in answers if answer.status != answers[0].status), answers[0])

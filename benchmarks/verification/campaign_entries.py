@@ -19,7 +19,7 @@ from benchmarks.harness.code_digest import code_digest
 from benchmarks.harness.machine import describe_machine
 from benchmarks.harness.result_file import read_results, write_results
 from benchmarks.verification.networks import weights_digest
-from benchmarks.verification.own_verifier import OWN
+from benchmarks.verification.own_verifier import OUR_TOOLS
 from benchmarks.verification.peers.question import Question
 from feature_store.errors import InputError
 
@@ -87,7 +87,7 @@ def instance_digest(questions: Sequence[Question]) -> str:
 
 def tool_code(tool: str) -> str:
     """Digest of the code that a tool's verdict and seconds come from, as far as it is in this repository."""
-    if tool in OWN:
+    if tool in OUR_TOOLS:
         return code_digest("models.verification.verify", "models.")
     return code_digest(f"benchmarks.verification.peers.{tool}", "benchmarks.verification.peers")
 

@@ -43,9 +43,12 @@ class Limits:
 class Answer:
     """What a tool says about a network.
 
-    seconds: solve time, start-up and warm-up left out, of the processor where there is one thread; wall_seconds: by the
-    clock; setup_seconds: all else that its process took, by the clock; processor_share: processor time by wall time
-    while it worked (NaN: it did not say); boxes, search_seconds: see own_verifier.py.
+    Attributes:
+        seconds: solve time, start-up and warm-up left out; of the processor where there is one thread.
+        wall_seconds: the same by the clock.
+        setup_seconds: all else that its process took, by the clock.
+        processor_share: processor time by wall time while it worked (NaN: it did not say).
+        boxes, search_seconds: see own_verifier.py.
     """
 
     status: Status

@@ -58,10 +58,15 @@ POINTS, WORST_POINTS = 512, 32
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a kind is trained, and in which sizes.
+    """How a kind of network is trained, and in which sizes.
 
-    steps of training; weight of the second loss and the slope that it asks for; bound: of it, or else samples; sizes:
-    None for all; twice: sizes of which there are networks from two seeds.
+    Attributes:
+        steps: of training.
+        weight: of the second loss.
+        margin: the slope that the second loss asks for.
+        bound: of the slope; None: samples of it.
+        sizes: None for all.
+        twice: sizes of which there are networks from two seeds.
     """
 
     steps: int

@@ -18,8 +18,8 @@ from benchmarks.verification.peers.question import PeerResult, Question
 from models.verification.network.fully_connected import ReluNetwork
 from models.verification.verdict import Verdict
 
-OWN = ("assay", "assay_search")
-MODES = (*OWN, "bounds")
+OUR_TOOLS = ("assay", "assay_search")
+MODES = (*OUR_TOOLS, "bounds")
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,13 @@ START_UP_S = 60.0
 
 @dataclass(frozen=True)
 class Peer:
-    """modules: what it imports, with the packages that bring it; source: folders of a checkout to import from."""
+    """What a peer needs.
+
+    Attributes:
+        modules: what it imports.
+        packages: what brings these modules.
+        source: folders of a checkout to import from.
+    """
 
     modules: tuple[str, ...]
     packages: tuple[str, ...]
@@ -60,7 +66,12 @@ PEERS = {
 
 @dataclass(frozen=True)
 class Installation:
-    """python: the interpreter that has the peers' packages, numpy and torch; sources: checkouts by peer."""
+    """Where peers are installed.
+
+    Attributes:
+        python: the interpreter that has the peers' packages, numpy and torch.
+        sources: checkouts by peer.
+    """
 
     python: Path = Path(sys.executable)
     sources: tuple[tuple[str, Path], ...] = ()

@@ -35,7 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART")
     parser.add_argument("--threads", type=int, default=1, help="threads of a decision; default: %(default)s")
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds of an instance; default: %(default)s")
-    parser.add_argument("--every", type=int, default=1, help="only every so manieth instance, to try it out")
+    parser.add_argument("--every", type=int, default=1, help="measure every n-th instance alone, to try it out")
 
 
 def run(options: argparse.Namespace) -> int:

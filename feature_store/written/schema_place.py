@@ -135,10 +135,11 @@ def _limits(schema: Schema) -> str:
 
 
 def _count(schema: Schema) -> str:
+    """" of 2 entries", " of at least 1 entry"."""
     least, most = schema.get("minItems"), schema.get("maxItems")
-    if least is not None and least == most:
-        return f" of {least}"
-    return f" of at least {least}" if least else ""
+    if not least:
+        return ""
+    return f" of {'' if least == most else 'at least '}{least} {'entry' if least == 1 else 'entries'}"
 
 
 def _fixed(schema: Schema) -> list[Any]:

@@ -21,12 +21,16 @@ NONE = -1  # no run: padding of a support
 
 @dataclass(frozen=True)
 class Pool:
-    """x (C, columns): encoded configurations, see encoding.py; distance (columns, C, C): of each column, 0 or 1 of a
-    category, of mean 1 of a number.
+    """Measured workloads that a learner is fitted to.
 
-    y (W, C): mean log target, NaN where not measured; runs (W, C): measured runs. metrics (W, C, p): mean log metrics
-    of those runs, NaN where missing; p may be 0. noise: variance of the log target among runs of the same workload and
-    configuration; NaN where nothing was repeated.
+    Attributes:
+        x (C, columns): encoded configurations, see encoding.py.
+        distance (columns, C, C): of each column, 0 or 1 of a category, of mean 1 of a number.
+        y (W, C): mean log target, NaN where not measured.
+        runs (W, C): number of measured runs.
+        metrics (W, C, p): mean log metrics of those runs, NaN where missing; p may be 0.
+        noise: variance of the log target among runs of the same workload and configuration; NaN where nothing was
+            repeated.
     """
 
     x: FloatArray

@@ -21,9 +21,10 @@ from models.adaptation.pool.selection import default_learner
 class NamedLearner:
     """A learner that can be asked for by name.
 
-    make: the learner with its default settings.
-    loss: of the point that is reported (models/adaptation/closed_form/combination.py): "median" for networks that are
-        trained on percentage errors, whose mean is that point already.
+    Attributes:
+        make: the learner with its default settings.
+        loss: of the point that is reported (models/adaptation/closed_form/combination.py): "median" for networks that
+            are trained on percentage errors, whose mean is that point already.
     """
 
     make: Callable[[], Learner]

@@ -32,11 +32,18 @@ SMALLEST_POOL = 3
 
 @dataclass(frozen=True)
 class Recommendation:
-    """options: one row a configuration, cheapest first: its columns, predicted, lower, upper, cost, runs, meets.
+    """What `assay recommend` answers.
 
-    chosen: row of `options`, or None where none meets the deadline; measure_next: the configuration (its columns) whose
-    run would tell most, None where all were measured. runs: of the workload; unmeasured runs of the pool do not count.
-    learner: its name, and the reason why it was chosen.
+    Attributes:
+        workload: whose runs are the support.
+        options: one row a configuration, cheapest first: its columns, predicted, lower, upper, cost, runs, meets.
+        chosen: row of `options`; None where none meets the deadline.
+        measure_next: the configuration (its columns) whose run would tell most; None where all were measured.
+        runs: measured configurations of the workload; runs without a result do not count.
+        pool_workloads: number of other workloads.
+        coverage: of the intervals.
+        learner: its name.
+        reason: why this learner.
     """
 
     workload: str

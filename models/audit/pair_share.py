@@ -35,7 +35,9 @@ def share_interval(satisfied: NDArray[np.bool_], pairs: IntArray, group: IntArra
     """See the module docstring.
 
     Args:
-        satisfied: (P,) of each pair. pairs: (P, 2) row indices. group: (m,) rows of one number are not independent.
+        satisfied: (P,), whether each pair obeys.
+        pairs: (P, 2), row indices.
+        group: (m,), rows of one number are not independent.
         confidence: probability that the interval holds the share, in (0, 1).
     """
     if not len(pairs):

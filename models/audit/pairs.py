@@ -68,8 +68,11 @@ def matched_pairs(held: FloatArray, feature: FloatArray, caliper: float, step: f
     """Each row with up to `partners` of the rows nearest in all held columns (largest difference), each pair once.
 
     Args:
-        held: (m, h), feature: (m,), both standardised; h >= 1.
-        caliper: no held column differs by as much. step: the feature differs by at least as much.
+        held: (m, h), standardised, h >= 1: the columns that have to be alike.
+        feature: (m,), standardised.
+        caliper: each held column differs by less than this.
+        step: the feature differs by at least this.
+        partners: the most for each row.
     """
     rows = np.arange(len(held))[:, None]
     distance, near = _nearest(held, caliper)
@@ -101,7 +104,10 @@ def noise_of_near_repeats(x: FloatArray, y: FloatArray, caliper: float, group: I
     Statistics 12, 2018.
 
     Args:
-        x: (m, n) standardised; y: (m,). caliper: as in `matched_pairs`. group: (m,), a number a row where all differ.
+        x: (m, n), standardised.
+        y: (m,).
+        caliper: as in `matched_pairs`.
+        group: (m,): rows of one number are alike in what no column tells; a number for each row where all differ.
     """
     distance, near = _nearest(x, caliper)
     rows = np.arange(len(x))

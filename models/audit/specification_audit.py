@@ -45,22 +45,26 @@ from models.verification.language.properties import Direction, FloatArray, Monot
 Kind = Literal["exact", "matched", "none"]
 Verdict = Literal["obeyed", "contradicted", "undecided"]
 WIDTH = float(norm.ppf(0.975))  # of the noise, in standard deviations of a difference: 19 of 20 differences
-COIN = 0.5
+CHANCE_SHARE = 0.5
 
 
 @dataclass(frozen=True)
 class AuditSettings:
-    """Of the audit.
+    """Settings of the audit.
 
-    tolerance: of a column's range, below which values are equal. minimum_pairs: for a verdict, and below which matched
-    pairs are looked for. caliper, step: see audit/pairs.py; 0.25 is what Rosenbaum and Rubin (The American Statistician
-    39, 1985) allow between matched units, the feature moves at least twice as much. partners: matched rows of a row.
-    maximum_pairs, maximum_rows: more are sampled, by seed; the latter for matching alone.
-
-    at_least: between what is known to hold and not to hold. Run times of public measurements fall with cores and nodes
-    in 92 to 96 % of pairs (scout; CloudBandit 93 to 95 % within the noise) but for two workloads (40 to 76 %), and with
-    memory a core in 47 % (35 to 64 % by the two types compared). For a property that holds in 9 of 10 pairs the
-    threshold must lie below 0.9, or the interval of a few dozen workloads reaches over it.
+    Attributes:
+        at_least: the share of pairs between what is known to hold and not to hold. Run times of public measurements
+            fall with cores and nodes in 92 to 96 % of pairs (scout; CloudBandit 93 to 95 % within the noise) but for
+            two workloads (40 to 76 %), and with memory a core in 47 % (35 to 64 % by the two types compared). For a
+            property that holds in 9 of 10 pairs the threshold must be below 0.9, or the interval of a few dozen
+            workloads reaches over it.
+        minimum_pairs: needed for a verdict; where there are fewer, matched pairs are looked for.
+        tolerance: share of a column's range, below which values are equal.
+        caliper, step: see audit/pairs.py; 0.25 is what Rosenbaum and Rubin (The American Statistician 39, 1985) allow
+            between matched units, the feature moves at least twice as much.
+        partners: matched rows of a row.
+        maximum_pairs: more are sampled, by seed.
+        maximum_rows: the same, for matching alone.
     """
 
     at_least: float = 0.8
@@ -106,11 +110,14 @@ class WorstPair:
 
 @dataclass(frozen=True)
 class PropertyAudit:
-    """What the data say of one feature; shares and sizes are NaN where there is nothing to take them of.
+    """What the data say of one feature; shares and sizes are NaN where there are no pairs to take them from.
 
-    rows: distinct rows of the pairs. obeys, within_noise: shares of pairs, the second at least the first, and their
-    intervals. noise: standard deviation of a run, of repeats (exact pairs) or of near repeats (matched pairs); NaN
-    where there are none, and within_noise is then obeys. mean_violation: of the pairs that do not obey.
+    Attributes:
+        rows: distinct rows of the pairs.
+        obeys, within_noise: shares of pairs, the second at least the first, and their intervals.
+        noise: standard deviation of a run, from repeats (exact pairs) or near repeats (matched pairs); NaN where there
+            are none, and within_noise is then obeys.
+        mean_violation: of the pairs that do not obey.
     """
 
     feature: str
@@ -133,9 +140,9 @@ class PropertyAudit:
         """See the module docstring."""
         if self.pairs < self.minimum_pairs:
             return "undecided"
-        if self.within_noise_interval.upper < self.at_least or self.obeys_interval.upper < COIN:
+        if self.within_noise_interval.upper < self.at_least or self.obeys_interval.upper < CHANCE_SHARE:
             return "contradicted"
-        if self.within_noise_interval.lower >= self.at_least and self.obeys_interval.lower > COIN:
+        if self.within_noise_interval.lower >= self.at_least and self.obeys_interval.lower > CHANCE_SHARE:
             return "obeyed"
         return "undecided"
 
@@ -167,9 +174,12 @@ class PropertyAudit:
 
 @dataclass(frozen=True)
 class AuditedRows:
-    """What pairs are judged by: (m,) each but the noise. shown: targets as a reader wants them, where y is a logarithm.
+    """What pairs are judged by: (m,) each but the noise.
 
-    runs: of which y is the mean. group: rows of one number are not independent of each other.
+    Attributes:
+        shown: targets as a reader wants them, where y is a logarithm.
+        runs: of which y is the mean.
+        group: rows of one number are not independent of each other.
     """
 
     y: FloatArray
@@ -190,7 +200,9 @@ def audit(x: FloatArray, y: FloatArray, names: Sequence[str], properties: Sequen
     is better given as its logarithm.
 
     Args:
-        x: (m, n) finite; y: (m,) finite. names: the n features.
+        x: (m, n), finite.
+        y: (m,), finite.
+        names: of the n features.
         products: features that are products of others: they follow their factors, see `free_columns`.
         group: (m,) rows that were not measured independently (one window, one day); by default each is on its own.
         noise: standard deviation of y among runs that nothing told apart, where it is known; by default measured.

@@ -18,7 +18,12 @@ from models.learners.mlp import build_mlp, linear_layers
 
 
 class Backbone(nn.Module):
-    """trunk: two hidden layers of `width` on J joint features; head: one output row a workload."""
+    """A network for all workloads of the pool.
+
+    Attributes:
+        trunk: two hidden layers of `width` on J joint features.
+        head: one output row a workload.
+    """
 
     trunk: nn.Sequential
     head: nn.Linear

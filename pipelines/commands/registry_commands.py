@@ -54,7 +54,7 @@ def rollback(
     workload: WorkloadOption, task: TaskOption = "performance", reason: ReasonOption = "",
     config: ConfigOption = None, json_output: JsonOption = False,
 ) -> None:
-    """Make the champion before the standing one champion again.
+    """Make the champion before the present one champion again.
 
     Example: assay rollback --workload redis --reason "latency alarms since the switch"
     """

@@ -170,7 +170,7 @@ def test_what_the_tutorial_says_of_promote_and_rollback_after_the_first_run(fini
     assert promote.exit_code == rollback.exit_code == 1
     said = "workload must have a challenger to promote, got none"
     assert said in promote.stderr and f'`promote` answers "{said}"' in tutorial
-    assert "must have had a champion before" in rollback.stderr
+    assert "expected a champion before the present one" in rollback.stderr
     assert "`rollback` that there was no champion before, both with exit code 1" in tutorial
 
 

@@ -137,7 +137,7 @@ def test_the_wrong_kind_of_field_is_refused(fields, message):
         parse(**fields)
 
 
-TEXTS = "expected a text that is not empty or a list of at least 1"
+TEXTS = "expected a text that is not empty or a list of at least 1 entry"
 
 
 @pytest.mark.parametrize(("entry", "message"), [
@@ -147,7 +147,7 @@ TEXTS = "expected a text that is not empty or a list of at least 1"
     ({"column": None}, rf".column: {TEXTS}, got nothing; leave the field out"),
     ({"column": ["a", 3]}, r".column\[1\]: expected a text that is not empty, got 3"),
     ({"column": []}, rf".column: {TEXTS}, got \[\]"),
-    ({"product": []}, r".product: expected a list of at least 1 or a text that is not empty, got \[\]"),
+    ({"product": []}, r".product: expected a list of at least 1 entry or a text that is not empty, got \[\]"),
     ({"column": "a", "kind": "categry"}, ".kind: expected number or category, got 'categry'; did you mean 'category'"),
     ({"column": "a", "scale": "2"}, ".scale: expected a number above 0, got '2'; write it without quotes"),
     ({"column": "a", "scale": True}, ".scale: expected a number above 0, got true"),
@@ -239,9 +239,9 @@ def test_a_failure_must_name_a_column_and_a_condition(entry, message):
 
 
 @pytest.mark.parametrize(("condition", "message"), [
-    ({"is_not": []}, r"is_not: expected a text, a number or a list of at least 1, got \[\]"),
-    ({"is_not": True}, "is_not: expected a text, a number or a list of at least 1, got true"),
-    ({"is_not": None}, "is_not: expected a text, a number or a list of at least 1, got nothing; leave the field out"),
+    ({"is_not": []}, r"is_not: expected a text, a number or a list of at least 1 entry, got \[\]"),
+    ({"is_not": True}, "is_not: expected a text, a number or a list of at least 1 entry, got true"),
+    ({"is_not": None}, "is_not: expected a text, a number or a list of at least 1 entry, got nothing; leave"),
     ({"is_not": ["ok", True]}, r"is_not\[1\]: expected a text or a number, got true"),
     ({"equals": "timeout"}, "equals: expected a number, got 'timeout'"),
     ({"equals": None}, "equals: expected a number, got nothing"),

@@ -117,7 +117,7 @@ BAD_INPUT = {
     "model-is-text": (("spec.yaml", "-s", "spec.yaml"), "model must be a valid ONNX file"),
     "model-is-empty": (("empty", "-s", "spec.yaml"), "must"),
     "specification-is-binary": (("model.onnx", "-s", "model.onnx"), "specification must be"),
-    "specification-is-empty": (("model.onnx", "-s", "empty"), "specification: expected a mapping"),
+    "specification-is-empty": (("model.onnx", "-s", "empty"), "specification: expected a mapping, got nothing"),
     "specification-of-three": (("model.onnx", "-s", "three.yaml"), "2 inputs"),
     "vnnlib-of-another": (("model.onnx", "-s", "other.vnnlib"), "variable must be declared once and be an input"),
     "not-vnnlib": (("model.onnx", "-s", "not.vnnlib"), "not.vnnlib"),

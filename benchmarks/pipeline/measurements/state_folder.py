@@ -10,7 +10,13 @@ from benchmarks.pipeline.measurements.task_file import write_open_gates, write_t
 
 @dataclass(frozen=True)
 class StateFolder:
-    """home: what $ASSAY_HOME names; configuration: its mlflow.yaml; origin: how its bundles were made, in words."""
+    """A state folder that holds bundles.
+
+    Attributes:
+        home: what $ASSAY_HOME names.
+        configuration: its mlflow.yaml.
+        origin: how its bundles were made, in words.
+    """
 
     home: Path
     configuration: Path

@@ -39,8 +39,11 @@ class Question:
 class PeerResult:
     """A peer's answer.
 
-    seconds: solve time alone; setup_seconds: imports and model building; peak_rss_mib: largest resident memory of the
-    peer's processes (NaN: not measured); witness: REFUTED only, its outputs float64.
+    Attributes:
+        seconds: solve time alone.
+        setup_seconds: imports and model building.
+        peak_rss_mib: largest resident memory of the peer's processes (NaN: not measured).
+        witness: REFUTED only, its outputs float64.
     """
 
     status: Status

@@ -39,7 +39,13 @@ class Row:
 
 @dataclass(frozen=True)
 class TwoCopies:
-    """lower, upper (m,): bounds of the variables; relus (p, 2): numbers of z and a; violation: number of v."""
+    """A network twice, as a mixed-integer program.
+
+    Attributes:
+        lower, upper (m,): bounds of the variables.
+        relus (p, 2): numbers of z and a.
+        violation: number of v.
+    """
 
     lower: FloatArray
     upper: FloatArray

@@ -141,8 +141,13 @@ class BoostedRatios:
 
 @dataclass(frozen=True)
 class FittedBoostedRatios:
-    """used: columns of the inputs; residual: variance of the training rows' residuals, which is too small for other
-    workloads; without: what a workload without any run gets."""
+    """See BoostedRatios.
+
+    Attributes:
+        used: columns of the inputs.
+        residual: variance of the training rows' residuals, which is too small for other workloads.
+        without: predicts a workload without any run.
+    """
 
     model: HistGradientBoostingRegressor
     pool: Pool

@@ -23,7 +23,7 @@ from feature_store.errors import InputError
 from models.adaptation.learner import FloatArray, Pool, Prediction, Support
 
 # Share of the kernel's variance that the features keep, and the most of them.
-KEPT, MOST_FEATURES = 0.999, 64
+VARIANCE_KEPT, MOST_FEATURES = 0.999, 64
 ITERATIONS = 25
 # Observations of one tensor operation in the expectation step: (workloads, r, r).
 CHUNK_ELEMENTS = 20_000_000
@@ -31,9 +31,15 @@ CHUNK_ELEMENTS = 20_000_000
 
 @dataclass(frozen=True)
 class Hierarchical:
-    """lengthscale: of the kernel, in units of the mean distance of configurations; additive: share of the kernel that
-    is a sum over the configuration's columns, the rest is a product; strength: of the prior, in workloads;
-    metrics: whether metrics are used."""
+    """See the module docstring.
+
+    Attributes:
+        lengthscale: of the kernel, in units of the mean distance of configurations.
+        additive: share of the kernel that is a sum over the configuration's columns; the rest is a product.
+        strength: of the prior, in workloads.
+        metrics: whether metrics are used.
+        name: in reports.
+    """
 
     lengthscale: float = 2.0
     additive: float = 0.5
@@ -62,7 +68,7 @@ def kernel_features(pool: Pool, lengthscale: float, additive: float) -> FloatArr
     values, vectors = np.linalg.eigh(kernel(pool.distance, lengthscale, additive))
     order = np.argsort(values)[::-1]
     values, vectors = np.clip(values[order], 0, None), vectors[:, order]
-    needed = int(np.searchsorted(np.cumsum(values) / values.sum(), KEPT)) + 1
+    needed = int(np.searchsorted(np.cumsum(values) / values.sum(), VARIANCE_KEPT)) + 1
     keep = min(needed, MOST_FEATURES, int((values > 1e-10 * values[0]).sum()))
     return np.column_stack([np.ones(len(values)), vectors[:, :keep] * np.sqrt(values[:keep])])
 

@@ -57,10 +57,15 @@ LOSSES = ("log", "mape")
 class MetaNetwork:
     """See the module docstring.
 
-    runs: most in a training support; at prediction there may be more. mixtures: further workloads for each of the
-    pool's, see _with_mixtures. steps: of `batch` workloads each. queries: most an episode. members: networks whose mean
-    it is. loss: "log", a Huber loss, or "mape" of the ratio, under which the mean is the logarithm of a point
-    prediction rather than the mean of logarithms. published: what is taken instead of all these if not relative.
+    Attributes:
+        loss: "log", a Huber loss, or "mape" of the ratio, under which the mean is the logarithm of a point prediction
+            rather than the mean of logarithms.
+        mixtures: further workloads for each of the pool's, see _with_mixtures.
+        runs: the most in a training support; at prediction there may be more.
+        steps: gradient steps, of `batch` workloads each.
+        queries: the most of an episode.
+        members: networks whose mean is taken.
+        published: settings that replace all these where `relative` is False.
     """
 
     encoder: str = "attention"
@@ -204,8 +209,12 @@ def _smoothed(targets: Tensor, base: Tensor, rest: Tensor, is_measured: Tensor) 
 
 @dataclass(frozen=True)
 class FittedMetaNetwork:
-    """share: of the networks' mean correction. inflation (K + 1,): of the prior's variance, by number of runs; more
-    runs than K have K's."""
+    """See MetaNetwork.
+
+    Attributes:
+        share: of the networks' mean correction that is added.
+        inflation (K + 1,): of the prior's variance, by number of runs; for more runs than K, that of K.
+    """
 
     cells: Cells
     networks: tuple[_Network, ...]

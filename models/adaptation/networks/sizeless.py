@@ -35,8 +35,13 @@ MOST_WORKLOADS = 64  # whose own last layers are tuned at once
 
 @dataclass(frozen=True)
 class TimeSettings:
-    """Tables A.1 to A.3. batch: workloads a step, each with one drawn support and all its other cells as targets; an
-    epoch sees every workload once. l2: of the sum of squares beside a loss in per cent, as in Sizeless's own code."""
+    """Settings of Tables A.1 to A.3.
+
+    Attributes:
+        batch: workloads a step, each with one drawn support and all its other cells as targets; an epoch sees every
+            workload once.
+        l2: weight of the sum of squares beside a loss in per cent, as in Sizeless's own code.
+    """
 
     hidden: tuple[int, ...] = (256, 256, 256, 256)
     epochs: int = 200
@@ -125,9 +130,12 @@ def train_time_network(pool: Pool, settings: TimeSettings, seed: int) -> tuple[C
 
 @dataclass(frozen=True)
 class FittedTime:
-    """base: of the expectation without any run. inflation (K + 1,): see episodes.inflation.
+    """A trained network of run times.
 
-    tuning: steps and step size of the last `layers` layers on a new workload's runs, None for none.
+    Attributes:
+        base: gives the expectation without any run.
+        inflation (K + 1,): see episodes.inflation.
+        tuning: steps and step size of the last layers on a new workload's runs; None: they are not tuned.
     """
 
     cells: Cells

@@ -26,7 +26,12 @@ FOLDS, DRAWS = 15, 4
 
 @dataclass(frozen=True)
 class Conformal:
-    """widths: by number of runs, in deviations of the prediction; coverage: the share of cells that shall be inside."""
+    """Calibrated intervals.
+
+    Attributes:
+        widths: by number of runs, in deviations of the prediction.
+        coverage: the share of cells that are to be inside.
+    """
 
     widths: Mapping[int, float]
     coverage: float

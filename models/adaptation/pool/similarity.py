@@ -31,8 +31,14 @@ def similarities(embedding: FloatArray, pool: FloatArray, reach: float) -> Float
 
 @dataclass(frozen=True)
 class Predictability:
-    """threshold, reach: see the module docstring. correlation: Spearman's, of the similarity of held-out workloads
-    with their mean absolute error in logarithms before any adaptation of a network; p_value: of no correlation."""
+    """How well the similarity to the pool tells the error.
+
+    Attributes:
+        threshold, reach: see the module docstring.
+        correlation: Spearman's, of the similarity of held-out workloads with their mean absolute error in logarithms
+            before any adaptation of a network.
+        p_value: of there being no correlation.
+    """
 
     threshold: float
     reach: float

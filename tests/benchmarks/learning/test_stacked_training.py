@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.__main__ import main as run_benchmark
 from benchmarks.learning import stacked_training
-from benchmarks.learning.stacked_training import conditions_line, main, make_problem, measure_cell, stacked_table
+from benchmarks.learning.stacked_training import conditions_line, make_problem, measure_cell, stacked_table
 
 
 def test_a_cell_has_every_value_and_both_ways_end_alike() -> None:
@@ -26,10 +27,10 @@ def test_what_is_measured_is_kept_and_made_a_table_of(tmp_path: Path, monkeypatc
                                                       capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(stacked_training, "CELLS", (((8, 8), (1, 2)),))
     path = tmp_path / "stacked_training.json"
-    assert main(["--epochs", "2", "--repeats", "1", "--output", str(path)]) == 0
+    assert run_benchmark(["stacked-training", "--epochs", "2", "--repeats", "1", "--output", str(path)]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
     first = json.loads(path.read_text())
-    assert main(["--epochs", "2", "--repeats", "1", "--output", str(path)]) == 0
+    assert run_benchmark(["stacked-training", "--epochs", "2", "--repeats", "1", "--output", str(path)]) == 0
     assert capsys.readouterr().out == "" and json.loads(path.read_text())["cells"] == first["cells"]
     lines = stacked_table(first).splitlines()
     assert len(lines) == 4 and lines[2].startswith("| 8x8 | 1 | ")

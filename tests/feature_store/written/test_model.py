@@ -95,7 +95,7 @@ def in_workload(line: str) -> str:
     ("name: demo\nworkloads:\n  nginx:\n    hidden:\n      - x",
      "workloads.nginx.hidden[0]: expected a whole number above 0, got 'x' (here, line 5)"),
     ("name: demo\nworkloads:\n  nginx:\n    hidden:\n      []",
-     "workloads.nginx.hidden: expected a list of at least 1, got [] (here, line 4)"),
+     "workloads.nginx.hidden: expected a list of at least 1 entry, got [] (here, line 4)"),
     *((in_workload(f"    {line}"), f"workloads.nginx.{rest} (here, line 5)") for line, rest in (
         ("share: 1", "share: expected a number above 0 and below 1, got 1"),
         ("share: true", "share: expected a number above 0 and below 1, got true"),

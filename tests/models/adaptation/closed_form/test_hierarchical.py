@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 
 from feature_store.errors import InputError
 from models.adaptation.closed_form import hierarchical
-from models.adaptation.closed_form.hierarchical import KEPT, FittedHierarchical, Hierarchical, kernel, kernel_features
+from models.adaptation.closed_form.hierarchical import (
+    VARIANCE_KEPT,
+    FittedHierarchical,
+    Hierarchical,
+    kernel,
+    kernel_features,
+)
 from models.adaptation.learner import NONE, Pool, Support, supports
 
 # Two ways to one posterior: sums and solves of some 20 float64 values of size 1, conditions below 1e6.
@@ -195,7 +201,7 @@ def test_features_give_the_kernel_back(additive):
     features = kernel_features(pool, 1.0, additive)
     assert (features[:, 0] == 1).all()
     # all of a symmetric matrix's error is in the eigenvalues that were left out
-    assert np.abs(features[:, 1:] @ features[:, 1:].T - exact).max() <= (1 - KEPT) * np.trace(exact)
+    assert np.abs(features[:, 1:] @ features[:, 1:].T - exact).max() <= (1 - VARIANCE_KEPT) * np.trace(exact)
     np.testing.assert_allclose(np.diag(exact), 1.0)
 
 
