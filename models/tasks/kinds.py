@@ -51,3 +51,11 @@ def kind_of(name: Any, where: str, line: int | None = None) -> Kind:
                          f"{at_line(where, line)}")
     kind: Kind = importlib.import_module(module).KIND
     return kind
+
+
+def own_folders(name: str) -> tuple[Path, ...]:
+    """Folders of the package of a kind that does not come with Assay; () for one that does."""
+    if "." not in name:
+        return ()
+    found = importlib.util.find_spec(name)
+    return tuple(map(Path, found.submodule_search_locations or ())) if found else ()

@@ -195,7 +195,7 @@ def _question(model: Path, specification: Path, seconds: float) -> _Question:
 
 
 def _judged(question: _Question, trees: Sequence[BoxTree], deadline: float) -> ProofCheck:
-    """Whether these trees, one a part of the property, prove it: where PROVED is decided."""
+    """Whether these trees, one for each part of the property, prove it. `decide` says PROVED only where this does."""
     claim, chain = question.claim, question.chain
     try:
         added = execution_of(question.file, question.network.graph, claim)

@@ -92,9 +92,9 @@ class Prediction:
     def featurize(self, task: PredictionTask, samples: pd.DataFrame, checks: Mapping[str, Sequence[Mapping[str, Any]]],
                   seed: int, validated: Path, output: Path, state: Path) -> dict[str, str]:
         """Each workload's rows, split and scaled by its own training side."""
-        from models.tasks.supervised.featurizing import checked_specifications, featurize_telemetry
+        from models.tasks.supervised.featurizing import featurize_telemetry
 
-        return checked_specifications(task, featurize_telemetry(task, samples, checks, seed, output), output)
+        return featurize_telemetry(task, samples, checks, seed, output)
 
     def correlated(self, task: PredictionTask) -> tuple[list[str], str]:
         """Inputs and target."""
