@@ -2,8 +2,9 @@
 
     python -m components.isolation REQUEST.json       # the child
 
-A shard whose process was killed goes on with what is left of it, in halves; a workload whose process was killed while
-it had no other is failed. An error that the step itself raises is the run's: it is not tried again.
+A shard whose process was killed, or ended without dealing with all of it (a library that calls exit), goes on with
+what is left of it, in halves; a workload whose process ended so while it had no other is failed. An error that the step
+itself raises is the run's: it is not tried again.
 """
 
 import importlib
@@ -18,6 +19,7 @@ from typing import Any
 
 from components.workload_status import fail
 
+RAISED = 1  # Python's exit code for an error that nothing caught
 PATH = "path:"  # marks texts of the request that are paths
 
 
@@ -45,16 +47,20 @@ def run_isolated(step: str, workloads: Sequence[str], output: Path, arguments: M
     while shards:
         shard = shards.pop(0)
         status = run(shard)
-        if status > 0:
+        if status == RAISED:
             raise StepFailedError(f"{step} ended with exit code {status}; its message is above")
-        if status == 0:
-            continue
         left = [name for name in shard if not (output / name).is_dir()]
         if len(shard) == 1 and left:
-            fail(output / left[0], step, f"its process was killed by {_signal(-status)}: most often memory ran out")
+            fail(output / left[0], step, _reason(status))
         elif left:
             half = (len(left) + 1) // 2
             shards = [part for part in (left[:half], left[half:]) if part] + shards
+
+
+def _reason(status: int) -> str:
+    if status < 0:
+        return f"its process was killed by {_signal(-status)}: most often memory ran out"
+    return f"its process ended with exit code {status} before the workload was done: something in it called exit"
 
 
 def _signal(number: int) -> str:

@@ -66,8 +66,11 @@ def together(step: str, messages: Mapping[str, str], output: Path,
     left = {name: inside(output, name) for name, message in messages.items() if not message}
 
     def finished(name: str, message: str) -> None:
-        folder = left.pop(name)
-        fail(folder, step, message) if message else _finish(folder)
+        if name not in left:
+            raise ValueError(f"{step}: expected finished() once for each workload of the shard, got it for {name!r}, "
+                             + ("a second time" if name in messages else "which is not in it"))
+        fail(left[name], step, message) if message else _finish(left[name])
+        del left[name]
         done(name)
 
     for name, message in messages.items():

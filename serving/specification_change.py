@@ -44,7 +44,7 @@ def weaker_in(new: Promise, champion: Promise, leeway: float = 0.0) -> tuple[str
         leeway: by how much a side of the box may fall short (share of the width of the champion's), and by which share
             the violation that the tolerance allows, and what execution adds, may be larger.
     """
-    return (*_inputs(new, champion, leeway), *_properties(new.specification, champion.specification),
+    return (*_inputs(new, champion, leeway), *_properties(new.specification, champion.specification, leeway),
             *_tolerance(new.specification, champion.specification, leeway),
             *_rounding(new.specification, champion.specification, leeway), *_outputs(new, champion),
             *_embedding(new, champion))
@@ -58,7 +58,7 @@ def _inputs(new: Promise, champion: Promise, leeway: float) -> Iterator[str]:
             yield f"input {name} is not taken any more"
             continue
         yield from _quantity("input", item, old)
-        short = leeway * (old.maximum - old.minimum)
+        short = 0.0 if old.values is not None else leeway * (old.maximum - old.minimum)  # a value is kept or not
         if item.minimum > old.minimum + short or item.maximum < old.maximum - short:
             yield (f"box of {name} is {item.minimum:.6g} to {item.maximum:.6g} {item.unit}, the champion's is "
                    f"{old.minimum:.6g} to {old.maximum:.6g} {old.unit}: not all of it is covered")
@@ -96,12 +96,14 @@ class _Demand:
     words: str
 
 
-def _properties(new: Specification, champion: Specification) -> Iterator[str]:
+def _properties(new: Specification, champion: Specification, leeway: float) -> Iterator[str]:
     proved = list(_demands(new))
     for demand in _demands(champion):
+        domain = narrowed(champion, demand.when)
         if not any(one.of == demand.of and len(one.strength) == len(demand.strength)
                    and all(a >= b for a, b in zip(one.strength, demand.strength, strict=True))
-                   and _holds_throughout(one.when, new, narrowed(champion, demand.when)) for one in proved):
+                   and _holds_throughout(one.when, new, domain) for one in proved) \
+                or not _box_covers(new, domain, demand.when, leeway):
             yield f"{demand.words} is not proved any more"
 
 
@@ -141,7 +143,27 @@ def _limits(rule: Property, specification: Specification) -> Iterator[tuple[tupl
                 yield ("robust", outputs[rule.output], tuple(zip(names, point, strict=True))), (
                     -rule.change, *rule.radius.tolist())
         case Share():
-            yield ("share", rule.of.statement(names, outputs)), (rule.at_least, rule.confidence, rule.samples)
+            yield ("share", rule.of.statement(names, outputs), _inputs_of(narrowed(specification, rule.when))), (
+                rule.at_least, rule.confidence, rule.samples)
+
+
+def _inputs_of(domain: Domain) -> tuple[object, ...]:
+    """All that inputs are drawn from: a share of more inputs says nothing about a share of some of them."""
+    return (*zip(domain.feature_names, domain.lower.tolist(), domain.upper.tolist(), strict=True),
+            *sorted(domain.choices.items()), *domain.one_hot)
+
+
+def _box_covers(new: Specification, domain: Domain, conditions: Conditions, leeway: float) -> bool:
+    """Whether the new box holds what conditions leave of the champion's, which may all lie within the box's leeway."""
+    for one in conditions:
+        name = domain.feature_names[one.feature]
+        if name not in new.feature_names:
+            return False
+        low, high = float(domain.lower[one.feature]), float(domain.upper[one.feature])
+        short, place = leeway * (high - low), new.feature_names.index(name)
+        if new.lower[place] > low + short or new.upper[place] < high - short:
+            return False
+    return True
 
 
 def _holds_throughout(conditions: Conditions, of: Specification, domain: Domain) -> bool:

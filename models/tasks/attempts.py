@@ -12,7 +12,7 @@ def attempt(work: Callable[[], None]) -> str:
         work()
     except AssayError as error:
         return str(error) or type(error).__name__
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a library that gives up ends its own workload alone
         traceback.print_exc()
         return f"{type(error).__name__}: {error}"
     return ""

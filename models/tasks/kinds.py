@@ -35,7 +35,7 @@ def kind_of(name: Any, where: str, line: int | None = None) -> Kind:
         line: of the name in the file, where there is one.
 
     Raises:
-        InputError: there is no such kind.
+        InputError: there is no such kind, its module cannot be imported, or lacks a part of the contract.
     """
     names = kind_names()
     if not isinstance(name, str) or not (name in names or _PATH.fullmatch(name)):
@@ -46,10 +46,18 @@ def kind_of(name: Any, where: str, line: int | None = None) -> Kind:
         found = importlib.util.find_spec(module)
     except ImportError:
         found = None
+    except (Exception, SystemExit) as error:  # of the package that the module stands in
+        raise _broken(name, error, at_line(where, line)) from error
     if found is None:
         raise InputError(f"kind: expected a package with a module `kind`, got {name!r}, which cannot be imported "
                          f"{at_line(where, line)}")
-    kind: Kind = importlib.import_module(module).KIND
+    try:
+        kind: Kind = importlib.import_module(module).KIND
+    except (Exception, SystemExit) as error:
+        raise _broken(name, error, at_line(where, line)) from error
+    if missing := [part for part in vars(Kind) if not part.startswith("_") and not hasattr(kind, part)]:
+        raise InputError(f"kind: expected a KIND with the whole contract (models/tasks/kind.py), got {name!r} without "
+                         f"{', '.join(missing)} {at_line(where, line)}")
     return kind
 
 
@@ -59,3 +67,9 @@ def own_folders(name: str) -> tuple[Path, ...]:
         return ()
     found = importlib.util.find_spec(name)
     return tuple(map(Path, found.submodule_search_locations or ())) if found else ()
+
+
+def _broken(name: str, error: BaseException, place: str) -> InputError:
+    reason = " ".join(f"{type(error).__name__}: {error}".split())
+    return InputError(f"kind: expected a package whose module `kind` holds KIND, got {name!r}, whose import fails with "
+                      f"{reason} {place}")

@@ -37,6 +37,22 @@ def test_all_but_the_deadly_workloads_are_done(tmp_path: Path, deadly: set[str])
     assert machine.shards[0] == names and len(machine.shards) <= 1 + 8 * len(deadly)
 
 
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_workload_that_calls_exit_takes_nobody_along(tmp_path: Path, code: int) -> None:
+    """A library's exit(0) looks like a step that went well, but those behind it in the shard are not done."""
+    def run(shard: list[str]) -> int:
+        for name in shard:
+            if name == "w1":
+                return code
+            (tmp_path / name).mkdir()
+        return 0
+
+    run_isolated("verify", ["w0", "w1", "w2", "w3"], tmp_path, {}, run)
+    assert failure(tmp_path / "w1") == {"step": "verify", "message": f"its process ended with exit code {code} before "
+                                        "the workload was done: something in it called exit"}
+    assert all((tmp_path / name).is_dir() and failure(tmp_path / name) is None for name in ("w0", "w2", "w3"))
+
+
 def test_what_the_step_raises_is_not_tried_again(tmp_path: Path) -> None:
     calls: list[list[str]] = []
 

@@ -107,3 +107,35 @@ def test_a_workload_that_training_forgot_has_failed(tmp_path: Path) -> None:
     together("finetune", {"a": ""}, tmp_path / "out", lambda folders, finished: None, lambda name: None)
     assert failure(tmp_path / "out" / "a") == {
         "step": "finetune", "message": "finetune ended without a result for this workload"}
+
+
+@pytest.mark.parametrize(("named", "said"), [("a", "'a', a second time"), ("x", "'x', which is not in it")])
+def test_a_kind_that_finishes_a_workload_twice_or_another_one_is_told(tmp_path: Path, named: str, said: str) -> None:
+    def work(folders: Mapping[str, Path], finished: Callable[[str, str], None]) -> None:
+        finished("a", "")
+        finished(named, "")
+
+    together("finetune", {"a": "", "b": ""}, tmp_path / "out", work, lambda name: None)
+    assert failure(tmp_path / "out" / "a") is None
+    assert failure(tmp_path / "out" / "b") == {
+        "step": "finetune", "message": "ValueError: finetune: expected finished() once for each workload of the shard, "
+                                       f"got it for {said}"}
+
+
+def test_a_kind_that_removes_the_folder_of_a_workload_has_not_finished_it(tmp_path: Path) -> None:
+    def work(folders: Mapping[str, Path], finished: Callable[[str, str], None]) -> None:
+        folders["a"].rmdir()
+        finished("a", "")
+
+    together("finetune", {"a": ""}, tmp_path / "out", work, lambda name: None)
+    assert (failure(tmp_path / "out" / "a") or {})["message"].startswith("FileNotFoundError")
+
+
+def test_a_library_that_ends_python_loses_its_own_workload_alone(tmp_path: Path, before: Path) -> None:
+    def work(name: str, folder: Path) -> None:
+        if name == "a":
+            raise SystemExit(0)
+
+    each("verify", ["a", "b"], before, tmp_path / "out", work, lambda name: None)
+    assert failure(tmp_path / "out" / "a") == {"step": "verify", "message": "SystemExit: 0"}
+    assert failure(tmp_path / "out" / "b") is None and (tmp_path / "out" / "b").is_dir()

@@ -67,3 +67,28 @@ def test_the_model_of_a_kinds_task_files_has_the_common_fields_and_knows_its_kin
 def test_an_unknown_kind_is_named_with_the_nearest_one(name: object, message: str) -> None:
     with pytest.raises(InputError, match=message):
         kind_of(name, "task.yaml", 2)
+
+
+@pytest.mark.parametrize(("init", "module", "message"), [
+    ("", "raise RuntimeError('no\\nlicence')", "whose import fails with RuntimeError: no licence"),
+    ("", "import no_such_module", "whose import fails with ModuleNotFoundError: No module named 'no_such_module'"),
+    ("", "def (", "whose import fails with SyntaxError"),
+    ("", "raise SystemExit(0)", "whose import fails with SystemExit: 0"),  # else `assay validate` would end well
+    ("raise ValueError('x')", "", "whose import fails with ValueError: x"),
+    ("", "", "whose import fails with AttributeError: module '.*' has no attribute 'KIND'"),
+    ("", "KIND = None", "got '.*' without task_file, other_files, check, shape"),
+    ("", "KIND = 3", "got '.*' without task_file, other_files, check, shape"),
+])
+def test_a_kind_that_cannot_be_imported_or_is_none_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, init: str, module: str, message: str
+) -> None:
+    outer = f"broken_{tmp_path.name}"  # a name of its own: Python keeps what it has imported
+    package = tmp_path / outer / "kind_of_task"
+    package.mkdir(parents=True)
+    (tmp_path / outer / "__init__.py").touch()
+    (package / "__init__.py").write_text(init)
+    (package / "kind.py").write_text(module)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InputError, match=rf"kind: expected .*{message}.* \(task.yaml, line 2\)$") as refused:
+        kind_of(f"{outer}.kind_of_task", "task.yaml", 2)
+    assert "\n" not in str(refused.value)

@@ -265,3 +265,35 @@ def test_by_steps_that_are_not_weaker_nobody_gets_to_a_weaker_one(a: Drawn, b: D
     first, second_, third = a.promise, b.promise, c.promise
     if not weaker_in(second_, first) and not weaker_in(third, second_):
         assert not [line for line in weaker_in(third, first) if "may violate" not in line]  # rounding adds up
+
+
+def shared(**fields: Any) -> Json:
+    return {"share": {"of": limited(maximum=9), "at_least": 0.9, **fields}}
+
+
+def test_a_share_of_more_inputs_is_not_a_share_of_fewer() -> None:
+    """Nine tenths of the box may lie outside of the tenth that the champion's share is about."""
+    def wider(data: Json) -> None:
+        data["inputs"][2]["maximum"] = 1000
+
+    whole, some = made(properties=[shared()]), made(properties=[shared(when={"connections": [1, 8]})])
+    assert weaker_in(some, some) == ()
+    for new, old in ((whole, some), (some, whole), (made(wider, properties=[shared()]), whole),
+                     (whole, made(lambda data: data["inputs"][2].update(values=[1, 8]), properties=[shared()]))):
+        assert [line for line in weaker_in(new, old) if line.endswith("is not proved any more")]
+
+
+@pytest.mark.parametrize("when", [{"psi_cpu_some": [0.598, 0.6]}, {"psi_cpu_some": [0.6, 0.6]}])
+def test_the_leeway_of_a_box_does_not_leave_out_a_condition(when: Json) -> None:
+    def shorter(data: Json) -> None:
+        data["inputs"][0]["maximum"] = 0.596
+
+    champion, new = made(properties=[limited(maximum=9, when=when)]), made(shorter, properties=[limited(maximum=9)])
+    (line,) = weaker_in(new, champion, leeway=0.01)
+    assert line.endswith("is not proved any more")
+
+
+def test_the_leeway_of_a_box_does_not_leave_out_a_value() -> None:
+    champion = made(lambda data: data["inputs"][2].update(values=[1, 8, 64]))
+    (line,) = weaker_in(made(lambda data: data["inputs"][2].update(maximum=63.9)), champion, leeway=0.01)
+    assert line.startswith("box of connections is 1 to 63.9")

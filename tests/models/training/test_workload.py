@@ -175,6 +175,6 @@ def test_what_is_trained_for_are_the_orders_in_the_whole_box() -> None:
 
 def test_a_task_may_name_its_target_and_conditions_beyond_0_to_1_before_the_data_are_known() -> None:
     rules = [{"monotone": {"features": ["cpu"], "output": "latency_ms", "when": {"rate": [10, 12]}}}]
-    check_specification(specified(*rules), "w")
+    check_specification(specified(*rules), "w", "task.yaml", None)
     with pytest.raises(InputError, match=r"did you mean 'latency_ms'"):
-        check_specification(specified({"range": {"output": "latency", "minimum": 0}}), "w")
+        check_specification(specified({"range": {"output": "latency", "minimum": 0}}), "w", "task.yaml", None)
