@@ -84,6 +84,7 @@ TABLES: dict[str, Source] = {
     "pipeline-scale": Source("pipeline", pipeline_tables.scale_table),
     "stacked-training": Source("stacked_training", stacked_training.stacked_table),
     "stacked-training-conditions": Source("stacked_training", stacked_training.conditions_line),
+    "pipeline-without-shards": Source("pipeline_without_shards", pipeline_tables.without_shards_line),
     "pipeline-machine": Source("pipeline", pipeline_tables.machine_line),
     "verification-published": Source("verification", published_tables.published_table),
     "verification-goals": Source("verification_campaign", campaign_tables.goals_table),

@@ -91,6 +91,17 @@ def scale_table(results: Results) -> str:
     return f"{text}\n\n{note}"
 
 
+def without_shards_line(results: Results) -> str:
+    """What the same runs took before the fan-out took shards: a record, no command of this code measures it again."""
+    details, machine = results["scale"]["details"], results["machine"]
+    runs = ", ".join(f"{with_unit(seconds, 's')} with {number_}" for number_, seconds in
+                     zip(details["workloads"], details["seconds"], strict=True))
+    return paragraph(
+        "With one process for each step and workload, as before there were shards, the same runs took", f"{runs}",
+        f"workloads ({machine['cpu_model']}, {machine['cores']} cores, {machine['date'][:10]}: another processor, so",
+        "that the ratio is rough).")
+
+
 def machine_line(results: Results) -> str:
     """What it was measured on, in one sentence."""
     machine = results["machine"]
