@@ -96,17 +96,13 @@ def _verdicts(evidence: Json | None) -> Part:
         verdict = mapping(evidence, key)
         if verdict:
             tone = verdict_badge({"verdict": verdict}).tone
-            bound = finite_number(verdict.get("lower_bound"))
-            none = "" if verdict.get("status") == REFUTED else number(None)  # one counterexample ends the search
             rows.append((text(label), Cell(str(verdict.get("status")), tone=tone), text(verdict.get("reason")),
-                         *figures([none if bound is None else number(bound), percent(verdict.get("proved_share")),
-                                   number(verdict.get("leaves")), number(verdict.get("boxes")),
-                                   duration(verdict.get("seconds"))])))
+                         *figures([percent(verdict.get("proved_share")), number(verdict.get("leaves")),
+                                   number(verdict.get("boxes")), duration(verdict.get("seconds"))])))
     if not rows:
         return Note("No verdict of the verifier is in the evidence.", "missing")
-    return Table(("", "Verdict", "Reason", "Slope bound", "Proved", "Leaves", "Boxes", "Time"), tuple(rows), "Verdicts",
-                 "Slope bound: the smallest slope against the required direction that any box could still hold, in "
-                 "output range per feature range; proved: share of the box's volume; leaves: boxes of the certificate.")
+    return Table(("", "Verdict", "Reason", "Proved", "Leaves", "Boxes", "Time"), tuple(rows), "Verdicts",
+                 "Proved: share of the box's volume; leaves: boxes of the proof; boxes: what the search looked at.")
 
 
 def gate_table(gates: Json | None, decision: str = "") -> tuple[Part, ...]:
