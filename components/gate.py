@@ -9,10 +9,10 @@ from components.kind import task_and_kind
 from components.progress import step
 from components.tracking import project_configuration
 from components.workload_status import failure
-from feature_store.errors import AssayError
 from feature_store.names import inside
 from models.export.json_file import write_json
 from models.gate_report import evaluate_gates
+from models.tasks.attempts import attempt
 from models.tasks.kind import Kind
 
 CHAMPIONS = "champions.json"
@@ -58,9 +58,9 @@ def _champion(registry: Any, kind: Kind, task: Any, workload: str, features: Pat
     version = registry.champion(task.name, workload)
     if version is None:
         return None
-    try:
-        return {"version": version,
-                **kind.champion(task, workload, features, registry.open_champion(task.name, workload))}
-    except (AssayError, KeyError) as error:
-        # a champion that cannot be compared must not be replaced unseen: a metric that is missing fails its gate
-        return {"version": version, "metrics": {}, "reason": str(error)}
+    measured: dict[str, Any] = {}
+    message = attempt(lambda: measured.update(
+        kind.champion(task, workload, features, registry.open_champion(task.name, workload))))
+    if message:  # a champion that cannot be compared must not be replaced unseen: a missing metric fails its gate
+        return {"version": version, "metrics": {}, "reason": message}
+    return {**measured, "version": version}

@@ -115,6 +115,9 @@ def parse_gate(name: Any, mapping: Any, where: str) -> Gate:
     _require_known_keys(mapping, KEYS, where)
     metric = _name_of_metric(mapping, "metric", where)
     better = _better(mapping, where)
+    known = known_metric(metric).better
+    if known not in (None, better):
+        raise InputError(f"better: expected {known}, which is better of {metric}, got {better} ({where})")
     key, compared = _limit_key(mapping, better, where)
     relative_to = _reference(mapping, metric, key, compared, where)
     return MetricGate(name, metric, better, _limit(mapping[key], key, metric, compared, where), compared, relative_to,
@@ -189,6 +192,9 @@ def _reference(mapping: Mapping[Any, Any], metric: str, key: str, compared: Comp
         raise InputError(f"{key} needs relative_to: {CHAMPION}, or a metric such as baseline_mse, got none ({where}); "
                          f"for an absolute limit write {absolute}")
     relative_to = _name_of_metric(mapping, "relative_to", where)
+    if relative_to.lower() == CHAMPION != relative_to:
+        raise InputError(f"relative_to: expected {CHAMPION} or a metric, got {relative_to!r} ({where}); did you mean "
+                         f"{CHAMPION!r}?")
     if relative_to == metric:
         raise InputError(f"relative_to: expected {CHAMPION} or another metric, got the gate's own, {metric} ({where}); "
                          f"did you mean relative_to: {CHAMPION}?")

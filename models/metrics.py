@@ -16,11 +16,12 @@ Better = Literal["smaller", "larger"]
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric's unit ("" for a count), and its smallest and largest possible value."""
+    """A metric's unit ("" for a count), its smallest and largest possible value, and which way is better, if one is."""
 
     unit: str = ""
     lowest: float = -math.inf
     highest: float = math.inf
+    better: Better | None = None
 
     def holds(self, value: float) -> bool:
         """Whether the metric can have this value."""
@@ -35,9 +36,15 @@ class Metric:
 
 
 SHARE_UNIT = "share"
-_SHARE, _COUNT = Metric(SHARE_UNIT, 0.0, 1.0), Metric("", 0.0)
-_SQUARED, _ABSOLUTE = Metric("scaled²", 0.0), Metric("scaled", 0.0)  # of the target's scaling: its range is 1
-_RELATIVE = Metric("of the measured", 0.0)  # a percentage error may exceed 1
+_SHARE, _COUNT = Metric(SHARE_UNIT, 0.0, 1.0, "larger"), Metric("", 0.0)
+
+
+def _error(unit: str) -> Metric:
+    return Metric(unit, 0.0, better="smaller")
+
+
+_SQUARED, _ABSOLUTE = _error("scaled²"), _error("scaled")  # of the target's scaling: its range is 1
+_RELATIVE = _error("of the measured")  # a percentage error may exceed 1
 
 METRICS: dict[str, Metric] = {
     **dict.fromkeys(("test_accuracy", "train_accuracy", "twin_test_accuracy", "twin_train_accuracy",
@@ -47,8 +54,8 @@ METRICS: dict[str, Metric] = {
                     _ABSOLUTE),
     **dict.fromkeys(("test_mape", "closed_form_mape", "baseline_mape"), _RELATIVE),
     **dict.fromkeys(("test_rows", "counterexamples", "parity_points", "verification_iterations"), _COUNT),
-    **dict.fromkeys(("verification_seconds", "training_seconds", "twin_seconds"), Metric("s", 0.0)),
-    "latency_us": Metric("µs", 0.0),
+    **dict.fromkeys(("verification_seconds", "training_seconds", "twin_seconds"), _error("s")),
+    "latency_us": _error("µs"),
 }
 
 
