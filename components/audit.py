@@ -1,7 +1,7 @@
 """audit: do the data themselves obey the specification? A workload whose data contradict it is stopped before training.
 
 Passes the features on, with audit.json (workload -> audits of its properties) beside them. A specification that is
-wished for whatever the data say is marked `by_policy: true` in the task: then it is reported, and nothing is stopped.
+imposed even where the data contradict it is marked `by_policy: true` in the task: that is reported, and stops nothing.
 """
 
 import json
@@ -38,8 +38,8 @@ def run_audit(task_yaml: str, features: Path, output: Path) -> dict[str, Any]:
             audits[name] = [{**one.to_json(), "by_policy": by_policy, "sentence": one.sentence} for one in made]
             contradicted = [one.sentence for one in made if one.verdict == "contradicted"]
             if contradicted and not by_policy:
-                raise InputError(f"specification must be what the data obey, got {'; '.join(contradicted)}. Turn its "
-                                 "direction round, leave the feature out, or mark the workload `by_policy: true`")
+                raise InputError(f"specification: expected one that the data obey, got {'; '.join(contradicted)}. "
+                                 "Reverse its direction, leave the feature out, or mark the workload `by_policy: true`")
 
         for name in [name for name, message in status.items() if not message]:
             status[name] = attempt(partial(work, name))

@@ -2,7 +2,7 @@
 
 The call lives in the step's own file, which knows no kfp: inside a running component kfp offers only its
 runtime part, without the decorator. One image for all (deploy/Dockerfile); locally no image is used.
-code_version and data_version are arguments only to separate the keys of the step cache.
+data_version, and in the early steps code_version, are arguments only to separate the keys of the step cache.
 """
 
 import os
@@ -37,7 +37,7 @@ def validate(task_yaml: str, workloads: list, code_version: str, samples: dsl.In
 @dsl.component(base_image=IMAGE, install_kfp_package=False)
 def featurize(task_yaml: str, workloads: list, seed: int, code_version: str, validated: dsl.Input[dsl.Dataset],
               features: dsl.Output[dsl.Dataset]) -> None:
-    """Splits and scales each workload's telemetry."""
+    """Makes what each workload's learner is trained and judged by."""
     from pathlib import Path
 
     from components.featurize import run_featurize
@@ -59,7 +59,7 @@ def audit(task_yaml: str, code_version: str, features: dsl.Input[dsl.Dataset],
 @dsl.component(base_image=IMAGE, install_kfp_package=False)
 def pretrain(task_yaml: str, seed: int, code_version: str, features: dsl.Input[dsl.Dataset],
              pretrained: dsl.Output[dsl.Model]) -> None:
-    """Shared backbone over all workloads."""
+    """What the learners of all workloads start from, where the kind has such a thing."""
     from pathlib import Path
 
     from components.pretrain import run_pretrain

@@ -12,7 +12,10 @@ from feature_store.correlation import correlation_table
 
 
 def run_featurize(task_yaml: str, workloads: list[str], seed: int, validated: Path, output: Path) -> dict[str, str]:
-    """Writes <workload>/ for each usable workload, correlation.json, and status.json: workload -> "" or why not."""
+    """Writes <workload>/ for each usable workload, correlation.json, and status.json: workload -> "" or why not.
+
+    Passes validation.json and source.json on.
+    """
     with step("featurize"):
         task, kind = task_and_kind(task_yaml)
         frame = pd.read_parquet(validated / "samples.parquet")

@@ -1,4 +1,4 @@
-"""finetune: each workload of a shard gets its learner. Learners of a run that was killed are taken from it."""
+"""finetune: each workload of a shard gets its learner. Learners that a killed run had finished are taken over."""
 
 import json
 from collections.abc import Callable

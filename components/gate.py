@@ -19,12 +19,12 @@ CHAMPIONS = "champions.json"
 
 
 def run_gate(task_yaml: str, workloads: list[str], features: Path, bundles: list[Path], output: Path) -> bool:
-    """Copies each bundle to <output>/<workload>/ with its gates.json; failed workloads stay failed.json.
+    """Copies each bundle to <output>/<workload>/ with its gates.json; a failed workload keeps its failed.json.
 
     champions.json beside them: workload -> the standing champion measured as the new model was, or null.
 
     Args:
-        bundles: a folder a shard, with a folder a workload.
+        bundles: one folder per shard, with one per workload.
 
     Returns:
         Whether every workload passed all gates.

@@ -20,14 +20,15 @@ def run_register(workloads: list[str], telemetry: str, scheduled: bool, features
     """Registers what `gate` left; writes registered.json, one entry a workload, and keeps the signed bundles.
 
     An entry has workload, status, message, and for a version: model, version, alias, run_id, reason, bundle (folder).
-    Status: "registered" or "rejected" (as the ledger says), "unchanged" (the model is the version's that stands there,
-    nothing is registered), "failed" in an earlier step, "no new data", "error" (nothing of it is in the ledger).
+    Status: "registered" or "rejected" (as the ledger says), "unchanged" (the model is byte for byte that of a
+    registered version, nothing is registered), "failed" in an earlier step, "no new data", "error" (nothing of it is in
+    the ledger).
     """
     from serving.registry import Registry
 
     with step("register"):
         configuration = project_configuration()
-        registry = Registry(configuration, actor="assay train")
+        registry = Registry(configuration, actor="assay run")
         for drift in registry.reconcile():
             print(drift)
         champions = json.loads((gated / "champions.json").read_text())

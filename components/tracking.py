@@ -1,4 +1,4 @@
-"""Experiment tracking in MLflow: one run a workload and pipeline run; the one tracking module.
+"""Experiment tracking in MLflow: one MLflow run for each workload of a pipeline run; and where steps get mlflow.yaml.
 
 The run holds what a reviewer wants beside the model version: parameters, metrics, the loss curve, the
 lineage of the data, and the HTML report. The registry (serving/registry.py) hangs the version onto it.

@@ -80,7 +80,7 @@ def together(step: str, messages: Mapping[str, str], output: Path,
     if left:
         said = attempt(lambda: work({name: _empty(folder) for name, folder in left.items()}, finished))
         for name in list(left):
-            finished(name, said or f"{step} ended without a word about this workload")
+            finished(name, said or f"{step} ended without a result for this workload")
     _tidy(output)
 
 

@@ -30,12 +30,12 @@ def require_writable(path: Path, what: str, read: Iterable[Path]) -> None:
             raise InputError(f"{what} must be a file, got {path}")
         if path.exists() and any(other.exists() and path.samefile(other) for other in read):
             raise InputError(f"{what} must not be a file that is read, got {path}")
-        new_beside(path).unlink()
+        _new_beside(path).unlink()
     except OSError as error:
         raise InputError(f"{what} must be writable, got {error}") from error
 
 
-def new_beside(path: Path, folder: Path | None = None, mode: int = 0o666) -> Path:
+def _new_beside(path: Path, folder: Path | None = None, mode: int = 0o666) -> Path:
     """A new, empty file to be renamed to `path`, under a name that nobody has and with the same ending.
 
     Args:
@@ -83,7 +83,7 @@ def whole_file(
     Raises:
         OSError: the disk is full or the folder cannot be written; what stood at `path` still does.
     """
-    new = new_beside(path, folder, mode)
+    new = _new_beside(path, folder, mode)
     try:
         yield new
         _sync(new)

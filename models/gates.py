@@ -87,7 +87,7 @@ def parse_gates(mapping: Any, where: str) -> tuple[Gate, ...]:
     if not isinstance(mapping, Mapping):
         raise InputError(f"expected a mapping of gates, such as `latency: {_EXAMPLE}`, got {mapping!r} ({where})")
     if not mapping:
-        raise InputError(f"expected at least one gate, got none ({where}); an empty list proves nothing")
+        raise InputError(f"expected at least one gate, got none ({where}); no gates would let everything through")
     return tuple(parse_gate(name, line, where) for name, line in mapping.items())
 
 

@@ -19,7 +19,7 @@ from feature_store.errors import InputError
 from feature_store.names import is_task_name
 from feature_store.strict_yaml import Lines, read_located_yaml, read_yaml
 from models.tasks.kind import OwnTask
-from models.tasks.kinds import kind_names, kind_of
+from models.tasks.kinds import kind_names, kind_of, own_folders
 from models.tasks.task import DEFAULT_KIND, parse_task, task_path
 from pipelines.shards import make_shards, shard_texts
 
@@ -121,12 +121,12 @@ def make_request(
     loaded = parse_task(content, where, lines)
     if method is not None:
         content = {**content, "training": {**content.get("training", {}), "method": method}}
-        text, where = yaml.safe_dump(content, sort_keys=False), "--method"
-        loaded = parse_task(content, where)
+        text = yaml.safe_dump(content, sort_keys=False)
+        loaded = parse_task(content, "--method")
     kind = kind_of(loaded.kind, where)
     chosen = tuple(dict.fromkeys(workloads)) or tuple(loaded.workloads)
     for name in chosen:
-        kind.check(loaded, name)
+        kind.check(loaded, name, where, lines)
     count, parallelism = fanout.settled()
     shards = make_shards(chosen, {name: kind.shape(loaded, name) for name in chosen}, count)
     if is_prometheus(telemetry):
@@ -137,8 +137,8 @@ def make_request(
         version = content_digest(Path(telemetry))
     its_own = own is not None and own.data is not None
     command = reproducing_command(None if its_own else task, given, mapping, workloads, seed, method, config)
-    return TrainRequest(loaded, text, chosen, shards, parallelism, telemetry, mapping_yaml, version, code_version(),
-                        seed, run_name, scheduled, command)
+    return TrainRequest(loaded, text, chosen, shards, parallelism, telemetry, mapping_yaml, version,
+                        code_version(loaded.kind), seed, run_name, scheduled, command)
 
 
 def reproducing_command(task: str | None, telemetry: str, mapping: Path | None, workloads: Sequence[str], seed: int,
@@ -183,11 +183,15 @@ def _existing(telemetry: str) -> Path:
     return path.absolute()  # the steps run in folders of their own
 
 
-def code_version() -> str:
-    """A digest of the source files of all packages: what a cached step's result depends on beside its data."""
+def code_version(kind: str = "") -> str:
+    """A digest of source files: what a cached step's result depends on beside its data.
+
+    Args:
+        kind: of the task; the package of one that does not come with Assay counts beside Assay's own.
+    """
     digest = hashlib.sha256()
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*")):
+    for folder in (*(ROOT / package for package in PACKAGES), *own_folders(kind)):
+        for path in sorted(folder.rglob("*")):
             if path.suffix in (".py", ".yaml", ".lua", ".html", ".css", ".js"):
-                digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes() + b"\0")
+                digest.update(str(path.relative_to(folder.parent)).encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:16]

@@ -56,7 +56,7 @@ class WorkloadFound:
         rows: of its telemetry; None: it is a server's, and was not asked for.
         inputs: those that the telemetry has; needed: how many its model takes.
         missing: columns that it lacks, the target among them.
-        target: what its model predicts, with the unit.
+        target: what its model predicts, each with its unit.
         failures: rules of the data gate that its rows break, each a sentence; they stop it in a run.
         warnings: what a run would warn of.
     """
@@ -137,12 +137,12 @@ def _promised(schema: TelemetrySchema, production: ProductionMap) -> WorkloadFou
 
 def _workload(schema: TelemetrySchema, rows: int | None, present: set[str], failures: tuple[str, ...],
               warnings: tuple[str, ...]) -> WorkloadFound:
-    ((target, column),) = schema.target.items()
-    needed = (*schema.features, target, *(name for name in schema.split_by if rows is not None))
+    needed = (*schema.features, *schema.target, *(name for name in schema.split_by if rows is not None))
     return WorkloadFound(
         schema.workload, rows, tuple(name for name in schema.features if name in present), len(schema.features),
         tuple(dict.fromkeys(name for name in needed if name not in present)),
-        f"{target}, {column.unit}" if column.unit else target, failures, warnings)
+        "; ".join(f"{name}, {column.unit}" if column.unit else name for name, column in schema.target.items()),
+        failures, warnings)
 
 
 def _columns(frame: pd.DataFrame, schemas: Mapping[str, TelemetrySchema],

@@ -51,7 +51,7 @@ def small_proof(folder: Path) -> Proof:
             {"range": {"minimum": LOWEST_MS, "when": {"connections": [1, 32]}}}]}}}}, "mutants")
     network, raw = small_network(np.random.default_rng(NETWORK_SEED)), raw_specification(task, "w", SCALING)
     product = network_product(task, "w", network, SCALING, raw, Versions("mutants", "mutants", NETWORK_SEED))
-    verdict = write_bundle(folder, product, 60.0)
+    verdict = write_bundle(folder, product)
     if verdict.status is not Status.PROVED:
         raise RuntimeError(f"the small network must be proved, got {verdict.status}: {verdict.reason}")
     return Proof.read(folder)

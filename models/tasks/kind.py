@@ -10,6 +10,9 @@ Folders. Each stage reads folders that earlier ones wrote and writes one of its 
     features/<workload>/  quality.json with `data_version`, and whatever the kind's later stages read; as Parquet
                           what the bundle's evidence shall name by its digest
     learner/<workload>/   what `finetune` made
+    verified/<workload>/  the learner, product/ (the bundle without evidence), verdict.json: made by the pipeline
+
+`features` is always the folder of all workloads; `learner` is that of one.
 
 A stage that a kind does not need says why, in a sentence that the run's log shows; "" where it did its work.
 
@@ -71,8 +74,12 @@ class Kind(Protocol):
         Each gets a JSON Schema and a field table, as task files do.
         """
 
-    def check(self, task: Any, workload: str) -> None:
+    def check(self, task: Any, workload: str, where: str, lines: Lines | None) -> None:
         """Refuses, before any work, what no data could fit: a specification of other features, say.
+
+        Args:
+            where: file of the task, as errors name it.
+            lines: of the task in that file; None: its content was made, not written.
 
         Raises:
             InputError: with the place.
@@ -82,7 +89,8 @@ class Kind(Protocol):
         """Widths of the layers of a workload's network; () where it has none. A shard holds equal ones together."""
 
     def recognises(self, mapping: Any) -> bool:
-        """Whether a mapping file (parsed) is of this kind's own form. Of several kinds the first by name has it."""
+        """Whether a mapping file (parsed) is of this kind's own form. The kind of the `--task` file is asked
+        first, then the kinds that come with Assay, by name."""
 
     def own_task(self, mapping: Path, telemetry: Path, workloads: Sequence[str], seed: int) -> OwnTask:
         """The task that a mapping file brings along, where it was recognised.
@@ -117,7 +125,7 @@ class Kind(Protocol):
         """Writes <output>/<workload>/ for each workload of `checks`, and what they share beside them.
 
         Args:
-            samples: what the data gate let through.
+            samples: all rows that `ingest` made; `checks` names the workloads that passed the data gate.
             checks: workload -> results of the data gate, for quality.json.
             validated: the folder that `ingest` wrote into.
             state: folder that outlives the run, for searches that go on where they were.
@@ -137,7 +145,7 @@ class Kind(Protocol):
         """
 
     def by_policy(self, task: Any, workload: str) -> bool:
-        """Whether what is demanded is wished for, whatever the data say of it."""
+        """Whether the specification is imposed even where the data contradict it."""
 
     def pretrain(self, task: Any, workloads: Sequence[str], seed: int, features: Path, output: Path,
                  progress: OnProgress) -> str:
@@ -158,13 +166,17 @@ class Kind(Protocol):
         """What ships, and what is to be proved of it.
 
         Args:
-            versions: of what it is made.
+            versions: of the code and data, and the seed, that it is made from.
             learner: what `finetune` made of the workload.
         """
 
     def evidence(self, task: Any, workload: str, seed: int, features: Path, verified: Path,
                  product: Path) -> dict[str, Any]:
         """What a reviewer and the gates want to know of the model, beside verdict, data and how to reproduce it.
+
+        Args:
+            verified: the workload's folder after `verify`.
+            product: its product/.
 
         Returns:
             `metrics`: name -> number, what gates hold against their thresholds; `case_counts`: metric -> how many cases

@@ -61,6 +61,14 @@ def kind_of(name: Any, where: str, line: int | None = None) -> Kind:
     return kind
 
 
+def own_folders(name: str) -> tuple[Path, ...]:
+    """Folders of the package of a kind that does not come with Assay; () for one that does."""
+    if "." not in name:
+        return ()
+    found = importlib.util.find_spec(name)
+    return tuple(map(Path, found.submodule_search_locations or ())) if found else ()
+
+
 def _broken(name: str, error: BaseException, place: str) -> InputError:
     reason = " ".join(f"{type(error).__name__}: {error}".split())
     return InputError(f"kind: expected a package whose module `kind` holds KIND, got {name!r}, whose import fails with "

@@ -34,7 +34,7 @@ PLACES, SLOPE_POINTS = 5, 64
 # Witnesses offered for replay.
 OFFERS = 8
 # Products of one first look, above which it would take longer than the import that it saves; of its points.
-PRODUCTS, POINT_PRODUCTS = 300_000_000, 100_000_000
+PRODUCTS, POINT_PRODUCTS = 300_000_000, 30_000_000
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feature_store.errors import InputError
-from feature_store.whole_files import new_beside
+from feature_store.whole_files import write_file
 from models.verification.checker.archive import Rejected
 from models.verification.checker.chain import Chain, read_chain
 from models.verification.checker.check import leaf_bounds, leaf_boxes, leaf_margins
@@ -145,19 +145,14 @@ def write_proof(path: Path, model: Path, specification: Path, trees: Sequence[Bo
     document = {"format": FORMAT, "verdict": PROVED, "model_sha256": checked.model_sha256,
                 "specification_sha256": checked.specification_sha256, "statement": checked.statement,
                 "execution": checked.execution, "parts": list(checked.counted), "trees_sha256": trees_digest(trees)}
+    content = proof_bytes(document, trees)
+    if read_document(content) != document or trees_digest(read_trees(content, len(trees))) != trees_digest(trees):
+        return replace(checked, accepted=False, reason="proof must be stored as it was made")
     try:
-        temporary = new_beside(path)
-        try:
-            temporary.write_bytes(proof_bytes(document, trees))
-            stored = temporary.read_bytes()
-            if read_document(stored) != document or trees_digest(read_trees(stored, len(trees))) != trees_digest(trees):
-                return replace(checked, accepted=False, reason="proof must be stored as it was made")
-            temporary.replace(path)
-            return checked
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_file(path, content)
     except OSError as error:
         raise InputError(f"certificate must be writable, got {error.strerror} ({path})") from error
+    return checked
 
 
 def check_proof(proof: Path, model: Path, specification: Path, seconds: float = math.inf) -> ProofCheck:
@@ -212,7 +207,7 @@ def _question(model: Path, specification: Path, seconds: float) -> _Question:
 
 
 def _judged(question: _Question, trees: Sequence[BoxTree], deadline: float) -> ProofCheck:
-    """Whether these trees, one a part of the property, prove it: where PROVED is decided."""
+    """Whether these trees, one for each part of the property, prove it. `decide` says PROVED only where this does."""
     claim, chain = question.claim, question.chain
     try:
         added = execution_of(question.file, question.network.graph, claim)

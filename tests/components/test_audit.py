@@ -62,7 +62,8 @@ def test_a_specification_that_the_data_contradict_stops_its_workload_alone(tmp_p
     steps, found = audited(tmp_path, turned(by_policy=False))
     status = json.loads((steps.folder / "features" / "status.json").read_text())
     assert status["redis"] == ""
-    assert "must be what the data obey, got psi_cpu_some decreasing: contradicted" in status["nginx"]
+    said = "specification: expected one that the data obey, got psi_cpu_some decreasing: contradicted"
+    assert said in status["nginx"]
     assert "by_policy: true" in status["nginx"] and "at worst" in status["nginx"]
     assert json.loads((steps.folder / "featurized" / "status.json").read_text())["nginx"] == ""
     (one,) = found["nginx"]

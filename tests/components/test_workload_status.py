@@ -106,7 +106,7 @@ def test_where_training_together_raises_those_that_are_left_are_lost_and_say_why
 def test_a_workload_that_training_forgot_has_failed(tmp_path: Path) -> None:
     together("finetune", {"a": ""}, tmp_path / "out", lambda folders, finished: None, lambda name: None)
     assert failure(tmp_path / "out" / "a") == {
-        "step": "finetune", "message": "finetune ended without a word about this workload"}
+        "step": "finetune", "message": "finetune ended without a result for this workload"}
 
 
 @pytest.mark.parametrize(("named", "said"), [("a", "'a', a second time"), ("x", "'x', which is not in it")])

@@ -288,7 +288,7 @@ class TestMoves:
         versions = len(scene.client.search_model_versions("name = 'assay.tiny.redis'"))
         try:
             path.write_bytes(original.replace(b'"gates_passed":true', b'"gates_passed":"yes"', 1).replace(
-                b'"actor":"assay train"', b'"actor":"assay trial"', 1))
+                b'"actor":"assay run"', b'"actor":"assay ran"', 1))
             for command in (("history",), ("promote", "--task", "tiny", "-w", "redis"),
                             ("rollback", "--task", "tiny", "-w", "redis"),
                             ("predict", "--task", "tiny", "-w", "redis", "--row", json.dumps(ROW))):

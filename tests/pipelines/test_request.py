@@ -143,8 +143,10 @@ def test_what_cannot_be_used_is_refused_before_any_work(options: dict[str, Any],
     [
         ({"properties": [{"monotone": {"features": ["psi_cpu_sum"]}}]},
          "got 'psi_cpu_sum'.*did you mean 'psi_cpu_some'"),
+        ({"properties": [{"monotone": {"features": ["psi_cpu_some"], "output": "latency"}}]},
+         "got 'latency'; did you mean 'latency_ms'"),
         ({"box": {"psi_cpu_some": [0.9, 0.1]}, "properties": [{"monotone": {"features": ["psi_cpu_some"]}}]},
-         r"box.psi_cpu_some: expected lower <= upper, got \[0.9, 0.1\] \(task tiny, workload redis\)"),
+         r"box.psi_cpu_some: expected lower <= upper, got \[0.9, 0.1\] \(tiny.yaml, workload redis, line \d+\)"),
         ({"box": {"psi_cpu_some": ["low", "high"]}, "properties": [{"monotone": {"features": ["psi_cpu_some"]}}]},
          "low"),
         ({"properties": []}, "properties: expected a list of at least 1 entry"),
@@ -158,6 +160,20 @@ def test_a_specification_that_no_data_could_fit_is_refused_before_any_work(
     with pytest.raises(InputError, match=message):
         request()
     assert request(workloads=("nginx",)).workloads == ("nginx",)  # the others can be trained
+
+
+def test_a_specification_may_name_the_target(project: Path) -> None:
+    with_specification(project, {"properties": [{"monotone": {"features": ["psi_cpu_some"], "output": "latency_ms"}}]})
+    assert request().workloads == ("nginx", "redis")
+
+
+def test_a_mistake_in_a_specification_is_named_with_the_line_of_the_task(project: Path) -> None:
+    text = WRONG.replace("hidden: [0]", "specification: {properties: [{monotone: {features: [psi]}}]}")
+    (project / "tiny.yaml").write_text(text)
+    for method in (None, "plain"):
+        with pytest.raises(InputError, match=r"^properties\[0\].monotone.features\[0\]: expected an input of the "
+                                             r"model, got 'psi'; .* \(tiny.yaml, workload redis, line 5\)$"):
+            request(method=method)
 
 
 def test_the_code_version_changes_with_the_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_warnings_are_counted_and_stop_nothing() -> None:
     ("mapping.yaml", "workload: {column: app}\ncolumns:\n  psi_cpu_sone: {column: cpu}",
      "columns.psi_cpu_sone: expected a column of the schema or of the task, got 'psi_cpu_sone'; did you mean "
      "'psi_cpu_some'? (mapping.yaml, line 3)"),
-    ("mapping.yaml", "workload: {column: ap}\ncolumns: {latency_ms: {column: took}}", "'ap' must stand in the file"),
+    ("mapping.yaml", "workload: {column: ap}\ncolumns: {latency_ms: {column: took}}", "expected a column 'ap'"),
     ("mlflow.yaml", "experiment: 3", "experiment: expected a text that is not empty, got 3"),
     ("own.parquet", "no table", "must be a whole Parquet table"),
 ])
@@ -159,6 +159,17 @@ def test_of_many_workloads_those_that_do_not_fit_are_shown_first(project: Path) 
     rows = [line.split()[0] for line in done.stdout.splitlines() if line.startswith("w") and " of 3" in line]
     assert done.exit_code == 1 and rows[:2] == ["w30", "w00"] and len(rows) == 20
     assert "and 11 more workloads, 1 of all do not fit" in done.stdout
+
+
+def test_a_kind_of_its_own_with_two_targets_is_understood_too(project: Path) -> None:
+    from tests.kinds.test_table_controller import TASK, table
+
+    table().to_csv(project / "table.csv", index=False)
+    found = json.loads(validate("--json", task=str(TASK), telemetry="table.csv").stdout)
+    assert found["fits"] and found["kind"] == "tests.kinds.table_controller"
+    assert [column["name"] for column in found["columns"] if column["role"] == "target"] == [
+        "new_limit_cores", "replica_change"]
+    assert found["workloads"][0]["target"].startswith("new_limit_cores, cores; replica_change")
 
 
 def test_the_help_has_an_example() -> None:

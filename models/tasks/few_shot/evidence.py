@@ -4,7 +4,7 @@ Read from the files that features.py describes; predictions are the exported net
 width * deviation to each side of the network's mean in logarithms, both of the pool's (conformal.py); `crossing` is the
 proof that the ends never cross: a network with both ends as outputs, verified like any other.
 
-Symbols as in contract.py.
+Symbols as in models/adaptation/learner.py.
 """
 
 import json

@@ -8,7 +8,7 @@ embeddings around the workload's own and over the hull of the pool's: the few ru
 network that is proved becomes the monotone function nearest to it. Test rows are the workload's measured configurations
 outside of the support; a workload without any cannot be judged.
 
-Symbols as in contract.py; d embedding size, n inputs of the configuration.
+Symbols as in models/adaptation/learner.py; d embedding size, n inputs of the configuration.
 """
 
 from collections.abc import Mapping

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from feature_store.schema import TelemetrySchema
+    from feature_store.strict_yaml import Lines
     from feature_store.written.model import Written
     from models.audit.specification_audit import PropertyAudit
     from models.export.product import Product, Versions
@@ -38,11 +39,11 @@ class FewShotKind:
 
         return {"measurements-task": MeasurementsTask}
 
-    def check(self, task: FewShotTask, workload: str) -> None:
+    def check(self, task: FewShotTask, workload: str, where: str, lines: Lines | None) -> None:
         """The specification against the names of the features."""
         from models.tasks.supervised.featurizing import check_specification
 
-        check_specification(task, workload)
+        check_specification(task, workload, where, lines)
 
     def shape(self, task: FewShotTask, workload: str) -> tuple[int, ...]:
         """Inputs, hidden layers, one output."""

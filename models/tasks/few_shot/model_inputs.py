@@ -3,7 +3,7 @@
 A number is one input; a category is one input a value, 1 where it is that value and 0 elsewhere; a column that the
 mapping makes as a product of others is none, for it says nothing beside them and could not move alone.
 
-Symbols as in contract.py; n inputs.
+Symbols as in models/adaptation/learner.py; n inputs.
 """
 
 from dataclasses import dataclass

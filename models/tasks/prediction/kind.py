@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from feature_store.schema import TelemetrySchema
+    from feature_store.strict_yaml import Lines
     from feature_store.written.model import Written
     from models.audit.specification_audit import PropertyAudit
     from models.export.product import Product, Versions
@@ -34,11 +35,11 @@ class Prediction:
         """None."""
         return {}
 
-    def check(self, task: PredictionTask, workload: str) -> None:
+    def check(self, task: PredictionTask, workload: str, where: str, lines: Lines | None) -> None:
         """The specification against the names of the features."""
         from models.tasks.supervised.featurizing import check_specification
 
-        check_specification(task, workload)
+        check_specification(task, workload, where, lines)
 
     def shape(self, task: PredictionTask, workload: str) -> tuple[int, ...]:
         """Inputs, hidden layers, one output."""
@@ -91,9 +92,9 @@ class Prediction:
     def featurize(self, task: PredictionTask, samples: pd.DataFrame, checks: Mapping[str, Sequence[Mapping[str, Any]]],
                   seed: int, validated: Path, output: Path, state: Path) -> dict[str, str]:
         """Each workload's rows, split and scaled by its own training side."""
-        from models.tasks.supervised.featurizing import checked_specifications, featurize_telemetry
+        from models.tasks.supervised.featurizing import featurize_telemetry
 
-        return checked_specifications(task, featurize_telemetry(task, samples, checks, seed, output), output)
+        return featurize_telemetry(task, samples, checks, seed, output)
 
     def correlated(self, task: PredictionTask) -> tuple[list[str], str]:
         """Inputs and target."""

@@ -11,6 +11,7 @@ from feature_store.errors import InputError
 from feature_store.features import featurize
 from feature_store.names import inside
 from feature_store.scaling import FeatureScaling
+from feature_store.strict_yaml import Lines
 from models.tasks.attempts import attempt
 from models.tasks.supervised.task import SupervisedTask
 from models.training.workload import raw_specification
@@ -39,18 +40,19 @@ def checked_specifications(task: SupervisedTask, status: Mapping[str, str], outp
 ANYTHING = (-1e300, 1e300)
 
 
-def check_specification(task: SupervisedTask, workload: str) -> None:
-    """Refuses a specification that no data could fit, before any work.
+def check_specification(task: SupervisedTask, workload: str, where: str, lines: Lines | None) -> None:
+    """Refuses a specification that no data could fit, before any work. Arguments as of `Kind.check` (kind.py).
 
     Raises:
-        InputError: with the workload.
+        InputError: with the workload and, where there is one, the line.
     """
     from models.verification.language.specification_language import parse_specification
 
     names = [quantity.name for quantity in task.features(workload)]
-    where = f"task {task.name}, workload {workload}"
+    where = f"{where}, workload {workload}"
+    below = None if lines is None else lines.below("workloads", workload, "specification")
     try:
         parse_specification(task.workload(workload).specification, names, dict.fromkeys(names, ANYTHING), where,
-                            (task.target.name,))
+                            (task.target.name,), lines=below)
     except (TypeError, ValueError) as error:
         raise InputError(f"specification must be of the documented form, got {error} ({where})") from error

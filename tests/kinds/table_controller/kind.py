@@ -20,6 +20,7 @@ from models.tasks.kind import OnFinished, OnProgress, OwnTask
 from tests.kinds.table_controller.task import INPUTS, OUTPUTS, TableControllerTask
 
 if TYPE_CHECKING:
+    from feature_store.strict_yaml import Lines
     from models.export.product import Product, Versions
     from models.verification.language.specification import Specification
     from tests.kinds.table_controller.pages import TableControllerPages
@@ -39,8 +40,8 @@ class TableController:
     def other_files(self) -> Mapping[str, Any]:
         return {}
 
-    def check(self, task: TableControllerTask, workload: str) -> None:
-        _specification(task, workload)
+    def check(self, task: TableControllerTask, workload: str, where: str, lines: Lines | None) -> None:
+        _specification(task, workload, where, lines)
 
     def shape(self, task: TableControllerTask, workload: str) -> tuple[int, ...]:
         return ()
@@ -143,11 +144,13 @@ def _judged(task: TableControllerTask, model: bytes) -> dict[str, Any]:
                            block=1).to_json()}
 
 
-def _specification(task: TableControllerTask, workload: str) -> Specification:
+def _specification(task: TableControllerTask, workload: str, where: str = "task",
+                   lines: Lines | None = None) -> Specification:
     from models.verification.language.specification_language import parse_specification
 
     return parse_specification(task.workload(workload).specification, tuple(INPUTS), RANGES,
-                               f"task {task.name}: {workload}", tuple(OUTPUTS), {**INPUTS, **OUTPUTS})
+                               f"{where}, workload {workload}", tuple(OUTPUTS), {**INPUTS, **OUTPUTS},
+                               lines and lines.below("workloads", workload, "specification"))
 
 
 KIND = TableController()

@@ -81,7 +81,7 @@ def test_a_box_in_raw_units_is_scaled_with_a_little_room_on_every_side() -> None
 
 
 def test_a_specification_that_does_not_fit_the_workload_names_task_and_workload() -> None:
-    with pytest.raises(InputError, match=r"got 'rats'; did you mean 'rate'\? \(task t: workload w\)"):
+    with pytest.raises(InputError, match=r"got 'rats'; did you mean 'rate'\? \(task t: workload w"):
         raw_specification(task(features=("rats",)), "w", SCALING)
     with pytest.raises(InputError, match=r"lower <= upper, got \[3, 1\] .*task t: workload w"):
         raw_specification(task({"cpu": [3, 1]}), "w", SCALING)
@@ -175,6 +175,6 @@ def test_what_is_trained_for_are_the_orders_in_the_whole_box() -> None:
 
 def test_a_task_may_name_its_target_and_conditions_beyond_0_to_1_before_the_data_are_known() -> None:
     rules = [{"monotone": {"features": ["cpu"], "output": "latency_ms", "when": {"rate": [10, 12]}}}]
-    check_specification(specified(*rules), "w")
+    check_specification(specified(*rules), "w", "task.yaml", None)
     with pytest.raises(InputError, match=r"did you mean 'latency_ms'"):
-        check_specification(specified({"range": {"output": "latency", "minimum": 0}}), "w")
+        check_specification(specified({"range": {"output": "latency", "minimum": 0}}), "w", "task.yaml", None)

@@ -50,7 +50,7 @@ def monotone(*features: str, direction: str = "increasing") -> dict[str, Any]:
 def prove(folder: Path, network: ReluNetwork, task: SupervisedTask, scaling: FeatureScaling = SCALING) -> Proof:
     """Exports, proves and reads back; fails unless the result is PROVED."""
     product = network_product(task, "w", network, scaling, raw_specification(task, "w", scaling), VERSIONS)
-    verdict = write_bundle(folder, product, 20.0)
+    verdict = write_bundle(folder, product)
     assert verdict.status is Status.PROVED, verdict
     return Proof.read(folder)
 

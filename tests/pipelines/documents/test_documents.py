@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 from feature_store.errors import InputError
 from feature_store.strict_yaml import parse_yaml, read_yaml
 from feature_store.written.model import check_written
+from models.tasks.task import task_path
 from pipelines.documents.__main__ import main
 from pipelines.documents.field_tables import field_table, fill
 from pipelines.documents.schemas import schema
@@ -31,6 +32,8 @@ EXAMPLES = (
     ("feature_store/sources/production_map.py", "window_s: 60 ", "production-map"),
     ("models/tasks/few_shot/measurements_task.py", "demand: {nodes: decreasing} ", "measurements-task"),
 )
+
+WORKLOAD_EXAMPLE = ("docs/recipes/add-a-workload.md", "workloads:\n")  # a part of a task
 
 
 def test_this_projects_schemas_and_field_tables_are_up_to_date() -> None:
@@ -73,7 +76,7 @@ def block(page: str, start: str) -> str:
     indent = text[line:at]
     rows = []
     for row in text[line:].splitlines():
-        if row.startswith("```") or (row.strip() and not row.startswith(indent)):
+        if row.strip().startswith("```") or (row.strip() and not row.startswith(indent)):
             break
         rows.append(row)
     return textwrap.dedent("\n".join(rows))
@@ -88,9 +91,17 @@ def test_every_specification_of_the_reference_fits_its_schema() -> None:
         fits("specification" if "features" in data else "task-specification", data, text)
 
 
+def test_the_recipes_workload_fits_into_the_task_that_it_is_added_to() -> None:
+    task = read_yaml(task_path("performance"), "task")
+    page, start = WORKLOAD_EXAMPLE
+    added = parse_yaml(block(page, start), "example", page)["workloads"]
+    assert not set(added) & set(task["workloads"])
+    fits("task-prediction", {**task, "workloads": {**task["workloads"], **added}}, page)
+
+
 def test_every_page_with_a_block_of_yaml_has_it_tried() -> None:
-    """A new example has to stand in EXAMPLES."""
-    tried = {page for page, _, _ in EXAMPLES} | {"docs/reference/specification.md"}
+    """A new example has to stand in EXAMPLES, or be the recipe's workload."""
+    tried = {page for page, _, _ in EXAMPLES} | {"docs/reference/specification.md", WORKLOAD_EXAMPLE[0]}
     pages = [path for path in (ROOT / "docs").rglob("*.md") if "```yaml" in path.read_text()]
     assert {path.relative_to(ROOT).as_posix() for path in pages} <= tried
 
