@@ -24,6 +24,7 @@ from models.verification.verdict import BoxTree
 
 FORMAT = "assay-proof/1"
 PROVED = "PROVED"
+KEYS = ("format", "verdict", "model_sha256", "specification_sha256", "statement", "execution", "parts", "trees_sha256")
 MOST_SPLITS = 4_000_000  # proofs of two minutes' search have some 100,000 boxes
 
 

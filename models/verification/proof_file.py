@@ -33,10 +33,19 @@ from models.verification.network.onnx_reader import OnnxNetwork, read_onnx
 from models.verification.network.runtime_agreement import chain_stages, require_agreement
 from models.verification.obligations.compile import PairObligation, RelationObligation
 from models.verification.obligations.slopes import Slopes
-from models.verification.proof_document import FORMAT, PROVED, proof_bytes, read_document, read_trees, trees_digest
+from models.verification.proof_document import (
+    FORMAT,
+    KEYS,
+    PROVED,
+    proof_bytes,
+    read_document,
+    read_trees,
+    trees_digest,
+)
 from models.verification.search.search_result import Check
 from models.verification.verdict import BoxTree
 
+MOST_SHOWN = 500  # characters of what a proof says, in a refusal
 LEAVES = 4096  # checked between two looks at the clock
 Mask = NDArray[np.bool_]
 Numbers = NDArray[np.int64]
@@ -158,6 +167,8 @@ def check_proof(proof: Path, model: Path, specification: Path, seconds: float = 
     try:
         content = proof.read_bytes()
         document = read_document(content)
+        if set(document) != set(KEYS):
+            raise Rejected(f"document must hold {', '.join(KEYS)}, got {', '.join(sorted(document))[:MOST_SHOWN]}")
         for name, path, own in (("model", model, question.file), ("specification", specification,
                                                                   question.specification)):
             if document[f"{name}_sha256"] != _digest(own):
@@ -171,9 +182,10 @@ def check_proof(proof: Path, model: Path, specification: Path, seconds: float = 
         facts = {"format": FORMAT, "verdict": PROVED, "statement": statement, "execution": checked.execution}
         for key, fact in facts.items():
             if document[key] != fact:
-                raise Rejected(f"{key} must be {fact!r}, got {document[key]!r}")
+                raise Rejected(f"{key} must be {fact!r}, got {document[key]!r:.{MOST_SHOWN}}")
         if document["parts"] != list(checked.counted):
-            raise Rejected(f"parts must be named and their leaves be counted right, got {document['parts']}")
+            raise Rejected(f"parts must be named and their leaves be counted right, got "
+                           f"{str(document['parts'])[:MOST_SHOWN]}")
     except Rejected as error:
         return ProofCheck(False, str(error), statement)
     except Exception as error:  # a malformed file of any kind is a refusal, not a crash

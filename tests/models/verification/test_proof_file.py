@@ -183,19 +183,27 @@ def another_verdict(document: dict[str, Any], arrays: dict[str, Any]) -> None:
     document["verdict"] = "UNKNOWN"
 
 
+def a_promise_beside(document: dict[str, Any], arrays: dict[str, Any]) -> None:
+    document["note"] = "It is robust as well."
+
+
+def a_long_name(document: dict[str, Any], arrays: dict[str, Any]) -> None:
+    document["parts"][0]["name"] = "x" * 1_000_000
+
+
 def a_stowaway(document: dict[str, Any], arrays: dict[str, Any]) -> None:
     arrays["more"] = np.zeros(1)
 
 
 @pytest.mark.parametrize("change", [drop_a_leaf, swap_parts, move_a_split, leave_a_part_out, miscount, overstate,
-                                    another_model, another_verdict, a_stowaway])
+                                    another_model, another_verdict, a_stowaway, a_promise_beside, a_long_name])
 def test_a_changed_proof_is_refused(proved: tuple[Path, Path, Path], change: Callable[..., None]) -> None:
     model, specification, proof = proved
     rewritten(proof, lambda document, arrays: None)
     assert check_proof(proof, model, specification).accepted
     rewritten(proof, change)
     checked = check_proof(proof, model, specification)
-    assert not checked.accepted and checked.reason
+    assert not checked.accepted and checked.reason and len(checked.reason) < 2000
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"no archive", "cut"])
