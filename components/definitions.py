@@ -74,11 +74,13 @@ def finetune(task_yaml: str, workloads: str, seed: int, code_version: str, featu
     import json
     from pathlib import Path
 
+    from components.finetune import forget_finished
     from components.isolation import run_isolated
 
-    run_isolated("finetune", json.loads(workloads), Path(learners.path), {
-        "task_yaml": task_yaml, "seed": seed, "code_version": code_version, "features": Path(features.path),
-        "pretrained": Path(pretrained.path)})
+    made_of: dict = {"task_yaml": task_yaml, "seed": seed, "code_version": code_version, "features": Path(features.path),
+               "pretrained": Path(pretrained.path)}
+    run_isolated("finetune", json.loads(workloads), Path(learners.path), made_of)
+    forget_finished(workloads=json.loads(workloads), **made_of)
 
 
 @dsl.component(base_image=IMAGE, install_kfp_package=False)

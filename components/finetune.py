@@ -30,4 +30,9 @@ def run_finetune(task_yaml: str, workloads: list[str], seed: int, code_version: 
 
         together("finetune", {name: status.get(name, "the telemetry has no such rows")
                               for name in workloads if name not in resumed}, output, work, done)
-        kept.forget(workloads)
+
+
+def forget_finished(task_yaml: str, workloads: list[str], seed: int, code_version: str, features: Path,
+                    pretrained: Path) -> None:
+    """The whole shard is done, however many processes it took: from here on kfp's cache has its learners."""
+    FinishedLearners.of(task_yaml, int(seed), code_version, features, pretrained).forget(workloads)

@@ -46,7 +46,7 @@ class FinishedLearners:
             self._copied(learner, self._folder / learner.name)
 
     def forget(self, workloads: Sequence[str]) -> None:
-        """The step is done: from here on kfp's cache has them."""
+        """Takes these away, and the folder where none is left."""
         for name in workloads:
             shutil.rmtree(inside(self._folder, name), ignore_errors=True)
         if self._folder.is_dir() and not any(self._folder.iterdir()):

@@ -17,7 +17,7 @@ import yaml
 from components.audit import run_audit
 from components.export import run_export
 from components.featurize import run_featurize
-from components.finetune import run_finetune
+from components.finetune import forget_finished, run_finetune
 from components.gate import run_gate
 from components.ingest import run_ingest
 from components.pages import run_pages
@@ -71,6 +71,7 @@ class Steps:
         """finetune -> verify -> export of a shard; of all workloads where none is named."""
         features, at, shard = self.folder / "features", self.folder.joinpath, list(workloads or self.workloads)
         run_finetune(self.task_yaml, shard, self.seed, CODE_VERSION, features, at("pretrained"), at("learner"))
+        forget_finished(self.task_yaml, shard, self.seed, CODE_VERSION, features, at("pretrained"))
         run_verify(self.task_yaml, shard, self.seed, CODE_VERSION, features, at("learner"), at("verified"))
         run_export(self.task_yaml, shard, self.seed, CODE_VERSION, COMMAND, features, at("verified"), at("bundle"))
 

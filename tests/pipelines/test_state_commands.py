@@ -71,7 +71,7 @@ def test_a_copy_is_adopted(state: Configuration, tmp_path: Path, monkeypatch: py
     for command in (["run"], ["history"], ["predict", "--workload", "redis", "--row", ROW]):
         refused = call(*command)
         assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1), refused.output
-        assert f"in {state.home}, got {tmp_path}/copy" in refused.stderr
+        assert f"{state.home}, got {tmp_path}/copy" in refused.stderr
     done = call("adopt")
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith(f"adopted: {tmp_path}/copy; ")
