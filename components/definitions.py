@@ -77,8 +77,8 @@ def finetune(task_yaml: str, workloads: str, seed: int, code_version: str, featu
     from components.finetune import forget_finished
     from components.isolation import run_isolated
 
-    made_of: dict = {"task_yaml": task_yaml, "seed": seed, "code_version": code_version, "features": Path(features.path),
-               "pretrained": Path(pretrained.path)}
+    made_of: dict = {"task_yaml": task_yaml, "seed": seed, "code_version": code_version,
+                     "features": Path(features.path), "pretrained": Path(pretrained.path)}
     run_isolated("finetune", json.loads(workloads), Path(learners.path), made_of)
     forget_finished(workloads=json.loads(workloads), **made_of)
 
