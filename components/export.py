@@ -25,6 +25,7 @@ def run_export(task_yaml: str, workloads: list[str], seed: int, code_version: st
     """
     with step("export", workloads) as progress:
         task, kind = task_and_kind(task_yaml)
+        installed = {"python": platform.python_version(), "packages": {name: version(name) for name in PACKAGES}}
 
         def work(name: str, folder: Path) -> None:
             quality = json.loads((features / name / "quality.json").read_text())
@@ -34,7 +35,7 @@ def run_export(task_yaml: str, workloads: list[str], seed: int, code_version: st
                 "format": "assay-evidence/1", "kind": task.kind, "task": task.name, "workload": name,
                 "seed": int(seed), **kind.evidence(task, name, int(seed), features, verified / name, product),
                 "verdict": json.loads((verified / name / VERDICT).read_text()),
-                "data": _data(features / name, quality), "reproduce": _reproduce(command, versions)}
+                "data": _data(features / name, quality), "reproduce": {"command": command, **versions, **installed}}
             folder.rmdir()  # complete_bundle makes it whole
             complete_bundle(product, folder, evidence)
 
@@ -45,8 +46,3 @@ def _data(folder: Path, quality: dict[str, Any]) -> dict[str, Any]:
     rows: dict[str, Any] = {key: quality[key] for key in ("train_rows", "test_rows") if key in quality}
     return {**rows, "quality": quality, "files": {path.name: content_digest(path) for path in
                                                   sorted(folder.glob("*.parquet"))}}
-
-
-def _reproduce(command: str, versions: dict[str, Any]) -> dict[str, Any]:
-    return {"command": command, **versions,
-            "python": platform.python_version(), "packages": {name: version(name) for name in PACKAGES}}

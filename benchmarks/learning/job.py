@@ -163,6 +163,7 @@ def _peer(prepared: Prepared, job: Job) -> dict[str, Any]:
     import torch
 
     from models.training.baseline import monotone_gradient_boosting
+    from models.training.denormal_numbers import denormals_flushed
     from models.training.evaluation import scores
 
     data, task = _load(prepared, job), _task(prepared, job)
@@ -171,12 +172,9 @@ def _peer(prepared: Prepared, job: Job) -> dict[str, Any]:
     held_out = chosen[group] < lipschitz_monotone.HELD_OUT_SHARE * len(chosen)
     queries, tolerance = data.specification.queries, task.accuracy_tolerance
     torch.set_num_threads(1)
-    torch.set_flush_denormal(True)  # as the step finetune does for our learners
-    try:
+    with denormals_flushed():  # as the step finetune does for our learners
         trained = lipschitz_monotone.tune_and_train(data.x, data.y, held_out, queries,
                                                     task.workload(job.workload).hidden, task.training, job.seed)
-    finally:
-        torch.set_flush_denormal(False)
     baseline = monotone_gradient_boosting(data.x, data.y, queries, job.seed)
     metrics = {**scores("train", trained.predict, data.x, data.y, tolerance),
                **scores("test", trained.predict, data.x_test, data.y_test, tolerance),

@@ -15,6 +15,7 @@ from feature_store.strict_yaml import Lines
 from models.tasks.attempts import attempt
 from models.tasks.supervised.task import SupervisedTask
 from models.training.workload import raw_specification
+from models.verification.language.specification_language import parse_specification
 
 
 def featurize_telemetry(task: SupervisedTask, samples: pd.DataFrame, checks: Mapping[str, Sequence[Mapping[str, Any]]],
@@ -46,8 +47,6 @@ def check_specification(task: SupervisedTask, workload: str, where: str, lines: 
     Raises:
         InputError: with the workload and, where there is one, the line.
     """
-    from models.verification.language.specification_language import parse_specification
-
     names = [quantity.name for quantity in task.features(workload)]
     where = f"{where}, workload {workload}"
     below = None if lines is None else lines.below("workloads", workload, "specification")

@@ -1,8 +1,7 @@
 """finetune of supervised kinds: Algorithm 1 of vPALs on each workload, and its unverified twin."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ from models.tasks.attempts import attempt
 from models.tasks.kind import OnFinished, OnProgress
 from models.tasks.supervised.task import SupervisedTask
 from models.training.counterexample_loop import CounterexampleLoop, LoopResult
+from models.training.denormal_numbers import denormals_flushed
 from models.training.pretraining import Pretrained, load_pretrained
 from models.training.stacked_training import train_together
 from models.training.workload import load_workload, save_network
@@ -29,7 +29,8 @@ def finetune_workloads(task: SupervisedTask, workloads: Sequence[str], seed: int
     Arguments as of Kind.finetune.
     """
     pool = load_pretrained(pretrained)
-    with _fast_training():
+    torch.set_num_threads(1)  # shards run side by side
+    with denormals_flushed():
         for first in range(0, len(workloads), AT_ONCE):
             _finetune_together(task, workloads[first: first + AT_ONCE], seed, features, pool, folders, finished,
                                progress)
@@ -76,15 +77,3 @@ def _save(result: LoopResult, inputs: int, folder: Path) -> None:
         "rounds": [asdict(one) for one in result.rounds],
         "verdict": result.verdict.to_json(), "twin_verdict": result.twin_verdict.to_json(),
         "seconds": result.seconds}))
-
-
-@contextmanager
-def _fast_training() -> Iterator[None]:
-    """One thread, for shards run side by side; and the moments of weights that stay zero decay into denormal numbers,
-    which are many times slower."""
-    torch.set_num_threads(1)
-    torch.set_flush_denormal(True)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(False)  # it is the whole process's
