@@ -1,0 +1,117 @@
+"""The contract of an environment: everything that a control task differs in from another.
+
+One environment is a file (or folder) beside this one, or stands at an import path; `python -m models.environments` lists
+them. It runs N applications at once as one tensor operation and holds no state of its own: all that is random is drawn by
+`draw`, so that a step is a pure, differentiable function, equal draws are paired experiments, and runs are the same to
+the bit.
+
+Symbols: N applications, n signals, m controls, h hidden parameters, T steps of an episode. Tensors are float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from models.environments.signals import Control, Feature, Signal
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a step came to, for each application.
+
+    Attributes:
+        reward: (N,) the paper's reward of the task; larger is better.
+        cost: (N,) resources used up, in the environment's `cost_unit`; smaller is better. Differentiable.
+        violation: (N,) how badly the objective was missed, >= 0, 0 where it was met; differentiable, for training.
+        violated: (N,) 1.0 where the objective was missed, else 0.0; what is reported.
+        measures: name -> (N,), further figures for tables and plots (`Environment.measures` gives their units).
+    """
+
+    reward: Tensor
+    cost: Tensor
+    violation: Tensor
+    violated: Tensor
+    measures: Mapping[str, Tensor]
+
+
+class Environment(Protocol):
+    """See the module docstring."""
+
+    @property
+    def signals(self) -> tuple[Signal, ...]:
+        """(n) what is observed, in raw units: the inputs of every controller and of the exported file."""
+
+    @property
+    def controls(self) -> tuple[Control, ...]:
+        """(m) the targets that are set, in raw units: the outputs of the exported file."""
+
+    @property
+    def features(self) -> tuple[Feature, ...]:
+        """(f) what networks take: sums of scaled signals."""
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """(h) names of the parameters that no observation shows, as an oracle is told them."""
+
+    @property
+    def measures(self) -> Mapping[str, str]:
+        """Name -> unit of `Outcome.measures`."""
+
+    @property
+    def cost_unit(self) -> str:
+        """Unit of `Outcome.cost` of one step."""
+
+    @property
+    def step_seconds(self) -> float:
+        """Seconds between two decisions."""
+
+    @property
+    def steps(self) -> int:
+        """T, steps of an episode in training."""
+
+    @property
+    def scenarios(self) -> tuple[str, ...]:
+        """Names of special episodes that `draw` takes; "" is the ordinary one."""
+
+    def draw(self, split: str, count: int, steps: int, seed: int, scenario: str = "",
+             applications: Sequence[int] | None = None) -> Any:
+        """Draws episodes: which applications, their load and everything else that is random.
+
+        Args:
+            split: train or held_out; no application and no trace is in both.
+            count: N.
+            steps: length of the episodes, the warm-up included that the environment itself takes.
+            seed: >= 0; equal arguments give equal episodes.
+            scenario: one of `scenarios`.
+            applications: (N,) numbers of applications of the split; None: drawn, each about as often.
+
+        Raises:
+            InputError: an unknown split or scenario.
+        """
+
+    def reset(self, episodes: Any) -> Any:
+        """The state at the first step."""
+
+    def observe(self, state: Any) -> Tensor:
+        """(N, n) in raw units, inside of the signals' ranges."""
+
+    def step(self, state: Any, targets: Tensor) -> tuple[Any, Outcome]:
+        """Sets targets and lets `step_seconds` pass.
+
+        Args:
+            targets: (N, m) raw; clipped to the controls' bounds and rates of change; rounded up where `whole`, but for
+                gradients, which pass through unrounded (see the environment's switch).
+
+        Returns:
+            The next state (the old one is untouched), what came of it.
+        """
+
+    def hidden_parameters(self, state: Any) -> Tensor:
+        """(N, h) in numbers of about unit spread, for oracles and system identification."""
+
+    def coming_load(self, state: Any) -> Tensor:
+        """(N, n_future) the true load of the next steps over the present one, as logarithms, for the clairvoyant."""
