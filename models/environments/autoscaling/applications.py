@@ -189,8 +189,8 @@ def _compose(columns: dict[str, NDArray[np.float64]], shares: NDArray[np.float64
 
 
 def _with_objective(drawn: Applications, random: np.random.Generator) -> Applications:
-    """Objectives of 1.8 to 6 times the 99th percentile on an idle, whole core without neighbours; at least 5 ms."""
-    idle = drawn.fixed_s + drawn.cpu_s / drawn.speed * drawn.p99_factor
+    """Objectives of 1.8 to 6 times the 99th percentile on an idle, whole core beside its neighbours; at least 5 ms."""
+    idle = drawn.fixed_s + drawn.cpu_s / (drawn.speed * (1.0 - drawn.stolen)) * drawn.p99_factor
     factor = torch.tensor(np.exp(random.uniform(np.log(1.8), np.log(6.0), len(drawn))), dtype=torch.float32)
     return replace(drawn, slo_s=(idle * factor).clamp(0.005, 16.0))
 

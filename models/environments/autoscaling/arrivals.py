@@ -20,7 +20,7 @@ from feature_store.errors import InputError
 PATTERNS = ("diurnal", "bursts", "steps", "flash_crowd", "drift")
 _MINUTES = 1440
 _HELD_OUT_EVERY = 5  # every fifth series judges
-_LEAST_A_MINUTE = 2.0  # below it a series is mostly single invocations, and scaling it up makes bursts of them
+_LEAST_A_MINUTE = 1.0  # below it a series is mostly single invocations, and scaling it up makes bursts of them
 
 
 def read_traces(path: Path, least_a_minute: float = _LEAST_A_MINUTE) -> NDArray[np.float64]:

@@ -166,12 +166,11 @@ class Autoscaling:
                              STEP_SECONDS)
 
     def reset(self, episodes: Episodes) -> State:
-        """Replicas of a core, or of all that the workers use, for the first load; then one interval passes."""
+        """Replicas of one or two cores for the first load, as an operator would ask for; then one interval passes."""
         a = episodes.applications
         needed = episodes.rate[0] * episodes.cpu_s[0] / a.speed * episodes.start
         limit = a.workers.clamp(max=2.0)
         replicas = (needed / limit).clamp(1.0, 64.0).ceil()
-        limit = (needed / replicas).clamp(0.125, 16.0)
         memory = (2.0 * a.memory_mib + 8.0 * a.request_mib).clamp(32.0, 32768.0)
         zero = torch.zeros_like(needed)
         nothing = Metrics(*[zero] * len(Metrics._fields))
