@@ -44,7 +44,7 @@ def read_traces(path: Path, least_a_minute: float = _LEAST_A_MINUTE) -> NDArray[
     numbers = table[minutes].apply(pd.to_numeric, errors="coerce").to_numpy(dtype=np.float64)
     if not np.isfinite(numbers).all():
         row, column = np.argwhere(~np.isfinite(numbers))[0]
-        raise InputError(f"traces: expected a number in every minute, got {table[minutes[column]].iloc[row]!r}; fill or "
+        raise InputError(f"traces: expected a number in every minute, got {str(table[minutes[column]].iloc[row])!r}; fill or "
                          f"drop the gap ({path}, row {row + 1}, column {minutes[column]})")
     if (numbers < 0).any():
         row, column = np.argwhere(numbers < 0)[0]

@@ -311,6 +311,8 @@ class Autoscaling:
 
 
 def _bounded(target: Tensor, current: Tensor, control: Control) -> Tensor:
-    """A target within its bounds and rates of change."""
-    changed = target.maximum(current * (1.0 - control.most_down)).minimum(current * (1.0 + control.most_up))
-    return changed.clamp(control.low, control.high)
+    """A target within its bounds and rates of change; of whole numbers one may always be added or removed."""
+    least, most = current * (1.0 - control.most_down), current * (1.0 + control.most_up)
+    if control.whole:
+        least, most = least.minimum(current - 1.0), most.maximum(current + 1.0)
+    return target.maximum(least).minimum(most).clamp(control.low, control.high)
