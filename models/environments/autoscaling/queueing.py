@@ -1,8 +1,9 @@
 """Latency of a multi-server queue with general arrivals and service, in one step of some seconds.
 
-- Probability of a wait and its mean: Sakasegawa, "An approximation formula L_q = alpha rho^beta / (1 - rho)", Annals of the
-  Institute of Statistical Mathematics 29 (1977), with the variability factor of Allen and Cunneen (Allen, "Probability,
-  Statistics and Queueing Theory", 1990, section 5.2.2): W_q = (c_a^2 + c_s^2) / 2 * rho^(sqrt(2 (S + 1)) - 1) / (S (1 - rho)) tau.
+- Probability of a wait and its mean: Sakasegawa, "An approximation formula L_q = alpha rho^beta / (1 - rho)", Annals of
+  the Institute of Statistical Mathematics 29 (1977), with the variability factor of Allen and Cunneen (Allen,
+  "Probability, Statistics and Queueing Theory", 1990, section 5.2.2):
+  W_q = (c_a^2 + c_s^2) / 2 * rho^(sqrt(2 (S + 1)) - 1) / (S (1 - rho)) * tau.
 - Tail of the wait: exponential beyond the probability of waiting (exact for M/M/S, the heavy-traffic limit of G/G/S:
   Koellerstroem 1974).
 - A step is finite: near and above saturation the queue does not reach its stationary length within it. 1 - rho is
