@@ -36,7 +36,6 @@ class DecayingHistogram:
         self.weights: Numbers = np.zeros((applications, buckets))
         self._half_life = np.broadcast_to(half_life_s, (applications,))
         self._reference = np.zeros(applications)
-        self._rows = np.arange(applications)
 
     def add(self, values: Numbers, weights: Numbers, seconds: Numbers) -> None:
         """Adds a sample to each histogram; a negative weight takes one away, down to an empty bucket.
@@ -46,14 +45,16 @@ class DecayingHistogram:
             weights: () or (N,).
             seconds: () or (N,) time of the sample.
         """
-        exponent = (seconds - self._reference) / self._half_life
-        if (exponent > MOST_HALF_LIVES).any():
+        rows = np.flatnonzero(np.isfinite(values))
+        if not len(rows):
+            return
+        shape = self._reference.shape
+        if ((seconds - self._reference) > MOST_HALF_LIVES * self._half_life).any():
             self._renew(seconds)
-            exponent = (seconds - self._reference) / self._half_life
-        usable = np.isfinite(values)
-        bucket = self.bucket(np.where(usable, values, 0.0))
-        added = np.where(usable, weights * np.exp2(exponent), 0.0)
-        self.weights[self._rows, bucket] = np.maximum(self.weights[self._rows, bucket] + added, 0.0)
+        age = np.broadcast_to(seconds, shape)[rows] - self._reference[rows]
+        added = np.broadcast_to(weights, shape)[rows] * np.exp2(age / self._half_life[rows])
+        bucket = self.bucket(values[rows])
+        self.weights[rows, bucket] = np.maximum(self.weights[rows, bucket] + added, 0.0)
 
     def bucket(self, values: Numbers) -> NDArray[np.intp]:
         """Number of the bucket that each value falls in."""

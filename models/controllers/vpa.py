@@ -166,17 +166,21 @@ class VpaMemory:
     def _noted(self, used: Numbers, peak: Numbers, seconds: float) -> Numbers:
         """addMemorySample: one peak a window is in the histogram, stamped with the window's end; returns `peak`, renewed."""
         valid = np.isfinite(used)
+        if not valid.any():
+            return peak
         end = np.where(valid & np.isnan(self._window_end), seconds, self._window_end)
         over = valid & (seconds >= end)
-        length = self._values["window_s"]
-        end = np.where(over, end + (np.floor((seconds - np.nan_to_num(end)) / length) + 1.0) * length, end)
         before = np.where(over, 0.0, np.maximum(self._peak, self._oom_peak))
-        higher = valid & (over | ((before > 0.0) & (np.nan_to_num(used) > before)))
-        replaced = np.where(higher & (before > 0.0), before, np.nan)
-        histogram = self._recommender.histogram
-        stamp = np.where(np.isnan(end), seconds, end)
-        histogram.add(replaced, np.asarray(-1.0), stamp)
-        histogram.add(np.where(higher, used, np.nan), np.asarray(1.0), stamp)
+        higher = over | (valid & (before > 0.0) & (used > before))
+        if over.any():
+            length = self._values["window_s"]
+            past = np.where(over, seconds - end, 0.0)
+            end = np.where(over, end + (np.floor(past / length) + 1.0) * length, end)
+            self._peak, self._oom_peak = np.where(over, 0.0, self._peak), np.where(over, 0.0, self._oom_peak)
         self._window_end = end
-        self._peak, self._oom_peak = (np.where(over, 0.0, old) for old in (self._peak, self._oom_peak))
+        if not higher.any():
+            return peak
+        histogram = self._recommender.histogram
+        histogram.add(np.where(higher & (before > 0.0), before, np.nan), np.asarray(-1.0), end)
+        histogram.add(np.where(higher, used, np.nan), np.asarray(1.0), end)
         return np.where(higher, used, np.where(over, 0.0, peak))

@@ -29,7 +29,6 @@ from models.environments.rollout import WARM_UP_STEPS, Rollout, roll_out
 
 Numbers = NDArray[np.float64]
 Settings = Mapping[str, float | str]
-_WIDTHS = (1.0, 0.4, 0.15)
 _BATCH = 8192  # applications times settings side by side: what the caches hold
 
 
@@ -130,25 +129,23 @@ class Tuner:
         self._seed = seed
         self._searched = [setting for setting in rule_class(rule).declared if setting.search or setting.searched]
 
-    def search(self, trials: int, target: float | None, batch: int = 16) -> None:
-        """Tries so many more settings, in stages: each searches a smaller box about the best settings so far.
+    def search(self, trials: int, target: float | None, width: float = 1.0, batch: int = 16) -> None:
+        """Tries so many more settings by a tree-structured Parzen estimator.
 
         Args:
             trials: how many.
             target: largest share of violating steps, for the least cost; None: for the largest reward.
+            width: share of each setting's range that is searched, about the best settings so far; 1 is all of it.
             batch: settings proposed and tried at once.
         """
         verbosity = optuna.logging.get_verbosity()
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         try:
-            for stage, width in enumerate(_WIDTHS):
-                share = trials * (stage + 1) // len(_WIDTHS) - trials * stage // len(_WIDTHS)
-                self._stage(share, target, width, batch)
+            self._search(trials, target, width, batch)
         finally:
             optuna.logging.set_verbosity(verbosity)
 
-    def _stage(self, trials: int, target: float | None, width: float, batch: int) -> None:
-        """Tries settings in a box of `width` of each range about the best, by a tree-structured Parzen estimator."""
+    def _search(self, trials: int, target: float | None, width: float, batch: int) -> None:
         best = min(self.trials, key=lambda trial: _order(trial, target)).settings if self.trials else None
         boxes = {setting.name: _distribution(setting, width, best) for setting in self._searched}
         sampler = optuna.samplers.TPESampler(seed=self._seed + len(self.trials), n_startup_trials=batch,
@@ -179,6 +176,10 @@ class Tuner:
             done += [Trial(one, own) for one, own in zip(part, rollout.split(len(part)), strict=True)]
         self.trials += done
         return done
+
+    def leading(self, count: int, target: float | None) -> list[Settings]:
+        """Settings of the best trials, the best first."""
+        return [trial.settings for trial in sorted(self.trials, key=lambda trial: _loss(trial, target))[:count]]
 
     def best(self, target: float | None) -> Tuned:
         """The best trial so far, see the module docstring. Raises InputError before any."""
@@ -255,20 +256,36 @@ def side_by_side(choices: Sequence[Settings], count: int) -> dict[str, Value]:
     return {name: np.repeat(np.asarray([choice[name] for choice in choices]), count) for name in sorted(names)}
 
 
-def tune(environment: Environment, rules: Sequence[str], applications: int = 256, steps: int = 240, trials: int = 96,
-         target: float = 0.02, seed: int = 0) -> dict[str, Tuner]:
-    """Tunes rules on training applications: two thirds of the trials for violations, one third for the reward.
+def tune(environment: Environment, rule: str, applications: int = 256, steps: int = 240, target: float = 0.02,
+         seed: int = 0, effort: float = 1.0) -> Tuner:
+    """Tunes a rule on training applications for `target` and for the reward.
+
+    A wide search on few applications and short episodes comes first; its best are then tried on all, and searched about.
+
+    Args:
+        applications: of the training split, at least 48.
+        steps: decisions of an episode.
+        target: largest share of violating steps.
+        seed: of episodes and search.
+        effort: scales the number of trials.
 
     Returns:
-        rule -> its search; ask `best(target)` and `best(None)`.
+        The search on all applications; ask `best(target)` and `best(None)`.
     """
+    def trials(count: int) -> int:
+        return max(1, round(effort * count))
+
     episodes = environment.draw("train", applications, steps + 1, seed)
-    tuners = {}
-    for rule in rules:
-        tuner = tuners[rule] = Tuner(environment, rule, episodes, steps, seed)
-        tuner.search(trials - trials // 3, target)
-        tuner.search(trials // 3, None)
-    return tuners
+    coarse = Tuner(environment, rule, episodes.take(np.arange(0, applications, max(1, applications // 48))), steps // 2,
+                   seed)
+    coarse.search(trials(160), target)
+    coarse.search(trials(48), None)
+    tuner = Tuner(environment, rule, episodes, steps, seed)
+    tuner.evaluate([*coarse.leading(trials(16), target), *coarse.leading(trials(8), None)])
+    for width in (0.4, 0.15):
+        tuner.search(trials(32), target, width)
+    tuner.search(trials(24), None, 0.3)
+    return tuner
 
 
 def _loss(trial: Trial, target: float | None) -> float:
