@@ -155,9 +155,11 @@ class _Builder:
     def build(self) -> tuple[list[Array], list[Array]]:
         """See `chain`."""
         scaled = [self._scaled(column) for column in range(len(self.shape.signals))]
-        carried = [_Carried(scaled[column] * -1.0 + top, self._clipped(column), self._beyond(column, control, control.most_up),
-                            self._beyond(column, control, control.most_down), self._missed(), self._idle(control))
-                   for (control, column), top in zip(self.columns, self.tops, strict=True)]
+        carried = [
+            _Carried(scaled[column] * -1.0 + top, self._clipped(column),
+                     self._beyond(column, control, control.most_up), self._beyond(column, control, control.most_down),
+                     self._missed(), self._idle(control))
+            for (control, column), top in zip(self.columns, self.tops, strict=True)]
         self.layers.close()
         return self._limits(*self._hidden(scaled, carried))
 
