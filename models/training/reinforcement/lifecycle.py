@@ -2,18 +2,18 @@
 
     INITIALIZED -> OFFLINE (with bootstrapping) -> ONLINE -> SERVING -> ONLINE ...      any -> INITIALIZED: withdrawn
 
-`advance` takes a state and what happened, and returns the next state and, where the stage changed, the transition. While
-the stage is not SERVING the fallback acts (section 5.3.3); a policy's rewards then come from its training episodes: on the
-twin, or in production where an operator lets it act for an episode.
+`advance` takes a state and what happened, and returns the next state and, where the stage changed, the transition.
+While the stage is not SERVING the fallback acts (section 5.3.3); a policy's rewards then come from its training
+episodes: on the twin, or in production where an operator lets it act for an episode.
 
 Where Algorithm 5.1 leaves a choice, the safe one is taken:
 
 - "recent rewards" are the last `episodes` of the present stage: a reward of the fallback, earned while OFFLINE, says
   nothing about the policy. From ONLINE on only episodes in which the policy acted count. OFFLINE counts the fallback's
   too, for that is what section 5.5.4 compares with T_online ("the measured reward is always lower").
-- On the way up, each of those rewards has to be there: an episode without one (missing, NaN, late, more than is possible)
-  starts the count again. On the way down, rewards that are there count, and `most_missing` episodes without one in a row
-  end SERVING, for nobody knows any more what the policy does.
+- On the way up, each of those rewards has to be there: an episode without one (missing, NaN, late, more than is
+  possible) starts the count again. On the way down, rewards that are there count, and `most_missing` episodes without
+  one in a row end SERVING, for nobody knows any more what the policy does.
 - Episodes come in order. A number that was passed over is an episode without a reward; what comes for it later is late.
 
 No torch, no clock, no file: serving/ runs it. Rewards are sums over an episode ("around 130", section 5.5.4).
@@ -81,8 +81,8 @@ class Profile:
             if getattr(self, name) < least:
                 raise InputError(f"profile: {name}: expected at least {least}, got {getattr(self, name)}")
         if self.t_var <= 0:
-            raise InputError(f"profile: t_var: expected a number above 0, got {self.t_var:g}; rewards that differ at all "
-                             "would never reach it")
+            raise InputError(f"profile: t_var: expected a number above 0, got {self.t_var:g}; rewards that differ at "
+                             "all would never reach it")
         names = ("t_online", "t_serving") if self.bootstrap else ("t_serving",)
         for name in names:
             if (threshold := getattr(self, name)) > self.largest_reward:

@@ -2,15 +2,15 @@
 
     log record -> EpisodeEnded, Started, Withdrawn -> lifecycle.advance -> state, transitions
 
-A controller appends a record to the log first, then gives it to `Tracks.record`, then calls `save`: whatever is killed in
-between, replaying the log gives the state. No torch: serving/ runs it.
+A controller appends a record to the log first, then gives it to `Tracks.record`, then calls `save`: whatever is killed
+in between, replaying the log gives the state. No torch: serving/ runs it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,7 @@ class OpenEpisode:
 class Track:
     """One application's lifecycle, and its episode that runs."""
 
-    state: State = State()
+    state: State = field(default_factory=State)
     running: OpenEpisode | None = None
 
 
@@ -139,8 +139,8 @@ class Tracks:
             raise InputError(f"lifecycle states must be readable, got {error} ({path}); replay the trajectory log"
                              ) from error
         if known != asdict(profile):
-            raise InputError(f"lifecycle states must be of the present profile {asdict(profile)}, got {known} ({path}); "
-                             "replay the trajectory log")
+            raise InputError(f"lifecycle states must be of the present profile {asdict(profile)}, got {known} ({path});"
+                             " replay the trajectory log")
         return cls(profile, tracks)
 
 

@@ -1,7 +1,7 @@
 """The finite cache of transitions that off-policy methods draw batches from (thesis, section 3.2.4; size: Table 5.2).
 
-Preallocated; all N applications of a step go in as one operation, and a full buffer forgets the oldest. Reward, cost and
-violation are kept apart, so that what is maximised (objective.py) can change its weights while training goes on.
+Preallocated; all N applications of a step go in as one operation, and a full buffer forgets the oldest. Reward, cost
+and violation are kept apart, so that what is maximised (objective.py) can change its weights while training goes on.
 
 Symbols: C capacity, B batch, f features, m controls; all float32.
 """
@@ -76,8 +76,8 @@ class ReplayBuffer:
         """Goes on from `state`. Raises InputError where it is of other widths or larger than the capacity."""
         rows = state["rows"]
         if rows.shape[1] != self._rows.shape[1] or len(rows) > self.capacity:
-            raise InputError(f"replay buffer: expected at most {self.capacity} rows of {self._rows.shape[1]} numbers, got "
-                             f"{tuple(rows.shape)}")
+            raise InputError(f"replay buffer: expected at most {self.capacity} rows of {self._rows.shape[1]} numbers, "
+                             f"got {tuple(rows.shape)}")
         self._rows[:len(rows)] = rows
         self._size, self._next = len(rows), int(state["next"])
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import TypeVar
+from itertools import chain
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -208,8 +209,8 @@ Kind = TypeVar("Kind", Trajectories, Transitions)
 
 def joined(parts: Sequence[Kind]) -> Kind:
     """Several as one; all of the same length T."""
-    values = {}
+    values: dict[str, Any] = {}
     for field in fields(parts[0]):
         of_parts = [getattr(part, field.name) for part in parts]
-        values[field.name] = torch.cat(of_parts) if isinstance(of_parts[0], Tensor) else sum(of_parts, ())
+        values[field.name] = torch.cat(of_parts) if isinstance(of_parts[0], Tensor) else tuple(chain(*of_parts))
     return type(parts[0])(**values)

@@ -1,4 +1,4 @@
-"""What a controller did and what came of it, as an append-only log on disk (thesis, section 5.3.1, trajectory database).
+"""What a controller did and what came of it, as an append-only log on disk: the thesis's trajectory database (5.3.1).
 
     <folder>/steps-000001.jsonl     one header line, then one JSON line a record; the last part grows, the others never
     <folder>/steps-000002.jsonl
@@ -226,7 +226,8 @@ def read_log(folder: Path) -> ReadLog:
     parts = _parts(folder)
     headers = {part: header for part in parts if (header := _header(part)) is not None}
     if not headers:
-        raise InputError(f"trajectory log must have a part with a header, got {len(parts)} parts without one ({folder})")
+        raise InputError(f"trajectory log must have a part with a header, got {len(parts)} parts without one "
+                         f"({folder})")
     if len(set(headers.values())) > 1:
         raise InputError(f"trajectory log must have one header, got {len(set(headers.values()))} different ones "
                          f"({folder}); keep logs of different tasks in folders of their own")
