@@ -197,10 +197,10 @@ def to_steps(trajectories: Trajectories, actor: Actor) -> list[Step]:
     for step in range(trajectories.taken.shape[1]):
         for row, (name, episode) in enumerate(zip(trajectories.application, trajectories.episode, strict=True)):
             if taken[row][step]:
-                vectors = (tuple(numbers[key][row][step]) for key in ("observation", "targets"))
-                reward, mark = mark_of(numbers["reward"][row][step])
-                rest = (numbers[key][row][step] for key in OUTCOMES[1:])
-                found.append(Step(name, episode, step, actor, *vectors, reward, *rest, mark=mark))
+                at = {key: values[row][step] for key, values in numbers.items()}
+                reward, mark = mark_of(at["reward"])
+                found.append(Step(name, episode, step, actor, tuple(at["observation"]), tuple(at["targets"]), reward,
+                                  at["cost"], at["violation"], at["violated"], mark))
     return found
 
 
