@@ -1,8 +1,8 @@
 """The contract of an environment: everything that a control task differs in from another.
 
-One environment is a folder beside this file, or stands at an import path (environments.py); a task file names it. It runs N applications at once as one tensor operation and holds no state of its own: all that is random is drawn by
-`draw`, so that a step is a pure, differentiable function, equal draws are paired experiments, and runs are the same to
-the bit.
+One environment is a folder beside this file, or stands at an import path. It runs N applications at once as
+one tensor operation and holds no state of its own: all that is random is drawn by `draw`, so that a step is a pure,
+differentiable function, equal draws are paired experiments, and runs are the same to the bit.
 
 Symbols: N applications, n signals, m controls, h hidden parameters, T steps of an episode. Tensors are float32.
 """

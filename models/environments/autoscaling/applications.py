@@ -80,7 +80,7 @@ class Applications:
         arrival_cv2: squared coefficient of variation of the times between arrivals.
         fixed_s: latency that more CPU does not shorten, s.
         workers: requests that a replica works on at once, at most: it cannot use more cores.
-        contention: loss of a core's speed for each further core of a replica (Amdahl-like): c / (1 + contention (c - 1)).
+        contention: loss of speed for each further core of a replica: c cores give c / (1 + contention (c - 1)).
         memory_mib: of a replica at rest.
         request_mib: of each request in it.
         io: share of a node's disk time a request a second.
@@ -144,7 +144,7 @@ def generate(total: int = TOTAL, seed: int = 0, recorded: Sequence[Mapping[str, 
     elasticity = np.ones((total, len(PAYLOADS)))
     for number in range(total):
         if recorded and number % 2:
-            parts = [recorded[random.integers(len(recorded))]]
+            parts = [recorded[int(random.integers(len(recorded)))]]
         else:
             parts = [vars(SEGMENTS[index]) for index in random.integers(0, len(SEGMENTS), random.integers(1, 6))]
         _compose(columns, shares, elasticity, number, parts, random)
@@ -189,8 +189,8 @@ def _compose(columns: dict[str, NDArray[np.float64]], shares: NDArray[np.float64
 
 
 def _with_objective(drawn: Applications, random: np.random.Generator) -> Applications:
-    """Objectives of 1.8 to 6 times the 99th percentile on an idle, whole core without neighbours; at least 5 ms."""
-    idle = drawn.fixed_s + drawn.cpu_s / drawn.speed * drawn.p99_factor
+    """Objectives of 1.8 to 6 times the 99th percentile on an idle, whole core beside its neighbours; at least 5 ms."""
+    idle = drawn.fixed_s + drawn.cpu_s / (drawn.speed * (1.0 - drawn.stolen)) * drawn.p99_factor
     factor = torch.tensor(np.exp(random.uniform(np.log(1.8), np.log(6.0), len(drawn))), dtype=torch.float32)
     return replace(drawn, slo_s=(idle * factor).clamp(0.005, 16.0))
 

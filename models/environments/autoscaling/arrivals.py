@@ -1,8 +1,8 @@
 """Arrival processes: a day of invocations per minute of real functions, or patterns that are made.
 
-Real ones: the Azure Functions trace (Shahrad et al., ATC 2020; CC-BY-4.0) or any CSV file of the same form: one row a
-series, columns that end in `_minute` or are whole numbers. Functions are split, so that no trace serves for training and
-for judging.
+Real ones: the Azure Functions trace (Shahrad et al., ATC 2020; CC-BY-4.0) or any CSV file of the same form: one row
+a series, columns that end in `_minute` or are whole numbers. Functions are split, so that no trace serves for training
+and for judging.
 
 Symbols: F series, M minutes, N episodes, T steps.
 """
@@ -20,7 +20,7 @@ from feature_store.errors import InputError
 PATTERNS = ("diurnal", "bursts", "steps", "flash_crowd", "drift")
 _MINUTES = 1440
 _HELD_OUT_EVERY = 5  # every fifth series judges
-_LEAST_A_MINUTE = 2.0  # below it a series is mostly single invocations, and scaling it up makes bursts of them
+_LEAST_A_MINUTE = 1.0  # below it a series is mostly single invocations, and scaling it up makes bursts of them
 
 
 def read_traces(path: Path, least_a_minute: float = _LEAST_A_MINUTE) -> NDArray[np.float64]:
@@ -44,8 +44,8 @@ def read_traces(path: Path, least_a_minute: float = _LEAST_A_MINUTE) -> NDArray[
     numbers = table[minutes].apply(pd.to_numeric, errors="coerce").to_numpy(dtype=np.float64)
     if not np.isfinite(numbers).all():
         row, column = np.argwhere(~np.isfinite(numbers))[0]
-        raise InputError(f"traces: expected a number in every minute, got {table[minutes[column]].iloc[row]!r}; fill or "
-                         f"drop the gap ({path}, row {row + 1}, column {minutes[column]})")
+        raise InputError(f"traces: expected a number in every minute, got {str(table[minutes[column]].iloc[row])!r}; "
+                         f"fill or drop the gap ({path}, row {row + 1}, column {minutes[column]})")
     if (numbers < 0).any():
         row, column = np.argwhere(numbers < 0)[0]
         raise InputError(f"traces: expected rates >= 0, got {numbers[row, column]:g} "

@@ -17,8 +17,8 @@ from feature_store.errors import InputError
 from models.environments.autoscaling.applications import PAYLOADS, Applications
 from models.environments.autoscaling.arrivals import windows
 
-# Growth of a payload in the scenarios of section 5.2.3: mean size after over mean size before. The thesis writes 10^8 to
-# 20^8 operations, which we read as 10^8 to 20 x 10^8; images grow in both directions, matrices in three.
+# Growth of a payload in the scenarios of section 5.2.3: mean size after over mean size before. The thesis writes 10^8
+# to 20^8 operations, which we read as 10^8 to 20 x 10^8; images grow in both directions, matrices in three.
 _GROWTH = {"file": 3.0, "table": 10.0, "operations": 20.0, "image": 16.0, "text": 5.7, "model": 27.0}
 PAYLOAD_SCENARIOS = tuple(f"payload_{name}" for name in _GROWTH)
 LOAD_SCENARIOS = ("load_high_to_low", "load_low_to_high")

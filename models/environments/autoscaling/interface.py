@@ -1,7 +1,7 @@
 """What an autoscaler observes and sets: Table 5.1 of the thesis, with what a trial found to matter.
 
-The latency is observed as log(p99 / SLO), never capped at the SLO: the paper's preservation ratio min(1, SLO / p99) hides
-from a policy how near to a violation it is. The load comes with exponential means and its recent peak.
+The latency is observed as log(p99 / SLO), never capped at the SLO: the paper's preservation ratio min(1, SLO / p99)
+hides from a policy how near to a violation it is. The load comes with exponential means and its recent peak.
 """
 
 from models.environments.signals import Control, Feature, Signal

@@ -1,8 +1,9 @@
 """Latency of a multi-server queue with general arrivals and service, in one step of some seconds.
 
-- Probability of a wait and its mean: Sakasegawa, "An approximation formula L_q = alpha rho^beta / (1 - rho)", Annals of the
-  Institute of Statistical Mathematics 29 (1977), with the variability factor of Allen and Cunneen (Allen, "Probability,
-  Statistics and Queueing Theory", 1990, section 5.2.2): W_q = (c_a^2 + c_s^2) / 2 * rho^(sqrt(2 (S + 1)) - 1) / (S (1 - rho)) tau.
+- Probability of a wait and its mean: Sakasegawa, "An approximation formula L_q = alpha rho^beta / (1 - rho)", Annals of
+  the Institute of Statistical Mathematics 29 (1977), with the variability factor of Allen and Cunneen (Allen,
+  "Probability, Statistics and Queueing Theory", 1990, section 5.2.2):
+  W_q = (c_a^2 + c_s^2) / 2 * rho^(sqrt(2 (S + 1)) - 1) / (S (1 - rho)) * tau.
 - Tail of the wait: exponential beyond the probability of waiting (exact for M/M/S, the heavy-traffic limit of G/G/S:
   Koellerstroem 1974).
 - A step is finite: near and above saturation the queue does not reach its stationary length within it. 1 - rho is
@@ -21,6 +22,7 @@ from torch import Tensor
 
 # Standard normal quantile of 0.99: of a log-normal service time.
 _Z99 = 2.3263478740408408
+_LN100 = 4.605170185988092
 _RHO_FLOOR = 1e-4
 
 
@@ -58,7 +60,7 @@ def latency(rate: Tensor, servers: Tensor, service_s: Tensor, variability: Tenso
     spread = variability * service_s / servers  # of the queue's work a unit of free capacity, s
     free = (1.0 - rho).square().add(spread / step_s).sqrt()
     conditional = spread / free  # mean wait of those who wait
-    waiting = rho.pow((2.0 * (servers + 1.0)).sqrt() - 1.0)
-    tail = conditional * (waiting * 100.0).log().clamp(min=0.0)
+    log_waiting = ((2.0 * (servers + 1.0)).sqrt() - 1.0) * rho.log()  # its exponential may be too small for float32
+    tail = conditional * (log_waiting + _LN100).clamp(min=0.0)
     body = service_s * (p99_factor - 1.0)
-    return Latency(conditional * waiting, service_s + (tail.square() + body.square() + 1e-12).sqrt())
+    return Latency(conditional * log_waiting.exp(), service_s + (tail.square() + body.square() + 1e-12).sqrt())

@@ -1,8 +1,8 @@
 """The environment of autoscaling: N applications, one tensor operation a piece of physics, no loop over them.
 
 State, action and reward are those of Table 5.1 and section 5.2.2 of the thesis:
-r = alpha SP |R| + (1 - alpha) sum of RU over R = {CPU, memory}. What is observed is interface.py; what makes it hard are
-switches (`Physics`): replicas serve only after their start-up, metrics are late and noisy, neighbours take capacity.
+r = alpha SP |R| + (1 - alpha) sum of RU over R = {CPU, memory}. What is observed is interface.py; what makes it hard
+are switches (`Physics`): replicas serve after their start-up, metrics are late and noisy, neighbours take capacity.
 
 A step of 15 s: targets are clipped; replicas start or stop; requests queue for the servers (queueing.py); what exceeds
 capacity waits (backlog) until it times out; memory pressure slows down and, above the limit, kills replicas.
@@ -28,8 +28,8 @@ from models.environments.autoscaling.interface import CONTROLS, FEATURES, SIGNAL
 from models.environments.environment import Outcome
 from models.environments.signals import Control, Feature, Signal
 
-# Price of a GiB of memory for an hour over that of a core: general-purpose machines of the large clouds charge 0.11 to 0.14
-# (the price lists of custom machine types state both).
+# Price of a GiB of memory for an hour over that of a core's: price lists of custom machine types, which state both, ask
+# for 0.11 to 0.14.
 GIB_IN_CORES = 0.13
 _TIMEOUT_S = 10.0
 _PRESSURE, _SLOWDOWN = 0.9, 4.0  # share of the limit from which reclaiming slows down; times slower at the limit
@@ -104,8 +104,9 @@ class State(NamedTuple):
     peak: Tensor
 
 
-_MEASURES = {"cores": "cores", "memory_gib": "GiB", "replicas": "count", "p99_over_slo": "1", "cpu_utilization": "share",
-             "memory_utilization": "share", "violated_requests": "1/s", "requests": "1/s", "load_cores": "cores",
+_MEASURES = {"cores": "cores", "memory_gib": "GiB", "replicas": "count", "p99_over_slo": "1",
+             "cpu_utilization": "share", "memory_utilization": "share",
+             "violated_requests": "1/s", "requests": "1/s", "load_cores": "cores",
              "starts": "count", "stops": "count", "killed": "count", "log_latency": "1", "p99_ms": "ms",
              "backlog": "count"}
 
@@ -162,16 +163,15 @@ class Autoscaling:
         if split not in self._traces:
             raise InputError(f"split: expected train or held_out, got {split!r}")
         numbers = numbers_of(split, len(self.applications), self._held_out)
-        return draw_episodes(self.applications, numbers, self._traces[split], count, steps, seed, scenario, applications,
-                             STEP_SECONDS)
+        return draw_episodes(self.applications, numbers, self._traces[split], count, steps, seed, scenario,
+                             applications, STEP_SECONDS)
 
     def reset(self, episodes: Episodes) -> State:
-        """Replicas of a core, or of all that the workers use, for the first load; then one interval passes."""
+        """Replicas of one or two cores for the first load, as an operator would ask for; then one interval passes."""
         a = episodes.applications
         needed = episodes.rate[0] * episodes.cpu_s[0] / a.speed * episodes.start
         limit = a.workers.clamp(max=2.0)
         replicas = (needed / limit).clamp(1.0, 64.0).ceil()
-        limit = (needed / replicas).clamp(0.125, 16.0)
         memory = (2.0 * a.memory_mib + 8.0 * a.request_mib).clamp(32.0, 32768.0)
         zero = torch.zeros_like(needed)
         nothing = Metrics(*[zero] * len(Metrics._fields))
@@ -233,7 +233,8 @@ class Autoscaling:
         slower = 1.0 + (_SLOWDOWN - 1.0) * ((used - _PRESSURE) / (1.0 - _PRESSURE)).clamp(0.0, 1.0)
         service = cpu_s * slower / (speed * share)
         servers = serving * cores_of_whole
-        found = queueing.latency(rate, servers, service, 0.5 * (a.arrival_cv2 + a.service_cv2), a.p99_factor, STEP_SECONDS)
+        variability = 0.5 * (a.arrival_cv2 + a.service_cv2)
+        found = queueing.latency(rate, servers, service, variability, a.p99_factor, STEP_SECONDS)
         capacity = servers / service
         work = state.backlog + rate * STEP_SECONDS
         left = (work - capacity * STEP_SECONDS).clamp(min=0.0)
@@ -312,6 +313,8 @@ class Autoscaling:
 
 
 def _bounded(target: Tensor, current: Tensor, control: Control) -> Tensor:
-    """A target within its bounds and rates of change."""
-    changed = target.maximum(current * (1.0 - control.most_down)).minimum(current * (1.0 + control.most_up))
-    return changed.clamp(control.low, control.high)
+    """A target within its bounds and rates of change; of whole numbers one may always be added or removed."""
+    least, most = current * (1.0 - control.most_down), current * (1.0 + control.most_up)
+    if control.whole:
+        least, most = least.minimum(current - 1.0), most.maximum(current + 1.0)
+    return target.maximum(least).minimum(most).clamp(control.low, control.high)
