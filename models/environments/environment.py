@@ -98,6 +98,10 @@ class Environment(Protocol):
     def scenarios(self) -> tuple[str, ...]:
         """Names of special episodes that `draw` takes; "" is the ordinary one."""
 
+    @property
+    def differentiable(self) -> Environment:
+        """The same without rounding: what is trained through."""
+
     def draw(self, split: str, count: int, steps: int, seed: int, scenario: str = "",
              applications: Sequence[int] | None = None) -> Any:
         """Draws episodes: which applications, their load and everything else that is random.
@@ -109,6 +113,9 @@ class Environment(Protocol):
             seed: >= 0; equal arguments give equal episodes.
             scenario: one of `scenarios`.
             applications: (N,) numbers of applications of the split; None: drawn, each about as often.
+
+        Returns:
+            Episodes; their `take(index)` gives those at (K,) positions, repeated as they are.
 
         Raises:
             InputError: an unknown split or scenario.

@@ -52,6 +52,9 @@ class Episodes:
     slo_s: Tensor
     mean_rate: Tensor
 
+    def take(self, index: Tensor) -> "Episodes":
+        return Episodes(self.rate[:, index], self.efficiency[index], self.slo_s[index], self.mean_rate[index])
+
 
 class State(NamedTuple):
     """step: of the next load."""
@@ -82,6 +85,10 @@ class Backlog:
     @property
     def rules(self) -> Mapping[str, RuleFamily]:
         return {"headroom": Headroom()}
+
+    @property
+    def differentiable(self) -> "Backlog":
+        return self
 
     def twin(self, telemetry: "pd.DataFrame", settings: Mapping[str, float],
              limits: Mapping[str, tuple[float, float]]) -> "Backlog":
