@@ -22,6 +22,7 @@ from torch import Tensor
 
 # Standard normal quantile of 0.99: of a log-normal service time.
 _Z99 = 2.3263478740408408
+_LN100 = 4.605170185988092
 _RHO_FLOOR = 1e-4
 
 
@@ -59,7 +60,7 @@ def latency(rate: Tensor, servers: Tensor, service_s: Tensor, variability: Tenso
     spread = variability * service_s / servers  # of the queue's work a unit of free capacity, s
     free = (1.0 - rho).square().add(spread / step_s).sqrt()
     conditional = spread / free  # mean wait of those who wait
-    waiting = rho.pow((2.0 * (servers + 1.0)).sqrt() - 1.0)
-    tail = conditional * (waiting * 100.0).log().clamp(min=0.0)
+    log_waiting = ((2.0 * (servers + 1.0)).sqrt() - 1.0) * rho.log()  # its exponential may be too small for float32
+    tail = conditional * (log_waiting + _LN100).clamp(min=0.0)
     body = service_s * (p99_factor - 1.0)
-    return Latency(conditional * waiting, service_s + (tail.square() + body.square() + 1e-12).sqrt())
+    return Latency(conditional * log_waiting.exp(), service_s + (tail.square() + body.square() + 1e-12).sqrt())

@@ -105,7 +105,8 @@ class State(NamedTuple):
 
 
 _MEASURES = {"cores": "cores", "memory_gib": "GiB", "replicas": "count", "p99_over_slo": "1",
-             "cpu_utilization": "share", "memory_utilization": "share", "violated_requests": "1/s", "requests": "1/s", "load_cores": "cores",
+             "cpu_utilization": "share", "memory_utilization": "share",
+             "violated_requests": "1/s", "requests": "1/s", "load_cores": "cores",
              "starts": "count", "stops": "count", "killed": "count", "log_latency": "1", "p99_ms": "ms",
              "backlog": "count"}
 

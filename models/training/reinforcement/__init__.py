@@ -1,1 +1,1 @@
-"""Training of policies by reward: from trajectories, through environments, and the rules that they have to beat."""
+"""Controllers that learn by acting: trajectories, trainers, and the stages that a learned policy goes through."""
