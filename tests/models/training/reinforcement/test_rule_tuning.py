@@ -1,5 +1,7 @@
 """Tuning of rules: what is found is better, keeps its target, and is the same again."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -74,7 +76,7 @@ def test_an_equal_seed_finds_the_same(episodes):
 
 def test_a_front_is_never_beaten(episodes):
     front = search(episodes).front()
-    assert all(a.cost < b.cost and a.violated > b.violated for a, b in zip(front, front[1:], strict=False))
+    assert all(a.cost < b.cost and a.violated > b.violated for a, b in pairwise(front))
 
 
 def test_tuned_rules_go_through_json(episodes):
