@@ -155,7 +155,7 @@ class Tuner:
                 study.add_trial(optuna.trial.create_trial(
                     params=dict(trial.settings), distributions=boxes, value=_loss(trial, target)))
         if best is None:
-            study.enqueue_trial({setting.name: _inside(setting) for setting in self._searched})
+            study.enqueue_trial(self.searched({}))
         end = len(self.trials) + trials
         while len(self.trials) < end:
             asked = [study.ask(boxes) for _ in range(min(batch, end - len(self.trials)))]
@@ -175,6 +175,11 @@ class Tuner:
             done += [Trial(one, own) for one, own in zip(part, rollout.split(len(part)), strict=True)]
         self.trials += done
         return done
+
+    def searched(self, settings: Settings) -> dict[str, float | str]:
+        """What is searched: from these settings moved into the ranges of the search, the rest from the defaults."""
+        return {setting.name: _inside(setting, settings.get(setting.name, setting.default))
+                for setting in self._searched}
 
     def leading(self, count: int, target: float | None) -> list[Settings]:
         """Settings of the best trials, the best first."""
@@ -256,7 +261,7 @@ def side_by_side(choices: Sequence[Settings], count: int) -> dict[str, Value]:
 
 
 def tune(environment: Environment, rule: str, family: RuleFamily, applications: int = 256, steps: int = 240,
-         target: float = 0.02, seed: int = 0, effort: float = 1.0) -> Tuner:
+         target: float = 0.02, seed: int = 0, effort: float = 1.0, start: Sequence[Settings] = ()) -> Tuner:
     """Tunes a rule on training applications for `target` and for the reward.
 
     A wide search on few applications and short episodes comes first; its best are tried on all, and searched about.
@@ -264,11 +269,13 @@ def tune(environment: Environment, rule: str, family: RuleFamily, applications: 
     Args:
         rule: name, for tables.
         family: of the rule, such as `RULES[rule]`.
-        applications: of the training split, at least 48.
+        applications: of the training split.
         steps: decisions of an episode.
         target: largest share of violating steps.
         seed: of episodes and search.
         effort: scales the number of trials.
+        start: settings to try first, such as what was found for a rule of which this one is an extension; settings that
+            the rule does not have are left out.
 
     Returns:
         The search on all applications; ask `best(target)` and `best(None)`.
@@ -277,12 +284,17 @@ def tune(environment: Environment, rule: str, family: RuleFamily, applications: 
         return max(1, round(effort * count))
 
     episodes = environment.draw("train", applications, steps + 1, seed)
-    few = episodes.take(np.arange(0, applications, max(1, applications // 48)))
-    coarse = Tuner(environment, rule, family, few, steps // 2, seed)
-    coarse.search(trials(160), target)
-    coarse.search(trials(48), None)
+    few = episodes.take(np.arange(0, applications, max(1, applications // 96)))
+    coarse = Tuner(environment, rule, family, few, max(steps * 2 // 5, WARM_UP_STEPS + 1), seed)
     tuner = Tuner(environment, rule, family, episodes, steps, seed)
-    tuner.evaluate([*coarse.leading(trials(16), target), *coarse.leading(trials(8), None)])
+    known = [tuner.searched(one) for one in start]
+    if known:
+        coarse.evaluate(known)
+    coarse.search(trials(128), target)
+    coarse.search(trials(48), None)
+    # Few applications judge violations badly: the best for neighbouring targets are tried on all as well.
+    leading = [one for share in (0.5, 1.0, 2.0) for one in coarse.leading(trials(6), share * target)]
+    tuner.evaluate([*known, *leading, *coarse.leading(trials(6), None)])
     for width in (0.4, 0.15):
         tuner.search(trials(32), target, width)
     tuner.search(trials(24), None, 0.3)
@@ -324,8 +336,6 @@ def _contains(box: optuna.distributions.BaseDistribution, value: float | str) ->
     return isinstance(box, optuna.distributions.CategoricalDistribution) and value in box.choices
 
 
-def _inside(setting: Setting) -> float | str:
-    """The default, moved into the range of the search."""
-    if setting.choices or setting.search is None:
-        return setting.default
-    return float(np.clip(float(setting.default), *setting.search))
+def _inside(setting: Setting, value: float | str) -> float | str:
+    """The value, moved into the range of the search."""
+    return value if setting.choices or setting.search is None else float(np.clip(float(value), *setting.search))

@@ -89,9 +89,18 @@ def test_tuned_rules_go_through_json(episodes):
 
 def test_tuning_as_a_whole_serves_the_target_and_the_reward():
     tuner = tune(ENVIRONMENT, RULE, RULES[RULE], applications=48, steps=50, target=0.1, effort=0.1)
-    assert len(tuner.trials) == 2 + 1 + 3 + 3 + 2
+    assert len(tuner.trials) == 3 * 1 + 1 + 3 + 3 + 2
     assert tuner.best(0.1).kept
     assert tuner.best(None).reward >= tuner.best(0.1).reward
+
+
+def test_settings_found_for_another_rule_are_tried_first(episodes):
+    tuner = Tuner(ENVIRONMENT, "hpa-cpu-vpa-memory", RULES["hpa-cpu-vpa-memory"], episodes, STEPS)
+    found = tuner.searched({"replicas_cpu_target": 0.5, "replicas_down_percent": 1.0, "cpu_nothing": 3.0})
+    assert found["replicas_cpu_target"] == 0.5
+    assert found["replicas_down_percent"] == 5.0  # where the search of it begins
+    assert found["memory_margin"] == 0.15
+    assert "cpu_nothing" not in found
 
 
 def test_settings_for_each_application_are_no_worse_than_the_best_for_all(episodes):
