@@ -85,7 +85,7 @@ class ByConstruction(Written):
 class ControlWorkload(Written):
     """One workload."""
 
-    settings: dict[str, float] = Field(
+    settings: dict[str, float | str] = Field(
         default_factory=dict, description="What is known of it, such as its objective; the environment says which")
     limits: dict[str, Limits] = Field(
         default_factory=dict, description="`[lower, upper]` of its controls, inside of the environment's own")
