@@ -209,7 +209,7 @@ class _Batch:
         options = options or {}
         with torch.no_grad():
             drawn = self._environment.draw(
-                self._episodes.split, self._count, self.steps, int(rng.integers(_LARGEST_SEED)),
+                self._episodes.split, self._count, self.steps + 1, int(rng.integers(_LARGEST_SEED)),
                 options.get("scenario", self._episodes.scenario),
                 options.get("applications", self._episodes.applications))
             self._state, self._passed = self._environment.reset(drawn), 0
