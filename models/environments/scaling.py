@@ -20,16 +20,29 @@ class Scaling:
 
     def __init__(self, signals: Sequence[Signal]) -> None:
         self.signals = tuple(signals)
-        self._log = torch.tensor([signal.scale == "log" for signal in signals])
-        self._low = torch.tensor([signal.low for signal in signals], dtype=torch.float32)
-        self._high = torch.tensor([signal.high for signal in signals], dtype=torch.float32)
-        self._first = torch.where(self._log, self._low.clamp(min=1e-30), 1.0)
-        self._offset = torch.where(self._log, self._first.log(), 0.0)
+        log = torch.tensor([signal.scale == "log" for signal in signals])
+        low, high = (torch.tensor([getattr(signal, side) for signal in signals], dtype=torch.float64)
+                     for side in ("low", "high"))
+        first = torch.where(log, low.clamp(min=1e-30), 1.0)
+        offset = torch.where(log, first.log(), 0.0)
+        # (log, low, high, first, offset), (n,) each, in the types that are asked for
+        self._constants = {dtype: (log, *(part.to(dtype) for part in (low, high, first, offset)))
+                           for dtype in (torch.float32, torch.float64)}
 
     def __call__(self, observation: Tensor) -> Tensor:
         """(..., n) raw -> (..., n) scaled; raw values outside of a signal's range count as its ends."""
-        clipped = observation.maximum(self._low).minimum(self._high)
-        return torch.where(self._log, interpolated_log(clipped / self._first) + self._offset, clipped)
+        log, low, high, first, offset = self._constants[observation.dtype]
+        clipped = observation.maximum(low).minimum(high)
+        return torch.where(log, interpolated_log(clipped / first) + offset, clipped)
+
+    def clip(self, observation: Tensor) -> Tensor:
+        """(..., n) raw -> (..., n) raw, within the signals' ranges."""
+        _, low, high, _, _ = self._constants[observation.dtype]
+        return observation.maximum(low).minimum(high)
+
+    def offset(self, column: int) -> float:
+        """Logarithm of a signal's lowest value; 0 where it is seen as it is."""
+        return float(self._constants[torch.float64][-1][column])
 
     def column(self, name: str) -> int:
         """Position of a signal. Raises KeyError."""
