@@ -8,9 +8,9 @@
   Koellerstroem 1974).
 - A step is finite: near and above saturation the queue does not reach its stationary length within it. 1 - rho is
   therefore never taken below what diffusion fills in a step; what exceeds capacity is carried over as backlog.
-- Backlog: the 99th percentile of a step is that of its worst moment, not of its mean backlog. Wait in the queue, service
-  and backlog are combined as the root of the sum of squares, which fits single requests best (0.99 to 1.06 in the
-  median; their sum 1.1 to 1.4).
+- Backlog: the 99th percentile of a step is that of its worst moment, not of its mean backlog. Wait in the queue,
+  service and backlog are combined as the root of the sum of squares, which fits single requests (their sum is 10 to 40
+  percent too long).
 
 docs/benchmarks/autoscaling-physics.md compares it with a discrete-event simulation.
 
