@@ -34,7 +34,7 @@ HOUR_S = 3600.0
 
 def _declared(statistic: str, percentile: float, half_life_h: float) -> tuple[Setting, ...]:
     return (
-        Setting("statistic", statistic, "", choices=("peak", "average", "percentile"), meaning="of the samples"),
+        Setting("statistic", statistic, "", choices=("peak", "average", "percentile"), searched=True, meaning="of the samples"),
         Setting("percentile", percentile, high=1.0, search=(0.5, 1.0), meaning="of the load-adjusted histogram"),
         Setting("half_life_s", half_life_h * HOUR_S, "s", 1.0, 1e8, (120.0, 12 * HOUR_S), log=True,
                 meaning="until a sample counts half"),
@@ -42,6 +42,7 @@ def _declared(statistic: str, percentile: float, half_life_h: float) -> tuple[Se
         Setting("margin", 0.1, high=10.0, search=(0.0, 1.0), meaning="added to the statistic"),
         Setting("hold_s", HOUR_S, "s", 1.0, 1e8, (15.0, 2 * HOUR_S), log=True,
                 meaning="the largest recommendation of this time holds"),
+        Setting("interval_s", 60.0, "s", 1.0, 3600.0, meaning="between two looks at the samples"),
     )
 
 
@@ -53,6 +54,8 @@ class _Limit:
         self._histogram = DecayingHistogram(applications, first, largest, values["half_life_s"])
         self._sum, self._weight = np.zeros(applications), np.zeros(applications)
         self._peaks, self._held = SlidingMaximum(applications), SlidingMaximum(applications)
+        self._statistic = np.full(applications, np.nan)
+        self._next = -np.inf
         self._seconds = 0.0
 
     def add(self, sample: Numbers, seconds: float) -> None:
@@ -68,13 +71,18 @@ class _Limit:
     def recommended(self, least: Numbers, seconds: float) -> Numbers:
         """(N,) the limit; NaN before any sample. `least`: (N,) what the statistic is at least, NaN: nothing."""
         values = self._values
-        average = self._sum / np.maximum(self._weight, 1e-300)
-        percentile, = self._histogram.percentiles([values["percentile"]])
-        statistic = np.where(values["statistic"] == "peak", self._largest,
-                             np.where(values["statistic"] == "average", average, percentile))
-        statistic = np.where((self._weight > 0) & (statistic > 0), statistic, np.nan)
-        limit = np.fmax(statistic, least) * (1.0 + values["margin"])
+        if seconds >= self._next:
+            self._next = seconds + float(values["interval_s"].min())
+            self._statistic = self._of_samples()
+        limit = np.fmax(self._statistic, least) * (1.0 + values["margin"])
         return self._held.add(seconds, limit, values["hold_s"])
+
+    def _of_samples(self) -> Numbers:
+        average = self._sum / np.maximum(self._weight, 1e-300)
+        percentile, = self._histogram.percentiles([self._values["percentile"]])
+        statistic = np.where(self._values["statistic"] == "peak", self._largest,
+                             np.where(self._values["statistic"] == "average", average, percentile))
+        return np.where((self._weight > 0) & (statistic > 0), statistic, np.nan)
 
 
 class AutopilotCpu:

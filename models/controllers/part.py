@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from models.controllers.setting import Setting, Values
 
 Numbers = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 Readings = Mapping[str, Numbers]
 
 

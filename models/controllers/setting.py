@@ -32,6 +32,7 @@ class Setting:
         log: whether tuning searches on a logarithmic scale.
         whole: whether tuning tries whole numbers alone.
         choices: the words allowed; () for a number.
+        searched: whether tuning tries the words.
         meaning: one phrase for a reader.
     """
 
@@ -44,6 +45,7 @@ class Setting:
     log: bool = False
     whole: bool = False
     choices: tuple[str, ...] = ()
+    searched: bool = False
     meaning: str = ""
 
 

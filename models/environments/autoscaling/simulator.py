@@ -148,8 +148,14 @@ class Autoscaling:
 
     def with_physics(self, physics: Physics) -> "Autoscaling":
         """The same applications and traces under other physics."""
-        other = object.__new__(Autoscaling)
+        other = object.__new__(type(self))
         other.__dict__ = {**self.__dict__, "physics": physics}
+        return other
+
+    def with_controls(self, controls: tuple[Control, ...]) -> "Autoscaling":
+        """The same under other limits of the controls."""
+        other = object.__new__(type(self))
+        other.__dict__ = {**self.__dict__, "controls": controls}
         return other
 
     @property
@@ -193,7 +199,7 @@ class Autoscaling:
     def step(self, state: State, targets: Tensor) -> tuple[State, Outcome]:
         """See `Environment.step`."""
         limit, memory, replicas = targets.unbind(dim=1)
-        cpu_limit, memory_limit, count = CONTROLS
+        cpu_limit, memory_limit, count = self.controls
         limit = _bounded(limit, state.limit, cpu_limit)
         memory = _bounded(memory, state.memory, memory_limit)
         replicas = _bounded(replicas, state.replicas, count)
