@@ -29,6 +29,8 @@ BENCHMARKS: Mapping[str, str] = {
     "adaptation-scale": "benchmarks.adaptation.scale",
     "adaptation-search": "benchmarks.adaptation.search",
     "sizing": "benchmarks.adaptation.sizing",
+    "autoscaling-physics": "benchmarks.autoscaling.physics",
+    "autoscaling-speed": "benchmarks.autoscaling.speed",
     "verification": "benchmarks.verification.published",
     "verification-campaign": "benchmarks.verification.campaign",
     "execution-rounding": "benchmarks.verification.execution_rounding",

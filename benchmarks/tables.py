@@ -15,6 +15,7 @@ from typing import Any
 
 from benchmarks.adaptation import accuracy_tables, cost_tables, pool_tables, sizing
 from benchmarks.adaptation.plots import draw_adaptation_scale
+from benchmarks.autoscaling import physics_tables
 from benchmarks.gates import false_promotion
 from benchmarks.harness.markdown import fill, marked_tables
 from benchmarks.harness.result_file import read_results
@@ -34,6 +35,7 @@ CACTUS_PLOT = "docs/images/verification_cactus.svg"
 GROWTH_PLOT = "docs/images/verification_growth.svg"
 ADAPTATION_SCALE_PLOT = "docs/images/adaptation_scale.svg"
 AMORTISATION_PLOT = "docs/images/adaptation_cost.svg"
+PHYSICS_PLOT = "docs/images/autoscaling_physics.svg"
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,10 @@ TABLES: dict[str, Source] = {
     "adaptation-metrics-conditions": Source("adaptation_metrics", pool_tables.metrics_conditions_line),
     "adaptation-scale": Source("adaptation_scale", pool_tables.scale_table),
     "adaptation-scale-conditions": Source("adaptation_scale", pool_tables.scale_conditions_line),
+    "autoscaling-physics": Source("autoscaling_physics", physics_tables.bands_table),
+    "autoscaling-physics-idle": Source("autoscaling_physics", physics_tables.idle_table),
+    "autoscaling-physics-kinds": Source("autoscaling_physics", physics_tables.kinds_table),
+    "autoscaling-physics-conditions": Source("autoscaling_physics", physics_tables.conditions_line),
     "false-promotion": Source("false_promotion", false_promotion.equal_table("errors")),
     "false-promotion-missed": Source("false_promotion", false_promotion.missed_table("errors", 0.05)),
     "false-promotion-missed-more": Source("false_promotion", false_promotion.missed_table("errors", 0.2)),
@@ -176,3 +182,7 @@ def _draw(root: Path) -> None:
     if cost.get("entries"):
         cost_tables.draw_amortisation(cost, root / AMORTISATION_PLOT)
         print(f"wrote {AMORTISATION_PLOT}")
+    physics = read_results(root / RESULTS / "autoscaling_physics.json") or {}
+    if physics.get("entries"):
+        physics_tables.draw_physics(physics, root / PHYSICS_PLOT)
+        print(f"wrote {PHYSICS_PLOT}")

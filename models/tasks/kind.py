@@ -85,6 +85,12 @@ class Kind(Protocol):
             InputError: with the place.
         """
 
+    def default_telemetry(self, task: Any) -> Path:
+        """The file that is read where a run names none. Raises InputError where none comes with the task."""
+
+    def own_files(self, task: Any) -> tuple[Path, ...]:
+        """Folders and files of code that the task names and that do not come with Assay, but for the kind's package."""
+
     def shape(self, task: Any, workload: str) -> tuple[int, ...]:
         """Widths of the layers of a workload's network; () where it has none. A shard holds equal ones together."""
 
@@ -116,6 +122,9 @@ class Kind(Protocol):
         Raises:
             InputError: the telemetry cannot be read, or is not of this kind.
         """
+
+    def asked(self, task: Any, mapping_yaml: str) -> Mapping[str, set[str]]:
+        """Workload -> columns that a metric map asks of a server. Raises InputError: it is malformed."""
 
     def schema(self, task: Any, workload: str) -> TelemetrySchema:
         """The columns that the data gate demands of a workload's rows."""

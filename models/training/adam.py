@@ -21,8 +21,11 @@ class Adam:
 
     def step(self, loss: Tensor, rate: float) -> None:
         """One step down the gradient of a loss."""
-        adam_step(self.parameters, torch.autograd.grad(loss, self.parameters), self.means, self.squares, self.steps,
-                  rate)
+        self.apply(torch.autograd.grad(loss, self.parameters), rate)
+
+    def apply(self, gradients: Sequence[Tensor], rate: float) -> None:
+        """One step down gradients."""
+        adam_step(self.parameters, gradients, self.means, self.squares, self.steps, rate)
 
 
 @torch.no_grad()

@@ -20,7 +20,7 @@ OUTSIDE = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("
 
 
 def test_the_kinds_are_the_folders_that_have_one() -> None:
-    assert KINDS == ("few_shot", "prediction")
+    assert KINDS == ("control", "few_shot", "prediction")
 
 
 @pytest.mark.parametrize("path", OUTSIDE, ids=lambda path: path.relative_to(ROOT).as_posix())
@@ -58,7 +58,7 @@ def test_the_model_of_a_kinds_task_files_has_the_common_fields_and_knows_its_kin
 
 
 @pytest.mark.parametrize(("name", "message"), [
-    ("predicton", "kind: expected few_shot, prediction or the import path .*'predicton'; did you mean 'prediction'"),
+    ("predicton", "kind: expected control, few_shot, prediction or the import path .*'predicton'; did you mean 'prediction'"),
     (5, r"kind: expected .*got 5; .* \(task.yaml, line 2\)"),
     ("no.such.package", "kind: expected a package with a module `kind`, got 'no.such.package', which cannot be"),
     ("models.tasks.supervised", "kind: expected a package with a module `kind`"),

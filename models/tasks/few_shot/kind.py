@@ -49,6 +49,16 @@ class FewShotKind:
         """Inputs, hidden layers, one output."""
         return (len(task.features(workload)), *task.workload(workload).hidden, 1)
 
+    def default_telemetry(self, task: FewShotTask) -> Path:
+        """None: measurements are a user's."""
+        from feature_store.errors import InputError
+
+        raise InputError("telemetry: expected a file of measurements (--telemetry), got none")
+
+    def own_files(self, task: FewShotTask) -> tuple[Path, ...]:
+        """None."""
+        return ()
+
     def recognises(self, mapping: Any) -> bool:
         """A mapping of measurements: workload, configuration, target."""
         from feature_store.measurement_mapping import is_measurement_mapping
@@ -81,6 +91,12 @@ class FewShotKind:
         from models.tasks.few_shot.featurizing import ingest_measurements
 
         return ingest_measurements(telemetry, mapping_yaml, output)
+
+    def asked(self, task: FewShotTask, mapping_yaml: str) -> Mapping[str, set[str]]:
+        """Never asked: measurements are a file."""
+        from feature_store.errors import InputError
+
+        raise InputError(f"telemetry: expected a file of measurements, got a server (task {task.name})")
 
     def schema(self, task: FewShotTask, workload: str) -> TelemetrySchema:
         """Inputs of the configuration, the log target and the configuration's name."""

@@ -45,6 +45,16 @@ class Prediction:
         """Inputs, hidden layers, one output."""
         return (len(task.features(workload)), *task.workload(workload).hidden, 1)
 
+    def default_telemetry(self, task: PredictionTask) -> Path:
+        """The recorded campaign."""
+        from feature_store.recorded import DEFAULT_TELEMETRY
+
+        return DEFAULT_TELEMETRY
+
+    def own_files(self, task: PredictionTask) -> tuple[Path, ...]:
+        """None."""
+        return ()
+
     def recognises(self, mapping: Any) -> bool:
         """A mapping of telemetry: whatever is no mapping of measurements."""
         from feature_store.measurement_mapping import is_measurement_mapping
@@ -84,6 +94,16 @@ class Prediction:
         if not self.recognises(content):
             raise InputError(f"task {task.name}: expected a mapping of telemetry, got one of measurements")
         return read_telemetry(Path(telemetry), parse_mapping(content, Path("mapping")) if mapping_yaml else None)
+
+    def asked(self, task: PredictionTask, mapping_yaml: str) -> Mapping[str, set[str]]:
+        """The machine's metrics, the configuration and the latency."""
+        from feature_store.schema import TARGET
+        from feature_store.sources.production_map import ProductionMap
+        from feature_store.written.model import parse_written
+
+        found = parse_written(ProductionMap, mapping_yaml or "{}", "metric map", "--mapping")
+        metrics = found.metric_map().metrics
+        return {name: {*metrics, *entry.configuration, TARGET} for name, entry in found.workloads.items()}
 
     def schema(self, task: PredictionTask, workload: str) -> TelemetrySchema:
         """Inputs, configuration, target and the columns of the split."""

@@ -46,6 +46,12 @@ class TableController:
     def shape(self, task: TableControllerTask, workload: str) -> tuple[int, ...]:
         return ()
 
+    def default_telemetry(self, task: TableControllerTask) -> Path:
+        raise InputError("telemetry: expected a CSV file (--telemetry), got none")
+
+    def own_files(self, task: TableControllerTask) -> tuple[Path, ...]:
+        return ()
+
     def recognises(self, mapping: Any) -> bool:
         return False
 
@@ -57,6 +63,9 @@ class TableController:
             return pd.read_csv(telemetry, parse_dates=["window_start"])
         except (OSError, ValueError) as error:
             raise InputError(f"telemetry: expected a CSV file, got {error} ({telemetry})") from error
+
+    def asked(self, task: TableControllerTask, mapping_yaml: str) -> Mapping[str, set[str]]:
+        raise InputError("telemetry: expected a CSV file, got a server")
 
     def schema(self, task: TableControllerTask, workload: str) -> TelemetrySchema:
         return TelemetrySchema(workload, {name: Column(unit, *RANGES[name], name) for name, unit in INPUTS.items()},

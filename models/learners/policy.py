@@ -1,0 +1,244 @@
+"""A policy for any environment: raw observations in, raw targets out, piecewise linear from end to end.
+
+    scaled = interpolated logarithms of the signals; features = matrix @ scaled, normalised by fixed mean and spread
+    change = MLP(features); wished = interpolated exponential of (log of the current value + change)
+    t = min(wished, most); up = relu(t - current - idle); down = relu(current - t - missed)
+    target = min(max(current + up - down, least, low), high)
+
+`least` and `most` are the control's limits a step. `missed` is 0 where the objective is met by some distance and so
+large that `down` is 0 wherever it is missed; `idle` is so large that `up` is 0 wherever the objective is met and all
+utilisations are below their floors (`Gates`; both are 0 without them). So the rules that an operator demands under
+conditions are part of the network, which policy_chain.py writes as one chain of ReLUs, and of what is trained.
+
+Many policies of one shape are one module: every parameter has the leading axes S, () for a single policy, (K,) for K.
+
+Symbols: n signals (those of an embedding or other extra inputs included, at the end), f features, m controls; B batch.
+"""
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from feature_store.errors import InputError
+from feature_store.whole_files import write_file
+from models.environments.scaling import Scaling, interpolated_exp
+from models.environments.signals import Control, Feature, Signal, feature_matrix
+
+# Wished changes of an untrained policy, against what He's initialisation gives: it nearly stands still.
+_FIRST_CHANGE = 0.1
+
+
+@dataclass(frozen=True)
+class Gates:
+    """Rules under conditions that hold by construction.
+
+    Attributes:
+        metric: signal that must not exceed `objective`; "" where there is none.
+        objective: signal of the same unit.
+        near: share of the objective from which on downward changes are held back, in (0, 1); from 1 on there are none.
+        idle: control -> {utilisation signal: floor}; below all floors, the objective being met, it is never raised.
+        open_at: share by which a floor or the objective must be exceeded for changes up to be free again.
+    """
+
+    metric: str = ""
+    objective: str = ""
+    near: float = 0.95
+    idle: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    open_at: float = 0.05
+
+    def gain_over(self, floor: float) -> float:
+        """Slope at which exceeding a floor opens the gate of changes up."""
+        return 1.0 / (self.open_at * floor)
+
+
+@dataclass(frozen=True)
+class Gains:
+    """Slopes of the gates, in shares of a control's `high` per unit of the objective: even the lowest reaches 1."""
+
+    missed: float
+    opened: float
+
+
+@dataclass(frozen=True)
+class PolicyShape:
+    """All of a policy but its numbers. hidden: sizes of the hidden layers, () for a linear policy."""
+
+    signals: tuple[Signal, ...]
+    controls: tuple[Control, ...]
+    features: tuple[Feature, ...]
+    hidden: tuple[int, ...] = (64, 64)
+    gates: Gates = Gates()
+
+    def with_inputs(self, names: Sequence[str], reach: float = 4.0) -> "PolicyShape":
+        """With further inputs at the end (an embedding, an oracle's parameters) between -reach and reach."""
+        signals = tuple(Signal(name, "1", -reach, reach) for name in names)
+        features = tuple(Feature(name, {name: 1.0}) for name in names)
+        return replace(self, signals=self.signals + signals, features=self.features + features)
+
+    def column(self, name: str) -> int:
+        """Position of a signal. Raises InputError."""
+        for position, signal in enumerate(self.signals):
+            if signal.name == name:
+                return position
+        raise InputError(f"signal: expected one of {', '.join(one.name for one in self.signals)}, got {name!r}")
+
+    @property
+    def gains(self) -> "Gains":
+        """Slopes of the gates."""
+        low = self.signals[self.column(self.gates.objective)].low
+        return Gains(1.0 / ((1.0 - self.gates.near) * low), 1.0 / (self.gates.open_at * low))
+
+    def document(self) -> dict[str, Any]:
+        """As JSON keeps it."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> "PolicyShape":
+        """Reads what `document` gave."""
+        return cls(tuple(Signal(**one) for one in document["signals"]),
+                   tuple(Control(**one) for one in document["controls"]),
+                   tuple(Feature(**one) for one in document["features"]), tuple(document["hidden"]),
+                   Gates(**document["gates"]))
+
+
+class Policy(nn.Module):
+    """See the module docstring.
+
+    Args:
+        shape: what it takes and gives.
+        generator: draws the first weights; None: all zero.
+        members: S.
+    """
+
+    matrix: Tensor
+    mean: Tensor
+    spread: Tensor
+
+    def __init__(self, shape: PolicyShape, generator: torch.Generator | None = None,
+                 members: tuple[int, ...] = ()) -> None:
+        super().__init__()
+        self.shape, self.members = shape, members
+        self.scaling = Scaling(shape.signals)
+        self.register_buffer("matrix", torch.tensor(feature_matrix(shape.features, shape.signals), dtype=torch.float32),
+                             persistent=False)
+        sizes = (len(shape.features), *shape.hidden, len(shape.controls))
+        self.weights = nn.ParameterList([nn.Parameter(torch.zeros(*members, out, width))
+                                         for width, out in pairwise(sizes)])
+        self.biases = nn.ParameterList([nn.Parameter(torch.zeros(*members, out)) for out in sizes[1:]])
+        self.register_buffer("mean", torch.zeros(sizes[0]))
+        self.register_buffer("spread", torch.ones(sizes[0]))
+        self.current = [shape.column(control.current) for control in shape.controls]
+        if generator is not None:
+            with torch.no_grad():
+                for weight in self.weights:
+                    weight.normal_(0.0, (2.0 / weight.shape[-1]) ** 0.5, generator=generator)
+                self.weights[-1].mul_(_FIRST_CHANGE)
+
+    def raw_features(self, observation: Tensor) -> Tensor:
+        """(B, n) raw -> (B, f), before they are normalised."""
+        return self.scaling(observation) @ self.matrix.T
+
+    @torch.no_grad()
+    def normalise(self, observations: Tensor) -> None:
+        """Sets mean and spread from observations (..., n) of rollouts; a feature that never varies keeps spread 1."""
+        features = self.raw_features(observations).reshape(-1, len(self.mean))
+        spread = features.std(dim=0)
+        self.mean.copy_(features.mean(dim=0))
+        self.spread.copy_(torch.where(spread > 1e-3, spread, 1.0))
+
+    def changes(self, features: Tensor) -> Tensor:
+        """(*S, B, m) changes of the controls' logarithms from normalised features (*S, B, f) or (B, f)."""
+        value = features
+        for position, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            value = value @ weight.mT + bias[..., None, :] if value.dim() > 1 else weight @ value + bias
+            if position < len(self.weights) - 1:
+                value = value.relu()
+        return value
+
+    def forward(self, observation: Tensor, extra: Tensor | None = None) -> Tensor:
+        """(*S, B, n) or (B, n) raw -> (*S, B, m) targets, raw.
+
+        Args:
+            extra: (*S, B, e) or (B, e), the last e signals, where the observation lacks them.
+        """
+        if extra is not None:
+            observation = torch.cat([observation, extra.expand(*observation.shape[:-1], extra.shape[-1])], dim=-1)
+        scaled = self.scaling(observation)
+        change = self.changes((scaled @ self.matrix.T - self.mean) / self.spread)
+        return self.targets(observation, scaled, change)
+
+    def targets(self, observation: Tensor, scaled: Tensor, change: Tensor) -> Tensor:
+        """(..., m) raw targets of changes (..., m) of logarithms, within limits and gates."""
+        clipped = self.scaling.clip(observation)
+        columns = []
+        for position, control in enumerate(self.shape.controls):
+            column = self.current[position]
+            first = self.shape.signals[column].low
+            current = clipped[..., column]
+            log = scaled[..., column] - self.scaling.offset(column) + change[..., position]
+            columns.append(self._target(control, clipped, current, first * interpolated_exp(log.clamp(min=0.0))))
+        return torch.stack(torch.broadcast_tensors(*columns), dim=-1)
+
+    def _target(self, control: Control, clipped: Tensor, current: Tensor, wished: Tensor) -> Tensor:
+        """(...) one control's target."""
+        least, most = (1.0 - control.most_down) * current, (1.0 + control.most_up) * current
+        if control.whole:
+            least, most = least.minimum(current - 1.0), most.maximum(current + 1.0)
+        wished = wished.minimum(most)
+        missed, idle = self._gates(control, clipped)
+        target = current + (wished - current - idle).relu() - (current - wished - missed).relu()
+        return target.maximum(least).clamp(control.low, control.high)
+
+    def _gates(self, control: Control, clipped: Tensor) -> tuple[Tensor | float, Tensor | float]:
+        """(...) `missed` and `idle` of the module docstring, of clipped observations."""
+        shape, gates = self.shape, self.shape.gates
+        if not gates.metric:
+            return 0.0, 0.0
+        metric, objective = (clipped[..., shape.column(name)] for name in (gates.metric, gates.objective))
+        missed = control.high * shape.gains.missed * (metric - gates.near * objective).relu()
+        floors = gates.idle.get(control.name)
+        if floors is None:
+            return missed, 0.0
+        opened = shape.gains.opened * (metric - objective).relu()
+        for name, floor in floors.items():
+            opened = opened + gates.gain_over(floor) * (clipped[..., shape.column(name)] - floor).relu()
+        return missed, control.high * (1.0 - opened).relu()
+
+    @torch.no_grad()
+    def member(self, *index: int) -> "Policy":
+        """One of many, as a policy of its own."""
+        one = Policy(self.shape)
+        one.mean.copy_(self.mean)
+        one.spread.copy_(self.spread)
+        for own, many in zip((*one.weights, *one.biases), (*self.weights, *self.biases), strict=True):
+            own.copy_(many[index])
+        return one
+
+    def save(self, path: Path) -> None:
+        """Writes shape and numbers as an npz file, which appears whole."""
+        document = json.dumps({"shape": self.shape.document(), "members": self.members})
+        content = io.BytesIO()
+        np.savez(content, allow_pickle=False, document=np.frombuffer(document.encode(), dtype=np.uint8),
+                 **{name: value.detach().numpy() for name, value in self.state_dict().items()})
+        write_file(path, content.getvalue())
+
+    @classmethod
+    def load(cls, path: Path) -> "Policy":
+        """Reads what `save` wrote. Raises InputError."""
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                stored = {name: file[name] for name in file.files}
+            document = json.loads(stored.pop("document").tobytes())
+            policy = cls(PolicyShape.of(document["shape"]), members=tuple(document["members"]))
+            policy.load_state_dict({name: torch.from_numpy(value) for name, value in stored.items()})
+        except (OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise InputError(f"policy: expected a file that a policy was saved in, got {error} ({path})") from error
+        return policy
