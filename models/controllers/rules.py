@@ -28,7 +28,8 @@ class RuleClass:
     @property
     def parts(self) -> dict[str, type[Part]]:
         """Control -> class."""
-        return {"target_replicas": self.replicas, "target_cpu_limit_cores": self.cpu, "target_memory_limit_mib": self.memory}
+        return {"target_replicas": self.replicas, "target_cpu_limit_cores": self.cpu,
+                "target_memory_limit_mib": self.memory}
 
     @property
     def declared(self) -> tuple[Setting, ...]:

@@ -240,14 +240,13 @@ class Autoscaling:
         service = cpu_s * slower / (speed * share)
         servers = serving * cores_of_whole
         variability = 0.5 * (a.arrival_cv2 + a.service_cv2)
-        found = queueing.latency(rate, servers, service, variability, a.p99_factor, STEP_SECONDS)
         capacity = servers / service
         work = state.backlog + rate * STEP_SECONDS
         left = (work - capacity * STEP_SECONDS).clamp(min=0.0)
         backlog = left.minimum(_TIMEOUT_S * capacity)
-        waited = 0.5 * (state.backlog + backlog) / capacity
+        longest = (0.99 * state.backlog.maximum(backlog) + 0.01 * state.backlog.minimum(backlog)) / capacity
         lost = (left - backlog) / (rate * STEP_SECONDS).clamp(min=1e-3)
-        p99 = a.fixed_s + found.p99 + waited
+        p99 = a.fixed_s + queueing.p99_latency(rate, servers, service, variability, a.p99_factor, longest, STEP_SECONDS)
         killed = ((used - 1.0) / _KILL_WIDTH).clamp(0.0, 1.0) * ready
         lost = (lost + killed / serving * 0.5).clamp(max=1.0)
         done = (work - left) / STEP_SECONDS

@@ -1,12 +1,12 @@
 """Tunes the rules of models/controllers by Optuna, as fairly as a policy is trained: on the same training applications.
 
-Many settings are tried on the same episodes as one batch. Every trial of a rule is kept, so that one search serves several
-objectives, and a front of cost and violations comes of it without more.
+Many settings are tried on the same episodes as one batch. Every trial of a rule is kept, so that one search serves
+several objectives, and a front of cost and violations comes of it without more.
 
-    violations  the least cost with at most `target` of the steps violated; among none that keeps it, the fewest violations
+    violations  the least cost with at most `target` of the steps violated; where none keeps that, the fewest violations
     reward      the largest reward of the paper
-    each        for each application the trial that is best there (a rule that was tuned for each application), at a mean
-                of at most `target` over the applications, by one price of violations for all
+    each        for each application the settings that are best there (`for_each_application`), at a mean of at most
+                `target` over the applications, by one price of violations for all
 
 Symbols: K settings of a trial batch, N applications.
 """
@@ -200,13 +200,13 @@ class Tuner:
 
 
 def for_each_application(environment: Environment, rule: str, choices: Sequence[Settings], episodes: Any, steps: int,
-                         target: float, warm_up: int = WARM_UP_STEPS) -> dict[str, Value]:
+                         target: float, repeats: int = 1, warm_up: int = WARM_UP_STEPS) -> dict[str, Value]:
     """Settings tuned for each application: the best of the choices there.
 
     Args:
         choices: settings to choose from, such as the trials of a front.
-        episodes: of the applications for which it is tuned; where one comes several times in a row of `len(numbers)`,
-            see `repeats`, its episodes count together.
+        episodes: one of each application, or several: N episodes of the applications, then N further ones, ...
+        repeats: how many of each.
         target: largest mean share of violating steps over the applications.
 
     Returns:
@@ -214,8 +214,8 @@ def for_each_application(environment: Environment, rule: str, choices: Sequence[
     """
     tuner = Tuner(environment, rule, episodes, steps, warm_up=warm_up)
     trials = tuner.evaluate(choices)
-    cost = np.stack([trial.rollout.cost for trial in trials])
-    violated = np.stack([trial.rollout.violated for trial in trials])
+    cost, violated = (np.stack([getattr(trial.rollout, name).reshape(repeats, -1).mean(axis=0) for trial in trials])
+                      for name in ("cost", "violated"))
     chosen = choose_each(cost, violated, target)
     return side_by_side([choices[number] for number in chosen], 1)
 
@@ -276,8 +276,8 @@ def tune(environment: Environment, rule: str, applications: int = 256, steps: in
         return max(1, round(effort * count))
 
     episodes = environment.draw("train", applications, steps + 1, seed)
-    coarse = Tuner(environment, rule, episodes.take(np.arange(0, applications, max(1, applications // 48))), steps // 2,
-                   seed)
+    few = episodes.take(np.arange(0, applications, max(1, applications // 48)))
+    coarse = Tuner(environment, rule, few, steps // 2, seed)
     coarse.search(trials(160), target)
     coarse.search(trials(48), None)
     tuner = Tuner(environment, rule, episodes, steps, seed)
