@@ -130,10 +130,12 @@ class PpoLearner:
                 cut = ratio.clamp(1.0 - settings.clip, 1.0 + settings.clip)
                 wished = self.actions.wished(features[rows])
                 excess = (wished - wished.clamp(-1.0, 1.0)).square().mean()
-                loss = excess - torch.minimum(ratio * part, cut * part).mean() - settings.entropy *
-                self._log_spread.sum() self._actor.step(loss, settings.rate) error = (self._value(features[rows])[0, :,
-                0] - returns[rows]).square().mean() self._critic.step(error, settings.rate)
-                losses.append(error.detach()) self._updates += 1
+                gain = torch.minimum(ratio * part, cut * part).mean() + settings.entropy * self._log_spread.sum()
+                self._actor.step(excess - gain, settings.rate)
+                error = (self._value(features[rows])[0, :, 0] - returns[rows]).square().mean()
+                self._critic.step(error, settings.rate)
+                losses.append(error.detach())
+                self._updates += 1
         return float(torch.stack(losses).mean())
 
     def state(self) -> State:
