@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from feature_store.errors import InputError
 from models.controllers.controller import Controller
+from models.controllers.rules import RULES
 from models.controllers.setting import Setting, Value
 from models.environments.environment import Environment, RuleFamily
 from models.environments.rollout import WARM_UP_STEPS, Rollout, roll_out
@@ -85,9 +86,9 @@ class Tuned:
     trials: int
     kept: bool
 
-    def make(self, family: RuleFamily) -> Controller:
-        """The rule, of its family."""
-        return family.make(self.settings)
+    def make(self, family: RuleFamily | None = None) -> Controller:
+        """The rule; `family` as of a Tuner."""
+        return (RULES[self.rule] if family is None else family).make(self.settings)
 
     def to_json(self) -> str:
         """One JSON object."""
@@ -105,28 +106,28 @@ class Tuned:
 class Tuner:
     """Searches the settings of one rule on fixed episodes; remembers every trial."""
 
-    def __init__(self, environment: Environment, rule: str, family: RuleFamily, episodes: Any, steps: int,
-                 seed: int = 0, warm_up: int = WARM_UP_STEPS) -> None:
+    def __init__(self, environment: Environment, rule: str, episodes: Any, steps: int, seed: int = 0,
+                 warm_up: int = WARM_UP_STEPS, family: RuleFamily | None = None) -> None:
         """A search that has tried nothing.
 
         Args:
             environment: where the rule acts.
-            rule: name, for tables.
-            family: the rules among which it is searched.
+            rule: name.
             episodes: N of them, of `Environment.draw`; `take(index)` repeats them for many settings.
             steps: decisions of a trial.
             seed: of the search.
             warm_up: decisions that do not count.
+            family: the rules among which it is searched; None: those of that name of models/controllers/rules.py.
         """
         self.rule = rule
-        self.family = family
+        self.family = RULES[rule] if family is None else family
         self.trials: list[Trial] = []
         self._environment = environment
         self._episodes = episodes
         self._steps = steps
         self._warm_up = warm_up
         self._seed = seed
-        self._searched = [setting for setting in family.declared if setting.search or setting.searched]
+        self._searched = [setting for setting in self.family.declared if setting.search or setting.searched]
 
     def search(self, trials: int, target: float | None, width: float = 1.0, batch: int = 16) -> None:
         """Tries so many more settings by a tree-structured Parzen estimator.
@@ -203,8 +204,9 @@ class Tuner:
         return front
 
 
-def for_each_application(environment: Environment, family: RuleFamily, choices: Sequence[Settings], episodes: Any,
-                         steps: int, target: float, repeats: int = 1, warm_up: int = WARM_UP_STEPS) -> dict[str, Value]:
+def for_each_application(environment: Environment, rule: str, choices: Sequence[Settings], episodes: Any, steps: int,
+                         target: float, repeats: int = 1, warm_up: int = WARM_UP_STEPS,
+                         family: RuleFamily | None = None) -> dict[str, Value]:
     """Settings tuned for each application: the best of the choices there.
 
     Args:
@@ -216,7 +218,7 @@ def for_each_application(environment: Environment, family: RuleFamily, choices: 
     Returns:
         name -> () where all agree, or (N,), for `make`.
     """
-    tuner = Tuner(environment, "", family, episodes, steps, warm_up=warm_up)
+    tuner = Tuner(environment, rule, episodes, steps, warm_up=warm_up, family=family)
     trials = tuner.evaluate(choices)
     cost, violated = (np.stack([getattr(trial.rollout, name).reshape(repeats, -1).mean(axis=0) for trial in trials])
                       for name in ("cost", "violated"))
@@ -260,15 +262,14 @@ def side_by_side(choices: Sequence[Settings], count: int) -> dict[str, Value]:
     return {name: np.repeat(np.asarray([choice[name] for choice in choices]), count) for name in sorted(names)}
 
 
-def tune(environment: Environment, rule: str, family: RuleFamily, applications: int = 256, steps: int = 240,
-         target: float = 0.02, seed: int = 0, effort: float = 1.0, start: Sequence[Settings] = ()) -> Tuner:
+def tune(environment: Environment, rule: str, applications: int = 256, steps: int = 240, target: float = 0.02,
+         seed: int = 0, effort: float = 1.0, start: Sequence[Settings] = (), family: RuleFamily | None = None) -> Tuner:
     """Tunes a rule on training applications for `target` and for the reward.
 
     A wide search on few applications and short episodes comes first; its best are tried on all, and searched about.
 
     Args:
-        rule: name, for tables.
-        family: of the rule, such as `RULES[rule]`.
+        rule: name.
         applications: of the training split.
         steps: decisions of an episode.
         target: largest share of violating steps.
@@ -276,6 +277,7 @@ def tune(environment: Environment, rule: str, family: RuleFamily, applications: 
         effort: scales the number of trials.
         start: settings to try first, such as what was found for a rule of which this one is an extension; settings that
             the rule does not have are left out.
+        family: of the rule; None: as of a Tuner.
 
     Returns:
         The search on all applications; ask `best(target)` and `best(None)`.
@@ -285,8 +287,8 @@ def tune(environment: Environment, rule: str, family: RuleFamily, applications: 
 
     episodes = environment.draw("train", applications, steps + 1, seed)
     few = episodes.take(np.arange(0, applications, max(1, applications // 96)))
-    coarse = Tuner(environment, rule, family, few, max(steps * 2 // 5, WARM_UP_STEPS + 1), seed)
-    tuner = Tuner(environment, rule, family, episodes, steps, seed)
+    coarse = Tuner(environment, rule, few, max(steps * 2 // 5, WARM_UP_STEPS + 1), seed, family=family)
+    tuner = Tuner(environment, rule, episodes, steps, seed, family=family)
     known = [tuner.searched(one) for one in start]
     if known:
         coarse.evaluate(known)
