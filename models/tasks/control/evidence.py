@@ -34,6 +34,7 @@ from models.verification.language.specification import Specification
 CONFIDENCE = 0.99  # of each end of an interval, one-sided
 WORST = 0.1  # share of the episodes that count as the worst
 PARITY_POINTS = 10_000
+UNCOUNTED = ("best_rule", "best_own_rule", "parity_max_abs", "parity_points", "latency_us")  # no means over episodes
 
 
 def control_evidence(task: ControlTask, workload: str, seed: int, features: Path, verified: Path,
@@ -56,7 +57,7 @@ def control_evidence(task: ControlTask, workload: str, seed: int, features: Path
     fallback = own[task.fallback_of(workload)]
     return {
         "metrics": {name: value for name, value in metrics.items() if not isinstance(value, str)},
-        "units": {**_units(environment)}, "case_counts": dict.fromkeys(figures(found), held_out.count),
+        "units": {**_units(environment)}, "case_counts": {name: held_out.count for name in metrics if name not in UNCOUNTED},
         "best_rule": metrics["best_rule"], "best_own_rule": metrics["best_own_rule"],
         "cases": _cases(task, environment, held_out, found).to_json(),
         "objective": task.objective.model_dump(), "fallback": fallback.to_json(),
