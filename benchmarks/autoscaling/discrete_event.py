@@ -1,8 +1,9 @@
 """A queue simulated request by request: the oracle for the closed forms of the autoscaling environment.
 
-First come, first served, by the servers of one pool: each request goes to the server that is free first (the recursion
-of Kiefer and Wolfowitz, "On the theory of queues with many servers", 1955). Times between arrivals and service times are
-independent and of any of the distributions below; requests that would wait longer than the time-out leave unserved.
+First come, first served, by the servers of one pool: each request goes to the server that is free first (the
+recursion of Kiefer and Wolfowitz, "On the theory of queues with many servers", 1955). Times between arrivals and
+service times are independent and of any of the distributions below; requests that would wait longer than the time-out
+leave unserved.
 
 The loop is over requests; all configurations and replications are one array. Symbols: B rows (configurations times
 replications), S servers of the widest row, n requests; times in s.
@@ -77,13 +78,13 @@ def _lognormal(cv2: Array, shape: tuple[int, int], rng: np.random.Generator) -> 
 
 
 def _hyperexponential(cv2: Array, shape: tuple[int, int], rng: np.random.Generator) -> Array:
-    """Two exponentials with balanced means (Tijms, "A First Course in Stochastic Models", 2003, appendix B); cv2 >= 1."""
+    """Two exponentials with balanced means (Tijms, "A First Course in Stochastic Models", 2003); cv2 >= 1."""
     first = 0.5 * (1.0 + np.sqrt((cv2 - 1.0) / (cv2 + 1.0)))
     return rng.standard_exponential(shape) / (2.0 * np.where(rng.random(shape) < first, first, 1.0 - first))
 
 
 def _batches(cv2: Array, shape: tuple[int, int], rng: np.random.Generator) -> Array:
-    """Requests come in batches of geometric size m, batches at random: gaps are 0 or exponential; cv2 = 2 m - 1 >= 1."""
+    """Batches of geometric size m come at random: gaps are 0 or exponential; cv2 = 2 m - 1 >= 1."""
     size = 0.5 * (cv2 + 1.0)
     return np.where(rng.random(shape) < 1.0 / size, rng.standard_exponential(shape) * size, 0.0)
 

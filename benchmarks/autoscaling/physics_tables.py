@@ -22,8 +22,9 @@ def p99_ratios(rows: Rows, simulated: str = "simulated") -> Array:
 
 def mean_ratios(rows: Rows) -> Array:
     """Mean of wait and service by the law over that of the simulation, a configuration."""
-    return np.array([(row["law"]["mean_wait_s"] + row["service_s"]) / (row["simulated"]["mean_wait_s"] + row["service_s"])
-                     for row in rows])
+    law, simulated = (np.array([row[key]["mean_wait_s"] + row["service_s"] for row in rows])
+                      for key in ("law", "simulated"))
+    return law / simulated
 
 
 def off_by(ratios: Array) -> Array:
@@ -47,7 +48,7 @@ def bands_table(results: Mapping[str, Any]) -> str:
 
 def idle_table(results: Mapping[str, Any]) -> str:
     """The same law against a step that begins with an idle queue."""
-    lines = [[entry["band"], _spread(p99_ratios(entry["rows"])), _spread(p99_ratios(entry["rows"], "simulated_from_idle"))]
+    lines = [[entry["band"], *(_spread(p99_ratios(entry["rows"], key)) for key in ("simulated", "simulated_from_idle"))]
              for entry in results.get("entries", ()) if entry["band"] in _STEADY]
     return table(["utilisation", "law over requests after a long constant load: median (10 % to 90 %)",
                   "law over requests of the first 15 s of an idle queue"], lines, (1, 2)) if lines else NOT_MEASURED
@@ -79,9 +80,9 @@ def conditions_line(results: Mapping[str, Any]) -> str:
     if not entries:
         return NOT_MEASURED
     return paragraph(
-        f"{entries[0]['configurations']} random configurations a band, {sum(len(entry['rows']) for entry in entries)} in",
-        f"all, each simulated {REPLICATIONS} times: {STEADY_REQUESTS:,} requests after a warm-up, or all that arrive in a",
-        f"step of 15 s. {results['machine']['date'][:10]}.")
+        f"{entries[0]['configurations']} random configurations a band,",
+        f"{sum(len(entry['rows']) for entry in entries)} in all, each simulated {REPLICATIONS} times:",
+        f"{STEADY_REQUESTS:,} requests after a warm-up, or all that arrive in a step of 15 s. {results['machine']['date'][:10]}.")
 
 
 def _spread(ratios: Array) -> str:
@@ -106,8 +107,8 @@ def draw_physics(results: Mapping[str, Any], path: Path) -> None:
         for label, backlog, color, marker in (("no backlog at first", False, VERIFIED, "o"),
                                               ("backlog of up to 9 s", True, UNVERIFIED, "^")):
             chosen = [row for row in rows if (row["backlog"] > 0) == backlog]
-            axes.plot([row["utilisation"] for row in chosen], p99_ratios(chosen), marker, color=color, ms=3.2, alpha=0.7,
-                      mew=0, label=label)
+            axes.plot([row["utilisation"] for row in chosen], p99_ratios(chosen), marker, color=color, ms=3.2, mew=0,
+                      alpha=0.7, label=label)
         axes.axhline(1.0, color="#556070", lw=0.9)
         axes.set(yscale="log", ylim=(0.4, 2.5), xlim=(0, 2.02), xlabel="utilisation (load over capacity)",
                  ylabel="99th percentile,\nlaw over simulation")

@@ -20,7 +20,8 @@ MOST_HALF_LIVES = 100.0  # weights are divided again where they grew by 2^100 (d
 class DecayingHistogram:
     """N histograms of equal buckets."""
 
-    def __init__(self, applications: int, first: float, largest: float, half_life_s: Numbers, ratio: float = 1.05) -> None:
+    def __init__(self, applications: int, first: float, largest: float, half_life_s: Numbers,
+                 ratio: float = 1.05) -> None:
         """Empty ones.
 
         Args:
@@ -31,11 +32,10 @@ class DecayingHistogram:
             ratio: of the sizes of neighbouring buckets, > 1.
         """
         buckets = math.ceil(math.log(largest * (ratio - 1.0) / first + 1.0) / math.log(ratio)) + 1
-        self.starts: Numbers = first * (ratio ** np.arange(buckets) - 1.0) / (ratio - 1.0)
+        self.starts: Numbers = first * (np.power(ratio, np.arange(buckets, dtype=np.float64)) - 1.0) / (ratio - 1.0)
         self.weights: Numbers = np.zeros((applications, buckets))
         self._half_life = np.broadcast_to(half_life_s, (applications,))
         self._reference = np.zeros(applications)
-        self._rows = np.arange(applications)
 
     def add(self, values: Numbers, weights: Numbers, seconds: Numbers) -> None:
         """Adds a sample to each histogram; a negative weight takes one away, down to an empty bucket.
@@ -45,14 +45,16 @@ class DecayingHistogram:
             weights: () or (N,).
             seconds: () or (N,) time of the sample.
         """
-        exponent = (seconds - self._reference) / self._half_life
-        if (exponent > MOST_HALF_LIVES).any():
+        rows = np.flatnonzero(np.isfinite(values))
+        if not len(rows):
+            return
+        shape = self._reference.shape
+        if ((seconds - self._reference) > MOST_HALF_LIVES * self._half_life).any():
             self._renew(seconds)
-            exponent = (seconds - self._reference) / self._half_life
-        usable = np.isfinite(values)
-        bucket = self.bucket(np.where(usable, values, 0.0))
-        added = np.where(usable, weights * np.exp2(exponent), 0.0)
-        self.weights[self._rows, bucket] = np.maximum(self.weights[self._rows, bucket] + added, 0.0)
+        age = np.broadcast_to(seconds, shape)[rows] - self._reference[rows]
+        added = np.broadcast_to(weights, shape)[rows] * np.exp2(age / self._half_life[rows])
+        bucket = self.bucket(values[rows])
+        self.weights[rows, bucket] = np.maximum(self.weights[rows, bucket] + added, 0.0)
 
     def bucket(self, values: Numbers) -> NDArray[np.intp]:
         """Number of the bucket that each value falls in."""
@@ -61,16 +63,13 @@ class DecayingHistogram:
     def percentiles(self, shares: list[Numbers]) -> list[Numbers]:
         """For each share, () or (N,) in [0, 1]: (N,) percentiles; 0 of an empty histogram."""
         running = np.cumsum(self.weights, axis=1)
-        filled = self.weights >= LEAST_WEIGHT
-        empty = ~filled.any(axis=1)
-        lowest = filled.argmax(axis=1)
-        highest = filled.shape[1] - 1 - filled[:, ::-1].argmax(axis=1)
+        total = running[:, -1]
         ends = np.append(self.starts[1:], self.starts[-1])
         result = []
         for share in shares:
-            threshold = np.broadcast_to(share, empty.shape) * running[:, -1]
-            bucket = np.clip((running < threshold[:, None]).sum(axis=1), lowest, highest)
-            result.append(np.where(empty, 0.0, ends[bucket]))
+            threshold = np.maximum(share * total, LEAST_WEIGHT)
+            bucket = np.minimum((running < threshold[:, None]).sum(axis=1), len(ends) - 1)
+            result.append(np.where(total < LEAST_WEIGHT, 0.0, ends[bucket]))
         return result
 
     def _renew(self, seconds: Numbers) -> None:

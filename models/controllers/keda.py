@@ -18,7 +18,7 @@ from models.controllers import replica_proposals
 from models.controllers.demand import CoresPerRequest
 from models.controllers.forecast import FORECAST, HoltWinters
 from models.controllers.hpa import BEHAVIOR, Behavior
-from models.controllers.part import Numbers, Readings
+from models.controllers.part import Flags, Numbers, Readings
 from models.controllers.setting import Setting, Values
 
 
@@ -67,8 +67,8 @@ class KedaRate:
         by_cpu = self._values["cpu_target"] * readings["cpu_limit_cores"] / cores
         return np.where(self._values["threshold_rps"] > 0, self._values["threshold_rps"], by_cpu)
 
-    def _idle(self, rate: Numbers, seconds: float) -> Numbers:
-        """(N,) bool, whether a whole cooldown went by since the rate was last seen above the activation; NaN is activity."""
+    def _idle(self, rate: Numbers, seconds: float) -> Flags:
+        """(N,) whether a whole cooldown went by since the rate was last above the activation; NaN is activity."""
         values = self._values
         polled = seconds >= self._polled + values["polling_s"]
         self._polled = np.where(polled, seconds, self._polled)

@@ -1,7 +1,7 @@
 """What can be set of a rule, and how given values are checked.
 
-A setting is one number (or one word of a few) for all applications, or an array with one for each: many settings tried on
-the same applications are then one batch.
+A setting is one number (or one word of a few) for all applications, or an array with one for each: many settings tried
+on the same applications are then one batch.
 """
 
 import math
@@ -32,6 +32,7 @@ class Setting:
         log: whether tuning searches on a logarithmic scale.
         whole: whether tuning tries whole numbers alone.
         choices: the words allowed; () for a number.
+        searched: whether tuning tries the words.
         meaning: one phrase for a reader.
     """
 
@@ -44,6 +45,7 @@ class Setting:
     log: bool = False
     whole: bool = False
     choices: tuple[str, ...] = ()
+    searched: bool = False
     meaning: str = ""
 
 

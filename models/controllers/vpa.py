@@ -1,9 +1,9 @@
 """The Vertical Pod Autoscaler of Kubernetes: limits from decaying histograms of what was used.
 
 github.com/kubernetes/autoscaler, vertical-pod-autoscaler: pkg/recommender/logic/recommender.go and estimator.go
-(percentiles, margin, confidence), model/container.go (peaks of memory, out-of-memory kills), model/aggregations_config.go
-(buckets, half-lives), pkg/updater/priority/update_priority_calculator.go (when a recommendation is applied). Updates are
-in place: a pod's age counts from its last update.
+(percentiles, margin, confidence), model/container.go (peaks of memory, out-of-memory kills),
+model/aggregations_config.go (buckets, half-lives), pkg/updater/priority/update_priority_calculator.go (when a
+recommendation is applied). Updates are in place: a pod's age counts from its last update.
 
     target = percentile * (1 + margin);  lower = 50 % percentile * (1 + margin) * (1 + 0.001 / confidence)^-2;
     upper = 95 % percentile * (1 + margin) * (1 + 1 / confidence);  confidence = min(age, samples * 1 minute) / interval
@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from models.controllers.histogram import DecayingHistogram
-from models.controllers.part import Numbers, Readings
+from models.controllers.part import Flags, Numbers, Readings
 from models.controllers.setting import Setting, Values
 
 DOCUMENTATION = "https://github.com/kubernetes/autoscaler/tree/master/vertical-pod-autoscaler"
@@ -26,17 +26,17 @@ _MIB_PER_BYTE = 2.0 ** -20
 
 def _declared(unit: str, least: float, search_least: tuple[float, float] | None) -> tuple[Setting, ...]:
     return (
-        Setting("percentile", 0.9, high=1.0, search=(0.5, 1.0), meaning="of use, base of the target"),
+        Setting("percentile", 0.9, high=1.0, meaning="of use, base of the target"),
         Setting("margin", 0.15, high=10.0, search=(0.0, 1.0), meaning="added to every percentile"),
         Setting("half_life_s", DAY_S, "s", 1.0, 1e8, (300.0, DAY_S), log=True, meaning="until a sample counts half"),
-        Setting("lower_percentile", 0.5, high=1.0, search=(0.3, 0.9), meaning="below it an update is due"),
-        Setting("upper_percentile", 0.95, high=1.0, search=(0.9, 1.0), meaning="above it an update is due"),
-        Setting("confidence_interval_s", DAY_S, "s", 1.0, 1e8, (300.0, DAY_S), log=True,
+        Setting("lower_percentile", 0.5, high=1.0, meaning="below it an update is due"),
+        Setting("upper_percentile", 0.95, high=1.0, meaning="above it an update is due"),
+        Setting("confidence_interval_s", DAY_S, "s", 1.0, 1e8,
                 meaning="history after which the bounds are taken almost as they are"),
         Setting("interval_s", 60.0, "s", 1.0, 3600.0, meaning="between recommendations, and between updates"),
         Setting("lifetime_s", DAY_S / 2, "s", 0.0, 1e8, (60.0, DAY_S / 2), log=True,
                 meaning="since the last update, before one inside of the bounds"),
-        Setting("change", 0.1, high=10.0, search=(0.0, 0.3), meaning="least relative change inside of the bounds"),
+        Setting("change", 0.1, high=10.0, meaning="least relative change inside of the bounds"),
         Setting("least", least, unit, 0.0, 1e6, search_least, log=True, meaning="smallest recommendation"),
     )
 
@@ -80,7 +80,7 @@ class Recommender:
         least = values["least"]
         return np.maximum(target, least), np.maximum(lower, least), np.maximum(upper, least)
 
-    def asked(self, current: Numbers, at_once: Numbers, seconds: float) -> Numbers:
+    def asked(self, current: Numbers, at_once: Flags, seconds: float) -> Numbers:
         """(N,) the limit asked for; NaN before any.
 
         Args:
@@ -98,7 +98,7 @@ class Recommender:
         outside = (current < lower) | (current > upper)
         old = seconds - self._updated >= self._values["lifetime_s"]
         worth = np.abs(target - current) / current >= self._values["change"]
-        update = due & (outside | at_once.astype(bool) | (old & worth))
+        update = due & (outside | at_once | (old & worth))
         self._asked = np.where(update, target, self._asked)
         self._updated = np.where(update, seconds, self._updated)
         return self._asked
@@ -121,7 +121,7 @@ class VpaCpu:
     def target(self, readings: Readings, seconds: float) -> Numbers:
         """(N,) cores."""
         limit = readings["cpu_limit_cores"]
-        used = readings["cpu_utilization"] * limit
+        used = readings["cpu_used_of_replica_cores"]
         # A sample weighs as much as the limit, so that the history counts less after it was raised.
         self._recommender.histogram.add(used, np.maximum(limit, 0.1), np.asarray(seconds))
         self._recommender.count(used, seconds)
@@ -136,7 +136,7 @@ class VpaMemory:
         *_declared("MiB", 250.0, (32.0, 250.0)),
         Setting("window_s", DAY_S, "s", 1.0, 1e8, (300.0, DAY_S), log=True, meaning="one peak is kept of each"),
         Setting("oom_ratio", 1.2, low=1.0, high=10.0, search=(1.1, 2.0), meaning="memory after a kill, over before"),
-        Setting("oom_least_mib", 100.0, "MiB", 0.0, 1e5, (16.0, 200.0), log=True, meaning="added at least after a kill"),
+        Setting("oom_least_mib", 100.0, "MiB", 0.0, 1e5, meaning="added at least after a kill"),
     )
     FIRST, LARGEST = 1e7 * _MIB_PER_BYTE, 65536.0  # MiB
 
@@ -153,7 +153,7 @@ class VpaMemory:
     def target(self, readings: Readings, seconds: float) -> Numbers:
         """(N,) MiB."""
         limit, utilization = readings["memory_limit_mib"], readings["memory_utilization"]
-        used = utilization * limit
+        used = readings["memory_used_mib"]
         killed = utilization >= 1.0
         self._recommender.count(used, seconds)
         self._peak = self._noted(used, self._peak, seconds)
@@ -164,19 +164,23 @@ class VpaMemory:
         return self._recommender.asked(limit, killed, seconds)
 
     def _noted(self, used: Numbers, peak: Numbers, seconds: float) -> Numbers:
-        """addMemorySample: one peak a window is in the histogram, stamped with the window's end; returns `peak`, renewed."""
+        """addMemorySample: one peak a window is in the histogram, at the window's end; returns `peak`, renewed."""
         valid = np.isfinite(used)
+        if not valid.any():
+            return peak
         end = np.where(valid & np.isnan(self._window_end), seconds, self._window_end)
         over = valid & (seconds >= end)
-        length = self._values["window_s"]
-        end = np.where(over, end + (np.floor((seconds - np.nan_to_num(end)) / length) + 1.0) * length, end)
         before = np.where(over, 0.0, np.maximum(self._peak, self._oom_peak))
-        higher = valid & (over | ((before > 0.0) & (np.nan_to_num(used) > before)))
-        replaced = np.where(higher & (before > 0.0), before, np.nan)
-        histogram = self._recommender.histogram
-        stamp = np.where(np.isnan(end), seconds, end)
-        histogram.add(replaced, np.asarray(-1.0), stamp)
-        histogram.add(np.where(higher, used, np.nan), np.asarray(1.0), stamp)
+        higher = over | (valid & (before > 0.0) & (used > before))
+        if over.any():
+            length = self._values["window_s"]
+            past = np.where(over, seconds - end, 0.0)
+            end = np.where(over, end + (np.floor(past / length) + 1.0) * length, end)
+            self._peak, self._oom_peak = np.where(over, 0.0, self._peak), np.where(over, 0.0, self._oom_peak)
         self._window_end = end
-        self._peak, self._oom_peak = (np.where(over, 0.0, old) for old in (self._peak, self._oom_peak))
+        if not higher.any():
+            return peak
+        histogram = self._recommender.histogram
+        histogram.add(np.where(higher & (before > 0.0), before, np.nan), np.asarray(-1.0), end)
+        histogram.add(np.where(higher, used, np.nan), np.asarray(1.0), end)
         return np.where(higher, used, np.where(over, 0.0, peak))

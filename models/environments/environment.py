@@ -156,18 +156,22 @@ class ControlledSystem(Environment, Protocol):
         """Telemetry of a workload, a row a window: the load that came, with its unit and physical bounds."""
 
     @property
-    def settings(self) -> Mapping[str, Column]:
-        """Numbers that a task file may say of a workload, such as its objective; each may be left out."""
+    def settings(self) -> Sequence[Setting]:
+        """What a task file may say of a workload, such as its objective; each may be left out."""
 
     @property
     def telemetry(self) -> Path | None:
         """The file that comes with it; None: a user has to bring one."""
 
     @property
+    def largest_reward(self) -> float:
+        """Of a step: what no reward exceeds."""
+
+    @property
     def rules(self) -> Mapping[str, RuleFamily]:
         """By name, the rules that are run beside a policy and may be its fallback."""
 
-    def twin(self, telemetry: "pd.DataFrame", settings: Mapping[str, float],
+    def twin(self, telemetry: "pd.DataFrame", settings: Mapping[str, float | str],
              limits: Mapping[str, tuple[float, float]]) -> Environment:
         """The environment of one workload: same signals, features and measures.
 

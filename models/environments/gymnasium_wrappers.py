@@ -39,7 +39,7 @@ class Interface:
     Attributes:
         observations: signals: (n) in raw units; features: (f) scaled, and each mapped from its range onto [-1, 1].
         actions: changes: (m) in [-1, 1], from the largest cut of the present value over none to the largest raise
-            (`Control.most_down`, `most_up`); targets: (m) in raw units.
+            (`Control.most_down`, `most_up`; of whole numbers at least one); targets: (m) in raw units.
         reward: paper: the task's own; cost: -cost - violation_weight * violation.
         violation_weight: cost that one unit of violation is worth, >= 0.
     """
@@ -194,6 +194,7 @@ class _Batch:
         self._high = torch.tensor([control.high for control in controls])
         self._most_down = torch.tensor([control.most_down for control in controls])
         self._most_up = torch.tensor([control.most_up for control in controls])
+        self._least = torch.tensor([float(control.whole) for control in controls])
         self._current = [self._scaling.column(control.current) for control in controls]
         self.observation_space = (Box(low.numpy(), high.numpy()) if interface.observations == "signals"
                                   else Box(-1.0, 1.0, (len(environment.features),)))
@@ -241,8 +242,9 @@ class _Batch:
         """(N, m) raw targets of actions."""
         if self._interface.actions == "targets":
             return actions
-        changes = torch.where(actions > 0, actions * self._most_up, actions * self._most_down)
-        return (self._raw[:, self._current] * (1 + changes)).maximum(self._low).minimum(self._high)
+        current = self._raw[:, self._current]
+        up, down = ((current * share).maximum(self._least) for share in (self._most_up, self._most_down))
+        return (current + torch.where(actions > 0, actions * up, actions * down)).maximum(self._low).minimum(self._high)
 
 
 def _feature_range(matrix: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:

@@ -45,15 +45,17 @@ TRAIN, HELD_OUT = 64, 16
 
 @dataclass(frozen=True)
 class Episodes:
-    """rate (T, N); efficiency, slo_s, mean_rate (N,)."""
+    """rate (T, N); efficiency, slo_s, mean_rate, numbers of the applications (N,)."""
 
     rate: Tensor
     efficiency: Tensor
     slo_s: Tensor
     mean_rate: Tensor
+    numbers: Tensor
 
     def take(self, index: Tensor) -> "Episodes":
-        return Episodes(self.rate[:, index], self.efficiency[index], self.slo_s[index], self.mean_rate[index])
+        return Episodes(self.rate[:, index], self.efficiency[index], self.slo_s[index], self.mean_rate[index],
+                        self.numbers[index])
 
 
 class State(NamedTuple):
@@ -75,7 +77,8 @@ class Backlog:
     cost_unit, step_seconds, steps = "capacity over mean load", STEP_S, 60
     scenarios: tuple[str, ...] = ("", "doubling")
     columns: Mapping[str, Column] = {"rate_rps": Column("1/s", 0.0, None, "requests that came")}
-    settings: Mapping[str, Column] = {"slo_s": Column("s", 0.25, 16.0, "objective of the wait; default: 2")}
+    settings = (Setting("slo_s", 2.0, "s", 0.25, 16.0, meaning="objective of the wait"),)
+    largest_reward = 1.0
     telemetry: Path | None = None
 
     def __init__(self, load: Mapping[str, Tensor] | None = None, slo_s: float = 2.0,
@@ -90,7 +93,7 @@ class Backlog:
     def differentiable(self) -> "Backlog":
         return self
 
-    def twin(self, telemetry: "pd.DataFrame", settings: Mapping[str, float],
+    def twin(self, telemetry: "pd.DataFrame", settings: Mapping[str, float | str],
              limits: Mapping[str, tuple[float, float]]) -> "Backlog":
         rate = torch.tensor(telemetry["rate_rps"].to_numpy(), dtype=torch.float32).clamp(min=0.25)
         cut = int(0.7 * len(rate))
@@ -98,7 +101,7 @@ class Backlog:
             raise InputError(f"load: expected at least 3 windows, got {len(rate)}")
         controls = tuple(replace(control, low=low, high=high) for control in CONTROLS
                          for low, high in [limits.get(control.name, (control.low, control.high))])
-        return Backlog({"train": rate[:cut], "held_out": rate[cut:]}, settings.get("slo_s", 2.0), controls)
+        return Backlog({"train": rate[:cut], "held_out": rate[cut:]}, float(settings.get("slo_s", 2.0)), controls)
 
     def draw(self, split: str, count: int, steps: int, seed: int, scenario: str = "",
              applications: Sequence[int] | None = None) -> Episodes:
@@ -119,7 +122,8 @@ class Backlog:
         change = torch.where(torch.arange(steps) >= steps // 2, 2.0, 1.0)[:, None] if scenario else torch.ones(1)
         rate = (rate * change).float()
         efficiency = torch.tensor(0.7 + 0.6 * own[:, 0], dtype=torch.float32)
-        return Episodes(rate, efficiency, torch.full((count,), self._slo_s), rate.mean(dim=0))
+        return Episodes(rate, efficiency, torch.full((count,), self._slo_s), rate.mean(dim=0),
+                        torch.as_tensor(chosen))
 
     def reset(self, episodes: Episodes) -> State:
         rate = episodes.rate[0]

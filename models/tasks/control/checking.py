@@ -38,14 +38,16 @@ def _check_rule(task: ControlTask, workload: str, environment: ControlledSystem)
     _known(place, task.fallback_of(workload), environment.rules, "a rule")
 
 
-def _check_settings(place: list[str | int], given: Mapping[str, float], environment: ControlledSystem) -> None:
+def _check_settings(place: list[str | int], given: Mapping[str, float | str], environment: ControlledSystem) -> None:
+    declared = {setting.name: setting for setting in environment.settings}
     for name, value in given.items():
-        _known([*place, name], name, environment.settings, "a setting")
-        column = environment.settings[name]
-        low, high = column.minimum, column.maximum
-        if (low is not None and value < low) or (high is not None and value > high):
-            bounds = " ".join([*([f"from {low:g}"] if low is not None else []), *([f"to {high:g}"] if high else [])])
-            raise FieldError([*place, name], f"expected a number {bounds} {column.unit}, got {value:g}")
+        _known([*place, name], name, declared, "a setting")
+        setting = declared[name]
+        if setting.choices and value not in setting.choices:
+            raise FieldError([*place, name], f"expected one of {', '.join(setting.choices)}, got {value!r}")
+        if not setting.choices and not (isinstance(value, float | int) and setting.low <= value <= setting.high):
+            raise FieldError([*place, name], f"expected a number from {setting.low:g} to {setting.high:g} "
+                                             f"{setting.unit}, got {value!r}")
 
 
 def _check_limits(place: list[str | int], given: Mapping[str, Any], controls: tuple[Control, ...]) -> None:

@@ -3,14 +3,16 @@
 import torch
 
 from models.environments.environment import Environment
-from models.learners.policy import Policy, PolicyShape
+from models.learners.policy import Gates, Policy, PolicyShape
 from models.tasks.control.task import ControlTask
 
 
 def policy_shape(task: ControlTask, environment: Environment) -> PolicyShape:
     """Of the task's sizes; limits are those of the environment's controls, so that a workload has its own."""
+    written = task.by_construction
+    gates = Gates() if written is None else Gates(written.metric, written.objective, written.near, written.idle)
     return PolicyShape(tuple(environment.signals), tuple(environment.controls), tuple(environment.features), task.hidden,
-                       task.gates)
+                       gates)
 
 
 def with_limits(policy: Policy, environment: Environment) -> Policy:

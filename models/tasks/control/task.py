@@ -69,10 +69,23 @@ class Judging(Written):
     seed: WholeNumber = Field(default=7, description="Of the episodes; not that of the run")
 
 
+class ByConstruction(Written):
+    """Rules under conditions that are part of the network, so that training needs not find them."""
+
+    metric: str = Field(description="Signal that must not exceed `objective`")
+    objective: str = Field(description="Signal of the same unit")
+    near: float = Field(
+        default=0.95, gt=0, lt=1, json_schema_extra={"unit": "share of the objective"},
+        description="From here on downward changes are held back; while the objective is missed there are none")
+    idle: dict[str, dict[str, PositiveNumber]] = Field(
+        default_factory=dict,
+        description="Control -> {utilisation signal: floor}: below all floors, the objective being met, never raised")
+
+
 class ControlWorkload(Written):
     """One workload."""
 
-    settings: dict[str, float] = Field(
+    settings: dict[str, float | str] = Field(
         default_factory=dict, description="What is known of it, such as its objective; the environment says which")
     limits: dict[str, Limits] = Field(
         default_factory=dict, description="`[lower, upper]` of its controls, inside of the environment's own")
@@ -100,6 +113,8 @@ class ControlTask(TaskFile[ControlWorkload]):
     hidden: LayerWidths = Field(
         default=(64, 64), json_schema_extra={"unit": "neurons"}, description="Widths of the hidden layers")
     specification: dict[str, Any] = Field(description="What is to be proved, see specification.md; of all workloads")
+    by_construction: ByConstruction | None = Field(
+        default=None, description="What the network keeps by its form; without it the proof alone decides")
     by_policy: bool = Field(
         default=True, description="The specification is wished for, whatever recordings and rules say of it")
     fallback: str = Field(description="Name of the rule that acts until the policy may, and when it fails")

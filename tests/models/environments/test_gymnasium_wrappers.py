@@ -93,6 +93,14 @@ def test_a_change_is_a_share_of_the_present_value(action, rate, room):
     assert observation[:2].tolist() == pytest.approx([rate, room])  # 16 * (1 - 0.05) = 15.2 is rounded up
 
 
+def test_a_whole_number_may_always_change_by_one():
+    env = ApplicationEnv(LeakyQueue(), Interface("signals"))
+    env.reset(seed=0)
+    rooms = [env.step(np.array([0, sign], np.float32))[0][1] for sign in (-1, -1, -1, -1)]
+    assert rooms == [8.0, 4.0, 2.0, 1.0]
+    assert env.step(np.array([0, 1], np.float32))[0][1] == 2.0  # half of one more would be 1.5
+
+
 def test_changes_stay_inside_of_the_controls_bounds():
     env = ApplicationEnv(LeakyQueue(), Interface("signals"))
     env.reset(seed=0)

@@ -1,0 +1,331 @@
+"""Tunes the rules of models/controllers by Optuna, as fairly as a policy is trained: on the same training applications.
+
+Many settings are tried on the same episodes as one batch. Every trial of a rule is kept, so that one search serves
+several objectives, and a front of cost and violations comes of it without more.
+
+    violations  the least cost with at most `target` of the steps violated; where none keeps that, the fewest violations
+    reward      the largest reward of the paper
+    each        for each application the settings that are best there (`for_each_application`), at a mean of at most
+                `target` over the applications, by one price of violations for all
+
+Symbols: K settings of a trial batch, N applications.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import optuna
+from numpy.typing import NDArray
+
+from feature_store.errors import InputError
+from models.controllers.controller import Controller
+from models.controllers.setting import Setting, Value
+from models.environments.environment import Environment, RuleFamily
+from models.environments.rollout import WARM_UP_STEPS, Rollout, roll_out
+
+Numbers = NDArray[np.float64]
+Settings = Mapping[str, float | str]
+_BATCH = 8192  # applications times settings side by side: what the caches hold
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One rule with one choice of settings, on all tuning applications.
+
+    Attributes:
+        settings: what differs from the defaults.
+        rollout: what came of it.
+    """
+
+    settings: Settings
+    rollout: Rollout = field(repr=False)
+
+    @property
+    def cost(self) -> float:
+        """Mean over the applications."""
+        return float(self.rollout.cost.mean())
+
+    @property
+    def violated(self) -> float:
+        """Share of the steps, mean over the applications."""
+        return float(self.rollout.violated.mean())
+
+    @property
+    def reward(self) -> float:
+        """Mean over the applications."""
+        return float(self.rollout.reward.mean())
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A rule with the settings that were found.
+
+    Attributes:
+        rule: name.
+        objective: violations or reward.
+        target: largest share of violating steps; None with reward.
+        settings: all of the rule's, defaults included.
+        cost: on the tuning applications.
+        violated: share of steps on them.
+        reward: the paper's, on them.
+        trials: how many settings were tried.
+        kept: whether `violated` is at most `target`.
+    """
+
+    rule: str
+    objective: str
+    target: float | None
+    settings: dict[str, float | str]
+    cost: float
+    violated: float
+    reward: float
+    trials: int
+    kept: bool
+
+    def make(self, family: RuleFamily) -> Controller:
+        """The rule, of its family."""
+        return family.make(self.settings)
+
+    def to_json(self) -> str:
+        """One JSON object."""
+        return json.dumps(asdict(self), indent=2, sort_keys=True)
+
+    @staticmethod
+    def from_json(text: str) -> "Tuned":
+        """The inverse of `to_json`. Raises InputError for another form."""
+        try:
+            return Tuned(**json.loads(text))
+        except (TypeError, ValueError) as error:
+            raise InputError(f"tuned rule must be the JSON object that tuning wrote, got {error}") from error
+
+
+class Tuner:
+    """Searches the settings of one rule on fixed episodes; remembers every trial."""
+
+    def __init__(self, environment: Environment, rule: str, family: RuleFamily, episodes: Any, steps: int,
+                 seed: int = 0, warm_up: int = WARM_UP_STEPS) -> None:
+        """A search that has tried nothing.
+
+        Args:
+            environment: where the rule acts.
+            rule: name, for tables.
+            family: the rules among which it is searched.
+            episodes: N of them, of `Environment.draw`; `take(index)` repeats them for many settings.
+            steps: decisions of a trial.
+            seed: of the search.
+            warm_up: decisions that do not count.
+        """
+        self.rule = rule
+        self.family = family
+        self.trials: list[Trial] = []
+        self._environment = environment
+        self._episodes = episodes
+        self._steps = steps
+        self._warm_up = warm_up
+        self._seed = seed
+        self._searched = [setting for setting in family.declared if setting.search or setting.searched]
+
+    def search(self, trials: int, target: float | None, width: float = 1.0, batch: int = 16) -> None:
+        """Tries so many more settings by a tree-structured Parzen estimator.
+
+        Args:
+            trials: how many.
+            target: largest share of violating steps, for the least cost; None: for the largest reward.
+            width: share of each setting's range that is searched, about the best settings so far; 1 is all of it.
+            batch: settings proposed and tried at once.
+        """
+        verbosity = optuna.logging.get_verbosity()
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        try:
+            self._search(trials, target, width, batch)
+        finally:
+            optuna.logging.set_verbosity(verbosity)
+
+    def _search(self, trials: int, target: float | None, width: float, batch: int) -> None:
+        best = min(self.trials, key=lambda trial: _order(trial, target)).settings if self.trials else None
+        boxes = {setting.name: _distribution(setting, width, best) for setting in self._searched}
+        sampler = optuna.samplers.TPESampler(seed=self._seed + len(self.trials), n_startup_trials=batch,
+                                             constant_liar=True)
+        study = optuna.create_study(sampler=sampler)
+        for trial in self.trials:
+            if all(_contains(box, trial.settings[name]) for name, box in boxes.items()):
+                study.add_trial(optuna.trial.create_trial(
+                    params=dict(trial.settings), distributions=boxes, value=_loss(trial, target)))
+        if best is None:
+            study.enqueue_trial({setting.name: _inside(setting) for setting in self._searched})
+        end = len(self.trials) + trials
+        while len(self.trials) < end:
+            asked = [study.ask(boxes) for _ in range(min(batch, end - len(self.trials)))]
+            for number, trial in zip(asked, self.evaluate([one.params for one in asked]), strict=True):
+                study.tell(number, _loss(trial, target))
+
+    def evaluate(self, choices: Sequence[Settings]) -> list[Trial]:
+        """Tries these settings on the tuning episodes, as few batches, and remembers them."""
+        count = len(self._episodes)
+        size = max(1, _BATCH // count)
+        done: list[Trial] = []
+        for first in range(0, len(choices), size):
+            part = choices[first:first + size]
+            index = np.tile(np.arange(count), len(part))
+            rule = self.family.make(side_by_side(part, count))
+            rollout = roll_out(self._environment, rule, self._episodes.take(index), self._steps, self._warm_up)
+            done += [Trial(one, own) for one, own in zip(part, rollout.split(len(part)), strict=True)]
+        self.trials += done
+        return done
+
+    def leading(self, count: int, target: float | None) -> list[Settings]:
+        """Settings of the best trials, the best first."""
+        return [trial.settings for trial in sorted(self.trials, key=lambda trial: _loss(trial, target))[:count]]
+
+    def best(self, target: float | None) -> Tuned:
+        """The best trial so far, see the module docstring. Raises InputError before any."""
+        if not self.trials:
+            raise InputError(f"search must come before the best settings are asked for ({self.rule})")
+        best = min(self.trials, key=lambda trial: _order(trial, target))
+        return Tuned(self.rule, "reward" if target is None else "violations", target,
+                     dict(self.family.make(best.settings).settings), best.cost, best.violated, best.reward,
+                     len(self.trials), target is None or best.violated <= target)
+
+    def front(self) -> list[Trial]:
+        """Trials that no other beats in cost and violations, by cost."""
+        front: list[Trial] = []
+        for trial in sorted(self.trials, key=lambda trial: (trial.cost, trial.violated)):
+            if not front or trial.violated < front[-1].violated:
+                front.append(trial)
+        return front
+
+
+def for_each_application(environment: Environment, family: RuleFamily, choices: Sequence[Settings], episodes: Any,
+                         steps: int, target: float, repeats: int = 1, warm_up: int = WARM_UP_STEPS) -> dict[str, Value]:
+    """Settings tuned for each application: the best of the choices there.
+
+    Args:
+        choices: settings to choose from, such as the trials of a front.
+        episodes: one of each application, or several: N episodes of the applications, then N further ones, ...
+        repeats: how many of each.
+        target: largest mean share of violating steps over the applications.
+
+    Returns:
+        name -> () where all agree, or (N,), for `make`.
+    """
+    tuner = Tuner(environment, "", family, episodes, steps, warm_up=warm_up)
+    trials = tuner.evaluate(choices)
+    cost, violated = (np.stack([getattr(trial.rollout, name).reshape(repeats, -1).mean(axis=0) for trial in trials])
+                      for name in ("cost", "violated"))
+    chosen = choose_each(cost, violated, target)
+    return side_by_side([choices[number] for number in chosen], 1)
+
+
+def choose_each(cost: Numbers, violated: Numbers, target: float) -> NDArray[np.intp]:
+    """(N,) the row of least cost + price * violated for each application, at the least price that keeps the target.
+
+    Args:
+        cost: (K, N).
+        violated: (K, N) shares.
+        target: largest mean of `violated` over the applications.
+    """
+    columns = np.arange(cost.shape[1])
+
+    def at(price: float) -> NDArray[np.intp]:
+        return np.asarray((cost + price * violated).argmin(axis=0))
+
+    low, high = 0.0, 1e6
+    if violated[at(low), columns].mean() <= target:
+        return at(low)
+    for _ in range(60):
+        middle = (low * high) ** 0.5 if low > 0 else high * 1e-3
+        if violated[at(middle), columns].mean() <= target:
+            high = middle
+        else:
+            low = middle
+        if high <= low * (1.0 + 1e-6):
+            break
+    return at(high)
+
+
+def side_by_side(choices: Sequence[Settings], count: int) -> dict[str, Value]:
+    """Settings of K choices for K * count applications: each choice for `count` neighbours."""
+    names = {name for choice in choices for name in choice}
+    missing = next((name for choice in choices for name in names if name not in choice), None)
+    if missing is not None:
+        raise InputError(f"settings tried side by side must name the same ones, got one without {missing!r}")
+    return {name: np.repeat(np.asarray([choice[name] for choice in choices]), count) for name in sorted(names)}
+
+
+def tune(environment: Environment, rule: str, family: RuleFamily, applications: int = 256, steps: int = 240,
+         target: float = 0.02, seed: int = 0, effort: float = 1.0) -> Tuner:
+    """Tunes a rule on training applications for `target` and for the reward.
+
+    A wide search on few applications and short episodes comes first; its best are tried on all, and searched about.
+
+    Args:
+        rule: name, for tables.
+        family: of the rule, such as `RULES[rule]`.
+        applications: of the training split, at least 48.
+        steps: decisions of an episode.
+        target: largest share of violating steps.
+        seed: of episodes and search.
+        effort: scales the number of trials.
+
+    Returns:
+        The search on all applications; ask `best(target)` and `best(None)`.
+    """
+    def trials(count: int) -> int:
+        return max(1, round(effort * count))
+
+    episodes = environment.draw("train", applications, steps + 1, seed)
+    few = episodes.take(np.arange(0, applications, max(1, applications // 48)))
+    coarse = Tuner(environment, rule, family, few, steps // 2, seed)
+    coarse.search(trials(160), target)
+    coarse.search(trials(48), None)
+    tuner = Tuner(environment, rule, family, episodes, steps, seed)
+    tuner.evaluate([*coarse.leading(trials(16), target), *coarse.leading(trials(8), None)])
+    for width in (0.4, 0.15):
+        tuner.search(trials(32), target, width)
+    tuner.search(trials(24), None, 0.3)
+    return tuner
+
+
+def _loss(trial: Trial, target: float | None) -> float:
+    """What Optuna makes small: the cost, with a price for violations beyond the target; or the reward, negated."""
+    if target is None:
+        return -trial.reward
+    return trial.cost * (1.0 + max(0.0, trial.violated / target - 1.0))
+
+
+def _order(trial: Trial, target: float | None) -> tuple[float, float]:
+    if target is None:
+        return (0.0, -trial.reward)
+    return (0.0, trial.cost) if trial.violated <= target else (trial.violated, trial.cost)
+
+
+def _distribution(setting: Setting, width: float, best: Settings | None) -> optuna.distributions.BaseDistribution:
+    """All that is searched of a setting, or of a number the share `width` about the best."""
+    if setting.choices:
+        words = setting.choices if best is None or width > 0.5 else (str(best[setting.name]),)
+        return optuna.distributions.CategoricalDistribution(words)
+    low, high = setting.search or (setting.low, setting.high)
+    if best is not None and not setting.whole:
+        middle, ends = float(best[setting.name]), np.array([low, high])
+        if setting.log:
+            middle, ends = float(np.log(middle)), np.log(ends)
+        half = 0.5 * width * (ends[1] - ends[0])
+        ends = np.clip([middle - half, middle + half], *ends)
+        low, high = np.clip(np.exp(ends) if setting.log else ends, low, high).tolist()
+    return optuna.distributions.FloatDistribution(low, high, log=setting.log, step=1.0 if setting.whole else None)
+
+
+def _contains(box: optuna.distributions.BaseDistribution, value: float | str) -> bool:
+    if isinstance(box, optuna.distributions.FloatDistribution):
+        return box.low <= float(value) <= box.high
+    return isinstance(box, optuna.distributions.CategoricalDistribution) and value in box.choices
+
+
+def _inside(setting: Setting) -> float | str:
+    """The default, moved into the range of the search."""
+    if setting.choices or setting.search is None:
+        return setting.default
+    return float(np.clip(float(setting.default), *setting.search))
