@@ -1,9 +1,9 @@
 """Additive increase, multiplicative decrease of a resource by the 99th percentile of latency, and the reverse.
 
-The rival of FIRM (thesis, section 3.4, "an AIMD-based method [52, 53] to manage resources for each container": Stuedli et
-al., CDC 2015) adds to a limit where the latency is above its target and takes a share away where it is below; with `mode`
-MIAD it multiplies on the way up and subtracts on the way down, as mu-Serve does (thesis, section 6.3.4). Between
-`p99_low` and `p99_target` nothing moves.
+The rival of FIRM (thesis, section 3.4, "an AIMD-based method [52, 53] to manage resources for each container": Stuedli
+et al., CDC 2015) adds to a limit where the latency is above its target and takes a share away where it is below; with
+`mode` MIAD it multiplies on the way up and subtracts on the way down, as mu-Serve does (thesis, section 6.3.4). From
+`p99_low` of the target up to the target nothing moves.
 
 Symbols: N applications.
 """
@@ -16,8 +16,10 @@ from models.controllers.part import Numbers, Readings
 from models.controllers.setting import Setting, Values
 
 DECLARED = (
-    Setting("mode", "AIMD", "", choices=("AIMD", "MIAD"), searched=True, meaning="which way adds and which multiplies"),
-    Setting("p99_target", 0.8, low=0.01, high=10.0, search=(0.2, 1.2), meaning="p99 over the objective; above it: more"),
+    Setting("mode", "AIMD", "", choices=("AIMD", "MIAD"), searched=True,
+            meaning="which way adds and which multiplies"),
+    Setting("p99_target", 0.8, low=0.01, high=10.0, search=(0.2, 1.2),
+            meaning="p99 over the objective; above it: more"),
     Setting("p99_low", 0.8, low=0.0, high=1.0, search=(0.3, 1.0), meaning="of the target; below it: less"),
     Setting("increase", 0.25, high=10.0, search=(0.05, 2.0), log=True,
             meaning="added on the way up: AIMD in the control's unit, MIAD a share"),

@@ -1,18 +1,19 @@
 """Autopilot's moving-window recommenders, for limits and for replicas.
 
-Rzadca et al., Autopilot: workload autoscaling at Google, EuroSys 2020. Limits, section 3.2.2: over samples s that fade by
+Rzadca et al., Autopilot: workload autoscaling at Google, EuroSys 2020. Limits, section 3.2.2: over samples that fade by
 half in a half-life (12 h of CPU, 48 h of memory)
 
-    peak: the largest of the last samples;  average: weighted mean;  percentile: of the load-adjusted histogram, in which a
-    sample counts its weight times its value (core seconds, not seconds)
+    peak        the largest of the last samples
+    average     their weighted mean
+    percentile  of the load-adjusted histogram, in which a sample counts its weight times its value: core seconds
 
 plus a safety margin of 10 to 15 %, and the largest recommendation of the last hour. CPU of serving jobs takes the 95th
-percentile, memory the 98th, of the peaks of 5 minutes. Replicas, section 3.3: the largest use, averaged over a window, of
-a horizon, over target utilisation; fewer by one task in 5 minutes.
+percentile, memory the 98th, of the peaks of 5 minutes. Replicas, section 3.3: the largest use, averaged over a window,
+of a horizon, over target utilisation; fewer by one task in 5 minutes.
 
-Other than there: windows and half-lives are settings (an episode of hours does not see 48 h); memory also holds the peak
-of the 5 minutes that run, and a limit that was reached counts as a peak of `oom_ratio` times it, since a killed task is
-answered at once (section 3.2.2, last paragraph).
+Other than there: windows and half-lives are settings (an episode of hours does not see 48 h); the average of a window
+is an exponential one; a recommendation is made each minute; memory also holds the peak of the 5 minutes that run, and a
+limit that was reached counts as a peak of `oom_ratio` times it, so that a killed task is answered at once.
 
 Symbols: N applications.
 """
@@ -21,7 +22,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from models.controllers.demand import cores_used
 from models.controllers.histogram import DecayingHistogram
 from models.controllers.part import Numbers, Readings
 from models.controllers.setting import Setting, Values
@@ -34,7 +34,8 @@ HOUR_S = 3600.0
 
 def _declared(statistic: str, percentile: float, half_life_h: float) -> tuple[Setting, ...]:
     return (
-        Setting("statistic", statistic, "", choices=("peak", "average", "percentile"), searched=True, meaning="of the samples"),
+        Setting("statistic", statistic, "", choices=("peak", "average", "percentile"), searched=True,
+                meaning="of the samples"),
         Setting("percentile", percentile, high=1.0, search=(0.5, 1.0), meaning="of the load-adjusted histogram"),
         Setting("half_life_s", half_life_h * HOUR_S, "s", 1.0, 1e8, (120.0, 12 * HOUR_S), log=True,
                 meaning="until a sample counts half"),
@@ -100,7 +101,7 @@ class AutopilotCpu:
 
     def target(self, readings: Readings, seconds: float) -> Numbers:
         """(N,) cores."""
-        used = readings["cpu_utilization"] * readings["cpu_limit_cores"]
+        used = readings["cpu_used_of_replica_cores"]
         self._limit.add(used, seconds)
         return self._limit.recommended(np.full_like(used, np.nan), seconds)
 
@@ -127,7 +128,7 @@ class AutopilotMemory:
     def target(self, readings: Readings, seconds: float) -> Numbers:
         """(N,) MiB."""
         utilization = readings["memory_utilization"]
-        used = utilization * readings["memory_limit_mib"]
+        used = readings["memory_used_mib"]
         used = np.where(utilization >= 1.0, used * self._values["oom_ratio"], used)
         over = seconds >= np.where(np.isnan(self._end), -np.inf, self._end)
         self._limit.add(np.where(over, self._peak, np.nan), seconds)
@@ -143,7 +144,8 @@ class AutopilotReplicas:
     declared: ClassVar[tuple[Setting, ...]] = (
         Setting("cpu_target", 0.7, low=0.01, high=2.0, search=(0.2, 0.95), meaning="CPU used, of the limit"),
         Setting("average_s", 300.0, "s", 1.0, 86400.0, (15.0, 600.0), log=True, meaning="use is averaged over it"),
-        Setting("horizon_s", 72 * HOUR_S, "s", 1.0, 1e8, (60.0, 2 * HOUR_S), log=True, meaning="the largest use of it counts"),
+        Setting("horizon_s", 72 * HOUR_S, "s", 1.0, 1e8, (60.0, 2 * HOUR_S), log=True,
+                meaning="the largest use of it counts"),
         Setting("decay_s", 300.0, "s", 0.0, 86400.0, (0.0, 300.0), meaning="between removals of one replica"),
         Setting("min_replicas", 1.0, "count", 1.0, 1000.0, (1.0, 3.0), whole=True, meaning="never fewer"),
     )
@@ -161,7 +163,7 @@ class AutopilotReplicas:
     def target(self, readings: Readings, seconds: float) -> Numbers:
         """(N,) replicas; the average is an exponential one of that mean age."""
         values, current = self._values, readings["replicas"]
-        used = cores_used(readings)
+        used = readings["cpu_used_cores"]
         share = 1.0 - np.exp(-(seconds - self._seconds) / values["average_s"])
         self._seconds = seconds
         started = np.where(np.isnan(self._average), used, self._average)

@@ -1,19 +1,11 @@
-"""What an application uses now, from what is observed: cores, and cores for each request a second.
+"""What a request takes, from what is observed.
 
 Symbols: N applications.
 """
 
 import numpy as np
 
-from models.controllers.hpa import ready_replicas
 from models.controllers.part import Numbers, Readings
-
-
-def cores_used(readings: Readings) -> Numbers:
-    """(N,) cores that all replicas use together; NaN where the utilisation is missing or nothing serves."""
-    ready = ready_replicas(readings)
-    used = readings["cpu_utilization"] * readings["cpu_limit_cores"] * ready
-    return np.where(ready > 0, used, np.nan)
 
 
 class CoresPerRequest:
@@ -27,7 +19,7 @@ class CoresPerRequest:
 
     def __call__(self, readings: Readings, seconds: float) -> Numbers:
         """(N,) core seconds a request, the latest observation included; NaN before any."""
-        cores, rate = cores_used(readings), readings["rate_rps"]
+        cores, rate = readings["cpu_used_cores"], readings["rate_rps"]
         fade = np.exp2(-(seconds - self._seconds) / self._half_life) if self._seconds is not None else np.asarray(1.0)
         self._seconds = seconds
         valid = np.isfinite(cores) & np.isfinite(rate)

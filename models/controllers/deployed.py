@@ -16,7 +16,8 @@ class Deployed:
 
     source: ClassVar[str] = "no rule: a fixed request and replica count"
     declared: ClassVar[tuple[Setting, ...]] = (
-        Setting("scale", 1.0, low=0.01, high=100.0, search=(0.25, 4.0), log=True, meaning="of what it was deployed with"),
+        Setting("scale", 1.0, low=0.01, high=100.0, search=(0.25, 4.0), log=True,
+                meaning="of what it was deployed with"),
     )
     signal: ClassVar[str]
 

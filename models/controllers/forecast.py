@@ -4,8 +4,10 @@ Hyndman and Athanasopoulos, Forecasting: Principles and Practice, 3rd ed., secti
 additive form of the logarithm, so that a forecast is positive; a smoothing share is per `step_s` seconds, whatever the
 time between observations.
 
-    level  l <- (1 - a) (l + phi b) + a (y - s);  trend  b <- (1 - c) phi b + c (l - l_before);  season  s <- (1 - g) s + g (y - l)
-    forecast of h steps: l + (phi + ... + phi^h) b + s(then)
+    level     l <- (1 - a) (l + phi b) + a (y - s)
+    trend     b <- (1 - c) phi b + c (l - l_before)
+    season    s <- (1 - g) s + g (y - l)
+    forecast  of h steps: l + (phi + ... + phi^h) b + s(then)
 
 Symbols: N applications, S phases of a season.
 """

@@ -1,7 +1,8 @@
 """The Horizontal Pod Autoscaler of Kubernetes, autoscaling/v2: from proposals of metrics to replicas.
 
 kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale, "Configurable scaling behavior", and
-pkg/controller/podautoscaler/horizontal.go: stabilizeRecommendationWithBehaviors, convertDesiredReplicasWithBehaviorRate.
+pkg/controller/podautoscaler/horizontal.go: stabilizeRecommendationWithBehaviors and
+convertDesiredReplicasWithBehaviorRate.
 
 Symbols: N applications; a window or period holds what is younger than its seconds.
 """
@@ -32,7 +33,8 @@ BEHAVIOR = (
     Setting("down_select", "Max", "", choices=SELECT, meaning="which policy counts on the way down"),
     Setting("up_percent", 100.0, "%", 0.0, 1000.0, meaning="policy: replicas added a period; 0: none"),
     Setting("up_percent_period_s", 15.0, "s", 1.0, 1800.0, meaning="periodSeconds of the policy"),
-    Setting("up_pods", 4.0, "count", 0.0, 1000.0, (1.0, 8.0), whole=True, meaning="policy: replicas added a period; 0: none"),
+    Setting("up_pods", 4.0, "count", 0.0, 1000.0, (1.0, 8.0), whole=True,
+            meaning="policy: replicas added a period; 0: none"),
     Setting("up_pods_period_s", 15.0, "s", 1.0, 1800.0, meaning="periodSeconds of the policy"),
     Setting("up_select", "Max", "", choices=SELECT, meaning="which policy counts on the way up"),
     Setting("min_replicas", 1.0, "count", 1.0, 1000.0, (1.0, 3.0), whole=True, meaning="never fewer"),
@@ -79,8 +81,9 @@ class Behavior:
         self._for_up.add(seconds, desired)
         self._for_down.add(seconds, desired)
         stabilized = np.minimum(np.maximum(current, lowest), highest)
-        up = np.minimum(stabilized, np.minimum(self._ceiling, np.maximum(self._limit(current, seconds, "up"), current)))
-        down = np.maximum(stabilized, np.maximum(self._floor, np.minimum(self._limit(current, seconds, "down"), current)))
+        most = np.minimum(self._ceiling, np.maximum(self._limit(current, seconds, "up"), current))
+        fewest = np.maximum(self._floor, np.minimum(self._limit(current, seconds, "down"), current))
+        up, down = np.minimum(stabilized, most), np.maximum(stabilized, fewest)
         moved = np.where(stabilized > current, up, np.where(stabilized < current, down, current))
         asked = np.where(np.isnan(desired), current, moved)
         return np.minimum(np.maximum(asked, self._floor), self._ceiling)
@@ -133,10 +136,9 @@ class HpaCpu:
         return self._behavior.replicas(current, desired, seconds)
 
     def _proposals(self, readings: Readings) -> list[Numbers]:
-        current, ready = readings["replicas"], ready_replicas(readings)
-        values = self._values
+        values, current, measured = self._values, readings["replicas"], readings["measured_replicas"]
         return [replica_proposals.from_utilization(
-            current, ready, np.maximum(current - ready, 0.0), np.zeros_like(current), readings["cpu_utilization"],
+            current, measured, current - measured, np.zeros_like(current), readings["cpu_utilization"],
             values["cpu_target"], values["tolerance_up"], values["tolerance_down"])]
 
 
@@ -152,12 +154,6 @@ class HpaCpuP99(HpaCpu):
     def _proposals(self, readings: Readings) -> list[Numbers]:
         values = self._values
         latency = replica_proposals.from_value(
-            readings["replicas"], ready_replicas(readings), readings["p99_ms"] / readings["slo_ms"], values["p99_target"],
-            values["tolerance_up"], values["tolerance_down"])
+            readings["replicas"], readings["ready_replicas"], readings["p99_ms"] / readings["slo_ms"],
+            values["p99_target"], values["tolerance_up"], values["tolerance_down"])
         return [*super()._proposals(readings), latency]
-
-
-def ready_replicas(readings: Readings) -> Numbers:
-    """(N,) whole replicas that serve, at most those asked for (others are being removed); where missing, all of them."""
-    ready = np.floor(np.nan_to_num(readings["ready_replicas"], nan=np.inf))
-    return np.minimum(ready, readings["replicas"])

@@ -68,7 +68,7 @@ class KedaRate:
         return np.where(self._values["threshold_rps"] > 0, self._values["threshold_rps"], by_cpu)
 
     def _idle(self, rate: Numbers, seconds: float) -> Flags:
-        """(N,) bool, whether a whole cooldown went by since the rate was last seen above the activation; NaN is activity."""
+        """(N,) whether a whole cooldown went by since the rate was last above the activation; NaN is activity."""
         values = self._values
         polled = seconds >= self._polled + values["polling_s"]
         self._polled = np.where(polled, seconds, self._polled)

@@ -24,8 +24,8 @@ def from_utilization(current: Numbers, measured: Numbers, starting: Numbers, mis
         current: replicas that were asked for.
         measured: replicas that serve and give the metric.
         starting: replicas that are not ready yet; on the way up they count as using nothing, else not at all.
-        missing: ready replicas without a metric; they count as using nothing on the way up, all of their request (or the
-            target, where that is more) on the way down.
+        missing: ready replicas without a metric; they count as using nothing on the way up, all of their request (or
+            the target, where that is more) on the way down.
         utilization: mean of the measured replicas, a share of their request; counted in whole percent, as there.
         target: share.
         tolerance_up: a ratio up to 1 + this asks for nothing (KEP-4951; both 0.1 by default).
@@ -55,7 +55,8 @@ def from_value(current: Numbers, ready: Numbers, value: Numbers, target: Numbers
     return np.where(np.isfinite(value), result, np.nan)
 
 
-def from_total(current: Numbers, total: Numbers, target: Numbers, tolerance_up: Numbers, tolerance_down: Numbers) -> Numbers:
+def from_total(current: Numbers, total: Numbers, target: Numbers, tolerance_up: Numbers,
+               tolerance_down: Numbers) -> Numbers:
     """GetExternalPerPodMetricReplicas: a total, such as a request rate, against a target for each replica."""
     ratio = total / (target * current)
     result = np.where(_within(ratio, tolerance_up, tolerance_down), current, np.ceil(total / target))
@@ -63,7 +64,7 @@ def from_total(current: Numbers, total: Numbers, target: Numbers, tolerance_up: 
 
 
 def largest(current: Numbers, proposals: list[Numbers]) -> Numbers:
-    """computeReplicasForMetrics: the largest proposal; none where a metric is missing and the others would scale down."""
+    """computeReplicasForMetrics: the largest proposal; none where one is missing and the others would scale down."""
     stacked = np.stack(proposals)
     absent = np.isnan(stacked)
     most = np.where(absent, -np.inf, stacked).max(axis=0)

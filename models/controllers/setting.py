@@ -1,7 +1,7 @@
 """What can be set of a rule, and how given values are checked.
 
-A setting is one number (or one word of a few) for all applications, or an array with one for each: many settings tried on
-the same applications are then one batch.
+A setting is one number (or one word of a few) for all applications, or an array with one for each: many settings tried
+on the same applications are then one batch.
 """
 
 import math

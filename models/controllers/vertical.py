@@ -1,8 +1,8 @@
 """Resize in place: the CPU limit that the demand of the last minutes needs, at a target utilisation.
 
 What an engineer runs since containers are resized without a restart (KEP-1287, kubernetes.io/docs/tasks/
-configure-pod-container/resize-container-resources): the formula of the Horizontal Pod Autoscaler on the limit in place of
-the replicas, without its rounding to whole replicas.
+configure-pod-container/resize-container-resources): the formula of the Horizontal Pod Autoscaler on the limit in place
+of the replicas, without its rounding to whole replicas.
 
     limit = limit now * max(utilisation / target, (p99 / SLO) / target), the largest of a window
 
@@ -13,7 +13,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from models.controllers.demand import cores_used
 from models.controllers.part import Numbers, Readings
 from models.controllers.setting import Setting, Values
 from models.controllers.windows import History
@@ -48,7 +47,7 @@ class VerticalCpu:
         return np.where(moves, largest, limit)
 
     def _limit(self, readings: Readings) -> Numbers:
-        return cores_used(readings) / readings["replicas"] / self._values["cpu_target"]
+        return readings["cpu_used_cores"] / readings["replicas"] / self._values["cpu_target"]
 
 
 class VerticalCpuP99(VerticalCpu):

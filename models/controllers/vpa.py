@@ -1,9 +1,9 @@
 """The Vertical Pod Autoscaler of Kubernetes: limits from decaying histograms of what was used.
 
 github.com/kubernetes/autoscaler, vertical-pod-autoscaler: pkg/recommender/logic/recommender.go and estimator.go
-(percentiles, margin, confidence), model/container.go (peaks of memory, out-of-memory kills), model/aggregations_config.go
-(buckets, half-lives), pkg/updater/priority/update_priority_calculator.go (when a recommendation is applied). Updates are
-in place: a pod's age counts from its last update.
+(percentiles, margin, confidence), model/container.go (peaks of memory, out-of-memory kills),
+model/aggregations_config.go (buckets, half-lives), pkg/updater/priority/update_priority_calculator.go (when a
+recommendation is applied). Updates are in place: a pod's age counts from its last update.
 
     target = percentile * (1 + margin);  lower = 50 % percentile * (1 + margin) * (1 + 0.001 / confidence)^-2;
     upper = 95 % percentile * (1 + margin) * (1 + 1 / confidence);  confidence = min(age, samples * 1 minute) / interval
@@ -121,7 +121,7 @@ class VpaCpu:
     def target(self, readings: Readings, seconds: float) -> Numbers:
         """(N,) cores."""
         limit = readings["cpu_limit_cores"]
-        used = readings["cpu_utilization"] * limit
+        used = readings["cpu_used_of_replica_cores"]
         # A sample weighs as much as the limit, so that the history counts less after it was raised.
         self._recommender.histogram.add(used, np.maximum(limit, 0.1), np.asarray(seconds))
         self._recommender.count(used, seconds)
@@ -153,7 +153,7 @@ class VpaMemory:
     def target(self, readings: Readings, seconds: float) -> Numbers:
         """(N,) MiB."""
         limit, utilization = readings["memory_limit_mib"], readings["memory_utilization"]
-        used = utilization * limit
+        used = readings["memory_used_mib"]
         killed = utilization >= 1.0
         self._recommender.count(used, seconds)
         self._peak = self._noted(used, self._peak, seconds)
@@ -164,7 +164,7 @@ class VpaMemory:
         return self._recommender.asked(limit, killed, seconds)
 
     def _noted(self, used: Numbers, peak: Numbers, seconds: float) -> Numbers:
-        """addMemorySample: one peak a window is in the histogram, stamped with the window's end; returns `peak`, renewed."""
+        """addMemorySample: one peak a window is in the histogram, at the window's end; returns `peak`, renewed."""
         valid = np.isfinite(used)
         if not valid.any():
             return peak

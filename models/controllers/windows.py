@@ -56,7 +56,7 @@ class History:
 
 
 class SlidingMaximum:
-    """Maximum over long windows in SLOTS pieces each: a note is forgotten between `window` and window / SLOTS earlier."""
+    """Maximum over long windows in SLOTS pieces each: a note is forgotten up to window / SLOTS too early."""
 
     SLOTS = 32
 
@@ -66,7 +66,7 @@ class SlidingMaximum:
         self._numbers = np.full((applications, self.SLOTS), -(10 ** 9), dtype=np.int64)
 
     def add(self, seconds: float, values: Numbers, window: Numbers) -> Numbers:
-        """Notes values (N,), NaN is none; returns (N,) the largest of the last `window` > 0 seconds, NaN where none is."""
+        """Notes values (N,), NaN is none; returns (N,) the largest of the last `window` > 0 seconds, NaN if none."""
         number = np.broadcast_to(np.floor(seconds / window * self.SLOTS), self._rows.shape).astype(np.int64)
         slot = number % self.SLOTS
         fresh = self._numbers[self._rows, slot] != number

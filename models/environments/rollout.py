@@ -95,10 +95,12 @@ def roll_out(environment: Environment, controller: Controller | Policy, episodes
             sums[name] = sums[name].add_(values) if name in sums else values.to(torch.float64)
     counted = steps - warm_up
     means = {name: (values / counted).cpu().numpy() for name, values in sums.items()}
-    return Rollout(means.pop("reward"), means.pop("cost"), means.pop("violated"), means.pop("violation"), means, counted)
+    own = {name: means.pop(name) for name in ("reward", "cost", "violated", "violation")}
+    return Rollout(**own, measures=means, steps=counted)
 
 
-def _tensors(environment: Environment, controller: Controller | Policy, count: int) -> Callable[[Tensor, float], Tensor]:
+def _tensors(environment: Environment, controller: Controller | Policy, count: int
+             ) -> Callable[[Tensor, float], Tensor]:
     """The controller as a function of tensors, started."""
     if not hasattr(controller, "act"):
         policy = controller

@@ -31,6 +31,11 @@ class Adam:
 @torch.no_grad()
 def adam_step(parameters: Sequence[Tensor], gradients: Sequence[Tensor], means: Sequence[Tensor],
               squares: Sequence[Tensor], steps: Sequence[Tensor], rate: float) -> None:
-    """One step of each parameter, in place; steps: () each, how many it took before, one more afterwards."""
-    adam(list(parameters), list(gradients), list(means), list(squares), [], list(steps), fused=True, lr=rate, beta1=0.9,
+    """One step of each parameter, in place; steps: () each, how many it took before, one more afterwards.
+
+    The fused kernel takes every gradient for contiguous and says nothing where one is not, such as that of a weight that
+    was used transposed: it would step other weights.
+    """
+    gradients = [gradient.contiguous() for gradient in gradients]
+    adam(list(parameters), gradients, list(means), list(squares), [], list(steps), fused=True, lr=rate, beta1=0.9,
          beta2=0.999, eps=1e-8, weight_decay=0.0, amsgrad=False, maximize=False)

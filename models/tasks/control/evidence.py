@@ -28,7 +28,8 @@ from models.tasks.control.pictures import action_map, day
 from models.tasks.control.product import CHOICE, POLICY, read_rules
 from models.tasks.control.rule_tuning import TunedRule
 from models.tasks.control.task import ControlTask
-from models.tasks.control.workload import twin_of
+from models.tasks.control.workload import specification_of, twin_of
+from models.verification.language.specification import Specification
 
 CONFIDENCE = 0.99  # of each end of an interval, one-sided
 WORST = 0.1  # share of the episodes that count as the worst
@@ -50,7 +51,7 @@ def control_evidence(task: ControlTask, workload: str, seed: int, features: Path
     row = found.observations[-1, 0]
     metrics = {**figures(found), **_against(task, found, {name: rules[name] for name in tuned}, ""),
                **_against(task, found, {f"{name}, own": rules[f"{name}, own"] for name in own}, "own_"),
-               "parity_max_abs": _parity(model, policy, environment, seed), "parity_points": PARITY_POINTS,
+               "parity_max_abs": _parity(model, policy, environment, specification_of(task, workload, environment), seed), "parity_points": PARITY_POINTS,
                "latency_us": one_row_latency_us(model, row.astype(np.float64))}
     fallback = own[task.fallback_of(workload)]
     return {
@@ -157,9 +158,9 @@ def _load_digest(environment: Environment, judged: _Judged) -> str:
     return hashlib.sha256(environment.observe(environment.reset(episodes)).numpy().tobytes()).hexdigest()
 
 
-def _parity(model: bytes, policy: Policy, environment: Environment, seed: int) -> float:
-    """Largest difference of the file to the trained policy over random observations, as a share of a control's range."""
-    low, high = (np.array([getattr(signal, side) for signal in environment.signals]) for side in ("low", "high"))
+def _parity(model: bytes, policy: Policy, environment: Environment, promise: Specification, seed: int) -> float:
+    """Largest difference of the file to the trained policy at random points of the box, as a share of a control's range."""
+    low, high = promise.lower, promise.upper
     random = np.random.default_rng(seed).random((PARITY_POINTS, len(low)))
     logarithmic = np.array([signal.scale == "log" for signal in environment.signals])
     safe = np.where(logarithmic, low, 1.0)

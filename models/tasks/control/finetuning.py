@@ -68,7 +68,7 @@ def _better(task: ControlTask, name: str, environment: Environment, generic: Pol
     found = better(task, environment, tuned, generic, seed)
     choice: dict[str, Any] = {"history": list(trained.history), "diverged_in_update": trained.diverged}
     if trained.diverged is not None:
-        progress({"note": f"{name}: fine-tuning diverged in update {trained.diverged}; the policy before it counts"})
+        progress({"done": 1.0, "said": f"{name} diverged in update {trained.diverged}; the policy before it counts"})
     if not found.taken:
         return generic, {**choice, "taken": "generic", "reason": found.reason}
     status = _proved(task, name, environment, tuned, rules[task.fallback_of(name)])

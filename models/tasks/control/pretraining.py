@@ -47,11 +47,11 @@ def pretrain(task: ControlTask, seed: int, output: Path, progress: OnProgress) -
     environment, settings = environment_of(task.environment), task.training
     torch.set_num_threads(1)
     steps = settings.steps or environment.steps
-    rules = {}
+    rules: dict[str, TunedRule] = {}
     for name, family in environment.rules.items():
+        progress({"done": len(rules) / len(environment.rules), "said": f"rule {name}"})
         rules[name] = tune(name, family, environment, steps, task.objective.violating_share,
                            settings.times_budget(settings.rule_trials), seed)
-        progress({"rule": name, "cost": rules[name].score.cost, "violating_share": rules[name].score.violating_share})
     with denormals_flushed():
         first = first_policy(task, environment, seed, settings.seeds)
         first.normalise(_observations(task, environment, rules[task.fallback], seed))

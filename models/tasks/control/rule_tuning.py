@@ -17,9 +17,9 @@ from models.environments.environment import Environment, RuleFamily
 from models.tasks.control.judging import play, rule_acting
 from models.tasks.control.scoring import Score, scores
 
-ROUND = 10  # settings that are tried side by side
-EPISODES = 16  # of each
-MOST_STEPS = 160
+ROUND = 16  # settings that are tried side by side
+EPISODES = 64  # of each
+MOST_STEPS = 120
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def tune(name: str, family: RuleFamily, environment: Environment, steps: int, ta
         target_share: violating steps that are allowed.
         trials: settings to try; 1 where nothing can be tuned.
     """
-    searched = [setting for setting in family.declared if setting.search is not None]
+    searched = [setting for setting in family.declared if setting.search is not None or setting.searched]
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed, constant_liar=True))
     best: tuple[Score, dict[str, float | str]] | None = None
@@ -84,8 +84,10 @@ def tune(name: str, family: RuleFamily, environment: Environment, steps: int, ta
 def _suggested(trial: optuna.Trial, searched: Sequence[Setting]) -> dict[str, float | str]:
     found: dict[str, float | str] = {}
     for setting in searched:
-        low, high = setting.search or (0.0, 0.0)
-        if setting.whole:
+        low, high = setting.search or (setting.low, setting.high)
+        if setting.choices:
+            found[setting.name] = trial.suggest_categorical(setting.name, setting.choices)
+        elif setting.whole:
             found[setting.name] = float(trial.suggest_int(setting.name, int(low), int(high)))
         else:
             found[setting.name] = trial.suggest_float(setting.name, low, high, log=setting.log)

@@ -81,7 +81,9 @@ def train(task: ControlTask, environment: Environment, policies: Policy, updates
             history.append({"epoch": float(update), "reward": float(reward.detach().mean()),
                             "cost": float(cost.detach().mean()), "violating_share": float(share.mean()),
                             "price": float(log_price.exp().mean())})
-            progress(history[-1])
+            now = history[-1]
+            progress({"done": (update + 1) / updates, "said": f"update {update + 1} of {updates}, cost {now['cost']:.4g}, "
+                                                               f"violating {now['violating_share']:.1%}"})
     return Trained(learner, tuple(history), None)
 
 

@@ -3,8 +3,10 @@
 from pathlib import Path
 
 from feature_store.strict_yaml import Lines
+from feature_store.written.field_errors import FieldError, field_error
 from models.environments.environment import Environment
 from models.environments.environments import environment_of
+from models.tasks.control.demands import demanded
 from models.tasks.control.task import ControlTask
 from models.tasks.control.telemetry import read_features
 from models.verification.language.specification import Specification
@@ -29,10 +31,17 @@ def specification_of(task: ControlTask, workload: str, environment: Environment,
     Raises:
         InputError: as `parse_specification`, with the place.
     """
-    own = bool(task.workload(workload).specification)
+    written = task.workload(workload)
+    own = bool(written.specification)
+    numbers = {setting.name: value for setting in environment_of(task.environment).settings
+               for value in [written.settings.get(setting.name, setting.default)] if not isinstance(value, str)}
     place = ("workloads", workload, "specification") if own else ("specification",)
     units = {each.name: each.unit for each in (*environment.signals, *environment.controls)}
+    try:
+        demands = demanded(task.demanded(workload), numbers)
+    except FieldError as error:
+        raise field_error((*place, *error.path), str(error), where, lines) from error
     return parse_specification(
-        task.demanded(workload), tuple(signal.name for signal in environment.signals),
+        demands, tuple(signal.name for signal in environment.signals),
         {signal.name: (signal.low, signal.high) for signal in environment.signals}, f"{where}, workload {workload}",
         tuple(control.name for control in environment.controls), units, lines and lines.below(*place))

@@ -1,12 +1,12 @@
 """Tunes the rules of models/controllers by Optuna, as fairly as a policy is trained: on the same training applications.
 
-Many settings are tried on the same episodes as one batch. Every trial of a rule is kept, so that one search serves several
-objectives, and a front of cost and violations comes of it without more.
+Many settings are tried on the same episodes as one batch. Every trial of a rule is kept, so that one search serves
+several objectives, and a front of cost and violations comes of it without more.
 
-    violations  the least cost with at most `target` of the steps violated; among none that keeps it, the fewest violations
+    violations  the least cost with at most `target` of the steps violated; where none keeps that, the fewest violations
     reward      the largest reward of the paper
-    each        for each application the trial that is best there (a rule that was tuned for each application), at a mean
-                of at most `target` over the applications, by one price of violations for all
+    each        for each application the settings that are best there (`for_each_application`), at a mean of at most
+                `target` over the applications, by one price of violations for all
 
 Symbols: K settings of a trial batch, N applications.
 """
@@ -21,10 +21,9 @@ import optuna
 from numpy.typing import NDArray
 
 from feature_store.errors import InputError
-from models.controllers.rule import Rule
-from models.controllers.rules import make, rule_class
+from models.controllers.controller import Controller
 from models.controllers.setting import Setting, Value
-from models.environments.environment import Environment
+from models.environments.environment import Environment, RuleFamily
 from models.environments.rollout import WARM_UP_STEPS, Rollout, roll_out
 
 Numbers = NDArray[np.float64]
@@ -86,9 +85,9 @@ class Tuned:
     trials: int
     kept: bool
 
-    def make(self) -> Rule:
-        """The rule."""
-        return make(self.rule, self.settings)
+    def make(self, family: RuleFamily) -> Controller:
+        """The rule, of its family."""
+        return family.make(self.settings)
 
     def to_json(self) -> str:
         """One JSON object."""
@@ -96,38 +95,38 @@ class Tuned:
 
     @staticmethod
     def from_json(text: str) -> "Tuned":
-        """The inverse of `to_json`. Raises InputError for another form, or settings that the rule does not have."""
+        """The inverse of `to_json`. Raises InputError for another form."""
         try:
-            tuned = Tuned(**json.loads(text))
+            return Tuned(**json.loads(text))
         except (TypeError, ValueError) as error:
             raise InputError(f"tuned rule must be the JSON object that tuning wrote, got {error}") from error
-        tuned.make()
-        return tuned
 
 
 class Tuner:
     """Searches the settings of one rule on fixed episodes; remembers every trial."""
 
-    def __init__(self, environment: Environment, rule: str, episodes: Any, steps: int, seed: int = 0,
-                 warm_up: int = WARM_UP_STEPS) -> None:
+    def __init__(self, environment: Environment, rule: str, family: RuleFamily, episodes: Any, steps: int,
+                 seed: int = 0, warm_up: int = WARM_UP_STEPS) -> None:
         """A search that has tried nothing.
 
         Args:
             environment: where the rule acts.
-            rule: name.
+            rule: name, for tables.
+            family: the rules among which it is searched.
             episodes: N of them, of `Environment.draw`; `take(index)` repeats them for many settings.
             steps: decisions of a trial.
             seed: of the search.
             warm_up: decisions that do not count.
         """
         self.rule = rule
+        self.family = family
         self.trials: list[Trial] = []
         self._environment = environment
         self._episodes = episodes
         self._steps = steps
         self._warm_up = warm_up
         self._seed = seed
-        self._searched = [setting for setting in rule_class(rule).declared if setting.search or setting.searched]
+        self._searched = [setting for setting in family.declared if setting.search or setting.searched]
 
     def search(self, trials: int, target: float | None, width: float = 1.0, batch: int = 16) -> None:
         """Tries so many more settings by a tree-structured Parzen estimator.
@@ -171,7 +170,7 @@ class Tuner:
         for first in range(0, len(choices), size):
             part = choices[first:first + size]
             index = np.tile(np.arange(count), len(part))
-            rule = make(self.rule, side_by_side(part, count))
+            rule = self.family.make(side_by_side(part, count))
             rollout = roll_out(self._environment, rule, self._episodes.take(index), self._steps, self._warm_up)
             done += [Trial(one, own) for one, own in zip(part, rollout.split(len(part)), strict=True)]
         self.trials += done
@@ -187,7 +186,7 @@ class Tuner:
             raise InputError(f"search must come before the best settings are asked for ({self.rule})")
         best = min(self.trials, key=lambda trial: _order(trial, target))
         return Tuned(self.rule, "reward" if target is None else "violations", target,
-                     dict(make(self.rule, best.settings).settings), best.cost, best.violated, best.reward,
+                     dict(self.family.make(best.settings).settings), best.cost, best.violated, best.reward,
                      len(self.trials), target is None or best.violated <= target)
 
     def front(self) -> list[Trial]:
@@ -199,23 +198,23 @@ class Tuner:
         return front
 
 
-def for_each_application(environment: Environment, rule: str, choices: Sequence[Settings], episodes: Any, steps: int,
-                         target: float, warm_up: int = WARM_UP_STEPS) -> dict[str, Value]:
+def for_each_application(environment: Environment, family: RuleFamily, choices: Sequence[Settings], episodes: Any,
+                         steps: int, target: float, repeats: int = 1, warm_up: int = WARM_UP_STEPS) -> dict[str, Value]:
     """Settings tuned for each application: the best of the choices there.
 
     Args:
         choices: settings to choose from, such as the trials of a front.
-        episodes: of the applications for which it is tuned; where one comes several times in a row of `len(numbers)`,
-            see `repeats`, its episodes count together.
+        episodes: one of each application, or several: N episodes of the applications, then N further ones, ...
+        repeats: how many of each.
         target: largest mean share of violating steps over the applications.
 
     Returns:
         name -> () where all agree, or (N,), for `make`.
     """
-    tuner = Tuner(environment, rule, episodes, steps, warm_up=warm_up)
+    tuner = Tuner(environment, "", family, episodes, steps, warm_up=warm_up)
     trials = tuner.evaluate(choices)
-    cost = np.stack([trial.rollout.cost for trial in trials])
-    violated = np.stack([trial.rollout.violated for trial in trials])
+    cost, violated = (np.stack([getattr(trial.rollout, name).reshape(repeats, -1).mean(axis=0) for trial in trials])
+                      for name in ("cost", "violated"))
     chosen = choose_each(cost, violated, target)
     return side_by_side([choices[number] for number in chosen], 1)
 
@@ -256,13 +255,15 @@ def side_by_side(choices: Sequence[Settings], count: int) -> dict[str, Value]:
     return {name: np.repeat(np.asarray([choice[name] for choice in choices]), count) for name in sorted(names)}
 
 
-def tune(environment: Environment, rule: str, applications: int = 256, steps: int = 240, target: float = 0.02,
-         seed: int = 0, effort: float = 1.0) -> Tuner:
+def tune(environment: Environment, rule: str, family: RuleFamily, applications: int = 256, steps: int = 240,
+         target: float = 0.02, seed: int = 0, effort: float = 1.0) -> Tuner:
     """Tunes a rule on training applications for `target` and for the reward.
 
-    A wide search on few applications and short episodes comes first; its best are then tried on all, and searched about.
+    A wide search on few applications and short episodes comes first; its best are tried on all, and searched about.
 
     Args:
+        rule: name, for tables.
+        family: of the rule, such as `RULES[rule]`.
         applications: of the training split, at least 48.
         steps: decisions of an episode.
         target: largest share of violating steps.
@@ -276,11 +277,11 @@ def tune(environment: Environment, rule: str, applications: int = 256, steps: in
         return max(1, round(effort * count))
 
     episodes = environment.draw("train", applications, steps + 1, seed)
-    coarse = Tuner(environment, rule, episodes.take(np.arange(0, applications, max(1, applications // 48))), steps // 2,
-                   seed)
+    few = episodes.take(np.arange(0, applications, max(1, applications // 48)))
+    coarse = Tuner(environment, rule, family, few, steps // 2, seed)
     coarse.search(trials(160), target)
     coarse.search(trials(48), None)
-    tuner = Tuner(environment, rule, episodes, steps, seed)
+    tuner = Tuner(environment, rule, family, episodes, steps, seed)
     tuner.evaluate([*coarse.leading(trials(16), target), *coarse.leading(trials(8), None)])
     for width in (0.4, 0.15):
         tuner.search(trials(32), target, width)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.controllers.hpa import BEHAVIOR, Behavior
@@ -26,9 +26,9 @@ def run(made, current, desired, step=15.0):
 
 
 def test_documented_policies_10_percent_or_4_pods_a_minute():
-    # "if there are 80 replicas and the target has to be scaled down to 10 replicas then during the first step 8 replicas
-    # will be reduced. In the next iteration when the number of replicas is 72, 10% of the pods is 7.2 but the number is
-    # rounded up to 8. ... When the number of replicas falls below 40 the first policy (Pods) is applied and 4 replicas"
+    # "if there are 80 replicas and the target has to be scaled down to 10 replicas then during the first step 8
+    # replicas will be reduced. In the next iteration when the number of replicas is 72, 10% of the pods is 7.2 but the
+    # number is rounded up to 8. ... When the number of replicas falls below 40 the first policy (Pods) is applied"
     made = behavior(down_window_s=0, down_percent=10, down_percent_period_s=60, down_pods=4, down_pods_period_s=60)
     trail = run(made, 80, [10] * 14, step=60.0)
     assert trail == [72, 64, 57, 51, 45, 40, 36, 32, 28, 24, 20, 16, 12, 10]
@@ -86,12 +86,14 @@ def test_a_missing_proposal_is_not_remembered():
     assert run(behavior(down_window_s=30), 9, [9, np.nan, 2, 2]) == [9, 9, 2, 2]
 
 
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2 ** 32 - 1))
 def test_all_at_once_equals_one_alone(seed):
     rng = np.random.default_rng(seed)
     applications = 5
-    settings = {
-        "down_window_s": rng.choice([0.0, 30.0, 60.0], applications), "up_window_s": rng.choice([0.0, 30.0], applications),
+    chosen = {
+        "down_window_s": rng.choice([0.0, 30.0, 60.0], applications),
+        "up_window_s": rng.choice([0.0, 30.0], applications),
         "down_percent": rng.uniform(0, 100, applications), "down_pods": rng.integers(0, 5, applications).astype(float),
         "down_percent_period_s": rng.choice([15.0, 60.0], applications),
         "up_percent": rng.uniform(0, 200, applications), "up_pods": rng.integers(0, 5, applications).astype(float),
@@ -101,8 +103,9 @@ def test_all_at_once_equals_one_alone(seed):
         "min_replicas": rng.integers(1, 4, applications).astype(float),
         "max_replicas": rng.integers(4, 60, applications).astype(float),
     }
-    together = behavior(**settings)
-    alone = [behavior(**{name: value[number].item() for name, value in settings.items()}) for number in range(applications)]
+    together = behavior(**chosen)
+    alone = [behavior(**{name: value[number].item() for name, value in chosen.items()})
+             for number in range(applications)]
     current = rng.integers(1, 40, applications).astype(float)
     for step in range(12):
         desired = np.where(rng.random(applications) < 0.2, np.nan, rng.integers(1, 70, applications))

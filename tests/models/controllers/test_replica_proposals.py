@@ -38,8 +38,8 @@ def test_a_share_of_float32_counts_its_whole_percent():
 
 def test_tolerances_up_and_down_differ():
     # KEP-4951: "5% tolerance for scale-down, and no tolerance for scale-up"
-    up = from_utilization(array(100.0), array(100.0), array(0.0), array(0.0), array(0.76), array(0.75), array(0.0), array(0.05))
-    down = from_utilization(array(100.0), array(100.0), array(0.0), array(0.0), array(0.72), array(0.75), array(0.0), array(0.05))
+    up, down = (from_utilization(array(100.0), array(100.0), array(0.0), array(0.0), array(utilization), array(0.75),
+                                 array(0.0), array(0.05)) for utilization in (0.76, 0.72))
     assert (up[0], down[0]) == (102, 100)
 
 

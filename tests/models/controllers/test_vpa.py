@@ -29,7 +29,8 @@ def test_buckets_grow_by_5_percent():
     histogram = DecayingHistogram(1, 0.01, 32.0, np.array(DAY_S))
     assert histogram.starts[:3] == pytest.approx([0.0, 0.01, 0.0205])
     assert histogram.starts[-2] < 32.0 <= histogram.starts[-1]
-    assert histogram.bucket(np.array([0.0, 0.0099, 0.01, 0.0204, 1e9])).tolist() == [0, 0, 1, 1, len(histogram.starts) - 1]
+    last = len(histogram.starts) - 1
+    assert histogram.bucket(np.array([0.0, 0.0099, 0.01, 0.0204, 1e9])).tolist() == [0, 0, 1, 1, last]
 
 
 @pytest.mark.parametrize(("share", "expected"), [  # kubernetes/autoscaler: histogram_test.go, TestPercentiles
@@ -140,7 +141,12 @@ def part(kind, **settings):
 
 
 def memory(limit, used):
-    return {"memory_limit_mib": np.array([float(limit)]), "memory_utilization": np.array([used / limit])}
+    return {"memory_limit_mib": np.array([float(limit)]), "memory_utilization": np.array([used / limit]),
+            "memory_used_mib": np.array([float(used)])}
+
+
+def cpu(limit, used):
+    return {"cpu_limit_cores": np.array([float(limit)]), "cpu_used_of_replica_cores": np.array([float(used)])}
 
 
 def test_memory_keeps_one_peak_a_window():
@@ -165,7 +171,7 @@ def test_a_kill_raises_the_peak_and_is_answered_at_once(limit, needed):
 def test_inside_the_bounds_an_update_waits_for_age_and_difference():
     settings = {"lifetime_s": 600.0, "half_life_s": 60.0, "margin": 0.0}
     made = part(VpaCpu, **settings)
-    readings = {"cpu_limit_cores": np.array([2.0]), "cpu_utilization": np.array([0.5])}
+    readings = cpu(2.0, 1.0)
     asked = [float(made.target(readings, 60.0 * minute)[0]) for minute in range(12)]
     assert np.isnan(asked[:10]).all()  # upper bound still far above: inside
     assert asked[10] == pytest.approx(1.0, abs=0.06)
@@ -174,7 +180,7 @@ def test_inside_the_bounds_an_update_waits_for_age_and_difference():
 
 def test_below_the_lower_bound_an_update_is_made_at_once():
     made = part(VpaCpu)
-    readings = {"cpu_limit_cores": np.array([0.2]), "cpu_utilization": np.array([1.0])}
+    readings = cpu(0.2, 0.2)
     asked = [float(made.target(readings, 60.0 * minute)[0]) for minute in range(30)]
     assert np.isnan(asked[0])  # no history: the lower bound is 0
     assert 0.22 < next(value for value in asked if not np.isnan(value)) < 0.26
@@ -182,6 +188,6 @@ def test_below_the_lower_bound_an_update_is_made_at_once():
 
 def test_missing_metrics_count_nowhere():
     made = part(VpaCpu)
-    readings = {"cpu_limit_cores": np.array([1.0]), "cpu_utilization": np.array([np.nan])}
+    readings = cpu(1.0, np.nan)
     assert all(np.isnan(made.target(readings, 60.0 * minute)[0]) for minute in range(5))
     assert made._recommender.histogram.weights.sum() == 0
