@@ -60,6 +60,6 @@ def latency(rate: Tensor, servers: Tensor, service_s: Tensor, variability: Tenso
     free = (1.0 - rho).square().add(spread / step_s).sqrt()
     conditional = spread / free  # mean wait of those who wait
     waiting = rho.pow((2.0 * (servers + 1.0)).sqrt() - 1.0)
-    tail = conditional * (waiting * 100.0).log().clamp(min=0.0)
+    tail = conditional * (waiting.clamp(min=0.01) * 100.0).log()
     body = service_s * (p99_factor - 1.0)
     return Latency(conditional * waiting, service_s + (tail.square() + body.square() + 1e-12).sqrt())
