@@ -31,7 +31,7 @@ from models.verification.verdict import Status
 
 
 def finetune(task: ControlTask, workloads: Sequence[str], seed: int, features: Path, pretrained: Path,
-             folders: Mapping[str, Path], finished: OnFinished, progress: OnProgress) -> None:
+             folders: Mapping[str, Path], checkpoints: Path, finished: OnFinished, progress: OnProgress) -> None:
     """Arguments as of `Kind.finetune`."""
     start = load_pretrained(pretrained)
     torch.set_num_threads(1)  # shards run side by side

@@ -42,7 +42,7 @@ class Pretrained:
     training: Mapping[str, Any]
 
 
-def pretrain(task: ControlTask, seed: int, output: Path, progress: OnProgress) -> None:
+def pretrain(task: ControlTask, seed: int, output: Path, checkpoints: Path, progress: OnProgress) -> None:
     """Writes the file `output`."""
     environment, settings = environment_of(task.environment), task.training
     torch.set_num_threads(1)
