@@ -22,8 +22,8 @@ def tables() -> str:
     for name, part in parts.items():
         first_line = (part.__doc__ or "").splitlines()[0]
         lines += ["", f"### {name}", "", f"{first_line} Source: {part.source}.", "",
-                  "| setting | default | unit | allowed | tuning tries | meaning |", "| --- | --- | --- | --- | --- | --- |",
-                  *map(_row, part.declared)]
+                  "| setting | default | unit | allowed | tuning tries | meaning |",
+                  "| --- | --- | --- | --- | --- | --- |", *map(_row, part.declared)]
     return "\n".join(lines) + "\n"
 
 

@@ -32,7 +32,7 @@ def episodes():
 
 
 def search(episodes, trials=24, target: float | None = 0.1):
-    tuner = Tuner(ENVIRONMENT, RULE, RULES[RULE], episodes, STEPS, seed=1)
+    tuner = Tuner(ENVIRONMENT, RULE, episodes, STEPS, seed=1)
     tuner.search(trials, target)
     return tuner
 
@@ -45,7 +45,7 @@ def test_a_search_beats_the_defaults_and_ends_with_its_best(episodes):
     assert best.kept
     assert best.violated <= 0.05
     assert best.cost == min(trial.cost for trial in tuner.trials if trial.violated <= 0.05)
-    again = roll_out(ENVIRONMENT, best.make(RULES[RULE]), episodes, STEPS)
+    again = roll_out(ENVIRONMENT, best.make(), episodes, STEPS)
     assert (again.cost.mean(), again.violated.mean(), again.reward.mean()) == (best.cost, best.violated, best.reward)
 
 
@@ -67,7 +67,7 @@ def test_where_no_trial_keeps_the_target_the_fewest_violations_are_kept(episodes
     if not best.kept:
         assert best.violated == min(trial.violated for trial in tuner.trials)
     with pytest.raises(InputError, match=r"search must come before the best settings are asked for \(hpa-cpu\)"):
-        Tuner(ENVIRONMENT, RULE, RULES[RULE], episodes, STEPS).best(0.1)
+        Tuner(ENVIRONMENT, RULE, episodes, STEPS).best(0.1)
 
 
 def test_an_equal_seed_finds_the_same(episodes):
@@ -82,27 +82,36 @@ def test_a_front_is_never_beaten(episodes):
 def test_tuned_rules_go_through_json(episodes):
     best = search(episodes, 4).best(0.1)
     assert Tuned.from_json(best.to_json()) == best
-    assert best.make(RULES[RULE]).settings == best.settings
+    assert best.make().settings == best.settings
     with pytest.raises(InputError, match="tuned rule must be the JSON object that tuning wrote"):
         Tuned.from_json('{"rule": "hpa-cpu"}')
 
 
 def test_tuning_as_a_whole_serves_the_target_and_the_reward():
-    tuner = tune(ENVIRONMENT, RULE, RULES[RULE], applications=48, steps=50, target=0.1, effort=0.1)
-    assert len(tuner.trials) == 2 + 1 + 3 + 3 + 2
-    assert tuner.best(0.1).kept
-    assert tuner.best(None).reward >= tuner.best(0.1).reward
+    tuner = tune(ENVIRONMENT, RULE, applications=48, steps=50, target=0.25, effort=0.1)
+    assert len(tuner.trials) == 3 * 1 + 1 + 3 + 3 + 2
+    assert tuner.best(0.25).kept
+    assert tuner.best(None).reward >= tuner.best(0.25).reward
+
+
+def test_settings_found_for_another_rule_are_tried_first(episodes):
+    tuner = Tuner(ENVIRONMENT, "hpa-cpu-vpa-memory", episodes, STEPS)
+    found = tuner.searched({"replicas_cpu_target": 0.5, "replicas_down_percent": 1.0, "cpu_nothing": 3.0})
+    assert found["replicas_cpu_target"] == 0.5
+    assert found["replicas_down_percent"] == 5.0  # where the search of it begins
+    assert found["memory_margin"] == 0.15
+    assert "cpu_nothing" not in found
 
 
 def test_settings_for_each_application_are_no_worse_than_the_best_for_all(episodes):
     tuner = search(episodes)
     choices = [trial.settings for trial in tuner.front()]
-    own = for_each_application(ENVIRONMENT, RULES[RULE], choices, episodes, STEPS, 0.1)
+    own = for_each_application(ENVIRONMENT, RULE, choices, episodes, STEPS, 0.1)
     done = roll_out(ENVIRONMENT, RULES[RULE].make(own), episodes, STEPS)
     assert done.violated.mean() <= 0.1
     assert done.cost.mean() <= tuner.best(0.1).cost
     twice = episodes.take(torch.arange(16).repeat(2))
-    same = for_each_application(ENVIRONMENT, RULES[RULE], choices, twice, STEPS, 0.1, repeats=2)
+    same = for_each_application(ENVIRONMENT, RULE, choices, twice, STEPS, 0.1, repeats=2)
     assert all((np.asarray(same[name]) == np.asarray(own[name])).all() for name in own)
 
 
