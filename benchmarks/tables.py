@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.adaptation import accuracy_tables, cost_tables, pool_tables, sizing
 from benchmarks.adaptation.plots import draw_adaptation_scale
-from benchmarks.autoscaling import physics_tables, speed
+from benchmarks.autoscaling import physics_tables, scenarios, speed
 from benchmarks.gates import false_promotion
 from benchmarks.harness.markdown import fill, marked_tables
 from benchmarks.harness.result_file import read_results
@@ -37,6 +37,8 @@ ADAPTATION_SCALE_PLOT = "docs/images/adaptation_scale.svg"
 AMORTISATION_PLOT = "docs/images/adaptation_cost.svg"
 PHYSICS_PLOT = "docs/images/autoscaling_physics.svg"
 SPEED_PLOT = "docs/images/autoscaling_speed.svg"
+SCENARIOS_PLOT = "docs/images/autoscaling_scenarios.svg"
+PATTERNS_PLOT = "docs/images/autoscaling_patterns.svg"
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,8 @@ TABLES: dict[str, Source] = {
     "autoscaling-physics-idle": Source("autoscaling_physics", physics_tables.idle_table),
     "autoscaling-physics-kinds": Source("autoscaling_physics", physics_tables.kinds_table),
     "autoscaling-physics-conditions": Source("autoscaling_physics", physics_tables.conditions_line),
+    "autoscaling-scenarios": Source("autoscaling_scenarios", scenarios.scenarios_table),
+    "autoscaling-scenarios-conditions": Source("autoscaling_scenarios", scenarios.conditions_line),
     "autoscaling-speed": Source("autoscaling_speed", speed.speed_table),
     "autoscaling-speed-conditions": Source("autoscaling_speed", speed.conditions_line),
     "false-promotion": Source("false_promotion", false_promotion.equal_table("errors")),
@@ -193,3 +197,8 @@ def _draw(root: Path) -> None:
     if speeds.get("entries"):
         speed.draw_speed(speeds, root / SPEED_PLOT)
         print(f"wrote {SPEED_PLOT}")
+    changes = read_results(root / RESULTS / "autoscaling_scenarios.json") or {}
+    if changes.get("scenarios"):
+        scenarios.draw_scenarios(changes, root / SCENARIOS_PLOT)
+        scenarios.draw_patterns(changes, root / PATTERNS_PLOT)
+        print(f"wrote {SCENARIOS_PLOT} and {PATTERNS_PLOT}")
