@@ -61,7 +61,8 @@ def conditions_line(results: Mapping[str, Any]) -> str:
     return paragraph(
         f"Points: {points}; recorded on {results['recorded_utc'][0][:10]}. {splits} random halves, and as many draws",
         f"of {results['few']} points. A cell is the median and, in brackets, the 90th percentile of",
-        "|ln(predicted / measured)| of the 99th percentile of latency over all points that were not fitted: 0.1 is 10 % off, 0.7 a factor of 2.")
+        "|ln(predicted / measured)| of the 99th percentile of latency over all points that were not fitted:",
+        "0.1 is 10 % off, 0.7 a factor of 2.")
 
 
 def _laws(results: Mapping[str, Any]) -> list[str]:

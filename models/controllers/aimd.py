@@ -18,7 +18,8 @@ from models.controllers.setting import Setting, Values
 DECLARED = (
     Setting("mode", "AIMD", "", choices=("AIMD", "MIAD"), searched=True,
             meaning="which way adds and which multiplies"),
-    Setting("p99_target", 0.8, low=0.01, high=10.0, search=(0.2, 1.2), meaning="p99 over the objective; above it: more"),
+    Setting("p99_target", 0.8, low=0.01, high=10.0, search=(0.2, 1.2),
+            meaning="p99 over the objective; above it: more"),
     Setting("p99_low", 0.8, low=0.0, high=1.0, search=(0.3, 1.0), meaning="of the target; below it: less"),
     Setting("increase", 0.25, high=10.0, search=(0.05, 2.0), log=True,
             meaning="added on the way up: AIMD in the control's unit, MIAD a share"),

@@ -11,8 +11,8 @@ plus a safety margin of 10 to 15 %, and the largest recommendation of the last h
 percentile, memory the 98th, of the peaks of 5 minutes. Replicas, section 3.3: the largest use, averaged over a window,
 of a horizon, over target utilisation; fewer by one task in 5 minutes.
 
-Other than there: windows and half-lives are settings (an episode of hours does not see 48 h); the average of a window is
-an exponential one; a recommendation is made each minute; memory also holds the peak of the 5 minutes that run, and a
+Other than there: windows and half-lives are settings (an episode of hours does not see 48 h); the average of a window
+is an exponential one; a recommendation is made each minute; memory also holds the peak of the 5 minutes that run, and a
 limit that was reached counts as a peak of `oom_ratio` times it, so that a killed task is answered at once.
 
 Symbols: N applications.

@@ -1,8 +1,8 @@
 """The contract of a part: what sets one control; a rule is a part for each control (rule.py).
 
 Symbols: N applications. Readings: signal -> (N,) float64 inside of the signal's range, NaN where missing; the limits
-and the replicas that stand now are always finite, the replicas whole; ready_replicas are whole, at most the replicas (others
-are being removed) and all of them where missing. Beside the signals there are
+and the replicas that stand now are always finite, the replicas whole; ready_replicas are whole, at most the replicas
+(others are being removed) and all of them where missing. Beside the signals there are
 
     measured_replicas          count  that served when the metrics were measured
     cpu_used_of_replica_cores  cores  mean of these replicas; NaN where there was none

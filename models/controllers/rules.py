@@ -17,9 +17,16 @@ from models.controllers.vpa import VpaCpu, VpaMemory
 
 
 @dataclass(frozen=True)
-class RuleClass:
-    """What sets each control."""
+class RuleFamily:
+    """Rules that differ in their settings; see models/environments/environment.py.
 
+    Attributes:
+        name: as tables name it.
+        replicas, cpu, memory: what sets each control.
+        meaning: one phrase for a reader.
+    """
+
+    name: str
     replicas: type[Part]
     cpu: type[Part]
     memory: type[Part]
@@ -37,31 +44,36 @@ class RuleClass:
         return tuple(replace(setting, name=f"{PREFIXES[control]}_{setting.name}")
                      for control, part in self.parts.items() for setting in part.declared)
 
-
-RULES: dict[str, RuleClass] = {
-    "static": RuleClass(DeployedReplicas, DeployedCpu, DeployedMemory, "as deployed, times a share"),
-    "hpa-cpu": RuleClass(HpaCpu, DeployedCpu, DeployedMemory, "replicas by CPU utilisation, limits as deployed"),
-    "hpa-cpu-vpa-memory": RuleClass(HpaCpu, DeployedCpu, VpaMemory, "replicas by CPU utilisation, memory by the VPA"),
-    "hpa-cpu-p99-vpa-memory": RuleClass(
-        HpaCpuP99, DeployedCpu, VpaMemory, "replicas by CPU utilisation and latency, memory by the VPA"),
-    "hpa-vpa": RuleClass(HpaCpu, VpaCpu, VpaMemory, "replicas by CPU utilisation, both limits by the VPA"),
-    "keda-rate": RuleClass(KedaRate, DeployedCpu, VpaMemory, "replicas by the request rate, memory by the VPA"),
-    "keda-forecast": RuleClass(
-        KedaForecast, DeployedCpu, VpaMemory, "replicas by the request rate and its forecast, memory by the VPA"),
-    "autopilot": RuleClass(AutopilotReplicas, AutopilotCpu, AutopilotMemory, "moving windows on all three"),
-    "aimd-p99": RuleClass(DeployedReplicas, AimdCpu, VpaMemory, "CPU limit by latency, memory by the VPA"),
-    "aimd-p99-replicas": RuleClass(AimdReplicas, DeployedCpu, VpaMemory, "replicas by latency, memory by the VPA"),
-    "vertical-cpu": RuleClass(DeployedReplicas, VerticalCpu, VpaMemory, "CPU limit by utilisation, memory by the VPA"),
-    "vertical-cpu-p99": RuleClass(
-        DeployedReplicas, VerticalCpuP99, VpaMemory, "CPU limit by utilisation and latency, memory by the VPA"),
-}
+    def make(self, settings: Mapping[str, Value]) -> Rule:
+        """A rule, from what differs from the defaults. Raises InputError: an unknown setting, a value out of range."""
+        values = checked(settings, self.declared, f"rule {self.name}")
+        parts: dict[str, Part] = {}
+        for control, part in self.parts.items():
+            prefix = f"{PREFIXES[control]}_"
+            parts[control] = part({setting.name: values[prefix + setting.name] for setting in part.declared})
+        return Rule(self.name, parts, values)
 
 
-def rule_class(name: str) -> RuleClass:
-    """The rule of that name. Raises InputError."""
-    if name not in RULES:
-        raise InputError(f"rule must be one of {', '.join(RULES)}, got {name!r}; {nearest(name, RULES)}")
-    return RULES[name]
+_FAMILIES = (
+    RuleFamily("static", DeployedReplicas, DeployedCpu, DeployedMemory, "as deployed, times a share"),
+    RuleFamily("hpa-cpu", HpaCpu, DeployedCpu, DeployedMemory, "replicas by CPU utilisation, limits as deployed"),
+    RuleFamily("hpa-cpu-vpa-memory", HpaCpu, DeployedCpu, VpaMemory,
+               "replicas by CPU utilisation, memory by the VPA"),
+    RuleFamily("hpa-cpu-p99-vpa-memory", HpaCpuP99, DeployedCpu, VpaMemory,
+               "replicas by CPU utilisation and latency, memory by the VPA"),
+    RuleFamily("hpa-vpa", HpaCpu, VpaCpu, VpaMemory, "replicas by CPU utilisation, both limits by the VPA"),
+    RuleFamily("keda-rate", KedaRate, DeployedCpu, VpaMemory, "replicas by the request rate, memory by the VPA"),
+    RuleFamily("keda-forecast", KedaForecast, DeployedCpu, VpaMemory,
+               "replicas by the request rate and its forecast, memory by the VPA"),
+    RuleFamily("autopilot", AutopilotReplicas, AutopilotCpu, AutopilotMemory, "moving windows on all three"),
+    RuleFamily("aimd-p99", DeployedReplicas, AimdCpu, VpaMemory, "CPU limit by latency, memory by the VPA"),
+    RuleFamily("aimd-p99-replicas", AimdReplicas, DeployedCpu, VpaMemory, "replicas by latency, memory by the VPA"),
+    RuleFamily("vertical-cpu", DeployedReplicas, VerticalCpu, VpaMemory,
+               "CPU limit by utilisation, memory by the VPA"),
+    RuleFamily("vertical-cpu-p99", DeployedReplicas, VerticalCpuP99, VpaMemory,
+               "CPU limit by utilisation and latency, memory by the VPA"),
+)
+RULES: dict[str, RuleFamily] = {family.name: family for family in _FAMILIES}
 
 
 def make(name: str, settings: Mapping[str, Value] | None = None) -> Rule:
@@ -74,10 +86,6 @@ def make(name: str, settings: Mapping[str, Value] | None = None) -> Rule:
     Raises:
         InputError: an unknown rule or setting, a value out of range.
     """
-    known = rule_class(name)
-    values = checked(settings or {}, known.declared, f"rule {name}")
-    parts: dict[str, Part] = {}
-    for control, part in known.parts.items():
-        prefix = f"{PREFIXES[control]}_"
-        parts[control] = part({setting.name: values[prefix + setting.name] for setting in part.declared})
-    return Rule(name, parts, values)
+    if name not in RULES:
+        raise InputError(f"rule must be one of {', '.join(RULES)}, got {name!r}; {nearest(name, RULES)}")
+    return RULES[name].make(settings or {})

@@ -5,28 +5,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feature_store.schema import Column
-from models.controllers.rules import RULES, RuleClass, make
-from models.controllers.setting import Setting, Value
+from models.controllers.rules import RULES, RuleFamily
+from models.controllers.setting import Setting
 from models.environments.autoscaling.simulator import Autoscaling
 from models.environments.autoscaling.twin import SETTINGS, twin
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from models.controllers.controller import Controller
 
 TELEMETRY = Path(__file__).resolve().parents[3] / "data" / "autoscaling" / "load.parquet"
-
-
-class RuleByName:
-    """Implements `RuleFamily`."""
-
-    def __init__(self, name: str, known: RuleClass) -> None:
-        self._name, self.declared, self.meaning = name, known.declared, known.meaning
-
-    def make(self, settings: Mapping[str, Value]) -> "Controller":
-        """See rules.py."""
-        return make(self._name, settings)
 
 
 class AutoscalingSystem(Autoscaling):
@@ -36,11 +24,7 @@ class AutoscalingSystem(Autoscaling):
     settings: Sequence[Setting] = SETTINGS
     telemetry: Path | None = TELEMETRY
     largest_reward = 2.0  # of a step: the objective met, CPU and memory used to the full (equation in simulator.py)
-
-    @property
-    def rules(self) -> Mapping[str, RuleByName]:
-        """All of models/controllers/rules.py."""
-        return {name: RuleByName(name, known) for name, known in RULES.items()}
+    rules: Mapping[str, RuleFamily] = RULES
 
     def twin(self, telemetry: "pd.DataFrame", settings: Mapping[str, float | str],
              limits: Mapping[str, tuple[float, float]]) -> Autoscaling:

@@ -2,8 +2,8 @@
 
     1: the control's logarithm grows by log(1 + most_up);  -1: it falls by -log(1 - most_down);  0: it stays
 
-A control of whole numbers may always move by one, so that its -1 is log 1/2 at least: from 2 to 1. What exceeds a control's
-limits is cut by the policy (models/learners/policy.py), which turns changes into targets.
+A control of whole numbers may always move by one, so that its -1 is log 1/2 at least: from 2 to 1. What exceeds a
+control's limits is cut by the policy (models/learners/policy.py), which turns changes into targets.
 
 Symbols: B batch, n signals, f features, m controls.
 """

@@ -4,6 +4,7 @@ Symbols: K members, B batch, i inputs, o outputs.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +20,7 @@ class Networks(nn.Module):
         super().__init__()
         sizes = (inputs, *hidden, outputs)
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
-        for width, out in zip(sizes[:-1], sizes[1:], strict=True):
+        for width, out in pairwise(sizes):
             weight = torch.empty(members, width, out).normal_(0.0, (2.0 / width) ** 0.5, generator=generator)
             self.weights.append(nn.Parameter(weight))
             self.biases.append(nn.Parameter(torch.zeros(members, 1, out)))

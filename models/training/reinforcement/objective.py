@@ -3,9 +3,9 @@
     reward:  r                                       (thesis, section 5.2.2)
     cost:   -(cost + lambda violated) / (1 + lambda)
 
-lambda is a Lagrange multiplier: it grows by a share while the policy, acting without exploration, violates its objective in
-more than the target share of steps, and falls while it does in less. Dividing by 1 + lambda keeps values, and with them
-the critics' gradients, within the range of the cost whatever lambda is.
+lambda is a Lagrange multiplier: it grows by a share while the policy, acting without exploration, violates its
+objective in more than the target share of steps, and falls while it does in less. Dividing by 1 + lambda keeps values,
+and with them the critics' gradients, within the range of the cost whatever lambda is.
 """
 
 from __future__ import annotations

@@ -21,10 +21,10 @@ import optuna
 from numpy.typing import NDArray
 
 from feature_store.errors import InputError
-from models.controllers.rule import Rule
-from models.controllers.rules import make, rule_class
+from models.controllers.controller import Controller
+from models.controllers.rules import RULES
 from models.controllers.setting import Setting, Value
-from models.environments.environment import Environment
+from models.environments.environment import Environment, RuleFamily
 from models.environments.rollout import WARM_UP_STEPS, Rollout, roll_out
 
 Numbers = NDArray[np.float64]
@@ -86,9 +86,9 @@ class Tuned:
     trials: int
     kept: bool
 
-    def make(self) -> Rule:
-        """The rule."""
-        return make(self.rule, self.settings)
+    def make(self, family: RuleFamily | None = None) -> Controller:
+        """The rule; `family` as of a Tuner."""
+        return (RULES[self.rule] if family is None else family).make(self.settings)
 
     def to_json(self) -> str:
         """One JSON object."""
@@ -96,20 +96,18 @@ class Tuned:
 
     @staticmethod
     def from_json(text: str) -> "Tuned":
-        """The inverse of `to_json`. Raises InputError for another form, or settings that the rule does not have."""
+        """The inverse of `to_json`. Raises InputError for another form."""
         try:
-            tuned = Tuned(**json.loads(text))
+            return Tuned(**json.loads(text))
         except (TypeError, ValueError) as error:
             raise InputError(f"tuned rule must be the JSON object that tuning wrote, got {error}") from error
-        tuned.make()
-        return tuned
 
 
 class Tuner:
     """Searches the settings of one rule on fixed episodes; remembers every trial."""
 
     def __init__(self, environment: Environment, rule: str, episodes: Any, steps: int, seed: int = 0,
-                 warm_up: int = WARM_UP_STEPS) -> None:
+                 warm_up: int = WARM_UP_STEPS, family: RuleFamily | None = None) -> None:
         """A search that has tried nothing.
 
         Args:
@@ -119,15 +117,17 @@ class Tuner:
             steps: decisions of a trial.
             seed: of the search.
             warm_up: decisions that do not count.
+            family: the rules among which it is searched; None: those of that name of models/controllers/rules.py.
         """
         self.rule = rule
+        self.family = RULES[rule] if family is None else family
         self.trials: list[Trial] = []
         self._environment = environment
         self._episodes = episodes
         self._steps = steps
         self._warm_up = warm_up
         self._seed = seed
-        self._searched = [setting for setting in rule_class(rule).declared if setting.search or setting.searched]
+        self._searched = [setting for setting in self.family.declared if setting.search or setting.searched]
 
     def search(self, trials: int, target: float | None, width: float = 1.0, batch: int = 16) -> None:
         """Tries so many more settings by a tree-structured Parzen estimator.
@@ -156,7 +156,7 @@ class Tuner:
                 study.add_trial(optuna.trial.create_trial(
                     params=dict(trial.settings), distributions=boxes, value=_loss(trial, target)))
         if best is None:
-            study.enqueue_trial({setting.name: _inside(setting) for setting in self._searched})
+            study.enqueue_trial(self.searched({}))
         end = len(self.trials) + trials
         while len(self.trials) < end:
             asked = [study.ask(boxes) for _ in range(min(batch, end - len(self.trials)))]
@@ -171,11 +171,16 @@ class Tuner:
         for first in range(0, len(choices), size):
             part = choices[first:first + size]
             index = np.tile(np.arange(count), len(part))
-            rule = make(self.rule, side_by_side(part, count))
+            rule = self.family.make(side_by_side(part, count))
             rollout = roll_out(self._environment, rule, self._episodes.take(index), self._steps, self._warm_up)
             done += [Trial(one, own) for one, own in zip(part, rollout.split(len(part)), strict=True)]
         self.trials += done
         return done
+
+    def searched(self, settings: Settings) -> dict[str, float | str]:
+        """What is searched: from these settings moved into the ranges of the search, the rest from the defaults."""
+        return {setting.name: _inside(setting, settings.get(setting.name, setting.default))
+                for setting in self._searched}
 
     def leading(self, count: int, target: float | None) -> list[Settings]:
         """Settings of the best trials, the best first."""
@@ -187,7 +192,7 @@ class Tuner:
             raise InputError(f"search must come before the best settings are asked for ({self.rule})")
         best = min(self.trials, key=lambda trial: _order(trial, target))
         return Tuned(self.rule, "reward" if target is None else "violations", target,
-                     dict(make(self.rule, best.settings).settings), best.cost, best.violated, best.reward,
+                     dict(self.family.make(best.settings).settings), best.cost, best.violated, best.reward,
                      len(self.trials), target is None or best.violated <= target)
 
     def front(self) -> list[Trial]:
@@ -200,7 +205,8 @@ class Tuner:
 
 
 def for_each_application(environment: Environment, rule: str, choices: Sequence[Settings], episodes: Any, steps: int,
-                         target: float, repeats: int = 1, warm_up: int = WARM_UP_STEPS) -> dict[str, Value]:
+                         target: float, repeats: int = 1, warm_up: int = WARM_UP_STEPS,
+                         family: RuleFamily | None = None) -> dict[str, Value]:
     """Settings tuned for each application: the best of the choices there.
 
     Args:
@@ -212,7 +218,7 @@ def for_each_application(environment: Environment, rule: str, choices: Sequence[
     Returns:
         name -> () where all agree, or (N,), for `make`.
     """
-    tuner = Tuner(environment, rule, episodes, steps, warm_up=warm_up)
+    tuner = Tuner(environment, rule, episodes, steps, warm_up=warm_up, family=family)
     trials = tuner.evaluate(choices)
     cost, violated = (np.stack([getattr(trial.rollout, name).reshape(repeats, -1).mean(axis=0) for trial in trials])
                       for name in ("cost", "violated"))
@@ -257,17 +263,21 @@ def side_by_side(choices: Sequence[Settings], count: int) -> dict[str, Value]:
 
 
 def tune(environment: Environment, rule: str, applications: int = 256, steps: int = 240, target: float = 0.02,
-         seed: int = 0, effort: float = 1.0) -> Tuner:
+         seed: int = 0, effort: float = 1.0, start: Sequence[Settings] = (), family: RuleFamily | None = None) -> Tuner:
     """Tunes a rule on training applications for `target` and for the reward.
 
-    A wide search on few applications and short episodes comes first; its best are then tried on all, and searched about.
+    A wide search on few applications and short episodes comes first; its best are tried on all, and searched about.
 
     Args:
-        applications: of the training split, at least 48.
+        rule: name.
+        applications: of the training split.
         steps: decisions of an episode.
         target: largest share of violating steps.
         seed: of episodes and search.
         effort: scales the number of trials.
+        start: settings to try first, such as what was found for a rule of which this one is an extension; settings that
+            the rule does not have are left out.
+        family: of the rule; None: as of a Tuner.
 
     Returns:
         The search on all applications; ask `best(target)` and `best(None)`.
@@ -276,12 +286,17 @@ def tune(environment: Environment, rule: str, applications: int = 256, steps: in
         return max(1, round(effort * count))
 
     episodes = environment.draw("train", applications, steps + 1, seed)
-    few = episodes.take(np.arange(0, applications, max(1, applications // 48)))
-    coarse = Tuner(environment, rule, few, steps // 2, seed)
-    coarse.search(trials(160), target)
+    few = episodes.take(np.arange(0, applications, max(1, applications // 96)))
+    coarse = Tuner(environment, rule, few, max(steps * 2 // 5, WARM_UP_STEPS + 1), seed, family=family)
+    tuner = Tuner(environment, rule, episodes, steps, seed, family=family)
+    known = [tuner.searched(one) for one in start]
+    if known:
+        coarse.evaluate(known)
+    coarse.search(trials(128), target)
     coarse.search(trials(48), None)
-    tuner = Tuner(environment, rule, episodes, steps, seed)
-    tuner.evaluate([*coarse.leading(trials(16), target), *coarse.leading(trials(8), None)])
+    # Few applications judge violations badly: the best for neighbouring targets are tried on all as well.
+    leading = [one for share in (0.5, 1.0, 2.0) for one in coarse.leading(trials(6), share * target)]
+    tuner.evaluate([*known, *leading, *coarse.leading(trials(6), None)])
     for width in (0.4, 0.15):
         tuner.search(trials(32), target, width)
     tuner.search(trials(24), None, 0.3)
@@ -323,8 +338,6 @@ def _contains(box: optuna.distributions.BaseDistribution, value: float | str) ->
     return isinstance(box, optuna.distributions.CategoricalDistribution) and value in box.choices
 
 
-def _inside(setting: Setting) -> float | str:
-    """The default, moved into the range of the search."""
-    if setting.choices or setting.search is None:
-        return setting.default
-    return float(np.clip(float(setting.default), *setting.search))
+def _inside(setting: Setting, value: float | str) -> float | str:
+    """The value, moved into the range of the search."""
+    return value if setting.choices or setting.search is None else float(np.clip(float(value), *setting.search))

@@ -9,6 +9,7 @@ from it to the same result, to the bit.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -47,8 +48,8 @@ class RunSettings(Written):
         description="After how many the policy is measured without exploration; the best one is the result")
     validation_applications: PositiveWholeNumber = Field(default=256, description="How many it is measured on")
     checkpoint_every: PositiveWholeNumber = Field(
-        default=25, json_schema_extra={"unit": "episodes"}, description="After how many a checkpoint is written, at the "
-        "next measurement")
+        default=25, json_schema_extra={"unit": "episodes"},
+        description="After how many a checkpoint is written, at the next measurement")
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,8 @@ class Row:
         environment_steps: of all applications together.
         updates: of the networks.
         reward, cost, violating_share: of the policy without exploration.
-        explored_reward, explored_cost, explored_violating_share: in the latest round, as it acted; NaN where it did not.
-        multiplier: of the objective.
-        loss: mean of the critic's, or of the only loss, over the latest round.
+        explored_reward, explored_cost, explored_violating_share: in the latest round, as it acted; NaN where it did
+        not. multiplier: of the objective. loss: mean of the critic's, or of the only loss, over the latest round.
     """
 
     episode: int
@@ -105,7 +105,8 @@ class Trained:
 Progress = Callable[[Row], None]
 
 
-def evaluate(environment: Environment, act: Act, split: str, count: int, seed: int, steps: int | None = None) -> Measured:
+def evaluate(environment: Environment, act: Act, split: str, count: int, seed: int,
+             steps: int | None = None) -> Measured:
     """Someone who acts, measured on episodes of a split."""
     found = collect(environment, act, split, count, steps or environment.steps, seed)
     return Measured(float(found.reward.mean()), float(found.cost.mean()), float(found.violated.mean()))
@@ -172,7 +173,7 @@ def run(environment: Environment, learner: Learner, settings: RunSettings, seed:
 
     Args:
         checkpoint: file; goes on from it where it is there. None: nothing is written.
-        digest: what a checkpoint must have been made with: method, settings, seed.
+        digest: see `run_digest`.
 
     Raises:
         InputError: the checkpoint is of another run, or no checkpoint.
@@ -184,26 +185,23 @@ def run(environment: Environment, learner: Learner, settings: RunSettings, seed:
         best.load_state_dict({name.removeprefix("best."): value for name, value in state.items()
                               if name.startswith("best.")})
         learner.restore(state)
-        history = [Row(**{name: math.nan if value is None else value for name, value in row.items()})
-                   for row in document["history"]]
+        history = [Row(**row) for row in document["history"]]
         best_score, done = document["best_score"], document["done"]
         learner.objective.multiplier = document["multiplier"]
-        best_score = -math.inf if best_score is None else best_score
     saved = done
     for episode in range(done, settings.episodes):
         explored, loss = learner.round(episode)
         if not math.isfinite(loss) or not all(bool(part.isfinite().all()) for part in learner.policy.parameters()):
             kept = f"that of episode {history[-1].episode}" if history else "the one that training started from"
-            return Trained(best, tuple(history), f"training diverged in episode {episode + 1}: expected a finite loss and "
-                           f"finite weights, got a loss of {loss:g}; the policy is the best measured before, at most "
-                           f"{kept}; a smaller learning rate may help")
+            return Trained(best, tuple(history), f"training diverged in episode {episode + 1}: expected a finite loss "
+                           f"and finite weights, got a loss of {loss:g}; the policy is the best measured before, at "
+                           f"most {kept}; a smaller learning rate may help")
         if (episode + 1) % settings.validate_every and episode + 1 < settings.episodes:
             continue
         measured = evaluate(environment, lambda observation, _: learner.policy(observation), "train",
                             settings.validation_applications, VALIDATION_SEED + seed)
-        row = Row(episode + 1, *learner.counts, **asdict(measured),
-                  **{f"explored_{name}": value for name, value in asdict(explored).items()},
-                  multiplier=learner.objective.multiplier, loss=loss)
+        row = Row(episode + 1, *learner.counts, measured.reward, measured.cost, measured.violating_share,
+                  explored.reward, explored.cost, explored.violating_share, learner.objective.multiplier, loss)
         history.append(row)
         score = learner.objective.score(measured.reward, measured.cost, measured.violating_share)
         if score > best_score:
@@ -219,6 +217,13 @@ def run(environment: Environment, learner: Learner, settings: RunSettings, seed:
         if progress is not None:
             progress(row)
     return Trained(best, tuple(history))
+
+
+def run_digest(method: str, settings: Written, seed: int, start: Policy | None) -> dict[str, Any]:
+    """What a checkpoint must have been made with: equal digests, equal runs."""
+    weights = b"" if start is None else b"".join(value.numpy().tobytes() for value in start.state_dict().values())
+    return {"method": method, "settings": settings.model_dump(mode="json"), "seed": seed,
+            "start": hashlib.sha256(weights).hexdigest()}
 
 
 def clone(policy: Policy) -> Policy:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.controllers.hpa import BEHAVIOR, Behavior
@@ -86,11 +86,12 @@ def test_a_missing_proposal_is_not_remembered():
     assert run(behavior(down_window_s=30), 9, [9, np.nan, 2, 2]) == [9, 9, 2, 2]
 
 
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2 ** 32 - 1))
 def test_all_at_once_equals_one_alone(seed):
     rng = np.random.default_rng(seed)
     applications = 5
-    settings = {
+    chosen = {
         "down_window_s": rng.choice([0.0, 30.0, 60.0], applications),
         "up_window_s": rng.choice([0.0, 30.0], applications),
         "down_percent": rng.uniform(0, 100, applications), "down_pods": rng.integers(0, 5, applications).astype(float),
@@ -102,8 +103,8 @@ def test_all_at_once_equals_one_alone(seed):
         "min_replicas": rng.integers(1, 4, applications).astype(float),
         "max_replicas": rng.integers(4, 60, applications).astype(float),
     }
-    together = behavior(**settings)
-    alone = [behavior(**{name: value[number].item() for name, value in settings.items()})
+    together = behavior(**chosen)
+    alone = [behavior(**{name: value[number].item() for name, value in chosen.items()})
              for number in range(applications)]
     current = rng.integers(1, 40, applications).astype(float)
     for step in range(12):

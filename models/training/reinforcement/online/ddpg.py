@@ -4,18 +4,18 @@ The defaults are Table 5.2, which the autoscaler uses; `TABLE_3_3` is FIRM's. Wh
 
     replay buffer 10^6 | 10^5, discount 0.99 | 0.9, soft update 3e-3 | 2e-3, steps of an episode 100 | 300
 
-Equal in both: batches of 64, learning rates 3e-4 (actor) and 3e-3 (critic), noise mu 0 and sigma 0.2, exploration factor
-1.0 that loses 1e-6 a step; two hidden layers of 40 ReLU units in each network (section 3.2.4). What the text leaves open,
-or what differs here:
+Equal in both: batches of 64, learning rates 3e-4 (actor) and 3e-3 (critic), noise mu 0 and sigma 0.2, exploration
+factor 1.0 that loses 1e-6 a step; two hidden layers of 40 ReLU units in each network (section 3.2.4). What the text
+leaves open, or what differs here:
 
-- The noise is "a random process" that an episode initialises (Algorithm 3.3, line 5): Ornstein-Uhlenbeck, whose sigma 0.2
-  it is in Lillicrap et al., with their theta 0.15. The exploration factor multiplies it.
+- The noise is "a random process" that an episode initialises (Algorithm 3.3, line 5): Ornstein-Uhlenbeck, whose sigma
+  0.2 it is in Lillicrap et al., with their theta 0.15. The exploration factor multiplies it.
 - Line 14 names the soft update's coefficient gamma, as the discount is named; it is the tables' own coefficient.
 - "23 inputs" of the critic are not the 8 states and 5 actions of Table 3.2; here it takes features and actions.
 - The actor ends in Tanh there; here in its piecewise linear relative, min(max(x, -1), 1), which can be proved, with a
   penalty on what exceeds the range instead of Tanh's saturation.
-- An episode has the environment's number of steps (100 for the autoscaler), and at each N applications act where one does
-  in the thesis. Updates are one a step there and here.
+- An episode has the environment's number of steps (100 for the autoscaler), and at each N applications act where one
+  does in the thesis. Updates are one a step there and here.
 
 Symbols: B batch, N applications, m controls.
 """
@@ -37,14 +37,16 @@ from models.training.reinforcement.actions import Actions, action_of
 from models.training.reinforcement.critics import Critics, Learned
 from models.training.reinforcement.online.off_policy import OffPolicyLearner, OffPolicySettings
 from models.training.reinforcement.replay_buffer import Batch
-from models.training.reinforcement.training_run import Progress, State, Trained, run, start_from
+from models.training.reinforcement.training_run import Progress, State, Trained, run, run_digest, start_from
+from models.training.reinforcement.trajectories import Transitions
 
 
 class DdpgSettings(OffPolicySettings):
     """Table 5.2."""
 
     hidden: ListOf[PositiveWholeNumber] = Field(
-        default=(40, 40), json_schema_extra={"unit": "neurons"}, description="Hidden layers of the actor; section 3.2.4")
+        default=(40, 40), json_schema_extra={"unit": "neurons"},
+        description="Hidden layers of the actor; section 3.2.4")
     critic_hidden: PositiveWholeNumber = Field(
         default=40, json_schema_extra={"unit": "neurons"}, description="Of each of two hidden layers of the critic")
     batch_size: PositiveWholeNumber = Field(
@@ -91,7 +93,7 @@ class Ddpg:
         self._exploration = (self._exploration - settings.exploration_decay).clamp(min=0.0)
         return action.clamp(-1.0, 1.0)
 
-    def update(self, batch: Batch, worth: Tensor, generator: torch.Generator) -> Tensor:
+    def update(self, batch: Batch, worth: Tensor, generator: torch.Generator, moves_actor: bool) -> Tensor:
         """See `Method`: equations 3.2 and 3.3, lines 11 to 14 of Algorithm 3.3."""
         settings = self._settings
         with torch.no_grad():
@@ -99,8 +101,9 @@ class Ddpg:
             target = worth + settings.discount * self._slow_critic.values(batch.following, following)[0]
         loss = (self.critic.values(batch.features, batch.action)[0] - target).square().mean()
         self.critics.step(loss, settings.critic_rate)
-        action, excess = action_of(self.actor.wished(batch.features))
-        self.policy.step(excess - self.critic.values(batch.features, action).mean(), settings.actor_rate)
+        if moves_actor:
+            action, excess = action_of(self.actor.wished(batch.features))
+            self.policy.step(excess - self.critic.values(batch.features, action).mean(), settings.actor_rate)
         self.critics.follow(settings.target_share)
         self.policy.follow(settings.target_share)
         return loss.detach()
@@ -117,17 +120,20 @@ class Ddpg:
 
 
 def train(environment: Environment, settings: DdpgSettings, seed: int, checkpoint: Path | None = None,
-          progress: Progress | None = None, start: Policy | None = None) -> Trained:
+          progress: Progress | None = None, start: Policy | None = None,
+          experience: Transitions | None = None) -> Trained:
     """Trains a policy across applications; see training_run.py.
 
     Args:
         start: what to start from; None: a new policy.
+        experience: of others, which the buffer begins with; the critics learn from it before the first episode.
 
     Raises:
         InputError: the checkpoint is of another run.
     """
     generator = torch.Generator().manual_seed(seed)
     policy = start_from(environment, settings, seed, start)
-    learner = OffPolicyLearner(environment, settings, policy, Ddpg(policy, settings, generator), generator, seed)
+    learner = OffPolicyLearner(environment, settings, policy, Ddpg(policy, settings, generator), generator, seed,
+                               experience)
     return run(environment, learner, settings, seed, checkpoint, progress,
-               {"method": "ddpg", "settings": settings.model_dump(mode="json"), "seed": seed})
+               run_digest("ddpg", settings, seed, start))

@@ -1,8 +1,8 @@
 """What DDPG, TD3 and SAC share: acting on N applications at once, the replay buffer, batches drawn from it.
 
 At each step all applications act, their transitions go into the buffer as one insertion, and the networks take
-`updates_per_step` steps on batches (thesis, Algorithm 3.3: one). An episode that ends is cut, not over: the value of its
-last state counts like any other's.
+`updates_per_step` steps on batches (thesis, Algorithm 3.3: one). An episode that ends is cut, not over: the value of
+its last state counts like any other's.
 
 Symbols: N applications, B batch, f features, m controls.
 """
@@ -23,6 +23,7 @@ from models.training.reinforcement.actions import Actions
 from models.training.reinforcement.objective import Objective
 from models.training.reinforcement.replay_buffer import CAPACITY, Batch, ReplayBuffer
 from models.training.reinforcement.training_run import Measured, RunSettings, State, episode_seed
+from models.training.reinforcement.trajectories import Transitions
 
 
 class OffPolicySettings(RunSettings):
@@ -39,6 +40,9 @@ class OffPolicySettings(RunSettings):
     actor_rate: PositiveNumber = Field(default=1e-3, description="Learning rate of the actor")
     critic_rate: PositiveNumber = Field(default=1e-3, description="Learning rate of the critics")
     target_share: PositiveNumber = Field(default=5e-3, description="By which target networks follow, an update")
+    actor_from: WholeNumber = Field(
+        default=0, json_schema_extra={"unit": "updates"},
+        description="From which on the actor learns: a new critic would spoil a policy that training starts from")
     critic_hidden: PositiveWholeNumber = Field(
         default=64, json_schema_extra={"unit": "neurons"}, description="Of each of two hidden layers of a critic")
 
@@ -52,8 +56,8 @@ class Method(Protocol):
     def begin_episode(self, applications: int) -> None:
         """Forgets the noise of the last one."""
 
-    def update(self, batch: Batch, worth: Tensor, generator: torch.Generator) -> Tensor:
-        """One update of critics and actor; worth: (B,) of each transition. Returns () the critics' loss."""
+    def update(self, batch: Batch, worth: Tensor, generator: torch.Generator, moves_actor: bool) -> Tensor:
+        """One update of critics and, where it moves, the actor; worth: (B,). Returns () the critics' loss."""
 
     def state(self) -> State:
         """Everything that goes on."""
@@ -66,7 +70,7 @@ class OffPolicyLearner:
     """A `Learner` (training_run.py) around a `Method`."""
 
     def __init__(self, environment: Environment, settings: OffPolicySettings, policy: Policy, method: Method,
-                 generator: torch.Generator, seed: int) -> None:
+                 generator: torch.Generator, seed: int, experience: Transitions | None = None) -> None:
         self.policy, self.method = policy, method
         self.objective = Objective(settings.objective)
         self.actions = Actions(policy)
@@ -74,6 +78,8 @@ class OffPolicyLearner:
         self._environment, self._settings, self._seed = environment, settings, seed
         self._generator = generator
         self._steps = self._updates = 0
+        if experience is not None:
+            self.buffer.add(self._batch_of(experience))
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -84,6 +90,8 @@ class OffPolicyLearner:
         """See `Learner`."""
         environment, settings = self._environment, self._settings
         count, losses, outcomes = settings.applications, [torch.zeros(())], []
+        if not episode and len(self.buffer) >= settings.first_update:
+            losses += [self.update() for _ in range(settings.actor_from)]
         self.method.begin_episode(count)
         with denormals_flushed():
             state = environment.reset(environment.draw("train", count, environment.steps,
@@ -109,7 +117,13 @@ class OffPolicyLearner:
         """One update from the buffer; () the critics' loss."""
         batch = self.buffer.sample(self._settings.batch_size, self._generator)
         self._updates += 1
-        return self.method.update(batch, self.objective(batch.reward, batch.cost, batch.violated), self._generator)
+        worth = self.objective(batch.reward, batch.cost, batch.violated)
+        return self.method.update(batch, worth, self._generator, self._updates > self._settings.actor_from)
+
+    def _batch_of(self, known: Transitions) -> Batch:
+        action = self.actions.of_targets(known.observation, known.targets)
+        return Batch(self.actions.features(known.observation), action, known.reward, known.cost, known.violated,
+                     self.actions.features(known.following))
 
     def state(self) -> State:
         """See `Learner`."""

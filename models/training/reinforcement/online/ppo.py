@@ -1,7 +1,7 @@
 """PPO (Schulman et al., arXiv 1707.06347) with generalised advantages (Schulman et al., ICLR 2016).
 
-A round is one episode of N applications: T x N steps, then `epochs` passes over them in minibatches. Actions are drawn from
-a Gaussian about the policy's wish, of one spread for each control, and cut to [-1, 1] by the environment.
+A round is one episode of N applications: T x N steps, then `epochs` passes over them in minibatches. Actions are drawn
+from a Gaussian about the policy's wish, of one spread for each control, and cut to [-1, 1] by the environment.
 
 Symbols: T steps, N applications, B minibatch, f features, m controls.
 """
@@ -30,6 +30,7 @@ from models.training.reinforcement.training_run import (
     Trained,
     episode_seed,
     run,
+    run_digest,
     start_from,
 )
 
@@ -129,8 +130,8 @@ class PpoLearner:
                 cut = ratio.clamp(1.0 - settings.clip, 1.0 + settings.clip)
                 wished = self.actions.wished(features[rows])
                 excess = (wished - wished.clamp(-1.0, 1.0)).square().mean()
-                loss = excess - torch.minimum(ratio * part, cut * part).mean() - settings.entropy * self._log_spread.sum()
-                self._actor.step(loss, settings.rate)
+                gain = torch.minimum(ratio * part, cut * part).mean() + settings.entropy * self._log_spread.sum()
+                self._actor.step(excess - gain, settings.rate)
                 error = (self._value(features[rows])[0, :, 0] - returns[rows]).square().mean()
                 self._critic.step(error, settings.rate)
                 losses.append(error.detach())
@@ -159,4 +160,4 @@ def train(environment: Environment, settings: PpoSettings, seed: int, checkpoint
     generator = torch.Generator().manual_seed(seed)
     policy = start_from(environment, settings, seed, start)
     return run(environment, PpoLearner(environment, settings, policy, generator, seed), settings, seed, checkpoint,
-               progress, {"method": "ppo", "settings": settings.model_dump(mode="json"), "seed": seed})
+               progress, run_digest("ppo", settings, seed, start))

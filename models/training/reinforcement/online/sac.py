@@ -1,8 +1,8 @@
 """Soft actor-critic with a tuned temperature (Haarnoja et al., ICML 2018; arXiv 1812.05905, section 6).
 
-The policy that ships is deterministic and piecewise linear, so the one that explores is a Gaussian about its wish, cut to
-[-1, 1] by the environment, in place of the paper's Gaussian under a Tanh; its entropy is that of the uncut Gaussian. Its
-spread is a network of its own, which stays behind when training ends.
+The policy that ships is deterministic and piecewise linear, so the one that explores is a Gaussian about its wish, cut
+to [-1, 1] by the environment, in place of the paper's Gaussian under a Tanh; its entropy is that of the uncut
+Gaussian. Its spread is a network of its own, which stays behind when training ends.
 
 Symbols: B batch, N applications, f features, m controls.
 """
@@ -24,7 +24,8 @@ from models.training.reinforcement.actions import Actions
 from models.training.reinforcement.critics import Critics, Learned, Networks
 from models.training.reinforcement.online.off_policy import OffPolicyLearner, OffPolicySettings
 from models.training.reinforcement.replay_buffer import Batch
-from models.training.reinforcement.training_run import Progress, State, Trained, run, start_from
+from models.training.reinforcement.training_run import Progress, State, Trained, run, run_digest, start_from
+from models.training.reinforcement.trajectories import Transitions
 
 _LOG_SPREAD = (-5.0, 0.0)  # bounds; the paper's code has -20 and 2, for actions before Tanh
 _ENTROPY_OF_ONE = 0.5 * math.log(2.0 * math.pi * math.e)
@@ -65,7 +66,7 @@ class Sac:
         """See `Method`."""
         return self._drawn(features, generator)[0]
 
-    def update(self, batch: Batch, worth: Tensor, generator: torch.Generator) -> Tensor:
+    def update(self, batch: Batch, worth: Tensor, generator: torch.Generator, moves_actor: bool) -> Tensor:
         """See `Method`: Algorithm 1 of arXiv 1812.05905."""
         settings, temperature = self._settings, self._log_temperature[0].detach().exp()
         with torch.no_grad():
@@ -74,6 +75,9 @@ class Sac:
             target = worth + settings.discount * value
         loss = (self.critic.values(batch.features, batch.action) - target).square().mean()
         self.critics.step(loss, settings.critic_rate)
+        self.critics.follow(settings.target_share)
+        if not moves_actor:
+            return loss.detach()
         action, entropy, excess = self._drawn(batch.features, generator)
         value = self.critic.values(batch.features, action).amin(dim=0)
         both = excess - (value + temperature * entropy).mean()
@@ -83,7 +87,6 @@ class Sac:
         self.spread.adam.apply(gradients[own:], settings.actor_rate)
         surplus = (entropy.detach() - self._target_entropy).mean()
         self.temperature.step(self._log_temperature[0].exp() * surplus, settings.temperature_rate)
-        self.critics.follow(settings.target_share)
         return loss.detach()
 
     def _drawn(self, features: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
@@ -108,10 +111,12 @@ class Sac:
 
 
 def train(environment: Environment, settings: SacSettings, seed: int, checkpoint: Path | None = None,
-          progress: Progress | None = None, start: Policy | None = None) -> Trained:
+          progress: Progress | None = None, start: Policy | None = None,
+          experience: Transitions | None = None) -> Trained:
     """Trains a policy across applications; see ddpg.py."""
     generator = torch.Generator().manual_seed(seed)
     policy = start_from(environment, settings, seed, start)
-    learner = OffPolicyLearner(environment, settings, policy, Sac(policy, settings, generator), generator, seed)
+    learner = OffPolicyLearner(environment, settings, policy, Sac(policy, settings, generator), generator, seed,
+                               experience)
     return run(environment, learner, settings, seed, checkpoint, progress,
-               {"method": "sac", "settings": settings.model_dump(mode="json"), "seed": seed})
+               run_digest("sac", settings, seed, start))

@@ -19,7 +19,8 @@ from models.training.reinforcement.actions import Actions, action_of
 from models.training.reinforcement.critics import Critics, Learned
 from models.training.reinforcement.online.off_policy import OffPolicyLearner, OffPolicySettings
 from models.training.reinforcement.replay_buffer import Batch
-from models.training.reinforcement.training_run import Progress, State, Trained, run, start_from
+from models.training.reinforcement.training_run import Progress, State, Trained, run, run_digest, start_from
+from models.training.reinforcement.trajectories import Transitions
 
 
 class Td3Settings(OffPolicySettings):
@@ -52,27 +53,32 @@ class Td3:
         action = self.actor.wished(features).clamp(-1.0, 1.0)
         return (action + self._settings.noise * torch.randn(action.shape, generator=generator)).clamp(-1.0, 1.0)
 
-    def update(self, batch: Batch, worth: Tensor, generator: torch.Generator) -> Tensor:
+    def update(self, batch: Batch, worth: Tensor, generator: torch.Generator, moves_actor: bool) -> Tensor:
         """See `Method`: Algorithm 1 of the paper."""
         loss = self.update_critics(batch, worth, generator)
         self._updates += 1
         if self._updates % self._settings.actor_every == 0:
-            self.policy.step(self.actor_loss(batch), self._settings.actor_rate)
+            if moves_actor:
+                self.policy.step(self.actor_loss(batch), self._settings.actor_rate)
             self.policy.follow(self._settings.target_share)
             self.critics.follow(self._settings.target_share)
         return loss
 
     def update_critics(self, batch: Batch, worth: Tensor, generator: torch.Generator) -> Tensor:
         """One step of both critics; () their loss."""
-        settings = self._settings
-        with torch.no_grad():
-            noise = settings.target_noise * torch.randn(batch.action.shape, generator=generator)
-            noise = noise.clamp(-settings.target_noise_limit, settings.target_noise_limit)
-            following = (self._slow_actor.wished(batch.following).clamp(-1.0, 1.0) + noise).clamp(-1.0, 1.0)
-            target = worth + settings.discount * self._slow_critic.values(batch.following, following).amin(dim=0)
+        target = self.target(batch, worth, generator)
         loss = (self.critic.values(batch.features, batch.action) - target).square().mean()
-        self.critics.step(loss, settings.critic_rate)
+        self.critics.step(loss, self._settings.critic_rate)
         return loss.detach()
+
+    @torch.no_grad()
+    def target(self, batch: Batch, worth: Tensor, generator: torch.Generator) -> Tensor:
+        """(B,) what both critics learn: the lower one's value of a noisy action in the next state."""
+        settings = self._settings
+        noise = settings.target_noise * torch.randn(batch.action.shape, generator=generator)
+        noise = noise.clamp(-settings.target_noise_limit, settings.target_noise_limit)
+        following = (self._slow_actor.wished(batch.following).clamp(-1.0, 1.0) + noise).clamp(-1.0, 1.0)
+        return worth + settings.discount * self._slow_critic.values(batch.following, following).amin(dim=0)
 
     def actor_loss(self, batch: Batch) -> Tensor:
         """() what the actor descends: the first critic's value, and what exceeds the range of actions."""
@@ -91,10 +97,12 @@ class Td3:
 
 
 def train(environment: Environment, settings: Td3Settings, seed: int, checkpoint: Path | None = None,
-          progress: Progress | None = None, start: Policy | None = None) -> Trained:
+          progress: Progress | None = None, start: Policy | None = None,
+          experience: Transitions | None = None) -> Trained:
     """Trains a policy across applications; see ddpg.py."""
     generator = torch.Generator().manual_seed(seed)
     policy = start_from(environment, settings, seed, start)
-    learner = OffPolicyLearner(environment, settings, policy, Td3(policy, settings, generator), generator, seed)
+    learner = OffPolicyLearner(environment, settings, policy, Td3(policy, settings, generator), generator, seed,
+                               experience)
     return run(environment, learner, settings, seed, checkpoint, progress,
-               {"method": "td3", "settings": settings.model_dump(mode="json"), "seed": seed})
+               run_digest("td3", settings, seed, start))
