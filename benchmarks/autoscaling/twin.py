@@ -11,7 +11,6 @@ As the simulator has it, and with bursts: a quota stops a server once it has run
 """
 
 import argparse
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from models.environments.autoscaling.recorded_applications import (
     FREE_WITH_BURSTS,
     halves,
     points_of,
+    read_card,
     read_points,
 )
 from models.environments.autoscaling.recorded_law import LawParameters, Points, fit, predict_p99_ms
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> None:
     content = (options.data / "points.parquet").read_bytes()
     made_of = {"code": code, "bytes": len(content), "sum": int(np.frombuffer(content, dtype=np.uint8).sum())}
     results = Entries(options.output, FORMAT, _key, lambda _, entry: made_of.items() <= entry.items())
-    card = json.loads((options.data / "card.json").read_text(encoding="utf-8"))
+    card = read_card(options.data)
     results.content |= {"machine": {**describe_machine(), "date": now_utc()}, "recorded_utc": card["recorded_utc"],
                         "few": FEW, "points": {name: len(points) for name, points in servers.items()}}
     for law in LAWS:
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> None:
 def read_servers(folder: Path) -> dict[str, Points]:
     """The points of each server. Raises InputError where there are none."""
     table = read_points(folder)
-    settings = json.loads((folder / "card.json").read_text(encoding="utf-8"))["settings"]
+    settings = read_card(folder)["settings"]
     return {str(name): points_of(rows, settings) for name, rows in table.groupby("server", sort=False)}
 
 

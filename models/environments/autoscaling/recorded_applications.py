@@ -66,6 +66,17 @@ def read_points(folder: Path) -> "pd.DataFrame":
             "`assay record --task autoscaling`") from error
 
 
+def read_card(folder: Path) -> Mapping[str, Any]:
+    """card.json of a scaling campaign. Raises InputError where there is none."""
+    path = folder / "card.json"
+    try:
+        card: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        _ = card["settings"], card["recorded_utc"]
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"scaling data must have card.json with settings, got {error!r} ({folder})") from error
+    return card
+
+
 def points_of(table: "pd.DataFrame", settings: Mapping[str, Any]) -> Points:
     """The points of one server as the law takes them.
 
@@ -74,7 +85,7 @@ def points_of(table: "pd.DataFrame", settings: Mapping[str, Any]) -> Points:
         settings: of the campaign, from its card.json.
     """
     def column(name: str) -> Array:
-        return np.asarray(table[name].to_numpy(dtype=float))
+        return np.array(table[name], dtype=float)  # a copy: pandas hands out read-only views
 
     workers = column("workers")
     quota = np.where(np.isfinite(column("quota_cores")), column("quota_cores"), workers)
@@ -134,7 +145,7 @@ def fit_campaign(folder: Path) -> dict[str, Any]:
     import pandas as pd
 
     points, events = read_points(folder), pd.read_parquet(folder / "events.parquet")
-    card = json.loads((folder / "card.json").read_text(encoding="utf-8"))
+    card = read_card(folder)
     servers: Sequence[str] = list(dict.fromkeys(points["server"]))
     return {
         "format": FORMAT, "recorded_utc": card["recorded_utc"], "split_seed": SPLIT_SEED,
