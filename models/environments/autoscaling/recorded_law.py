@@ -30,8 +30,8 @@ PERIOD_S = 0.1
 # Weight of the logarithm of the CPU time a request beside that of the 99th percentile: it is measured to some percent,
 # a percentile of some hundred requests to some ten.
 _CPU_WEIGHT = 5.0
-# Where a fit begins, and its bounds: (start, low, high); logarithms are fitted but of the two that may be 0. What is left
-# of a quota at the end of its period is lost: no more than one period can be saved.
+# Where a fit begins, and its bounds: (start, low, high); logarithms are fitted but of the two that may be 0. What is
+# left of a quota at the end of its period is lost: no more than one period can be saved.
 _BOUNDS = {
     "cpu_ms": (1.0, 0.01, 1000.0), "cv2": (0.5, 0.01, 30.0), "fixed_ms": (0.3, 0.001, 1000.0),
     "contention": (0.05, 0.0, 2.0), "burst_periods": (0.3, 0.0, 1.0)}
