@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.adaptation import accuracy_tables, cost_tables, pool_tables, sizing
 from benchmarks.adaptation.plots import draw_adaptation_scale
-from benchmarks.autoscaling import physics_tables
+from benchmarks.autoscaling import physics_tables, speed
 from benchmarks.gates import false_promotion
 from benchmarks.harness.markdown import fill, marked_tables
 from benchmarks.harness.result_file import read_results
@@ -36,6 +36,7 @@ GROWTH_PLOT = "docs/images/verification_growth.svg"
 ADAPTATION_SCALE_PLOT = "docs/images/adaptation_scale.svg"
 AMORTISATION_PLOT = "docs/images/adaptation_cost.svg"
 PHYSICS_PLOT = "docs/images/autoscaling_physics.svg"
+SPEED_PLOT = "docs/images/autoscaling_speed.svg"
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,8 @@ TABLES: dict[str, Source] = {
     "autoscaling-physics-idle": Source("autoscaling_physics", physics_tables.idle_table),
     "autoscaling-physics-kinds": Source("autoscaling_physics", physics_tables.kinds_table),
     "autoscaling-physics-conditions": Source("autoscaling_physics", physics_tables.conditions_line),
+    "autoscaling-speed": Source("autoscaling_speed", speed.speed_table),
+    "autoscaling-speed-conditions": Source("autoscaling_speed", speed.conditions_line),
     "false-promotion": Source("false_promotion", false_promotion.equal_table("errors")),
     "false-promotion-missed": Source("false_promotion", false_promotion.missed_table("errors", 0.05)),
     "false-promotion-missed-more": Source("false_promotion", false_promotion.missed_table("errors", 0.2)),
@@ -186,3 +189,7 @@ def _draw(root: Path) -> None:
     if physics.get("entries"):
         physics_tables.draw_physics(physics, root / PHYSICS_PLOT)
         print(f"wrote {PHYSICS_PLOT}")
+    speeds = read_results(root / RESULTS / "autoscaling_speed.json") or {}
+    if speeds.get("entries"):
+        speed.draw_speed(speeds, root / SPEED_PLOT)
+        print(f"wrote {SPEED_PLOT}")

@@ -82,7 +82,8 @@ def conditions_line(results: Mapping[str, Any]) -> str:
     return paragraph(
         f"{entries[0]['configurations']} random configurations a band,",
         f"{sum(len(entry['rows']) for entry in entries)} in all, each simulated {REPLICATIONS} times:",
-        f"{STEADY_REQUESTS:,} requests after a warm-up, or all that arrive in a step of 15 s. {results['machine']['date'][:10]}.")
+        f"{STEADY_REQUESTS:,} requests after a warm-up, or all that arrive in a step of 15 s.",
+        f"{results['machine']['date'][:10]}.")
 
 
 def _spread(ratios: Array) -> str:

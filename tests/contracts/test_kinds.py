@@ -76,8 +76,8 @@ def test_an_unknown_kind_is_named_with_the_nearest_one(name: object, message: st
     ("", "raise SystemExit(0)", "whose import fails with SystemExit: 0"),  # else `assay validate` would end well
     ("raise ValueError('x')", "", "whose import fails with ValueError: x"),
     ("", "", "whose import fails with AttributeError: module '.*' has no attribute 'KIND'"),
-    ("", "KIND = None", "got '.*' without task_file, other_files, check, shape"),
-    ("", "KIND = 3", "got '.*' without task_file, other_files, check, shape"),
+    ("", "KIND = None", "got '.*' without task_file, other_files, check, default_telemetry"),
+    ("", "KIND = 3", "got '.*' without task_file, other_files, check, default_telemetry"),
 ])
 def test_a_kind_that_cannot_be_imported_or_is_none_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, init: str, module: str, message: str

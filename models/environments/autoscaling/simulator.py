@@ -199,8 +199,8 @@ class Autoscaling:
         zero = torch.zeros_like(needed)
         nothing = Metrics(*[zero] * len(Metrics._fields))
         rate = episodes.rate[0]
-        state = State(episodes, _constants(a), -1, limit, memory, replicas, replicas, torch.zeros(_STARTING, len(zero)), zero, nothing,
-                      nothing, rate.expand(3, -1), rate)
+        state = State(episodes, _constants(a), -1, limit, memory, replicas, replicas,
+                      torch.zeros(_STARTING, len(zero)), zero, nothing, nothing, rate.expand(3, -1), rate)
         state, _ = self._pass(state, limit, memory, replicas)
         return state._replace(shown=state.latest, means=state.latest.rate.expand(3, -1).clone(),
                               peak=state.latest.rate.clone())

@@ -29,7 +29,17 @@ def check_task(task: ControlTask, workload: str, where: str, lines: Lines | None
         _check_limits(["workloads", workload, "limits"], task.workload(workload).limits, environment.controls)
     except FieldError as error:
         raise field_error(error.path, str(error), where, lines) from error
+    _check_profile(task, environment, where, lines)
     specification_of(task, workload, environment, where, lines)
+
+
+def _check_profile(task: ControlTask, environment: ControlledSystem, where: str, lines: Lines | None) -> None:
+    for name in ("t_online", "t_serving"):
+        threshold = getattr(task.profile, name)
+        if threshold is not None and threshold > environment.largest_reward:
+            raise field_error(["profile", name], f"expected at most the largest reward of a step, "
+                              f"{environment.largest_reward:g}, got {threshold:g}; no policy could ever reach it",
+                              where, lines)
 
 
 def _check_rule(task: ControlTask, workload: str, environment: ControlledSystem) -> None:

@@ -35,7 +35,7 @@ def best_member(task: ControlTask, environment: Environment, policies: Policy, s
 def member_scores(task: ControlTask, environment: Environment, policies: Policy, seed: int) -> list[Score]:
     """(S,) on the same episodes of the training split."""
     (members,) = policies.members
-    steps = task.training.steps or environment.steps
+    steps = task.judging.steps or environment.steps
     drawn = environment.draw("train", EPISODES, steps, seed + _SEED)
     episodes = drawn.take(torch.arange(EPISODES).repeat(members))
 
@@ -43,7 +43,7 @@ def member_scores(task: ControlTask, environment: Environment, policies: Policy,
         targets = policies(observation.reshape(members, EPISODES, -1))
         return targets.reshape(len(observation), -1)
 
-    return scores(play(environment, episodes, steps, act), members, task.objective.violating_share)
+    return scores(play(environment, episodes, steps, act, task.judging.counted_from(steps)), members, task.objective.violating_share)
 
 
 def better(task: ControlTask, environment: Environment, new: Policy, old: Policy, seed: int) -> Choice:
@@ -52,11 +52,12 @@ def better(task: ControlTask, environment: Environment, new: Policy, old: Policy
     The objective `reward`: by the reward. `saving`: at violations that are allowed, or no more than the other's, by the
     cost; where the other violates more than allowed, by the violations.
     """
-    steps = task.training.steps or environment.steps
+    steps = task.judging.steps or environment.steps
     episodes = environment.draw("train", EPISODES, steps, seed + _SEED)
 
     def played(policy: Policy) -> Played:
-        return play(environment, episodes, steps, lambda observation, seconds: policy(observation))
+        return play(environment, episodes, steps, lambda observation, seconds: policy(observation),
+                    task.judging.counted_from(steps))
 
     after, before = played(new), played(old)
     if task.objective.maximise == "reward":

@@ -28,12 +28,14 @@ from models.tasks.control.pictures import action_map, day
 from models.tasks.control.product import CHOICE, POLICY, read_rules
 from models.tasks.control.rule_tuning import TunedRule
 from models.tasks.control.task import ControlTask
+from models.tasks.control.timeline import profile_of, timeline
 from models.tasks.control.workload import specification_of, twin_of
 from models.verification.language.specification import Specification
 
 CONFIDENCE = 0.99  # of each end of an interval, one-sided
 WORST = 0.1  # share of the episodes that count as the worst
 PARITY_POINTS = 10_000
+UNCOUNTED = ("best_rule", "best_own_rule", "parity_max_abs", "parity_points", "latency_us")  # no means over episodes
 
 
 def control_evidence(task: ControlTask, workload: str, seed: int, features: Path, verified: Path,
@@ -56,7 +58,7 @@ def control_evidence(task: ControlTask, workload: str, seed: int, features: Path
     fallback = own[task.fallback_of(workload)]
     return {
         "metrics": {name: value for name, value in metrics.items() if not isinstance(value, str)},
-        "units": {**_units(environment)}, "case_counts": dict.fromkeys(figures(found), held_out.count),
+        "units": {**_units(environment)}, "case_counts": {name: held_out.count for name in metrics if name not in UNCOUNTED},
         "best_rule": metrics["best_rule"], "best_own_rule": metrics["best_own_rule"],
         "cases": _cases(task, environment, held_out, found).to_json(),
         "objective": task.objective.model_dump(), "fallback": fallback.to_json(),
@@ -66,6 +68,7 @@ def control_evidence(task: ControlTask, workload: str, seed: int, features: Path
         "measures": dict(environment.measures), "cost_unit": environment.cost_unit,
         "step_seconds": environment.step_seconds, "steps": held_out.steps,
         "episodes": _per_episode(found, rules[metrics["best_rule"]]),
+        "lifecycle": _lifecycle(task, environment, model, families[fallback.name], fallback),
         "training": choice, "history": {"epochs": choice["pretraining"]["history"]},
         "day": day(task, environment, model, families[fallback.name], fallback),
         "action_map": action_map(environment, model, found.observations),
@@ -79,21 +82,30 @@ def champion_in_episodes(task: ControlTask, workload: str, features: Path, model
     return {"metrics": figures(found), "cases": _cases(task, held_out.environment, held_out, found).to_json()}
 
 
-class _Judged:
-    """The held-out episodes of a workload."""
+def _lifecycle(task: ControlTask, environment: Environment, model: bytes, family: RuleFamily,
+               rule: TunedRule) -> dict[str, Any]:
+    """On training episodes."""
+    trained = _Judged(task, environment, "train")
+    fallback, policy = trained.play_rule(family, rule).reward, trained.play_model(model).reward
+    counted = trained.steps - trained.warm_up
+    return timeline(profile_of(task, environment_of(task.environment), counted, fallback), fallback, policy)
 
-    def __init__(self, task: ControlTask, environment: Environment) -> None:
+
+class _Judged:
+    """The episodes of a workload that all are judged by; split: held_out, unless training's are asked for."""
+
+    def __init__(self, task: ControlTask, environment: Environment, split: str = "held_out") -> None:
         self.environment, self.count = environment, task.judging.episodes
         self.steps = task.judging.steps or environment.steps
-        self.seed = task.judging.seed
-        self._episodes = environment.draw("held_out", self.count, self.steps, self.seed)
+        self.seed, self.warm_up = task.judging.seed, task.judging.counted_from(self.steps)
+        self._episodes = environment.draw(split, self.count, self.steps, self.seed)
 
     def play_model(self, model: bytes) -> Played:
-        return play(self.environment, self._episodes, self.steps, model_acting(model))
+        return play(self.environment, self._episodes, self.steps, model_acting(model), self.warm_up)
 
     def play_rule(self, family: RuleFamily, rule: TunedRule) -> Played:
         acting = rule_acting(self.environment, family.make(rule.settings), self.count)
-        return play(self.environment, self._episodes, self.steps, acting)
+        return play(self.environment, self._episodes, self.steps, acting, self.warm_up)
 
 
 def figures(played: Played) -> dict[str, float]:
@@ -143,7 +155,7 @@ def _per_episode(found: Played, rule: Played) -> dict[str, list[float]]:
 
 
 def _cases(task: ControlTask, environment: Environment, judged: _Judged, found: Played) -> Cases:
-    digest = episodes_digest(episodes=judged.count, steps=judged.steps, seed=judged.seed, split="held_out",
+    digest = episodes_digest(episodes=judged.count, steps=judged.steps, seed=judged.seed, split="held_out", warm_up=judged.warm_up,
                              environment=task.environment, rate=_load_digest(environment, judged))
     if task.objective.maximise == "reward":
         return Cases("reward per episode", "mean_reward", "larger", "reward", recorded(found.reward), digest)

@@ -46,10 +46,7 @@ def finetune(task: ControlTask, workloads: Sequence[str], seed: int, features: P
 def _finetune_one(task: ControlTask, name: str, seed: int, features: Path, start: Pretrained, folder: Path,
                   progress: OnProgress) -> None:
     environment, settings = twin_of(task, name, features), task.training
-    steps = settings.steps or environment.steps
-    own = {rule: tune(rule, family, environment, steps, task.objective.violating_share,
-                      settings.times_budget(settings.rule_trials), seed)
-           for rule, family in environment_of(task.environment).rules.items()}
+    own = {rule: tune(task, rule, environment, seed) for rule in environment_of(task.environment).rules}
     generic = with_limits(start.policy, environment)
     policy, choice = generic, {"taken": "generic", "reason": "fine-tuning is switched off"}
     if updates := settings.times_budget(settings.finetune_updates):

@@ -44,8 +44,13 @@ class Played:
     series: Mapping[str, NDArray[np.float32]]
 
 
-def play(environment: Environment, episodes: Any, steps: int, acting: Acting) -> Played:
-    """Lets a controller act in episodes, from the first step on."""
+def play(environment: Environment, episodes: Any, steps: int, acting: Acting, warm_up: int = 0) -> Played:
+    """Lets a controller act in episodes, from the first step on.
+
+    Args:
+        steps: T.
+        warm_up: the first steps, which do not count in the means: what the system started with is gone by then.
+    """
     observations, targets = [], []
     series: dict[str, list[Tensor]] = {}
     with torch.no_grad():
@@ -60,7 +65,7 @@ def play(environment: Environment, episodes: Any, steps: int, acting: Acting) ->
             for name, value in now.items():
                 series.setdefault(name, []).append(value)
     arrays = {name: torch.stack(values).float().numpy() for name, values in series.items()}
-    means = {name: array.astype(np.float64).mean(axis=0) for name, array in arrays.items()}
+    means = {name: array[warm_up:].astype(np.float64).mean(axis=0) for name, array in arrays.items()}
     return Played(means["reward"], means["cost"], means["violated"],
                   {name: mean for name, mean in means.items() if name not in ("reward", "cost", "violated")},
                   torch.stack(observations).float().numpy(), torch.stack(targets).float().numpy(), arrays)

@@ -46,12 +46,10 @@ def pretrain(task: ControlTask, seed: int, output: Path, progress: OnProgress) -
     """Writes the file `output`."""
     environment, settings = environment_of(task.environment), task.training
     torch.set_num_threads(1)
-    steps = settings.steps or environment.steps
     rules: dict[str, TunedRule] = {}
-    for name, family in environment.rules.items():
+    for name in environment.rules:
         progress({"done": len(rules) / len(environment.rules), "said": f"rule {name}"})
-        rules[name] = tune(name, family, environment, steps, task.objective.violating_share,
-                           settings.times_budget(settings.rule_trials), seed)
+        rules[name] = tune(task, name, environment, seed)
     with denormals_flushed():
         first = first_policy(task, environment, seed, settings.seeds)
         first.normalise(_observations(task, environment, rules[task.fallback], seed))

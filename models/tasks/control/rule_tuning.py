@@ -14,8 +14,10 @@ import optuna
 
 from models.controllers.setting import Setting, Value
 from models.environments.environment import Environment, RuleFamily
+from models.environments.environments import environment_of
 from models.tasks.control.judging import play, rule_acting
 from models.tasks.control.scoring import Score, scores
+from models.tasks.control.task import ControlTask
 
 ROUND = 16  # settings that are tried side by side
 EPISODES = 64  # of each
@@ -49,15 +51,15 @@ class TunedRule:
         return cls(data["name"], data["settings"], Score(**data["score"]), data["trials"])
 
 
-def tune(name: str, family: RuleFamily, environment: Environment, steps: int, target_share: float, trials: int,
-         seed: int) -> TunedRule:
+def tune(task: ControlTask, name: str, environment: Environment, seed: int) -> TunedRule:
     """Tries the defaults first, then what Optuna's TPE suggests.
 
     Args:
-        steps: of an episode, at most MOST_STEPS are played.
-        target_share: violating steps that are allowed.
-        trials: settings to try; 1 where nothing can be tuned.
+        name: of the rule.
+        environment: where it acts: of the task or of a workload.
     """
+    family, settings = environment_of(task.environment).rules[name], task.training
+    trials = settings.times_budget(settings.rule_trials)
     searched = [setting for setting in family.declared if setting.search is not None or setting.searched]
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed, constant_liar=True))
@@ -67,11 +69,11 @@ def tune(name: str, family: RuleFamily, environment: Environment, steps: int, ta
     while left > 0:
         count = min(ROUND, left)
         asked = [study.ask() for _ in range(count)]
-        settings = [_suggested(trial, searched) for trial in asked]
+        choices = [_suggested(trial, searched) for trial in asked]
         if best is None:
-            settings[0] = {}
-        found = _tried(family, environment, settings, min(steps, MOST_STEPS), seed, target_share)
-        for trial, chosen, score in zip(asked, settings, found, strict=True):
+            choices[0] = {}
+        found = _tried(task, family, environment, choices, seed)
+        for trial, chosen, score in zip(asked, choices, found, strict=True):
             if chosen:
                 study.tell(trial, score.loss)
             if best is None or score.loss < best[0].loss:
@@ -94,18 +96,19 @@ def _suggested(trial: optuna.Trial, searched: Sequence[Setting]) -> dict[str, fl
     return found
 
 
-def _tried(family: RuleFamily, environment: Environment, settings: Sequence[Mapping[str, float | str]], steps: int,
-           seed: int, target_share: float) -> list[Score]:
+def _tried(task: ControlTask, family: RuleFamily, environment: Environment,
+           settings: Sequence[Mapping[str, float | str]], seed: int) -> list[Score]:
     """Of each of K settings."""
-    count = len(settings)
+    count, steps = len(settings), min(task.judging.steps or environment.steps, MOST_STEPS)
     drawn = environment.draw("train", EPISODES, steps, seed)
     episodes = drawn.take(_repeated(count))
     defaults = {setting.name: setting.default for setting in family.declared}
     values: dict[str, Value] = {name: np.repeat([one.get(name, defaults[name]) for one in settings], EPISODES)
                                 for name in {name for one in settings for name in one}}
     controller = family.make(values)
-    played = play(environment, episodes, steps, rule_acting(environment, controller, count * EPISODES))
-    return scores(played, count, target_share)
+    played = play(environment, episodes, steps, rule_acting(environment, controller, count * EPISODES),
+                  task.judging.counted_from(steps))
+    return scores(played, count, task.objective.violating_share)
 
 
 def _repeated(count: int) -> Any:

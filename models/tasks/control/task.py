@@ -66,7 +66,29 @@ class Judging(Written):
     episodes: PositiveWholeNumber = Field(default=96, description="Episodes, the same for every version")
     steps: PositiveWholeNumber | None = Field(
         default=None, description="Steps of an episode; default: the environment's")
+    warm_up: WholeNumber = Field(
+        default=20, description="Steps at the start of an episode that do not count: what it began with is gone by then; "
+                                "at most a quarter of its steps")
     seed: WholeNumber = Field(default=7, description="Of the episodes; not that of the run")
+
+
+    def counted_from(self, steps: int) -> int:
+        """The first step that counts of an episode of so many."""
+        return min(self.warm_up, steps // 4)
+
+
+class LifecycleProfile(Written):
+    """What a policy has to earn before it may act (thesis, Algorithm 5.1). Rewards are means a step."""
+
+    t_online: float | None = Field(
+        default=None, description="Mean reward that ends offline training; default: 0.95 of the fallback's")
+    t_serving: float | None = Field(
+        default=None, description="Mean reward from which on it serves, and below which no longer; default: the "
+                                  "fallback's")
+    t_var: PositiveNumber | None = Field(
+        default=None, description="Standard deviation over episodes that it may have; default: twice the fallback's")
+    episodes: PositiveWholeNumber = Field(default=10, ge=2, description="Recent episodes that count")
+    bootstrap: bool = Field(default=True, description="Whether there is offline training at all")
 
 
 class ByConstruction(Written):
@@ -117,6 +139,8 @@ class ControlTask(TaskFile[ControlWorkload]):
         default=None, description="What the network keeps by its form; without it the proof alone decides")
     by_policy: bool = Field(
         default=True, description="The specification is wished for, whatever recordings and rules say of it")
+    profile: LifecycleProfile = Field(
+        default=LifecycleProfile(), description="What a policy has to earn before it may act")
     fallback: str = Field(description="Name of the rule that acts until the policy may, and when it fails")
     minimum_rows: PositiveWholeNumber = Field(
         default=60, json_schema_extra={"unit": "rows"}, description="A workload with fewer rows is refused")

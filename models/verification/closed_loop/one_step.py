@@ -27,7 +27,7 @@ import numpy as np
 from feature_store.errors import InputError
 from models.verification.checker.chain import Chain
 from models.verification.checker.rounding import chain_error
-from models.verification.closed_loop.chain_builder import Block, ChainBuilder, scalars
+from models.verification.closed_loop.chain_builder import Block, ChainBuilder, chain_values, scalars
 from models.verification.closed_loop.fluid_law import FluidLaw, Observation
 from models.verification.network.graph import FloatArray
 
@@ -99,6 +99,14 @@ class OneStep:
         low = np.array([0.0, law.load_low, law.capacity_low, 0.0, *np.zeros(len(free.places))])
         high = np.array([backlog, law.load_high, law.capacity_high, 2 * law.change, *free.widths])
         return low, high
+
+    def taken(self, x: FloatArray, backlog: float) -> dict[str, float]:
+        """The step that an input of the chain (n,) stands for: the state, the next load, and the policy's target."""
+        law, free = self.law, self._free(backlog)
+        seen = self.observation.matrix @ x[:3] + free.low + free.matrix @ x[4:]
+        next_load = law.next_load(x[1:2], x[3:4] - law.change)
+        return {"backlog": float(x[0]), "load": float(x[1]), "capacity": float(x[2]), "next_load": float(next_load[0]),
+                "target": float(chain_values(self.policy, seen[None])[0, 0])}
 
     def slack(self, backlog: float, ranked: Ranked) -> float:
         """How far the chain's first two outputs may be from those of the law with the policy as it is executed."""

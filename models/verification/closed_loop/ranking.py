@@ -30,6 +30,8 @@ from models.verification.verdict import Status
 SAMPLES, ROUNDS, CLIMBERS = 40_000, 12, 256
 # Steps that are tried, as shares of what the function could fall by; a base may be higher by so much for a longer step.
 STEPS, CLOSE = (1.0, 0.7, 0.5, 0.35, 0.25, 0.15, 0.1, 0.05, 0.02), 0.03
+# Share of the longest step that is tried first: a proof needs room; and what is left of it after each attempt.
+ROOM, SHORTER = 0.8, 0.85
 # How far above the sampled base the first proof is tried, as a share of the way to the highest value, and how it grows.
 FIRST, GROWTH, ATTEMPTS = 0.01, 2.0, 8
 # Seconds of the first attempt; each takes GROWTH times as long as the one before.
@@ -40,8 +42,9 @@ FIRST_SECONDS = 4.0
 class Ranking:
     """W' <= max(base, W - step) where V <= within, of states with up to `backlog`, W being `highest` at most.
 
-    proof: whether it is certified; boxes: of the searches in all; leaves: of the certificate; worst: the state (b, a, c)
-    and W' of the sample, or the counterexample, that says most against a lower base.
+    proved: and certified; where it is not, base is `highest` and step 0. boxes: of the searches in all; leaves: of the
+    certificate; worst: the chain's input, of the samples and counterexamples, with the largest W' of those in which W
+    does not fall by a step; None: there is none.
     """
 
     ranked: Ranked
@@ -55,7 +58,7 @@ class Ranking:
     seconds: float
     boxes: int
     leaves: int
-    worst: tuple[float, ...]
+    worst: tuple[float, ...] | None
 
     @property
     def steps(self) -> int:
@@ -69,7 +72,7 @@ def ranking_steps(highest: float, base: float, step: float) -> int:
 
 
 def rank(loop: OneStep, ranked: Ranked, within: float, highest: float, most_fall: float, backlog: float, folder: Path,
-         seconds: float, seed: int = 0) -> Ranking:
+         seconds: float, least: float = -math.inf, seed: int = 0) -> Ranking:
     """The lowest base that is found, with its proof in the folder (files of `files_of`).
 
     Args:
@@ -77,10 +80,11 @@ def rank(loop: OneStep, ranked: Ranked, within: float, highest: float, most_fall
         most_fall: what W may fall by in one step, at most: steps are shares of it.
         backlog: of the states, at most.
         seconds: for all attempts.
+        least: a base below it is of no use.
     """
     began, boxes = time.monotonic(), 0
     samples = _Samples(loop, ranked, within, backlog, seed)
-    base, step = _best(samples, most_fall)
+    base, step = _best(samples, most_fall, least)
     floor, share, reason = base, FIRST, "no attempt was made"
     for attempt in range(ATTEMPTS):
         tried = floor + share * max(highest - floor, abs(highest) * 1e-6)
@@ -101,6 +105,7 @@ def rank(loop: OneStep, ranked: Ranked, within: float, highest: float, most_fall
             point = found.witness["points"][0]
             samples.add(np.array(list(point["inputs"].values())))
             floor = max(samples.base(step), floor)
+        step *= SHORTER
         share *= GROWTH if found.witness is None or samples.base(step) <= floor else 1.0
     return Ranking(ranked, highest, 0.0, within, highest, backlog, False, reason, time.monotonic() - began, boxes, 0,
                    samples.worst(step))
@@ -120,13 +125,13 @@ def write_ranking(loop: OneStep, ranked: Ranked, base: float, step: float, withi
     write_file(claim, text.encode())
 
 
-def _best(samples: "_Samples", most_fall: float) -> tuple[float, float]:
+def _best(samples: "_Samples", most_fall: float, least: float) -> tuple[float, float]:
     """The lowest base of all steps, and the longest step whose base is about as low."""
-    bases = {share * most_fall: samples.base(share * most_fall) for share in STEPS}
+    bases = {share * most_fall: max(samples.base(share * most_fall), least) for share in STEPS}
     lowest = min(bases.values())
     near = lowest + CLOSE * max(samples.highest - lowest, 0.0)
     step = max(step for step, base in bases.items() if base <= near)
-    return bases[step], step
+    return bases[step], ROOM * step
 
 
 class _Samples:
@@ -171,10 +176,7 @@ class _Samples:
         short = self.y[:, 1] > -step
         return float(self.y[short, 0].max()) if short.any() else float(self.y[:, 0].min())
 
-    def worst(self, step: float) -> tuple[float, ...]:
-        """That state: (b, a, c, W', W' - W)."""
+    def worst(self, step: float) -> tuple[float, ...] | None:
+        """That input."""
         short = np.flatnonzero(self.y[:, 1] > -step)
-        if not len(short):
-            return ()
-        at = short[self.y[short, 0].argmax()]
-        return (*self.x[at, :3].tolist(), float(self.y[at, 0]), float(self.y[at, 1]))
+        return tuple(self.x[short[self.y[short, 0].argmax()]].tolist()) if len(short) else None

@@ -66,15 +66,19 @@ class Td3:
 
     def update_critics(self, batch: Batch, worth: Tensor, generator: torch.Generator) -> Tensor:
         """One step of both critics; () their loss."""
-        settings = self._settings
-        with torch.no_grad():
-            noise = settings.target_noise * torch.randn(batch.action.shape, generator=generator)
-            noise = noise.clamp(-settings.target_noise_limit, settings.target_noise_limit)
-            following = (self._slow_actor.wished(batch.following).clamp(-1.0, 1.0) + noise).clamp(-1.0, 1.0)
-            target = worth + settings.discount * self._slow_critic.values(batch.following, following).amin(dim=0)
+        target = self.target(batch, worth, generator)
         loss = (self.critic.values(batch.features, batch.action) - target).square().mean()
-        self.critics.step(loss, settings.critic_rate)
+        self.critics.step(loss, self._settings.critic_rate)
         return loss.detach()
+
+    @torch.no_grad()
+    def target(self, batch: Batch, worth: Tensor, generator: torch.Generator) -> Tensor:
+        """(B,) what both critics learn: the lower one's value of a noisy action in the next state."""
+        settings = self._settings
+        noise = settings.target_noise * torch.randn(batch.action.shape, generator=generator)
+        noise = noise.clamp(-settings.target_noise_limit, settings.target_noise_limit)
+        following = (self._slow_actor.wished(batch.following).clamp(-1.0, 1.0) + noise).clamp(-1.0, 1.0)
+        return worth + settings.discount * self._slow_critic.values(batch.following, following).amin(dim=0)
 
     def actor_loss(self, batch: Batch) -> Tensor:
         """() what the actor descends: the first critic's value, and what exceeds the range of actions."""
