@@ -207,7 +207,7 @@ def test_keda_divides_the_rate_by_the_threshold():
 
 
 def test_keda_beside_a_moving_limit_keeps_the_threshold_of_the_deployed_one():
-    moved = [steady(), steady(cpu_limit_cores=2.0, cpu_utilization=0.25)]  # as much is used
+    moved = [steady(), steady(cpu_limit_cores=2.0), steady(cpu_limit_cores=2.0, cpu_utilization=0.25)]
     chosen = {"replicas_cpu_target": 0.4, "replicas_down_window_s": 0.0}
     assert after("keda-rate-aimd-p99", moved, **chosen)["target_replicas"] == 5
     assert after("keda-rate", moved, **chosen)["target_replicas"] < 5
