@@ -15,8 +15,7 @@ from typing import Any
 
 from benchmarks.adaptation import accuracy_tables, cost_tables, pool_tables, sizing
 from benchmarks.adaptation.plots import draw_adaptation_scale
-from benchmarks.autoscaling import physics_tables, scenarios, speed
-from benchmarks.autoscaling import physics_tables, speed, twin_tables
+from benchmarks.autoscaling import physics_tables, scenarios, speed, twin_tables
 from benchmarks.gates import false_promotion
 from benchmarks.harness.markdown import fill, marked_tables
 from benchmarks.harness.result_file import read_results
