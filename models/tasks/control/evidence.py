@@ -50,15 +50,17 @@ def control_evidence(task: ControlTask, workload: str, seed: int, features: Path
     families = environment_of(task.environment).rules
     rules = {**{name: held_out.play_rule(families[name], rule) for name, rule in tuned.items()},
              **{f"{name}, own": held_out.play_rule(families[name], rule) for name, rule in own.items()}}
-    row = found.observations[-1, 0]
+    row, promise = found.observations[-1, 0], specification_of(task, workload, environment)
     metrics = {**figures(found), **_against(task, found, {name: rules[name] for name in tuned}, ""),
                **_against(task, found, {f"{name}, own": rules[f"{name}, own"] for name in own}, "own_"),
-               "parity_max_abs": _parity(model, policy, environment, specification_of(task, workload, environment), seed), "parity_points": PARITY_POINTS,
+               "parity_max_abs": _parity(model, policy, environment, promise, seed),
+               "parity_points": PARITY_POINTS,
                "latency_us": one_row_latency_us(model, row.astype(np.float64))}
     fallback = own[task.fallback_of(workload)]
     return {
         "metrics": {name: value for name, value in metrics.items() if not isinstance(value, str)},
-        "units": {**_units(environment)}, "case_counts": {name: held_out.count for name in metrics if name not in UNCOUNTED},
+        "units": _units(environment),
+        "case_counts": {name: held_out.count for name in metrics if name not in UNCOUNTED},
         "best_rule": metrics["best_rule"], "best_own_rule": metrics["best_own_rule"],
         "cases": _cases(task, environment, held_out, found).to_json(),
         "objective": task.objective.model_dump(), "fallback": fallback.to_json(),
@@ -155,14 +157,15 @@ def _per_episode(found: Played, rule: Played) -> dict[str, list[float]]:
 
 
 def _cases(task: ControlTask, environment: Environment, judged: _Judged, found: Played) -> Cases:
-    digest = episodes_digest(episodes=judged.count, steps=judged.steps, seed=judged.seed, split="held_out", warm_up=judged.warm_up,
-                             environment=task.environment, rate=_load_digest(environment, judged))
+    digest = episodes_digest(episodes=judged.count, steps=judged.steps, seed=judged.seed, split="held_out",
+                             warm_up=judged.warm_up, environment=task.environment,
+                             first=_first_digest(environment, judged))
     if task.objective.maximise == "reward":
         return Cases("reward per episode", "mean_reward", "larger", "reward", recorded(found.reward), digest)
     return Cases("cost per episode", "mean_cost", "smaller", environment.cost_unit, recorded(found.cost), digest)
 
 
-def _load_digest(environment: Environment, judged: _Judged) -> str:
+def _first_digest(environment: Environment, judged: _Judged) -> str:
     """Which load: what is seen first in each episode."""
     import hashlib
 
@@ -171,7 +174,7 @@ def _load_digest(environment: Environment, judged: _Judged) -> str:
 
 
 def _parity(model: bytes, policy: Policy, environment: Environment, promise: Specification, seed: int) -> float:
-    """Largest difference of the file to the trained policy at random points of the box, as a share of a control's range."""
+    """Largest difference of the file to the trained policy at random points of the box, in shares of a range."""
     low, high = promise.lower, promise.upper
     random = np.random.default_rng(seed).random((PARITY_POINTS, len(low)))
     logarithmic = np.array([signal.scale == "log" for signal in environment.signals])
@@ -186,8 +189,8 @@ def _parity(model: bytes, policy: Policy, environment: Environment, promise: Spe
 
 
 def _units(environment: Environment) -> dict[str, str]:
-    shares = ("violating_share", "violating_share_upper", "worst_tenth_violating_share", "cost_saved", "cost_saved_lower",
-              "cost_saved_upper", "rule_violating_share")
-    costs = ("mean_cost", "cost_deviation", "rule_cost")
-    return {**{name: "share" for name in (*shares, *(f"own_{name}" for name in shares))},
-            **{name: environment.cost_unit for name in (*costs, "own_rule_cost")}}
+    shares = ("violating_share", "violating_share_upper", "worst_tenth_violating_share", "cost_saved",
+              "cost_saved_lower", "cost_saved_upper", "rule_violating_share")
+    costs = ("mean_cost", "cost_deviation", "rule_cost", "own_rule_cost")
+    return {**dict.fromkeys((*shares, *(f"own_{name}" for name in shares)), "share"),
+            **dict.fromkeys(costs, environment.cost_unit)}

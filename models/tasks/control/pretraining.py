@@ -1,6 +1,6 @@
 """pretrain: the generic policy over randomised applications, and the rules tuned on the same.
 
-    pretrained.zip    policy.safetensors; pretrained.json: rules with their settings, training history, the choice of seed
+    pretrained.zip    policy.safetensors; pretrained.json: tuned rules, training history, which policy was chosen
 """
 
 import json
