@@ -50,8 +50,8 @@ def _taken(evidence: Json | None) -> str:
     if not taken:
         return "Which policy was taken was not recorded."
     which = {"generic": "The generic policy ships", "finetuned": "The fine-tuned policy ships"}.get(str(taken), str(taken))
-    diverged = training.get("diverged_in_update")
-    stopped = "" if diverged is None else f" Training diverged in update {number(diverged)}; the policy before it counts."
+    early = training.get("stopped") or at(evidence, "training", "pretraining", "stopped")
+    stopped = f" Training stopped early: {early}; the best weights until then count." if early else ""
     return f"{which}: {reason}.{stopped}"
 
 
