@@ -30,6 +30,8 @@ BENCHMARKS: Mapping[str, str] = {
     "adaptation-search": "benchmarks.adaptation.search",
     "sizing": "benchmarks.adaptation.sizing",
     "autoscaling-physics": "benchmarks.autoscaling.physics",
+    "autoscaling-scenarios": "benchmarks.autoscaling.scenarios",
+    "autoscaling-twin": "benchmarks.autoscaling.twin",
     "autoscaling-speed": "benchmarks.autoscaling.speed",
     "verification": "benchmarks.verification.published",
     "verification-campaign": "benchmarks.verification.campaign",
