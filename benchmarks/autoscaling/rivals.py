@@ -24,6 +24,7 @@ from benchmarks.autoscaling.fronts import Front
 from benchmarks.autoscaling.rival_policies import (
     Plan,
     Rival,
+    SOURCES,
     fine_tuned,
     judge,
     same,
@@ -47,7 +48,6 @@ STEPS, JUDGED_WARM_UP, TIMES, JUDGE_SEED = 280, 40, 2, 4242
 HELD_OUT = tuple(range(800, 1000))
 WINDOW = 3  # steps: later ones add nothing that the exponential means do not say
 FIGURES = ("cost", "violated", "reward")
-SOURCE = 17  # the application that transfer learning starts from; any would do
 Numbers = NDArray[np.float64]
 Builder = Callable[[Autoscaling, Plan], tuple[Rival, Plan]]
 
@@ -93,7 +93,7 @@ KINDS: dict[str, Kind] = {
     "scratch": Kind("from scratch, one policy an application", _tuned(
         lambda e, plan: untrained(e, plan, Nothing(), False))),
     "transfer": Kind("transfer from one application (TL), fine-tuned", _tuned(
-        lambda e, plan: trained(e, plan, Nothing(), source=SOURCE))),
+        lambda e, plan: trained(e, plan, Nothing(), sources=SOURCES[:len(plan.seeds)]))),
     "expert": Kind("expert: generic policy, fine-tuned to each application", _tuned(
         lambda e, plan: trained(e, plan, Nothing())), operable=False),
 }

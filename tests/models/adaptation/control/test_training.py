@@ -15,7 +15,7 @@ from models.adaptation.control.trajectory_encoder import EncoderSettings
 from models.environments.environment import Outcome
 from tests.models.adaptation.control.adapting import TRAINING, policies, small
 
-TRAIN = TrainingSettings(iterations=4, steps=8, warm_up=2, rate=1e-2, decay=False)
+TRAIN = TrainingSettings(iterations=4, steps=8, window=4, warm_up=2, rate=1e-2, decay=False)
 META = MetaSettings(EncoderSettings(width=8, head=(8,), embedding=2, trajectories=2, stride=2), TRAIN, seeds=(0, 1),
                     multipliers=(10.0, 40.0), applications=4, refresh=2, kept=3, fits=3)
 
