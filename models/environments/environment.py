@@ -1,6 +1,6 @@
 """The contract of an environment: everything that a control task differs in from another.
 
-One environment is a file (or folder) beside this one, or stands at an import path. It runs N applications at once as
+One environment is a folder beside this file, or stands at an import path. It runs N applications at once as
 one tensor operation and holds no state of its own: all that is random is drawn by `draw`, so that a step is a pure,
 differentiable function, equal draws are paired experiments, and runs are the same to the bit.
 
@@ -11,11 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor
 
+from feature_store.schema import Column
+from models.controllers.controller import Controller
+from models.controllers.setting import Setting, Value
 from models.environments.signals import Control, Feature, Signal
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -35,6 +42,21 @@ class Outcome:
     violation: Tensor
     violated: Tensor
     measures: Mapping[str, Tensor]
+
+
+class RuleFamily(Protocol):
+    """Controllers without a network that differ in their settings: a baseline, and what a policy falls back to."""
+
+    @property
+    def declared(self) -> Sequence[Setting]:
+        """What can be set, with defaults and what tuning tries."""
+
+    def make(self, settings: Mapping[str, Value]) -> Controller:
+        """The controller of these settings, each one value or one for each application.
+
+        Raises:
+            InputError: a setting is unknown or out of range.
+        """
 
 
 class Environment(Protocol):
@@ -76,6 +98,10 @@ class Environment(Protocol):
     def scenarios(self) -> tuple[str, ...]:
         """Names of special episodes that `draw` takes; "" is the ordinary one."""
 
+    @property
+    def differentiable(self) -> Environment:
+        """The same without rounding: what is trained through."""
+
     def draw(self, split: str, count: int, steps: int, seed: int, scenario: str = "",
              applications: Sequence[int] | None = None) -> Any:
         """Draws episodes: which applications, their load and everything else that is random.
@@ -87,6 +113,9 @@ class Environment(Protocol):
             seed: >= 0; equal arguments give equal episodes.
             scenario: one of `scenarios`.
             applications: (N,) numbers of applications of the split; None: drawn, each about as often.
+
+        Returns:
+            Episodes; their `take(index)` gives those at (K,) positions, repeated as they are.
 
         Raises:
             InputError: an unknown split or scenario.
@@ -114,3 +143,45 @@ class Environment(Protocol):
 
     def coming_load(self, state: Any) -> Tensor:
         """(N, n_future) the true load of the next steps over the present one, as logarithms, for the clairvoyant."""
+
+
+class ControlledSystem(Environment, Protocol):
+    """What a task file names: the environment of randomised applications, and how a workload's own is made.
+
+    A task of the kind `control` needs nothing else of it: models/tasks/control/ does the rest.
+    """
+
+    @property
+    def columns(self) -> Mapping[str, Column]:
+        """Telemetry of a workload, a row a window: the load that came, with its unit and physical bounds."""
+
+    @property
+    def settings(self) -> Sequence[Setting]:
+        """What a task file may say of a workload, such as its objective; each may be left out."""
+
+    @property
+    def telemetry(self) -> Path | None:
+        """The file that comes with it; None: a user has to bring one."""
+
+    @property
+    def largest_reward(self) -> float:
+        """Of a step: what no reward exceeds."""
+
+    @property
+    def rules(self) -> Mapping[str, RuleFamily]:
+        """By name, the rules that are run beside a policy and may be its fallback."""
+
+    def twin(self, telemetry: "pd.DataFrame", settings: Mapping[str, float | str],
+             limits: Mapping[str, tuple[float, float]]) -> Environment:
+        """The environment of one workload: same signals, features and measures.
+
+        `draw("train", ...)` replays the earlier part of its load, "held_out" the later one; no window is in both.
+
+        Args:
+            telemetry: its rows in order of time, without a gap: `window_start`, `window_s` and `columns`.
+            settings: of `settings`, those that were given.
+            limits: control -> (low, high) inside of the control's own bounds.
+
+        Raises:
+            InputError: the load or a setting is unusable.
+        """

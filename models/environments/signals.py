@@ -63,8 +63,8 @@ class Control:
         high: largest value that may be set.
         most_down: largest share of the present value that one step removes, in (0, 1).
         most_up: largest share of the present value that one step adds, > 0.
-        whole: whether what is set is rounded up to a whole number; one may then always be added or removed, else 3 could
-            never become 2: at least min((1 - most_down) x, x - 1), at most max((1 + most_up) x, x + 1).
+        whole: whether what is set is rounded up to a whole number; one may then always be added or removed, else 3
+            could never become 2: at least min((1 - most_down) x, x - 1), at most max((1 + most_up) x, x + 1).
     """
 
     name: str

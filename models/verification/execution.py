@@ -10,7 +10,8 @@ refused only where execution may be off by the whole range of an output, or its 
 runs.
 
 What execution adds to a violation, e being the error of an output: 0 to an order that every operation keeps, 2 e to any
-other order and to a change (robust), e to a limit, the errors of both to a difference of two outputs.
+other order and to a change (robust), e to a limit, the errors of both to a difference of two outputs (that of the
+lower one times `factor`).
 
 Symbols: n inputs, o outputs.
 """
@@ -101,6 +102,9 @@ def _added(chain: Chain, rule: Monotonicity | OutputRange | OutputOrder | Robust
             return 0.0 if kept and np.isfinite(error[rule.output]) else 2 * float(error[rule.output])
         case Robustness():
             return 2 * float(error[rule.output])
+        case OutputOrder():
+            return float(sum(factor * error[side] for side, factor in ((rule.upper, 1.0), (rule.lower, rule.factor))
+                             if isinstance(side, int)))
         case _:
             return float(sum(error[output] for output in rule.outputs))
 

@@ -110,14 +110,12 @@ def _slopes(chain: Chain, slopes: Slopes, lower: FloatArray, upper: FloatArray,
 
 def _unsafe(chain: Chain, unsafe: UnsafeSet, lower: FloatArray, upper: FloatArray,
             root: Numbers) -> tuple[Mask, FloatArray]:
-    """A box is safe if of every alternative one constraint stays below zero; of outputs, or of outputs and inputs."""
-    coefficients, constants = -unsafe.coefficients[root], -unsafe.constants[root]
-    count, alternatives, rows = constants.shape
-    coefficients, outputs = coefficients.reshape(count, alternatives * rows, -1), len(chain.biases[-1])
-    bounds = leaf_margins(chain.weights, chain.biases, lower, upper, coefficients[..., :outputs],
-                          constants.reshape(count, -1), relus=chain.relus,
+    """A box is safe if at every point one constraint of each alternative is below zero; of outputs, or inputs too."""
+    coefficients, constants, outputs = -unsafe.coefficients[root], -unsafe.constants[root], len(chain.biases[-1])
+    bounds = leaf_margins(chain.weights, chain.biases, lower, upper, coefficients[..., :outputs], constants,
+                          relus=chain.relus,
                           on_inputs=coefficients[..., outputs:] if coefficients.shape[-1] > outputs else None)
-    margin = np.nan_to_num(bounds, nan=-np.inf).reshape(count, alternatives, rows).max(axis=2).min(axis=1)
+    margin = np.nan_to_num(bounds, nan=-np.inf).min(axis=1)
     return margin > 0, margin
 
 

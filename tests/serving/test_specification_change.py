@@ -134,6 +134,11 @@ KINDS: dict[str, tuple[Json, list[Json], list[Json]]] = {
             "order": {"upper": "connections", "lower": "latency_ms", "margin": -5}}]),
     "order": ({"order": {"upper": "connections", "lower": "latency_ms", "margin": 2}},
               [limited(minus="connections", maximum=-2)], [limited(minus="connections", maximum=-1)]),
+    "order with a factor": (
+        {"order": {"upper": "latency_ms", "lower": "connections", "factor": 0.75}},
+        [{"order": {"upper": "latency_ms", "lower": "connections", "factor": 0.75, "margin": 1}}],
+        [{"order": {"upper": "latency_ms", "lower": "connections", "factor": 0.5}},
+         {"order": {"upper": "latency_ms", "lower": "connections"}}]),
     "robust": (robust(), [robust(radius=0.2), robust(change=1.0), robust([*POINTS, [0, 0.1, 1]])],
                [robust(radius=0.05), robust(change=3.0), robust(POINTS[:1])]),
     "share": ({"share": {"of": limited(maximum=9), "at_least": 0.9}}, [{"share": {"of": limited(maximum=9),

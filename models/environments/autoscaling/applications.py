@@ -80,7 +80,7 @@ class Applications:
         arrival_cv2: squared coefficient of variation of the times between arrivals.
         fixed_s: latency that more CPU does not shorten, s.
         workers: requests that a replica works on at once, at most: it cannot use more cores.
-        contention: loss of a core's speed for each further core of a replica: c cores give c / (1 + contention (c - 1)).
+        contention: loss of speed for each further core of a replica: c cores give c / (1 + contention (c - 1)).
         memory_mib: of a replica at rest.
         request_mib: of each request in it.
         io: share of a node's disk time a request a second.

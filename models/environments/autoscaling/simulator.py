@@ -73,10 +73,25 @@ class Metrics(NamedTuple):
     rate: Tensor
 
 
+class Constants(NamedTuple):
+    """What follows from the applications alone, worked out once.
+
+    Attributes:
+        variability: mean of the squared coefficients of variation of arrivals and of service.
+        p99_factor: `queueing.service_p99_factor`.
+        delays: (_STARTING, N) which share of new replicas serves after how many steps: the nearest two whole numbers.
+    """
+
+    variability: Tensor
+    p99_factor: Tensor
+    delays: Tensor
+
+
 class State(NamedTuple):
     """At the beginning of a step.
 
     Attributes:
+        constants: of the applications.
         step: number of the step in the episodes.
         limit: CPU limit of a replica, cores.
         memory: memory limit of a replica, MiB.
@@ -91,6 +106,7 @@ class State(NamedTuple):
     """
 
     episodes: Episodes
+    constants: Constants
     step: int
     limit: Tensor
     memory: Tensor
@@ -105,7 +121,8 @@ class State(NamedTuple):
 
 
 _MEASURES = {"cores": "cores", "memory_gib": "GiB", "replicas": "count", "p99_over_slo": "1",
-             "cpu_utilization": "share", "memory_utilization": "share", "violated_requests": "1/s", "requests": "1/s", "load_cores": "cores",
+             "cpu_utilization": "share", "memory_utilization": "share",
+             "violated_requests": "1/s", "requests": "1/s", "load_cores": "cores",
              "starts": "count", "stops": "count", "killed": "count", "log_latency": "1", "p99_ms": "ms",
              "backlog": "count"}
 
@@ -141,14 +158,21 @@ class Autoscaling:
         shapes = made_traces(400, seed=0) if traces is None else traces
         self._traces = {split: torch.tensor(split_traces(shapes, split), dtype=torch.float32)
                         for split in ("train", "held_out")}
+        self._noise = torch.tensor([[0.10], [0.03], [0.03]])  # of latency, utilisations, rates
         self._weights = torch.exp(-STEP_SECONDS / torch.tensor([[60.0], [300.0], [1500.0]]))
-        self._low = torch.tensor([signal.low for signal in SIGNALS])
-        self._high = torch.tensor([signal.high for signal in SIGNALS])
+        self._low = torch.tensor([[signal.low] for signal in SIGNALS])
+        self._high = torch.tensor([[signal.high] for signal in SIGNALS])
 
     def with_physics(self, physics: Physics) -> "Autoscaling":
         """The same applications and traces under other physics."""
-        other = object.__new__(Autoscaling)
+        other = object.__new__(type(self))
         other.__dict__ = {**self.__dict__, "physics": physics}
+        return other
+
+    def with_controls(self, controls: tuple[Control, ...]) -> "Autoscaling":
+        """The same under other limits of the controls."""
+        other = object.__new__(type(self))
+        other.__dict__ = {**self.__dict__, "controls": controls}
         return other
 
     @property
@@ -175,8 +199,8 @@ class Autoscaling:
         zero = torch.zeros_like(needed)
         nothing = Metrics(*[zero] * len(Metrics._fields))
         rate = episodes.rate[0]
-        state = State(episodes, -1, limit, memory, replicas, replicas, torch.zeros(_STARTING, len(zero)), zero, nothing,
-                      nothing, rate.expand(3, -1), rate)
+        state = State(episodes, _constants(a), -1, limit, memory, replicas, replicas,
+                      torch.zeros(_STARTING, len(zero)), zero, nothing, nothing, rate.expand(3, -1), rate)
         state, _ = self._pass(state, limit, memory, replicas)
         return state._replace(shown=state.latest, means=state.latest.rate.expand(3, -1).clone(),
                               peak=state.latest.rate.clone())
@@ -184,15 +208,16 @@ class Autoscaling:
     def observe(self, state: State) -> Tensor:
         """(N, 16): interface.py."""
         shown, a = state.shown, state.episodes.applications
-        columns = torch.stack([
+        # signals one after the other in memory: five times as fast as applications one after the other
+        rows = torch.stack([
             state.limit, state.memory, state.replicas, state.ready, shown.cpu, shown.memory, shown.io, shown.network,
-            shown.p99_ms, a.slo_s * 1e3, shown.served, shown.rate, *state.means, state.peak], dim=1)
-        return columns.maximum(self._low).minimum(self._high)
+            shown.p99_ms, a.slo_s * 1e3, shown.served, shown.rate, *state.means, state.peak])
+        return rows.maximum(self._low).minimum(self._high).T
 
     def step(self, state: State, targets: Tensor) -> tuple[State, Outcome]:
         """See `Environment.step`."""
         limit, memory, replicas = targets.unbind(dim=1)
-        cpu_limit, memory_limit, count = CONTROLS
+        cpu_limit, memory_limit, count = self.controls
         limit = _bounded(limit, state.limit, cpu_limit)
         memory = _bounded(memory, state.memory, memory_limit)
         replicas = _bounded(replicas, state.replicas, count)
@@ -232,15 +257,14 @@ class Autoscaling:
         slower = 1.0 + (_SLOWDOWN - 1.0) * ((used - _PRESSURE) / (1.0 - _PRESSURE)).clamp(0.0, 1.0)
         service = cpu_s * slower / (speed * share)
         servers = serving * cores_of_whole
-        variability = 0.5 * (a.arrival_cv2 + a.service_cv2)
-        found = queueing.latency(rate, servers, service, variability, a.p99_factor, STEP_SECONDS)
         capacity = servers / service
         work = state.backlog + rate * STEP_SECONDS
         left = (work - capacity * STEP_SECONDS).clamp(min=0.0)
         backlog = left.minimum(_TIMEOUT_S * capacity)
-        waited = 0.5 * (state.backlog + backlog) / capacity
+        longest = (0.99 * state.backlog.maximum(backlog) + 0.01 * state.backlog.minimum(backlog)) / capacity
         lost = (left - backlog) / (rate * STEP_SECONDS).clamp(min=1e-3)
-        p99 = a.fixed_s + found.p99 + waited
+        p99 = a.fixed_s + queueing.p99_latency(rate, servers, service, state.constants.variability,
+                                               state.constants.p99_factor, longest, STEP_SECONDS)
         killed = ((used - 1.0) / _KILL_WIDTH).clamp(0.0, 1.0) * ready
         lost = (lost + killed / serving * 0.5).clamp(max=1.0)
         done = (work - left) / STEP_SECONDS
@@ -250,40 +274,35 @@ class Autoscaling:
                           (done * a.network).clamp(max=1.0), p99 * 1e3, 1.0 - lost, rate)
         outcome = self._outcome(a, state, metrics, rate, cpu_s, allocated, replicas, memory, p99, lost, starts, stops,
                                 killed, backlog, used)
-        ready, starting = self._kill(a, ready, starting, killed)
+        ready, starting = self._kill(state.constants.delays, ready, starting, killed)
         return self._measured(state, at, metrics)._replace(
             step=state.step + 1, limit=limit, memory=memory, replicas=replicas, ready=ready, starting=starting,
             backlog=backlog), outcome
 
     def _replicas(self, state: State, replicas: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Replicas that serve in this interval, those that start, and how many were started and stopped."""
-        change = replicas - state.ready - state.starting.sum(dim=0)
+        waiting = state.starting.sum(dim=0)
+        change = replicas - state.ready - waiting
         added, removed = change.clamp(min=0.0), (-change).clamp(min=0.0)
         if not self.physics.start_up:
             return replicas, state.starting, added, removed
-        waiting = state.starting.sum(dim=0)
         cancelled = removed.minimum(waiting)  # those that do not serve yet are stopped first
         starting = state.starting * (1.0 - cancelled / waiting.clamp(min=1e-6))
         ready = state.ready - (removed - cancelled)
-        starting = starting + added * self._delays(state.episodes.applications)
+        starting = starting + added * state.constants.delays
         return ready + starting[0], torch.cat([starting[1:], torch.zeros_like(starting[:1])]), added, removed
 
-    def _delays(self, a: Applications) -> Tensor:
-        """(_STARTING, N) which share of new replicas serves after how many steps: the nearest two whole numbers."""
-        steps = (a.startup_s / STEP_SECONDS).clamp(0.0, _STARTING - 1.0)
-        return (1.0 - (steps - torch.arange(_STARTING)[:, None]).abs()).clamp(min=0.0)
-
-    def _kill(self, a: Applications, ready: Tensor, starting: Tensor, killed: Tensor) -> tuple[Tensor, Tensor]:
+    def _kill(self, delays: Tensor, ready: Tensor, starting: Tensor, killed: Tensor) -> tuple[Tensor, Tensor]:
         """Killed replicas start again."""
         if not self.physics.start_up:
             return ready, starting
-        return ready - killed, starting + killed * self._delays(a)
+        return ready - killed, starting + killed * delays
 
     def _measured(self, state: State, at: int, metrics: Metrics) -> State:
         """Metrics as they are shown: an interval late, with noise."""
         noise = state.episodes.noise[at]
         if self.physics.noisy_metrics:
-            factors = (noise * torch.tensor([[0.10], [0.03], [0.03]])).exp()
+            factors = (noise * self._noise).exp()
             metrics = metrics._replace(p99_ms=metrics.p99_ms * factors[0], cpu=metrics.cpu * factors[1],
                                        memory=metrics.memory * factors[1].sqrt(), rate=metrics.rate * factors[2])
         shown = state.latest if self.physics.late_metrics else metrics
@@ -310,6 +329,12 @@ class Autoscaling:
         # the share of what is lost has no slope where all replicas are killed: the missing memory has
         violation = log_latency.clamp(min=0.0) + 4.0 * lost + used.log().clamp(min=0.0)
         return Outcome(reward, cost, violation, violated, measures)
+
+
+def _constants(a: Applications) -> Constants:
+    steps = (a.startup_s / STEP_SECONDS).clamp(0.0, _STARTING - 1.0)
+    return Constants(0.5 * (a.arrival_cv2 + a.service_cv2), a.p99_factor,
+                     (1.0 - (steps - torch.arange(_STARTING)[:, None]).abs()).clamp(min=0.0))
 
 
 def _bounded(target: Tensor, current: Tensor, control: Control) -> Tensor:

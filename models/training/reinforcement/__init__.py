@@ -1,1 +1,1 @@
-"""Learning by trial in an environment: policies, what they are trained for, and how they are judged."""
+"""Controllers that learn by acting: trajectories, trainers, and the stages that a learned policy goes through."""

@@ -4,7 +4,8 @@ Forward: linear bounds of every pre-activation as functions of the input, in coo
 cube (CROWN's forward mode, Zhang et al. 2018), intersected with intervals. Backward: neurons that these leave
 unstable are bounded once more from their layer back to the input, each by its own linear combination (CROWN); only
 the (box, neuron) pairs that need it. `lower_bound` is the same backward pass for any linear combination of the
-outputs, with lower slopes of the unstable ReLUs to be chosen (alpha-CROWN, Xu et al. 2021).
+outputs, with lower slopes of the unstable ReLUs to be chosen (alpha-CROWN, Xu et al. 2021). It may end at any layer, at
+the intervals of what it has reached: a network that clips its outputs keeps the limits whatever lies before.
 
 Rounding (docs/reference/soundness.md derives it). u is the unit roundoff of the type, and a product of k terms in any
 order of summation is off by at most k u / (1 - k u) of the product of the absolute values (Higham, Accuracy and
@@ -32,6 +33,9 @@ from models.verification.network.graph_tensors import GraphTensors, activate
 
 # Elements of one temporary tensor of the refinement: a few of them fit into the cache.
 CHUNK_ELEMENTS = 250_000
+# Neurons that are open for a smaller share of their interval than this are not cut: what is carried along a chain,
+# and never below zero but for rounding, is none of them.
+CUT = 1e-3
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,11 @@ class LayerBounds:
     floor: Tensor
     slope_low: Tensor
     slope_high: Tensor
+
+    def open_by(self, share: float) -> Tensor:
+        """(B, w): which z may have either sign, each for more than a share of their interval."""
+        least = share * (self.z_high - self.z_low)
+        return (self.z_low < -least) & (self.z_high > least)
 
 
 @dataclass(frozen=True)
@@ -74,6 +83,21 @@ class BackwardPass:
     input_coefficients: Tensor
     activation_coefficients: Mapping[int, Tensor]
 
+    def of(self, boxes: Tensor) -> "BackwardPass":
+        """Those of some boxes (m,)."""
+        return BackwardPass(self.lower[boxes], self.charge[boxes], self.input_coefficients[boxes],
+                            {k: on_a[boxes] for k, on_a in self.activation_coefficients.items()})
+
+    def with_rows(self, boxes: Tensor, other: "BackwardPass") -> "BackwardPass":
+        """With another's rows in the place of these boxes' (m,)."""
+        def put(values: Tensor, new: Tensor) -> Tensor:
+            return values.index_copy(0, boxes, new)
+
+        return BackwardPass(put(self.lower, other.lower), put(self.charge, other.charge),
+                            put(self.input_coefficients, other.input_coefficients),
+                            {k: put(on_a, other.activation_coefficients[k])
+                             for k, on_a in self.activation_coefficients.items()})
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -86,6 +110,11 @@ class Rows:
     constant: Tensor
     coefficient_size: Tensor
     constant_size: Tensor
+
+    def of(self, boxes: Tensor) -> "Rows":
+        """Those of some boxes (m,)."""
+        return Rows(self.coefficients[boxes], self.constant[boxes], self.coefficient_size[boxes],
+                    self.constant_size[boxes])
 
 
 def pieces(wanted: Tensor, width: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -252,28 +281,37 @@ class Bounder:
     @torch.no_grad()
     def lower_bound(
         self, found: Sequence[LayerBounds], boxes: Boxes, rows: "Rows", slopes: Mapping[int, Tensor] | None = None,
+        part: Tensor | None = None, cut: int | None = None,
     ) -> BackwardPass:
         """Rigorous lower bounds of rows.coefficients @ y + rows.constant over the boxes.
 
         Args:
             slopes: layer -> (B, Q, w) lower slopes to use, within the activation's range of valid ones.
+            part: (b,) the rows' boxes; None: all.
+            cut: layer whose open neurons end at their intervals, while those of known sign go on to the input; None:
+                no layer's.
         """
         k = len(self.graph.layers)
         size, floor = self.size(k, self._largest(found, boxes))
+        size, floor = (values if part is None else values[part] for values in (size, floor))
         on_sources = {s: rows.coefficients @ m for s, m in self.tensors.matrices[k].items()}
         error = (rows.coefficient_size * size[:, None, :]).sum(-1) + floor
         error = error + self.eps(rows.coefficients.shape[-1] + 4) * (
             rows.constant_size + rows.coefficient_size @ self.offset_sizes[k])
         start = rows.constant + rows.coefficients @ self.tensors.offsets[k]
-        return self._backward(on_sources, start, error, found, boxes, None, slopes)
+        intervals = [(boxes.centre - boxes.radius, boxes.centre + boxes.radius),
+                     *(_values(layer, bound) for layer, bound in zip(self.graph.layers, found, strict=True))]
+        return self._backward(on_sources, start, error, found, boxes, part, slopes, intervals, cut)
 
     def _backward(
         self, rows: dict[int, Tensor], constant: Tensor, error: Tensor, found: Sequence[LayerBounds], boxes: Boxes,
         part: Tensor | None, slopes: Mapping[int, Tensor] | None = None,
+        intervals: Sequence[tuple[Tensor, Tensor]] | None = None, cut: int | None = None,
     ) -> BackwardPass:
         """From coefficients (b, Q, size) on the sources, layer by layer to the input.
 
-        constant, error (b, Q): what the start adds, and how far it may be off; part (b,): the rows' boxes.
+        constant, error (b, Q): what the start adds, and how far it may be off; part (b,): the rows' boxes; intervals:
+        of the sources, each (B, size) twice, at which the pass may end as well; cut: see lower_bound.
         """
 
         def take(values: Tensor) -> Tensor:
@@ -281,13 +319,27 @@ class Bounder:
 
         met: dict[int, Tensor] = {}
         charge = torch.zeros_like(constant)
+        best = torch.full_like(constant, -torch.inf), torch.zeros_like(constant)
         for k in range(len(found) - 1, -1, -1):
+            if intervals is not None and k + 1 in rows and cut is None:
+                walls = {source: tuple(map(take, intervals[source])) for source in rows}
+                best = _larger(best, self._stopped(rows, constant, charge, error, take(found[-1].floor), walls))
             on_a = rows.pop(k + 1, None)
             if on_a is None:
                 continue
             bound = found[k]
             if slopes is not None:
                 met[k] = on_a
+            if intervals is not None and k == cut:
+                low, high = intervals[k + 1]
+                open_ = take(bound.open_by(CUT))
+                ends = _at_ends(torch.where(open_, on_a, 0.0), take(low), take(high))
+                charge += self.eps(on_a.shape[-1]) * ends.abs().sum(-1)
+                constant, on_a = constant + ends.sum(-1), torch.where(open_, 0.0, on_a)
+                # what splits may gain there is the interval, where it is the lines' gap elsewhere
+                gap = take((high - low) / bound.lines.upper_offset.clamp_min(self.tiny))
+                if k in met:
+                    met[k] = torch.where(open_, met[k] * gap, met[k])
             # few passes over memory, in place: they cost as much as the products
             on_z = on_a.clamp_min(0)
             negative = on_a - on_z
@@ -316,7 +368,36 @@ class Bounder:
         charge = charge + 8 * (len(found) + 4) * self.unit * (constant.abs() + reach.abs()) + (error + self.tiny)
         if found:
             charge = charge + take(found[-1].floor)[..., 0]
-        return BackwardPass(constant + reach - spread - charge, charge, on_x, met)
+        return BackwardPass(*_larger(best, (constant + reach - spread - charge, charge)), on_x, met)
+
+    def _stopped(
+        self, rows: Mapping[int, Tensor], constant: Tensor, charge: Tensor, error: Tensor, floor: Tensor,
+        walls: Mapping[int, tuple[Tensor, ...]],
+    ) -> tuple[Tensor, Tensor]:
+        """Bounds and charges (b, Q) of a pass that ends here: the sources that it has reached, by their intervals."""
+        ends = torch.cat([_at_ends(on, *walls[source]) for source, on in rows.items()], -1)
+        size = constant.abs() + ends.abs().sum(-1)
+        charge = charge * 1.1 + (self.eps(ends.shape[-1]) + 8 * (len(self.graph.layers) + 4) * self.unit) * size
+        charge = charge + (error + self.tiny) + floor[..., 0]
+        lower = constant + ends.sum(-1) - charge
+        return torch.where(lower.isnan(), -torch.inf, lower), charge
+
+
+def _values(layer: Layer, bound: LayerBounds) -> tuple[Tensor, Tensor]:
+    """The interval (B, w) of the layer's activation."""
+    slack = CURVE_ULPS * torch.finfo(bound.z_low.dtype).eps if layer.kind in ("tanh", "sigmoid") else 0.0
+    return activate(layer, bound.z_low) - slack, activate(layer, bound.z_high) + slack
+
+
+def _at_ends(rows: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """The least of each term of rows @ v for v between low and high; 0 where the coefficient is, even if v is not."""
+    return torch.where(rows == 0, 0.0, torch.where(rows > 0, rows * low, rows * high))
+
+
+def _larger(one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """Bounds and their charges, the larger bound of the two; of NaN the second."""
+    first = one[0] > other[0]
+    return torch.where(first, one[0], other[0]), torch.where(first, one[1], other[1])
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@ ReLU is active, 0 where it is off, and anything in [0, 1] where it is unstable. 
 below_slope z + below <= v' <= above_slope z + above. Forward: linear bounds in the inputs, in coordinates in which the
 box is the unit cube, intersected with intervals. Backward (CROWN, Zhang et al. 2018): what is undecided then, and in
 the end the rows asked for, are carried through the lines to the inputs. For the first two layers both are the same.
+The rows asked for may end at any layer, at the intervals of its v', all or the open ones alone (`_cut_backward`): what
+clips its outputs keeps the limits.
 
 Rounding. u = 2^-53. A product of k terms, in any order and with or without fused operations, is off by at most
 g(k) = k u / (1 - k u) times the product of the absolute values (Higham, Accuracy and Stability, section 3.1).
@@ -33,6 +35,10 @@ from numpy.typing import NDArray
 from models.verification.checker.archive import TINY, UNIT, Array, Mask
 
 Numbers = NDArray[np.signedinteger[Any]]
+# Neurons that are open for a smaller share of their interval are not cut: values that are carried along, for example.
+CUT = 1e-3
+# Places between two combinations of rows that are tried.
+LINE = np.arange(17) / 16
 # Elements of one temporary array of the backward passes: about ten of these stay in the cache.
 PIECE = 2**16
 
@@ -58,6 +64,20 @@ class Box(NamedTuple):
     upper: Array
 
 
+class Rows(NamedTuple):
+    """rows (P, w) @ v + constant (P,) + direct (P, n) @ x over the boxes numbered (P,); direct None: none."""
+
+    rows: Array
+    constant: Array
+    box: Numbers
+    direct: Array | None
+
+    def of(self, chosen: Numbers) -> "Rows":
+        """Those with these numbers."""
+        return Rows(self.rows[chosen], self.constant[chosen], self.box[chosen],
+                    None if self.direct is None else self.direct[chosen])
+
+
 @dataclass(frozen=True)
 class Layer:
     """z = weight @ v + bias, in [low, high] (B, w), and what it becomes.
@@ -80,16 +100,45 @@ class Layer:
 
 
 def bound_rows(weights: Sequence[Array], biases: Sequence[Array], boxes: Box, relaxations: Sequence[Relaxation],
-               coefficients: Array, constants: Array, tight: bool = True, on_inputs: Array | None = None) -> Array:
-    """Lower bounds (B, Q) of coefficients (B, Q, o) @ y + constants (B, Q); a relaxation for each hidden layer.
-
-    on_inputs (B, Q, n): coefficients on x, added to that; None: none.
-    """
+               coefficients: Array, constants: Array, tight: bool = True) -> Array:
+    """Lower bounds (B, Q) of coefficients (B, Q, o) @ y + constants (B, Q); a relaxation for each hidden layer."""
     *layers, last = bound_layers(weights, biases, boxes, [*relaxations, partial(switched, np.True_, np.False_)], tight)
-    box = np.repeat(np.arange(len(constants)), constants.shape[1])
-    rows, constant = last.through(coefficients.reshape(len(box), -1), constants.reshape(-1), box)
-    direct = None if on_inputs is None else on_inputs.reshape(len(box), -1)
-    return _backward(layers, boxes, rows, constant, box, direct).reshape(constants.shape)
+    asked = _rows_behind(last, coefficients, constants, None)
+    return _backward(layers, boxes, asked.rows, asked.constant, asked.box, ends=True).reshape(constants.shape)
+
+
+def bound_largest(weights: Sequence[Array], biases: Sequence[Array], boxes: Box, relaxations: Sequence[Relaxation],
+                  coefficients: Array, constants: Array, on_inputs: Array | None = None) -> Array:
+    """Lower bounds (B, K) of the largest of M rows, coefficients (B, K, M, o) @ y + constants (B, K, M), over a box.
+
+    Bounds above 0 are not improved. on_inputs (B, K, M, n): coefficients on x, added to that; None: none.
+
+    Where no row alone is above 0 throughout, a combination of them with weights >= 0 whose sum is 1 may be: it is never
+    above the largest. So a property under linear conditions is proved, each point of the box by the property or by a
+    condition that does not hold there. Combined are the rows' linear lower bounds in the inputs (`_combined`).
+    """
+    *layers, last = bound_layers(weights, biases, boxes, [*relaxations, partial(switched, np.True_, np.False_)])
+    direct = None if on_inputs is None else on_inputs.reshape(constants.size, -1)
+    asked = _rows_behind(last, coefficients, constants, direct)
+    bounds = _backward(layers, boxes, asked.rows, asked.constant, asked.box, direct, ends=True)
+    if len(short := np.flatnonzero(~(bounds > 0))):
+        bounds[short] = np.fmax(bounds[short], _cut_backward(layers, boxes, asked.of(short)))
+    largest = np.nan_to_num(bounds, nan=-np.inf).reshape(-1, constants.shape[2]).max(axis=1)
+    left = np.flatnonzero(~(largest > 0)) if constants.shape[2] > 1 else np.zeros(0, dtype=np.intp)
+    if len(left):
+        chosen = (left[:, None] * constants.shape[2] + np.arange(constants.shape[2])).ravel()
+        rows, constant = _at_inputs(layers, asked.of(chosen))
+        owner = np.repeat(np.arange(len(constants)), constants.shape[1])[left]
+        largest[left] = np.fmax(largest[left], _combined(
+            rows.reshape(len(left), constants.shape[2], -1), constant.reshape(len(left), -1), boxes.lower[owner],
+            boxes.upper[owner]))
+    return largest.reshape(constants.shape[:2])
+
+
+def _rows_behind(last: Layer, coefficients: Array, constants: Array, direct: Array | None) -> Rows:
+    """Rows of outputs, any number a box in any shape, as rows of what is before the last layer."""
+    box = np.repeat(np.arange(len(constants)), constants[0].size)
+    return Rows(*last.through(coefficients.reshape(len(box), -1), constants.reshape(-1), box), box, direct)
 
 
 def bound_layers(weights: Sequence[Array], biases: Sequence[Array], boxes: Box,
@@ -139,21 +188,88 @@ def _tighten(layers: Sequence[Layer], boxes: Box, weight: Array, bias: Array, lo
 
 
 def _backward(layers: Sequence[Layer], boxes: Box, rows: Array, constant: Array, box: Numbers,
-              direct: Array | None = None) -> Array:
+              direct: Array | None = None, ends: bool = False) -> Array:
     """Lower bounds (P,) of rows (P, w) @ v + constant (P,), v behind the layers, over the boxes numbered (P,).
 
     direct (P, n): coefficients on x beside those; the sum of both rounds once, which the charge at the end covers.
+    ends: whether to end at the intervals of every layer as well; the largest bound counts.
     """
+    best = np.full(len(box), -np.inf)
+    beside = 0.0 if direct is None or not ends else _at_ends(direct, *(wall[box] for wall in boxes), np.zeros(len(box)))
     for layer in reversed(layers):
-        lines, positive = layer.lines, np.maximum(rows, 0)
-        negative = rows - positive
-        lifts = _dots(positive, lines.below[box]) + _dots(negative, lines.above[box])  # no term is above 0
-        positive *= lines.below_slope[box]
-        negative *= lines.above_slope[box]
-        rows, constant = layer.through(positive + negative, constant + (1 + _eps(rows.shape[1])) * lifts, box)
+        if ends:
+            here = _at_ends(rows, layer.lines.least[box], layer.lines.most[box], constant)
+            best = np.fmax(best, here + beside - _eps(8) * (np.abs(here) + np.abs(beside)))
+        rows, constant = _through(layer, rows, constant, box)
     rows = rows if direct is None else rows + direct
-    ends = rows * np.where(rows > 0, boxes.lower[box], boxes.upper[box])
-    return constant + ends.sum(-1) - _eps(rows.shape[1]) * (np.abs(ends).sum(-1) + np.abs(constant)) - TINY
+    return np.fmax(best, _at_ends(rows, boxes.lower[box], boxes.upper[box], constant))
+
+
+def _through(layer: Layer, rows: Array, constant: Array, box: Numbers) -> tuple[Array, Array]:
+    """Coefficients (P, .) on the v before the layer and constants (P,), of rows (P, w) on the v' behind it."""
+    lines, positive = layer.lines, np.maximum(rows, 0)
+    negative = rows - positive
+    lifts = _dots(positive, lines.below[box]) + _dots(negative, lines.above[box])  # no term is above 0
+    positive *= lines.below_slope[box]
+    negative *= lines.above_slope[box]
+    return layer.through(positive + negative, constant + (1 + _eps(rows.shape[1])) * lifts, box)
+
+
+def _cut_backward(layers: Sequence[Layer], boxes: Box, asked: Rows) -> Array:
+    """The best of as many passes as there are layers, in each of which one layer's open neurons end at their intervals.
+
+    What is open there goes no further, what is not keeps its relation to the inputs: in a policy whose change is
+    clipped and whose former target passes beside, the change ends at its limits and the former target does not.
+    """
+    rows, constant, box, direct = asked
+    best = np.full(len(box), -np.inf)
+    for k in range(len(layers) - 1, -1, -1):
+        lines, width = layers[k].lines, layers[k].high - layers[k].low
+        open_ = ((lines.below != lines.above) & (np.fmin(-layers[k].low, layers[k].high) > CUT * width))[box]
+        if open_.any():
+            cut = np.where(open_, rows, 0.0)
+            at_ends = _at_ends(cut, lines.least[box], lines.most[box], constant)
+            best = np.fmax(best, _backward(layers[: k + 1], boxes, rows - cut, at_ends, box, direct))
+        rows, constant = _through(layers[k], rows, constant, box)
+    return best
+
+
+def _at_inputs(layers: Sequence[Layer], asked: Rows) -> tuple[Array, Array]:
+    """Linear lower bounds of the rows: coefficients (P, n) on x and constants (P,), which all rounding is taken from."""
+    rows, constant, box, direct = asked
+    for layer in reversed(layers):
+        rows, constant = _through(layer, rows, constant, box)
+    return rows if direct is None else rows + direct, constant
+
+
+def _combined(rows: Array, constant: Array, low: Array, high: Array) -> Array:
+    """Lower bounds (G,) of combinations of rows (G, M, n) @ x + constant (G, M) for x between low and high (G, n).
+
+    The weights are climbed to: from the best row along the lines to the others, for what is bounded is concave in them.
+    Whatever they are, each bound holds. A weighted sum of M numbers that are known exactly is off by less than
+    eps(M) times the sum of the absolute terms; so is the sum `direct` that the rows may have rounded.
+    """
+    count, size = constant.shape
+    largest = np.maximum(np.abs(low), np.abs(high))
+    terms = np.abs(constant) + (np.abs(rows) * largest[:, None]).sum(axis=2)
+    weights = np.eye(size)[np.argmax(np.nan_to_num(constant - terms, nan=-np.inf), axis=1)]
+    best = np.full(count, -np.inf)
+    for other in (*range(size), *range(size)):
+        moved = weights[:, None] + LINE[:, None] * (np.eye(size)[other] - weights[:, None])  # (G, T, M), all >= 0
+        on_x, offset = moved @ rows, (moved * constant[:, None]).sum(axis=2)
+        ends = np.where(on_x == 0, 0.0, on_x * np.where(on_x > 0, low[:, None], high[:, None]))
+        doubt = _eps(2 * size + rows.shape[2]) * (moved @ terms[..., None])[..., 0]
+        bound = np.nan_to_num(offset + ends.sum(axis=2) - doubt - TINY, nan=-np.inf)
+        at = bound.argmax(axis=1)
+        best = np.fmax(best, bound[np.arange(count), at])
+        weights = moved[np.arange(count), at]
+    return best
+
+
+def _at_ends(rows: Array, low: Array, high: Array, constant: Array) -> Array:
+    """Lower bounds (P,) of rows @ v + constant for v between low and high (P, w)."""
+    ends = np.where(rows == 0, 0.0, rows * np.where(rows > 0, low, high))
+    return np.asarray(constant + ends.sum(-1) - _eps(rows.shape[1]) * (np.abs(ends).sum(-1) + np.abs(constant)) - TINY)
 
 
 def relu(low: Array, high: Array) -> Lines:

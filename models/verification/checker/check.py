@@ -23,6 +23,7 @@ from models.verification.checker.bounds import (
     Box,
     Numbers,
     Relaxation,
+    bound_largest,
     bound_layers,
     bound_rows,
     linear,
@@ -90,18 +91,17 @@ def leaf_bounds(weights: Sequence[Array], biases: Sequence[Array], lower: Array,
 def leaf_margins(weights: Sequence[Array], biases: Sequence[Array], lower: Array, upper: Array, coefficients: Array,
                  constants: Array, batch: int | None = None, relus: Sequence[bool] | None = None,
                  on_inputs: Array | None = None) -> Array:
-    """Rigorous lower bounds (m, Q) of coefficients (m, Q, o) @ y + constants (m, Q) over the leaves (m, n).
+    """Rigorous lower bounds (m, K) of the largest of M rows, coefficients (m, K, M, o) @ y + constants (m, K, M).
 
-    on_inputs (m, Q, n): coefficients on x, which are added to that; None: none.
-    relus: after which layers but the last a ReLU stands; None: after each. A bound is -inf or NaN where a number left
-    float64's range: no proof.
+    Over the leaves (m, n), `batch` of them at a time. on_inputs (m, K, M, n): coefficients on x, which are added to
+    that; None: none. relus: after which layers but the last a ReLU stands; None: after each. A bound is -inf where a
+    number left float64's range: no proof.
     """
     parts, kinds = [], _relaxations(weights, relus)
     with np.errstate(over="ignore", invalid="ignore"):
-        for now in _batches(weights, len(lower), constants.shape[1], batch):
-            boxes = Box(lower[now], upper[now])
-            parts.append(bound_rows(weights, biases, boxes, kinds, coefficients[now], constants[now],
-                                    on_inputs=None if on_inputs is None else on_inputs[now]))
+        for now in _batches(weights, len(lower), constants[0].size, batch):
+            parts.append(bound_largest(weights, biases, Box(lower[now], upper[now]), kinds, coefficients[now],
+                                       constants[now], None if on_inputs is None else on_inputs[now]))
     return np.concatenate(parts)
 
 

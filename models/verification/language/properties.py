@@ -147,12 +147,13 @@ class OutputRange:
 
 @dataclass(frozen=True)
 class OutputOrder:
-    """upper >= lower + margin, of two outputs or of an output and an input; a negative margin gives room."""
+    """upper >= factor lower + margin, of two outputs or of an output and an input; a negative margin gives room."""
 
     upper: Side
     lower: Side
     margin: float = 0.0
     when: Conditions = ()
+    factor: float = 1.0
 
     def __post_init__(self) -> None:
         if self.upper == self.lower:
@@ -160,6 +161,8 @@ class OutputOrder:
         if not self.outputs:
             raise InputError("order must have an output as one of its sides, got two inputs")
         _require_finite("margin", self.margin)
+        if not 0 < self.factor < math.inf:
+            raise InputError(f"factor must be a number > 0, got {self.factor!r}")
 
     @property
     def outputs(self) -> tuple[int, ...]:
@@ -175,7 +178,8 @@ class OutputOrder:
         """What holds, in words."""
         margin = f" {'plus' if self.margin > 0 else 'minus'} {abs(self.margin):.12g}" if self.margin else ""
         upper, lower = (side_name(side, feature_names, output_names) for side in (self.upper, self.lower))
-        return f"{upper} is at least {lower}{margin}{where(self.when, feature_names)}"
+        least = lower if self.factor == 1 else f"{self.factor:.12g} times {lower}"
+        return f"{upper} is at least {least}{margin}{where(self.when, feature_names)}"
 
 
 @dataclass(frozen=True)

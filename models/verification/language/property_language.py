@@ -63,7 +63,7 @@ class PropertyReader:
 
     def _order(self, body: Fields) -> Property:
         upper, lower = (self._side(body, key) for key in ("upper", "lower"))
-        return OutputOrder(upper, lower, float(body["margin"]), self._when(body))
+        return OutputOrder(upper, lower, float(body["margin"]), self._when(body), float(body["factor"]))
 
     def _robust(self, body: Fields) -> Property:
         rows = np.empty((len(body["points"]), len(self.features)))

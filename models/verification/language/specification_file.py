@@ -43,10 +43,12 @@ class RangeFields(Written):
 
 
 class OrderFields(Written):
-    """`upper` is at least `lower` plus `margin`."""
+    """`upper` is at least `factor` times `lower`, plus `margin`."""
 
     upper: str = Field(description="Output, or an input")
     lower: str = Field(description="Output, or an input")
+    factor: float = Field(default=1.0, gt=0, description="What `lower` is multiplied by: 0.75 for a fall of at most a "
+                                                         "quarter")
     margin: float = Field(default=0.0, description="By how much at least; below 0 it gives room")
     when: When | None = Field(default=None, description=_WHEN)
 

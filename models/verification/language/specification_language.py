@@ -7,7 +7,7 @@
     properties:
       - monotone: {features: [psi_cpu_some, psi_io_full], direction: increasing, output: p50}
       - range: {output: p50, minimum: 0, maximum: 250}
-      - order: {upper: p99, lower: p50, margin: 0}             # a side may also be an input
+      - order: {upper: p99, lower: p50, margin: 0}             # a side may also be an input; `factor` of lower
       - robust: {points: [[0.1, 0.2]], radius: 0.05, change: 0.1, output: p50}
       - share: {of: {range: {output: p50, maximum: 200}}, at_least: 0.99, confidence: 0.999, samples: 20000}
 

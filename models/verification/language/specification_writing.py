@@ -73,7 +73,8 @@ def _entry(rule: Property, specification: Specification) -> dict[str, Any]:
             return {"range": {"output": outputs[rule.output],
                               **{key: value for key, value in sides.items() if value is not None}, **when}}
         case OutputOrder():
-            return {"order": {"upper": called(rule.upper), "lower": called(rule.lower), "margin": rule.margin, **when}}
+            return {"order": {"upper": called(rule.upper), "lower": called(rule.lower), "factor": rule.factor,
+                              "margin": rule.margin, **when}}
         case Robustness():
             radius = {name: float(side) for name, side in zip(names, rule.radius, strict=True)}
             return {"robust": {"points": rule.points.tolist(), "radius": radius, "change": rule.change,

@@ -59,13 +59,18 @@ class UnsafeSet:
 Alternative = tuple[FloatArray, FloatArray]  # coefficients (M, o), constants (M,)
 
 
-def unsafe_set(cases: Sequence[tuple[FloatArray, FloatArray, Alternative]]) -> UnsafeSet:
-    """Stacks cases (lower (n,), upper (n,), alternative), those with the same box under one box, padded to fit."""
+def unsafe_set(cases: Sequence[tuple[FloatArray, FloatArray, Alternative]], apart: bool = False) -> UnsafeSet:
+    """Stacks cases (lower (n,), upper (n,), alternative), those with the same box under one box, padded to fit.
+
+    apart: each under a box of its own. Cases that need splits of different inputs take the sum of their boxes then,
+    and their product otherwise.
+    """
     if not cases:
         raise InputError("property must have at least one case, got none")
     grouped: dict[bytes, tuple[FloatArray, FloatArray, list[Alternative]]] = {}
-    for lower, upper, alternative in cases:
+    for number, (lower, upper, alternative) in enumerate(cases):
         key = (lower + 0.0).tobytes() + (upper + 0.0).tobytes()  # -0.0 is 0.0
+        key += number.to_bytes(8) if apart else b""
         grouped.setdefault(key, (lower, upper, []))[2].append(alternative)
     boxes = list(grouped.values())
     most = max(len(alternatives) for _, _, alternatives in boxes)

@@ -137,7 +137,8 @@ def obligations(graph: Graph, specification: Specification) -> Obligations:
             case Robustness():
                 cases += _near_points(graph, rule, *boxes[rule.when])
     return Obligations(slopes, unsafe_set(cases) if cases else None,
-                       RelationObligation(related_graph(graph), unsafe_set(related)) if related else None, differences,
+                       RelationObligation(related_graph(graph), unsafe_set(related, apart=True)) if related else None,
+                       differences,
                        tuple(ShareObligation(*boxes[rule.when], rule) for rule in rules if isinstance(rule, Share)))
 
 
@@ -212,7 +213,7 @@ def _violations(rule: OutputRange | OutputOrder, outputs: int, columns: int) -> 
             return [(sign * (row(rule.output) - row(rule.minus)), np.array([_open(-sign * Fraction(side))]))
                     for sign, side in sides if side is not None]
         case OutputOrder():
-            return [(row(rule.lower) - row(rule.upper), np.array([_open(Fraction(rule.margin))]))]
+            return [(rule.factor * row(rule.lower) - row(rule.upper), np.array([_open(Fraction(rule.margin))]))]
 
 
 def _near_points(

@@ -110,8 +110,8 @@ def _satisfied(graph: Graph, share: Share, specification: Specification, domain:
             low, high = (-np.inf if minimum is None else minimum), (np.inf if maximum is None else maximum)
             value = of(output) - of(minus)
             return np.asarray((low <= value) & (value <= high))
-        case OutputOrder(upper, lower, margin):
-            return np.asarray(of(upper) - of(lower) >= margin)
+        case OutputOrder(upper, lower, margin, factor=factor):
+            return np.asarray(of(upper) - factor * of(lower) >= margin)
         case Monotonicity(_, _, output) as rule:
             partner, picked = _partner(domain, rule, x, random)
             step = (partner - x).sum(axis=1)  # of one feature; the others are equal

@@ -1,7 +1,9 @@
 """Margins of an unsafe set over boxes: by how much each box stays clear of it, and where it is worst.
 
-An alternative cannot happen in a box if one of its constraints is bounded below zero over the whole box. The lower
-slopes of the unstable ReLUs in the last backward pass are improved by a few steps along the bound's supergradient
+An alternative cannot happen in a box if one of its constraints is bounded below zero over the whole box, or one
+combination of them with weights >= 0: at every point of the box one is below zero then. So a property is proved under
+linear conditions that cut the box. The weights are climbed to on the rows' own linear bounds; the combination is then
+bounded as one row. The lower slopes of the unstable ReLUs in the last backward pass are improved by a few steps along the bound's supergradient
 (alpha-CROWN): the bound is the value of the chosen linear relaxations at their worst corner, so that its derivative
 by a slope is the coefficient on that activation times the relaxed pre-activation there.
 
@@ -13,6 +15,7 @@ from functools import cache
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from models.verification.bounds.linear_bounds import BackwardPass, Bounder, Boxes, LayerBounds, Rows
 from models.verification.language.unsafe_set import UnsafeSet
@@ -20,6 +23,8 @@ from models.verification.network.graph import Graph
 from models.verification.search.branch_and_bound import Margins
 
 STEPS = 4
+# Places between two combinations of constraints that are tried.
+PLACES = 9
 STEP_SIZES = (1.0, 0.5, 0.25, 0.25)
 
 
@@ -61,8 +66,11 @@ class _Typed:
         best_row = every.lower.reshape(count, alternatives, rows).argmax(dim=2)
         pick = best_row + rows * torch.arange(alternatives, device=best_row.device)
         current = best = _select(every, pick)
-        here = torch.arange(count, device=best_row.device)[:, None]
-        chosen = _rows(coefficients.flatten(1, 2)[here, pick], constants.flatten(1)[here, pick])
+        chosen = _combined(coefficients, constants, one_hot(best_row, rows).to(constants.dtype))
+        if rows > 1 and not (best.lower > 0).all():
+            chosen = _combined(coefficients, constants, _weights(every, boxes, best_row, rows))
+            current = self.bounder.lower_bound(found, boxes, chosen, {})
+            best = _better(best, current)
         slopes: dict[int, Tensor] = {}
         for step in range(steps if free else 0):
             gradients = self._slope_gradients(found, boxes, current, slopes)
@@ -74,6 +82,18 @@ class _Typed:
                 slopes[k] = torch.minimum(torch.maximum(moved, least), least + relaxed.freedom[:, None])
             current = self.bounder.lower_bound(found, boxes, chosen, slopes)
             best = _better(best, current)
+        return self._cut(found, boxes, chosen, best)
+
+    def _cut(self, found: Sequence[LayerBounds], boxes: Boxes, chosen: Rows, best: BackwardPass) -> BackwardPass:
+        """The same, where that proves nothing, from passes in which the open neurons of one layer go no further."""
+        for k in reversed(range(len(found))):
+            left = (~(best.lower > 0).all(dim=1)).nonzero()[:, 0]
+            if not len(left):
+                return best
+            if k not in best.activation_coefficients or not found[k].lines.freedom[left].any():
+                continue
+            cut = self.bounder.lower_bound(found, boxes, chosen.of(left), {}, left, k)
+            best = best.with_rows(left, _better(best.of(left), cut))
         return best
 
     def _slope_gradients(self, found: Sequence[LayerBounds], boxes: Boxes, at: BackwardPass,
@@ -108,6 +128,33 @@ class _Typed:
             cost = 2 * lift * coefficients.abs() / (bound.z_high - bound.z_low).clamp_min(self.bounder.tiny)
             score = score + (((bound.slope_low + bound.slope_high) / 2).abs() @ cost[..., None])[..., 0]
         return score
+
+
+def _combined(coefficients: Tensor, constants: Tensor, weights: Tensor) -> Rows:
+    """The weighted (B, K, M) sums of the rows (B, K, M, o) of each alternative."""
+    sums = [(weights[..., None] * values).sum(2) for values in (coefficients, coefficients.abs())]
+    return Rows(sums[0], (weights * constants).sum(2), sums[1], (weights * constants.abs()).sum(2))
+
+
+def _weights(every: BackwardPass, boxes: Boxes, best_row: Tensor, rows: int) -> Tensor:
+    """Weights (B, K, M) of the rows of each alternative for which their combined linear bound is large.
+
+    What is bounded is concave in them: from the best row it is climbed along the lines to each of the others.
+    """
+    shape = (*best_row.shape, rows)
+    on_x = every.input_coefficients.reshape(*shape, -1)
+    radius = boxes.radius[:, None, None]
+    centre = every.lower.reshape(shape) + (on_x.abs() * radius).sum(-1)  # the linear bounds' values there
+    weights = one_hot(best_row, rows).to(on_x.dtype)
+    share = torch.linspace(0, 1, PLACES, dtype=on_x.dtype, device=on_x.device)[:, None]
+    for other in (*range(rows), *range(rows)):
+        towards = torch.zeros_like(weights[0, 0])
+        towards[other] = 1
+        moved = torch.lerp(weights[:, :, None], towards, share)  # (B, K, T, M)
+        value = (moved @ centre[..., None])[..., 0] - ((moved @ on_x).abs() * radius).sum(-1)
+        at = torch.nan_to_num(value, nan=-torch.inf).argmax(dim=2)
+        weights = moved.gather(2, at[..., None, None].expand(-1, -1, 1, rows))[:, :, 0]
+    return weights
 
 
 def _rows(coefficients: Tensor, constant: Tensor) -> Rows:

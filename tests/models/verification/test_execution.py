@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import yaml
 
+from models.verification.checker.chain import read_chain
+from models.verification.checker.rounding import chain_error
 from models.verification.decide import decide
 from models.verification.onnx_verdict import OnnxVerdict
 from models.verification.proof_file import check_proof
@@ -19,7 +21,7 @@ RISING = [{"monotone": {"features": ["x0"], "direction": "increasing"}}]
 
 def verify(model: Path, properties: list[dict[str, Any]], **more: Any) -> tuple[OnnxVerdict, Path, Path]:
     specification, proof = model.with_name("spec.yaml"), model.with_name("proof.npz")
-    specification.write_text(yaml.safe_dump({"box": {"x0": [0, 1]}, "properties": properties, **more}))
+    specification.write_text(yaml.safe_dump({"box": {"x0": [0, 1]}, "properties": properties} | more))
     return decide(model, specification, 20.0, certificate=proof), specification, proof
 
 
@@ -89,3 +91,25 @@ def test_a_network_that_is_no_chain_is_said_not_to_be_bounded(tmp_path: Path) ->
     specification.write_text(yaml.safe_dump({"box": {"x0": [0, 1]}, "properties": RISING}))
     found = decide(model, specification, 20.0)
     assert found.status is Status.PROVED and "What its execution adds is not bounded" in found.execution
+
+
+def test_an_order_with_a_factor_is_decided_and_certified_and_a_counterexample_replays(tmp_path: Path) -> None:
+    model = dense_file(tmp_path / "m.onnx", [[[1.0], [1.0]], [[0.5, 0.25]]], [[0.0, -8.0], [0.0]])  # x / 2, 3 x / 4 - 2
+    limits = [{"order": {"upper": "y0", "lower": "x0", "factor": 0.4}}]
+    found, specification, proof = verify(model, limits, box={"x0": [1, 40]})
+    assert found.status is Status.PROVED and check_proof(proof, model, specification).accepted
+    assert "y0 is at least 0.4 times x0" in found.statement
+    found, _, _ = verify(model, [{"order": {"upper": "y0", "lower": "x0", "factor": 0.6}}], box={"x0": [1, 40]})
+    assert found.status is Status.REFUTED
+    (point,) = (found.witness or {})["points"]
+    assert point["outputs"]["y0"] < 0.6 * point["inputs"]["x0"]
+
+
+def test_execution_adds_to_an_order_the_error_of_the_lower_side_times_its_factor(tmp_path: Path) -> None:
+    model = dense_file(tmp_path / "m.onnx", [[[1.0]], [[3.0], [1.0]]], [[0.1], [0.0, 0.0]])
+    rules = [{"order": {"upper": "y0", "lower": "y1", "factor": 2.5}}]
+    error = chain_error(read_chain(model.read_bytes()), np.zeros(1), np.ones(1))
+    most = float(error[0] + 2.5 * error[1])
+    for limit, proved in ((most * 1.01, True), (most * 0.99, False)):
+        found, _, _ = verify(model, rules, rounding={"y0": limit, "y1": 1.0})
+        assert (found.status is Status.PROVED) == proved

@@ -257,3 +257,13 @@ def test_recorded_servers_are_varied_in_half_of_the_pool() -> None:
     pool = generate(200, recorded=[server])
     varied = pool.cpu_s[1::2] * 1e3
     assert ((varied > 0.02) & (varied < 0.6)).all() and varied.std() > 0.01
+
+
+def test_gradients_stay_finite_where_the_probability_of_a_wait_underflows() -> None:
+    environment = ENVIRONMENT.differentiable
+    state = environment.reset(environment.draw("train", 64, 40, seed=1))
+    gain = torch.ones(3, requires_grad=True)  # allocations that grow to a hundred times the load
+    for _ in range(30):
+        state, outcome = environment.step(state, environment.observe(state)[:, :3] * gain.exp())
+    (outcome.cost + outcome.measures["log_latency"]).mean().backward()
+    assert gain.grad is not None and torch.isfinite(gain.grad).all()

@@ -109,8 +109,8 @@ def test_bounds_over_a_chain_hold_with_layers_that_have_no_relu(seed: int) -> No
     lower = rng.normal(size=(3, inputs))
     upper = lower + rng.random((3, inputs)) * rng.choice([1e-3, 0.3, 2.0])
     row = rng.normal(size=outputs)
-    margins = leaf_margins(chain.weights, chain.biases, lower, upper, np.tile(row, (3, 1, 1)), np.full((3, 1), 0.5),
-                           relus=chain.relus)
+    margins = leaf_margins(chain.weights, chain.biases, lower, upper, np.tile(row, (3, 1, 1, 1)),
+                           np.full((3, 1, 1), 0.5), relus=chain.relus)
     for box in range(3):
         points = points_inside(rng, lower[box], upper[box], 30)
         assert (value(chain, points) @ row + 0.5 >= margins[box, 0] - PARITY).all()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from models.verification.checker.check import leaf_margins
+from models.verification.checker import check
 from models.verification.language.specification import FloatArray
 from models.verification.network.fully_connected import ReluNetwork
 from tests.models.verification.hard_networks import (
@@ -34,6 +34,13 @@ relaxed = settings(max_examples=60, deadline=None, suppress_health_check=[Health
 few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # outward rounding of some 100 terms of size 1
 SLACK = 1e-10
+
+
+def leaf_margins(weights, biases, lower, upper, coefficients, constants, batch=None, on_inputs=None) -> FloatArray:
+    """Of rows (m, Q, o), each alone."""
+    beside = None if on_inputs is None else on_inputs[:, :, None]
+    return check.leaf_margins(weights, biases, lower, upper, coefficients[:, :, None], constants[:, :, None], batch,
+                              on_inputs=beside)
 
 
 def with_outputs(
@@ -195,3 +202,43 @@ def test_overflow_is_no_proof(wall) -> None:
     bounds = leaf_margins(weights, biases, np.full((1, 2), -wall), np.full((1, 2), wall),
                           np.array([[[1.0, -1.0], [-1.0, 1.0]]]), np.zeros((1, 2)))
     assert not (bounds > 0).any()
+
+
+@relaxed
+@given(networks_and_boxes(), st.integers(2, 4))
+def test_the_largest_of_several_rows_is_nowhere_below_its_bound(case, rows: int) -> None:
+    network, lower, upper, rng = one_of_the_boxes(case)
+    weights, biases = with_outputs(network, rng, 2)
+    outputs = np.array([[float(y) for y in exact_outputs(network, weights, biases, point)]
+                        for point in points_inside(rng, lower, upper, 20)])
+    coefficients = rng.normal(size=(1, 2, rows, 2))
+    coefficients[:, :, -1] = -coefficients[:, :, 0] * rng.choice([0.5, 1.0, 3.0])  # a combination of them is a constant
+    constants = rng.normal(size=(1, 2, rows)) * 0.1
+    beside = rng.normal(size=(1, 2, rows, len(lower)))
+    points = points_inside(np.random.default_rng(0), lower, upper, 20)
+    outputs = np.array([[float(y) for y in exact_outputs(network, weights, biases, point)] for point in points])
+    (bounds,) = check.leaf_margins(weights, biases, lower[None], upper[None], coefficients, constants,
+                                   on_inputs=beside)
+    values = np.einsum("kmo,po->pkm", coefficients[0], outputs) + constants[0] + np.einsum(
+        "kmn,pn->pkm", beside[0], points)
+    slack = SLACK * (1 + np.abs(outputs).max() + np.abs(points).max())
+    assert (values.max(axis=2) >= bounds - slack).all()
+
+
+def test_a_combination_of_rows_proves_what_no_row_proves_alone() -> None:
+    one = [np.eye(2), np.eye(2)], [np.zeros(2), np.zeros(2)]
+    box = np.zeros((1, 2)), np.ones((1, 2))
+    rows = np.array([[[[1.0, 1.0], [-1.0, -1.0]]]])  # x0 + x1 - 0.9 or 1.1 - x0 - x1 is above 0
+    constants = np.array([[[-0.9, 1.1]]])
+    assert check.leaf_margins(*one, *box, rows, constants)[0, 0] == pytest.approx(0.1)
+    assert (check.leaf_margins(*one, *box, rows[:, :, :, None, :].reshape(1, 2, 1, 2), constants.reshape(1, 2, 1)) < 0).all()
+    assert check.leaf_margins(*one, *box, rows, constants - 0.2)[0, 0] < 0
+
+
+def test_the_former_target_beside_a_clipped_change_keeps_its_relation_to_the_inputs() -> None:
+    # y = x0 + c with the change c = min(1, relu(noise)) of a neuron that may be anything: y >= x0 over the whole box
+    weights = [np.array([[1.0, 0.0], [0.0, 50.0]]), np.array([[1.0, 0.0], [0.0, -1.0]]), np.array([[1.0, -1.0]])]
+    biases = [np.array([0.0, -25.0]), np.array([0.0, 1.0]), np.array([1.0])]
+    bounds = check.leaf_margins(weights, biases, np.zeros((1, 2)), np.array([[8.0, 1.0]]), np.ones((1, 1, 1, 1)),
+                                np.full((1, 1, 1), 1e-6), on_inputs=np.array([[[[-1.0, 0.0]]]]))
+    assert 0 < bounds[0, 0] < 1e-5

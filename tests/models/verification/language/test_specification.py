@@ -10,7 +10,14 @@ import pytest
 import yaml
 
 from feature_store.errors import InputError
-from models.verification.language.properties import OutputOrder, OutputRange, Property, Robustness, Share
+from models.verification.language.properties import (
+    InputValue,
+    OutputOrder,
+    OutputRange,
+    Property,
+    Robustness,
+    Share,
+)
 from models.verification.language.specification import DEFAULT_TOLERANCE, Monotonicity, Specification
 from models.verification.language.specification_language import parse_specification, read_specification
 from models.verification.network.graph import Graph, dense_graph
@@ -187,6 +194,8 @@ def share(of: Any, **fields: Any) -> list[Any]:
         ({"range": {"output": "p50", "minimum": 2}}, OutputRange(0, 2.0, None)),
         ({"order": {"upper": "p99", "lower": "p50"}}, OutputOrder(1, 0, 0.0)),
         ({"order": {"upper": "p50", "lower": "p99", "margin": -1e-6}}, OutputOrder(0, 1, -1e-6)),
+        ({"order": {"upper": "p50", "lower": "cpu_time", "factor": 0.75}},
+         OutputOrder(0, InputValue(2), 0.0, factor=0.75)),
         ({"share": {"of": {"range": {"output": "p99", "maximum": 5}}, "at_least": 0.99}},
          Share(OutputRange(1, None, 5.0), 0.99, 0.999, 20_000)),
         ({"share": {"of": {"order": {"upper": "p99", "lower": "p50"}}, "at_least": 0.5, "confidence": 0.9,
@@ -269,6 +278,8 @@ def test_opposite_directions_of_two_outputs_do_not_contradict() -> None:
          r"properties\[0\].order: the field 'lower' is missing \(here\)"),
         ({"properties": [{"order": {"upper": "p99", "lower": "p99"}}]},
          r"properties\[0\].order: order must be of two outputs, got output 1 twice \(here\)"),
+        ({"properties": [{"order": {"upper": "p99", "lower": "p50", "factor": 0}}]},
+         r"properties\[0\].order.factor: expected a number above 0, got 0"),
         ({"properties": [{"order": {"upper": "p99", "lower": "p50", "margin": math.inf}}]},
          r"properties\[0\].order.margin: expected a number, got inf \(here\)"),
         ({"properties": robust(output="p50", points=[])},
@@ -431,6 +442,8 @@ COUNTED = "Shares are counted on random inputs, evaluated in float64 (Clopper-Pe
         ({"properties": [{"order": {"upper": "p99", "lower": "p50", "margin": margin}} for margin in (0, 0.5, -1e-6)]},
          OUTPUTS, "For every input in the box: p99 is at least p50; p99 is at least p50 plus 0.5; p99 is at least p50 "
          "minus 1e-06. " + REAL),
+        ({"properties": [{"order": {"upper": "p99", "lower": "p50", "factor": 0.75, "margin": -1}}]},
+         OUTPUTS, "For every input in the box: p99 is at least 0.75 times p50 minus 1. " + REAL),
         ({"properties": [*robust(), *robust(points=[[0, 0, 0], [1, 1, 1]], radius={"cpu_time": 2})]}, ("latency",),
          "For every input in the box: latency differs by at most 1 from its value at the given point wherever the "
          "input is within 0.1 in every feature; latency differs by at most 1 from its value at each of 2 given points "
@@ -446,7 +459,7 @@ COUNTED = "Shares are counted on random inputs, evaluated in float64 (Clopper-Pe
          "the other inputs equal. " + COUNTED + " A pair may violate the order by at most 0.0001 over the "
          "box (0.0001 per unit of a feature)."),
     ],
-    ids=["monotone", "outputs", "range", "order", "robust", "share", "finite"],
+    ids=["monotone", "outputs", "range", "order", "factor", "robust", "share", "finite"],
 )
 def test_the_statement_says_what_holds(fields: dict[str, Any], outputs: tuple[str, ...], expected: str) -> None:
     assert parse_specification(fields, NAMES, BOX, "here", outputs).statement == expected

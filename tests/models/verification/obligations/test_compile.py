@@ -483,6 +483,8 @@ def test_a_condition_that_no_input_meets_is_an_error(when: tuple[Condition, ...]
 @pytest.mark.parametrize("rule", [
     OutputOrder(1, InputValue(2), 0.25), OutputOrder(InputValue(0), 1), OutputRange(1, -1.0, 0.5, minus=0),
     OutputRange(0, -2.0, minus=InputValue(3)), OutputOrder(0, InputValue(1), -0.5, when=(Condition(2, 0.0, 1.0),)),
+    OutputOrder(0, InputValue(1), -0.25, factor=0.75), OutputOrder(InputValue(1), 0, factor=2.5),
+    OutputOrder(1, 0, 0.125, factor=0.5),
 ], ids=str)
 def test_a_point_is_unsafe_where_a_relation_to_an_input_or_another_output_is_violated(rule: Any) -> None:
     rng = np.random.default_rng(5)
@@ -498,7 +500,7 @@ def test_a_point_is_unsafe_where_a_relation_to_an_input_or_another_output_is_vio
             return 0.0 if side is None else float(x[side.feature] if isinstance(side, InputValue) else y[side])
 
         if isinstance(rule, OutputOrder):
-            worst = of(rule.lower) + rule.margin - of(rule.upper)
+            worst = rule.factor * of(rule.lower) + rule.margin - of(rule.upper)
         else:
             value = of(rule.output) - of(rule.minus)
             worst = max(-math.inf if rule.minimum is None else rule.minimum - value,
