@@ -31,6 +31,7 @@ BENCHMARKS: Mapping[str, str] = {
     "sizing": "benchmarks.adaptation.sizing",
     "autoscaling-physics": "benchmarks.autoscaling.physics",
     "autoscaling-scenarios": "benchmarks.autoscaling.scenarios",
+    "autoscaling-twin": "benchmarks.autoscaling.twin",
     "autoscaling-speed": "benchmarks.autoscaling.speed",
     "verification": "benchmarks.verification.published",
     "verification-campaign": "benchmarks.verification.campaign",

@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.adaptation import accuracy_tables, cost_tables, pool_tables, sizing
 from benchmarks.adaptation.plots import draw_adaptation_scale
-from benchmarks.autoscaling import physics_tables, scenarios, speed
+from benchmarks.autoscaling import physics_tables, scenarios, speed, twin_tables
 from benchmarks.gates import false_promotion
 from benchmarks.harness.markdown import fill, marked_tables
 from benchmarks.harness.result_file import read_results
@@ -35,6 +35,7 @@ CACTUS_PLOT = "docs/images/verification_cactus.svg"
 GROWTH_PLOT = "docs/images/verification_growth.svg"
 ADAPTATION_SCALE_PLOT = "docs/images/adaptation_scale.svg"
 AMORTISATION_PLOT = "docs/images/adaptation_cost.svg"
+TWIN_PLOT = "docs/images/autoscaling_twin.svg"
 PHYSICS_PLOT = "docs/images/autoscaling_physics.svg"
 SPEED_PLOT = "docs/images/autoscaling_speed.svg"
 SCENARIOS_PLOT = "docs/images/autoscaling_scenarios.svg"
@@ -71,6 +72,10 @@ TABLES: dict[str, Source] = {
     "autoscaling-physics": Source("autoscaling_physics", physics_tables.bands_table),
     "autoscaling-physics-idle": Source("autoscaling_physics", physics_tables.idle_table),
     "autoscaling-physics-kinds": Source("autoscaling_physics", physics_tables.kinds_table),
+    "autoscaling-twin": Source("autoscaling_twin", twin_tables.bands_table),
+    "autoscaling-twin-servers": Source("autoscaling_twin", twin_tables.servers_table),
+    "autoscaling-twin-parameters": Source("autoscaling_twin", twin_tables.parameters_table),
+    "autoscaling-twin-conditions": Source("autoscaling_twin", twin_tables.conditions_line),
     "autoscaling-physics-conditions": Source("autoscaling_physics", physics_tables.conditions_line),
     "autoscaling-scenarios": Source("autoscaling_scenarios", scenarios.scenarios_table),
     "autoscaling-scenarios-conditions": Source("autoscaling_scenarios", scenarios.conditions_line),
@@ -193,6 +198,10 @@ def _draw(root: Path) -> None:
     if physics.get("entries"):
         physics_tables.draw_physics(physics, root / PHYSICS_PLOT)
         print(f"wrote {PHYSICS_PLOT}")
+    twin = read_results(root / RESULTS / "autoscaling_twin.json") or {}
+    if twin.get("entries"):
+        twin_tables.draw_twin(twin, root / TWIN_PLOT)
+        print(f"wrote {TWIN_PLOT}")
     speeds = read_results(root / RESULTS / "autoscaling_speed.json") or {}
     if speeds.get("entries"):
         speed.draw_speed(speeds, root / SPEED_PLOT)

@@ -17,7 +17,6 @@ import yaml
 
 from feature_store.errors import InputError
 from feature_store.names import is_task_name
-from feature_store.recorded import DEFAULT_TELEMETRY
 from feature_store.strict_yaml import Lines, read_located_yaml, read_yaml
 from models.tasks.kind import OwnTask
 from models.tasks.kinds import kind_names, kind_of, own_folders

@@ -128,7 +128,7 @@ class ControlGroups:
         return True
 
     def set_weight(self, name: str, times: int) -> bool:
-        """Gives the group `name` that many times the usual share of a contended CPU; False where that is not allowed."""
+        """Gives the group `name` that many times the usual share of a contended CPU; False where it may not be."""
         if self._hierarchy.cpu is None:
             return False
         file, usual = ("cpu.weight", 100) if self._hierarchy.version == 2 else ("cpu.shares", 1024)

@@ -33,7 +33,9 @@ from models.environments.scaling import Scaling, interpolated_exp
 from models.environments.signals import Control, Feature, Signal, feature_matrix
 
 # Wished changes of an untrained policy, against what He's initialisation gives: it nearly stands still.
-_FIRST_CHANGE = 0.1
+_FIRST_CHANGE = 0.02
+# A feature that hardly varied where it was normalised may vary later: its unit is not made smaller than this.
+_LEAST_SPREAD = 0.1
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,27 @@ class PolicyShape:
                    Gates(**document["gates"]))
 
 
+class _Clip(torch.autograd.Function):
+    """min(max(x, low), high); beyond a limit the gradient still passes where it leads back inside.
+
+    Otherwise a policy that wishes for less than the least, in a state in which it should have more, would never learn.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, low: Tensor, high: Tensor) -> Tensor:  # noqa: D102
+        below, above = x < low, x > high
+        ctx.save_for_backward(below, above)
+        return x.maximum(low).minimum(high)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:  # type: ignore[override]  # noqa: D102
+        below, above = ctx.saved_tensors
+        outwards = (below & (gradient > 0)) | (above & (gradient < 0))
+        limits = [gradient * side if needed else None
+                  for side, needed in zip((below, above), ctx.needs_input_grad[1:], strict=True)]
+        return gradient.masked_fill(outwards, 0.0), limits[0], limits[1]
+
+
 class Policy(nn.Module):
     """See the module docstring.
 
@@ -148,11 +171,10 @@ class Policy(nn.Module):
 
     @torch.no_grad()
     def normalise(self, observations: Tensor) -> None:
-        """Sets mean and spread from observations (..., n) of rollouts; a feature that never varies keeps spread 1."""
+        """Sets mean and spread from observations (..., n) of rollouts."""
         features = self.raw_features(observations).reshape(-1, len(self.mean))
-        spread = features.std(dim=0)
         self.mean.copy_(features.mean(dim=0))
-        self.spread.copy_(torch.where(spread > 1e-3, spread, 1.0))
+        self.spread.copy_(features.std(dim=0).clamp(min=_LEAST_SPREAD))
 
     def changes(self, features: Tensor) -> Tensor:
         """(*S, B, m) changes of the controls' logarithms from normalised features (*S, B, f) or (B, f)."""
@@ -163,16 +185,18 @@ class Policy(nn.Module):
                 value = value.relu()
         return value
 
-    def forward(self, observation: Tensor, extra: Tensor | None = None) -> Tensor:
+    def forward(self, observation: Tensor, extra: Tensor | None = None, open_loop: bool = False) -> Tensor:
         """(*S, B, n) or (B, n) raw -> (*S, B, m) targets, raw.
 
         Args:
             extra: (*S, B, e) or (B, e), the last e signals, where the observation lacks them.
+            open_loop: gradients flow through the present values of the targets, but not through what the MLP saw.
         """
         if extra is not None:
             observation = torch.cat([observation, extra.expand(*observation.shape[:-1], extra.shape[-1])], dim=-1)
         scaled = self.scaling(observation)
-        change = self.changes((scaled @ self.matrix.T - self.mean) / self.spread)
+        seen = scaled.detach() if open_loop else scaled
+        change = self.changes((seen @ self.matrix.T - self.mean) / self.spread)
         return self.targets(observation, scaled, change)
 
     def targets(self, observation: Tensor, scaled: Tensor, change: Tensor) -> Tensor:
@@ -192,10 +216,10 @@ class Policy(nn.Module):
         least, most = (1.0 - control.most_down) * current, (1.0 + control.most_up) * current
         if control.whole:
             least, most = least.minimum(current - 1.0), most.maximum(current + 1.0)
-        wished = wished.minimum(most)
+        wished = _Clip.apply(wished, least, most)
         missed, idle = self._gates(control, clipped)
         target = current + (wished - current - idle).relu() - (current - wished - missed).relu()
-        return target.maximum(least).clamp(control.low, control.high)
+        return _Clip.apply(target.maximum(least), torch.tensor(control.low), torch.tensor(control.high))
 
     def _gates(self, control: Control, clipped: Tensor) -> tuple[Tensor | float, Tensor | float]:
         """(...) `missed` and `idle` of the module docstring, of clipped observations."""

@@ -49,7 +49,7 @@ def record(
         help="Autoscaling: a point is repeated while other processes use more cores.")] = 0.25,
     most_attempts: Annotated[int, typer.Option(help="Autoscaling: attempts at a point.")] = 3,
     trace: Annotated[str, typer.Option(
-        help="Autoscaling: CSV of invocations per minute, as the Azure Functions trace has; default: a made day.")] = "",
+        help="Autoscaling: CSV of invocations per minute, as in the Azure Functions trace; default: a made day.")] = "",
     sweeps_only: Annotated[bool, typer.Option(
         "--sweeps-only", help="Autoscaling: points alone, without steps, traces and resizes.")] = False,
     raw: Annotated[Path | None, typer.Option(help="Folder of the raw data; default: DESTINATION/raw.")] = None,
@@ -65,15 +65,17 @@ def record(
     if task not in _OWN:
         raise InputError(f"--task must be {COLOCATION} or {AUTOSCALING}, got {task!r}: {nearest(task, _OWN)}")
     _refuse_others(context, task)
+    chosen: dict[str, Any] = {} if warm_up_s is None else {"warm_up_s": warm_up_s}
     if task == AUTOSCALING:
         from recording.scaling.campaign import record_scaling
         from recording.scaling.settings import ScalingSettings
 
-        chosen: dict[str, Any] = {"servers": tuple(servers.split(","))} if servers else {}
+        if servers:
+            chosen["servers"] = tuple(servers.split(","))
         if utilisations:
             chosen["utilisations"] = _numbers(utilisations, "--utilisations")
         scaling = ScalingSettings(
-            **chosen, **({} if warm_up_s is None else {"warm_up_s": warm_up_s}), point_s=point_s, timeout_s=timeout_s,
+            **chosen, point_s=point_s, timeout_s=timeout_s,
             most_disturbance_cores=most_disturbance_cores, most_attempts=most_attempts, trace=trace, seed=seed,
             sweeps_only=sweeps_only)
         command = shlex.join(["assay", "record", "--task", AUTOSCALING, str(destination), *scaling.options()])
@@ -85,9 +87,10 @@ def record(
     from recording.campaign import record_campaign
     from recording.settings import CampaignSettings
 
-    chosen = {"workloads": tuple(workloads.split(","))} if workloads else {}
+    if workloads:
+        chosen["workloads"] = tuple(workloads.split(","))
     settings = CampaignSettings(
-        **chosen, **({} if warm_up_s is None else {"warm_up_s": warm_up_s}), theta=theta, combinations=combinations,
+        **chosen, theta=theta, combinations=combinations,
         seconds_per_combination=seconds_per_combination, window_s=window_s, seed=seed, environment=environment,
         profile=profile, interference=interference)
     command = shlex.join(["assay", "record", str(destination), *settings.options()])

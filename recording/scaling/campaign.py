@@ -164,24 +164,17 @@ def _record_trial(
 ) -> None:
     """Records a trial, a point again and again while it is disturbed, and keeps the least disturbed attempt."""
     settings = campaign.settings
-    best: tuple[float, Attempt, float] | None = None
-    attempts = 0
-    while attempts < (settings.most_attempts if trial.kind == "point" else 1):
-        attempts += 1
-        begun = time.time() - time.monotonic()
+    most = settings.most_attempts if trial.kind == "point" else 1
+    attempts: list[tuple[float, Attempt]] = []
+    while not attempts or (len(attempts) < most and attempts[-1][0] > settings.most_disturbance_cores):
         attempt = run_trial(live, trial, demand_s, settings.timeout_s)
         undo_changes(live, trial)
-        disturbance = between(attempt.samples[0], attempt.samples[-1])["disturbance_cores"]
-        if best is None or disturbance < best[0]:
-            best = (disturbance, attempt, begun + attempt.start_s)
-        if disturbance <= settings.most_disturbance_cores:
-            break
-    if best is None:
-        raise ValueError("a trial has one attempt at least")
-    disturbance, attempt, started_unix_s = best
+        attempts.append((between(attempt.samples[0], attempt.samples[-1])["disturbance_cores"], attempt))
+    disturbance, attempt = min(attempts, key=lambda one: one[0])
+    started_unix_s = time.time() - (time.monotonic() - attempt.start_s)
     outcome = TrialOutcome(
         identifier=trial.identifier, started_unix_s=started_unix_s, start_s=attempt.start_s, demand_s=demand_s,
-        quota_cores=live.quota_cores, attempts=attempts, events=(*starts, *attempt.events))
+        quota_cores=live.quota_cores, attempts=len(attempts), events=(*starts, *attempt.events))
     campaign.raw.write(outcome, attempt.result, attempt.samples)
-    again = f", {attempts} attempts" if attempts > 1 else ""
+    again = f", {len(attempts)} attempts" if len(attempts) > 1 else ""
     campaign.tell("trial", f"{trial.identifier}: others used {disturbance:.2f} cores{again}")

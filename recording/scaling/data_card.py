@@ -66,8 +66,8 @@ def scaling_card(
         "notes": [
             "Arrivals are Poisson with a rate that is constant in a point and changes in steps elsewhere; they do not "
             "wait for answers, and latency counts from the time at which a request was due.",
-            "Clients, servers and the recorder ran on one machine, over loopback. Other work was running on it: what it "
-            "took is in the columns disturbance_cores and steal_cores.",
+            "Clients, servers and the recorder ran on one machine, over loopback. Other work was running on it: what "
+            "it took is in the columns disturbance_cores and steal_cores.",
             f"An instance's control group had {GROUP_WEIGHT} times the weight of other processes, the load generator "
             "real-time priority, and single instances of a core or less kept off the generator's processor: without "
             "that the machine's other work would be measured along with the server.",
@@ -90,7 +90,8 @@ def scaling_card_text(card: Mapping[str, Any]) -> str:
     return f"""# {card["title"]}
 
 {card["rows"]["points"]} points, {card["rows"]["windows"]} windows and {card["rows"]["events"]} starts and resizes of
-{len(card["servers"])} servers. Recorded {card["recorded_utc"][0]} to {card["recorded_utc"][1]}. Licence: {card["licence"]}.
+{len(card["servers"])} servers. Recorded {card["recorded_utc"][0]} to {card["recorded_utc"][1]}.
+Licence: {card["licence"]}.
 
     {card["command"]}
 

@@ -148,6 +148,7 @@ class OpenLoop:
         count = len(self._due)
         self._noticed, self._sent, self._done = ([float("nan")] * count for _ in range(3))
         self._status = [TIMED_OUT] * count
+        self._connections: list[_Connection] = []
         self._idle: list[list[_Connection]] = [[] for _ in job.targets]
         self._busy: dict[int, _Connection] = {}
         self._waiting: deque[int] = deque()
@@ -160,6 +161,14 @@ class OpenLoop:
 
     def run(self) -> Result:
         """Sends everything, then waits for answers until the last request has timed out."""
+        try:
+            self._run()
+        finally:
+            for connection in self._connections:
+                connection.client.close()
+        return self._result()
+
+    def _run(self) -> None:
         due, following, count = self._due, 0, len(self._due)
         end = (due[-1] if due else time.monotonic()) + self._job.timeout_s
         looked = 0.0
@@ -179,7 +188,6 @@ class OpenLoop:
             readable, _, _ = select.select(list(self._busy), [], [], max(0.0, until - time.monotonic()))
             for descriptor in readable:
                 self._receive(descriptor)
-        return self._result()
 
     def _result(self) -> Result:
         start = self._job.start_s
@@ -190,8 +198,10 @@ class OpenLoop:
         return Result(due, noticed, sent, done, status)
 
     def _open(self, target: int) -> None:
-        self._idle[target] += [
-            _Connection(self._job.protocol, self._addresses[target], target) for _ in range(self._job.connections)]
+        for _ in range(self._job.connections):
+            connection = _Connection(self._job.protocol, self._addresses[target], target)
+            self._connections.append(connection)
+            self._idle[target].append(connection)
 
     def _look(self) -> None:
         for index in list(self._absent):

@@ -26,6 +26,8 @@ _STEPS = ((0.3, 8.0), (0.8, 8.0), (0.3, 6.0), (1.1, 6.0), (0.5, 10.0))
 _TRACE_MINUTES = 30
 _TRACE_MINUTE_S = 2.0
 _TRACE_PEAK = 0.95
+# Quotas in the course of a trial: (s, cores); at first too little, then more than enough.
+_QUOTAS = ((8.0, 0.3), (13.0, 0.5), (21.0, 1.0), (29.0, 0.5))
 _START = ((0.4, 8.0),)
 _WINDOW_S = 2.0
 _FINE_WINDOW_S = 1.0
@@ -143,11 +145,10 @@ def _sweep(random: np.random.Generator, settings: ScalingSettings) -> list[_Cour
 def _others(random: np.random.Generator, deployment: Deployment, invocations: np.ndarray) -> list[_Course]:
     """Steps, a trace and resizes, on one deployment of each server (and changes of workers where it has several)."""
     courses: list[_Course] = []
-    quota = deployment.quota_cores
-    if (quota, deployment.workers, deployment.instances) == _RESIZED:
+    if (deployment.quota_cores, deployment.workers, deployment.instances) == _RESIZED:
         shape = draw_shape(random, invocations, _TRACE_MINUTES)
         trace = tuple((float(max(_TRACE_PEAK * value, 0.01)), _TRACE_MINUTE_S) for value in shape)
-        quotas = tuple(Change(at, "quota", cores) for at, cores in ((8.0, 0.3), (13.0, 0.5), (21.0, 1.0), (29.0, quota)))
+        quotas = tuple(Change(at, "quota", cores) for at, cores in _QUOTAS)
         courses = [
             ("steps", _STEPS, (), 0.0, _FINE_WINDOW_S),
             ("trace", trace, (), 0.0, _WINDOW_S),

@@ -135,7 +135,7 @@ def _watch(live: LiveDeployment, trial: Trial, job: Job, generator: Running) -> 
 
 @contextlib.contextmanager
 def _real_time() -> Iterator[None]:
-    """Lets this thread run before everything but the load generator, where this host allows it: samples come in time."""
+    """Lets this thread run before all but the load generator, where this host allows it: samples come in time."""
     policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
     try:
         # What it starts meanwhile, an instance, does not inherit the priority.

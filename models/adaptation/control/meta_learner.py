@@ -140,9 +140,12 @@ class MetaTraining:
         shown = torch.randint(settings.encoder.trajectories + 1, (seeds, count, 1), generator=generator)
         episodes = self.differentiable.draw("train", rows.numel(), steps + 1, iteration + 1000 * settings.seeds[0],
                                             applications=self.applications[rows.flatten()].tolist())
-        embeddings = torch.stack([self._embedding(s, rows[s], shown[s]) for s in range(seeds)])
-        told = embeddings[:, None].expand(-1, settings.policies, -1, -1).flatten(0, 2)
-        return Batch(episodes.take(member_rows(seeds, settings.policies, count)), Given(told))
+
+        def told() -> Given:
+            embeddings = torch.stack([self._embedding(s, rows[s], shown[s]) for s in range(seeds)])
+            return Given(embeddings[:, None].expand(-1, settings.policies, -1, -1).flatten(0, 2))
+
+        return Batch(episodes.take(member_rows(seeds, settings.policies, count)), told)
 
     def _embedding(self, seed: int, rows: Tensor, shown: Tensor) -> Tensor:
         """(B, e) of as many trajectories as are shown (B, 1)."""

@@ -12,7 +12,7 @@ from torch.nn.functional import softplus
 
 from models.environments.environment import Outcome
 
-_MOST_COST = 50.0  # an episode that runs away must not be all of the gradient
+_LARGE_COST = 20.0  # from here on its logarithm counts: an episode that runs away must not be all of the gradient, nor none
 _MARGIN, _SHARPNESS = 0.05, 10.0  # of the logistic that stands for the count of violating steps
 _DISTANCE_MARGIN, _DISTANCE_SHARPNESS, _DISTANCE_WEIGHT = 0.1, 8.0, 0.3
 
@@ -53,6 +53,7 @@ class CostAndViolations:
         rest = (outcome.violation - margin.clamp(min=0.0)).clamp(0.0, 1.0)  # requests that were lost
         counted = 0.5 * torch.sigmoid((margin + _MARGIN) * _SHARPNESS)
         distance = softplus((margin + _DISTANCE_MARGIN) * _DISTANCE_SHARPNESS) / _DISTANCE_SHARPNESS
-        missed = counted + _DISTANCE_WEIGHT * distance.clamp(max=2.0) + rest
+        missed = counted + _DISTANCE_WEIGHT * distance + rest
         weight = self.multipliers.repeat_interleave(len(margin) // len(self.multipliers))
-        return (outcome.cost.clamp(max=_MOST_COST) + weight * missed) / (1.0 + weight / 10.0)
+        large = _LARGE_COST * (1.0 + (outcome.cost.clamp(min=_LARGE_COST) / _LARGE_COST).log())
+        return (torch.where(outcome.cost < _LARGE_COST, outcome.cost, large) + weight * missed) / (1.0 + weight / 10.0)

@@ -86,6 +86,8 @@ class TrajectoryEncoder(nn.Module):
                     self.summary, width = AttentionEncoder(numbers, 1, settings.width), settings.width
                 case _:
                     self.summary, width = MeanEncoder(numbers, settings.width), settings.width
+            if not isinstance(self.summary, MeanEncoder):
+                self.summary.output = nn.Identity()  # type: ignore[assignment]  # the embedding layers are `head`
             sizes = (width, *settings.head)
             layers: list[nn.Module] = []
             for size, following in zip(sizes[:-1], sizes[1:], strict=True):

@@ -273,7 +273,7 @@ class Autoscaling:
         metrics = Metrics(cpu_used / (serving * limit), used.clamp(max=1.2), (done * a.io).clamp(max=1.0),
                           (done * a.network).clamp(max=1.0), p99 * 1e3, 1.0 - lost, rate)
         outcome = self._outcome(a, state, metrics, rate, cpu_s, allocated, replicas, memory, p99, lost, starts, stops,
-                                killed, backlog)
+                                killed, backlog, used)
         ready, starting = self._kill(state.constants.delays, ready, starting, killed)
         return self._measured(state, at, metrics)._replace(
             step=state.step + 1, limit=limit, memory=memory, replicas=replicas, ready=ready, starting=starting,
@@ -312,7 +312,7 @@ class Autoscaling:
 
     def _outcome(self, a: Applications, state: State, metrics: Metrics, rate: Tensor, cpu_s: Tensor, allocated: Tensor,
                  replicas: Tensor, memory: Tensor, p99: Tensor, lost: Tensor, starts: Tensor, stops: Tensor,
-                 killed: Tensor, backlog: Tensor) -> Outcome:
+                 killed: Tensor, backlog: Tensor, used: Tensor) -> Outcome:
         over = p99 / a.slo_s
         log_latency = over.log()
         violated = ((over > 1.0) | (lost > 0.01)).float()
@@ -326,7 +326,8 @@ class Autoscaling:
                     "starts": starts, "stops": stops, "killed": killed, "log_latency": log_latency,
                     "p99_ms": p99 * 1e3, "backlog": backlog}
         cost = (allocated + GIB_IN_CORES * gib) / a.load_cores
-        violation = log_latency.clamp(min=0.0) + 4.0 * lost
+        # the share of what is lost has no slope where all replicas are killed: the missing memory has
+        violation = log_latency.clamp(min=0.0) + 4.0 * lost + used.log().clamp(min=0.0)
         return Outcome(reward, cost, violation, violated, measures)
 
 

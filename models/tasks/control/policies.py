@@ -1,6 +1,4 @@
-"""The policy of a control task: its shape, first weights, and the file that ships."""
-
-import torch
+"""The policy of a control task: its shape, and the same weights under other limits."""
 
 from models.environments.environment import Environment
 from models.learners.policy import Gates, Policy, PolicyShape
@@ -21,8 +19,3 @@ def with_limits(policy: Policy, environment: Environment) -> Policy:
     other = Policy(PolicyShape(shape.signals, tuple(environment.controls), shape.features, shape.hidden, shape.gates))
     other.load_state_dict(policy.state_dict())
     return other
-
-
-def first_policy(task: ControlTask, environment: Environment, seed: int, members: int) -> Policy:
-    """(members,) policies side by side."""
-    return Policy(policy_shape(task, environment), torch.Generator().manual_seed(seed), (members,))

@@ -35,6 +35,8 @@ from numpy.typing import NDArray
 from models.verification.checker.archive import TINY, UNIT, Array, Mask
 
 Numbers = NDArray[np.signedinteger[Any]]
+# Neurons that are open for a smaller share of their interval are not cut: values that are carried along, for example.
+CUT = 1e-3
 # Places between two combinations of rows that are tried.
 LINE = np.arange(17) / 16
 # Elements of one temporary array of the backward passes: about ten of these stay in the cache.
@@ -222,8 +224,8 @@ def _cut_backward(layers: Sequence[Layer], boxes: Box, asked: Rows) -> Array:
     rows, constant, box, direct = asked
     best = np.full(len(box), -np.inf)
     for k in range(len(layers) - 1, -1, -1):
-        lines = layers[k].lines
-        open_ = (lines.below != lines.above)[box]
+        lines, width = layers[k].lines, layers[k].high - layers[k].low
+        open_ = ((lines.below != lines.above) & (np.fmin(-layers[k].low, layers[k].high) > CUT * width))[box]
         if open_.any():
             cut = np.where(open_, rows, 0.0)
             at_ends = _at_ends(cut, lines.least[box], lines.most[box], constant)

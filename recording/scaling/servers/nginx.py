@@ -18,6 +18,7 @@ _MEDIAN_BYTES = 32_768
 _SIGMA = 0.7
 _SEED = 1
 
+# Each worker has a listening socket of its own (reuseport): of connections that come at once one worker would take all.
 _CONFIGURATION = """
 daemon off;
 {user}
@@ -34,7 +35,7 @@ http {{
   fastcgi_temp_path {run}/fastcgi;
   uwsgi_temp_path {run}/uwsgi;
   scgi_temp_path {run}/scgi;
-  server {{ listen {address}; root {files}; }}
+  server {{ listen {address} reuseport; root {files}; }}
 }}
 """
 

@@ -206,6 +206,13 @@ def test_keda_divides_the_rate_by_the_threshold():
     assert after("keda-rate", [steady()], replicas_threshold_rps=0.0, replicas_cpu_target=0.4)["target_replicas"] == 5
 
 
+def test_keda_beside_a_moving_limit_keeps_the_threshold_of_the_deployed_one():
+    moved = [steady(), steady(cpu_limit_cores=2.0), steady(cpu_limit_cores=2.0, cpu_utilization=0.25)]
+    chosen = {"replicas_cpu_target": 0.4, "replicas_down_window_s": 0.0}
+    assert after("keda-rate-aimd-p99", moved, **chosen)["target_replicas"] == 5
+    assert after("keda-rate", moved, **chosen)["target_replicas"] < 5
+
+
 def test_keda_goes_to_idle_replicas_after_a_whole_cooldown():
     chosen = {"replicas_threshold_rps": 10.0, "replicas_activation_rps": 5.0, "replicas_cooldown_s": 60.0,
               "replicas_min_replicas": 3.0, "replicas_idle_replicas": 1.0, "replicas_down_window_s": 0.0}
