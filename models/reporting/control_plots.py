@@ -57,7 +57,8 @@ def learning_curves(updates: FloatArray, panels: Sequence[Panel], name: str) -> 
                 one.axhline(level, color=(UNVERIFIED, SOFT)[place > 0], ls=(DASHED, DOTTED)[place > 0], lw=1.2,
                             label=plain(label))
             _finish(one, panel, list(panel.lines.values()))
-            one.set(title=plain(panel.title), xlabel="update")
+            one.set_title(plain(panel.title))
+            one.set(xlabel="update")
         _legend(figure, list(axes))
 
     return embed(draw, FULL_WIDTH, 2.7, name, f"{', '.join(panel.title for panel in panels)} over the updates")

@@ -40,7 +40,8 @@ class ControlPages:
                 ("episodes", "Episode by episode", sections.episodes(evidence, page)),
                 ("actions", "What the policy does", sections.actions(evidence, page)),
                 ("lifecycle", "When it would have been let act", sections.lifecycle(evidence, page)),
-                ("training", "Training and adaptation", sections.learning(evidence, page)))
+                ("adaptation", "Adaptation to this workload", sections.adaptation(evidence, page)),
+                ("pretraining", "Pretraining", sections.pretraining(evidence, page)))
 
     def run_sections(self, entries: Sequence[Json]) -> Sequence[TitledSection]:
         """What all workloads save."""

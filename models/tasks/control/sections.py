@@ -26,28 +26,71 @@ MOST_MEASURES = 6  # in the table of controllers, the environment's first ones
 _LEAST_POINTS = 2  # of a curve or a series
 
 
-def learning(evidence: Json | None, page: str) -> tuple[Part, ...]:
-    """Curves of pretraining and of fine-tuning, with the fallback and the best rule as lines."""
-    parts: list[Part] = []
-    stages = (("pretraining", "Pretraining over randomised applications", ("training", "pretraining", "history"),
-               _tuning_levels(evidence)),
-              ("finetuning", "Adaptation to this workload", ("training", "history"), _held_out_levels(evidence)))
-    for anchor, title, keys, levels in stages:
-        history = mappings(evidence, *keys)
-        updates = column(history, "epoch")
-        known = np.isfinite(updates)
-        if known.sum() < _LEAST_POINTS:
-            parts.append(Note(f"{title}: no curve was recorded.", "missing"))
+CURVES = (("reward", "reward a step"), ("cost", "cost"), ("violating_share", "violating steps"))
+QUARTERS = ("first quarter", "second", "third", "last")
+
+
+def pretraining(evidence: Json | None, page: str) -> tuple[Part, ...]:
+    """Curves over randomised applications; the line is what is allowed."""
+    allowed = finite_number(at(evidence, "objective", "violating_share"))
+    levels = {} if allowed is None else {"violating_share": {f"allowed, {percent(allowed)}": allowed}}
+    return _curves(evidence, ("training", "pretraining", "history"), levels, f"{page}-pretraining",
+                   "The generic policy: training episodes of randomised applications, update by update.")
+
+
+def adaptation(evidence: Json | None, page: str) -> tuple[Part, ...]:
+    """Curves in the workload's own environment beside the fallback (thesis, Figure 5.8 and Table 5.3)."""
+    fallback, score = _name(evidence, "fallback", "name"), mapping(evidence, "fallback", "score")
+    levels = {key: {f"{fallback}, tuned to it": value} for key, _ in CURVES
+              if (value := finite_number(score.get(key))) is not None}
+    curves = _curves(evidence, ("training", "history"), levels, f"{page}-adaptation",
+                     "From the generic policy on, in the twin of this workload: training episodes, update by update.")
+    return (*curves, *_early(mappings(evidence, "training", "history"), score, fallback), Note(_taken(evidence)))
+
+
+def _curves(evidence: Json | None, keys: Sequence[str], levels: Mapping[str, Mapping[str, float]], name: str,
+            caption: str) -> tuple[Part, ...]:
+    history = mappings(evidence, *keys)
+    updates = column(history, "epoch")
+    known = np.isfinite(updates)
+    if known.sum() < _LEAST_POINTS:
+        return (Note("No curve was recorded.", "missing"),)
+    panels = [Panel(label, {"policy": column(history, key)[known]}, levels.get(key, {}), share=key == "violating_share")
+              for key, label in CURVES]
+    unit = f" Cost: {_cost_unit(evidence)}." if _cost_unit(evidence) else ""
+    return (Plot(control_plots.learning_curves(updates[known], panels, name), FULL_WIDTH, caption + unit),)
+
+
+def _early(history: Sequence[Json], score: Json, fallback: str) -> tuple[Part, ...]:
+    """What the policy lost to the fallback while it adapted, quarter by quarter, and how soon it was there."""
+    if len(history) < len(QUARTERS) or not score:
+        return ()
+    rows = []
+    for key, label in CURVES:
+        reference, values = finite_number(score.get(key)), column(history, key)
+        quarters = [part[np.isfinite(part)] for part in np.array_split(values, len(QUARTERS))]
+        if reference is None or not all(len(part) for part in quarters):
             continue
-        panels = [Panel(label, {"policy": column(history, key)[known]}, levels.get(key, {}),
-                        share=key == "violating_share")
-                  for key, label in (("reward", "reward a step"), ("cost", f"cost ({_cost_unit(evidence)})"),
-                                     ("violating_share", "violating steps"))]
-        markup = control_plots.learning_curves(updates[known], panels, f"{page}-{anchor}")
-        beside = " Lines: rules tuned to it, in held-out episodes." if levels and anchor == "finetuning" else ""
-        parts.append(Plot(markup, FULL_WIDTH, f"{title}: training episodes of each update.{beside}"))
-    parts.append(Note(_taken(evidence)))
-    return tuple(parts)
+        means = [float(part.mean()) for part in quarters]
+        if key == "violating_share":
+            shown = [f"{mean / reference:.2g} times" if reference > 0 else percent(mean) for mean in means]
+        else:
+            shown = [f"{100 * (mean / reference - 1):+.1f}\N{NO-BREAK SPACE}%" if reference else "" for mean in means]
+        rows.append((text(label[0].upper() + label[1:]), *figures(shown)))
+    if not rows:
+        return ()
+    return (Table(("Against the fallback", *QUARTERS), tuple(rows), f"Early training, against {fallback} (Table 5.3)",
+                  f"Means over the updates of a quarter.{_soon(history)} All of it is lost in the twin, not in "
+                  "production: a policy acts only after its proof and its gates."),)
+
+
+def _soon(history: Sequence[Json]) -> str:
+    """After how many updates 95 % of the way to the last reward were gone."""
+    updates, rewards = column(history, "epoch"), column(history, "reward")
+    if not (np.isfinite(updates) & np.isfinite(rewards)).all() or rewards[-1] <= rewards[0]:
+        return ""
+    there = int(np.argmax(rewards >= rewards[0] + 0.95 * (rewards[-1] - rewards[0])))
+    return f" 95 % of the gain in reward were there after {count(int(updates[there]) + 1, 'update')}."
 
 
 def _taken(evidence: Json | None) -> str:
@@ -60,23 +103,6 @@ def _taken(evidence: Json | None) -> str:
     stopped = "" if diverged is None else (
         f" Training diverged in update {number(diverged)}; the policy before it counts.")
     return f"{which.get(str(taken), str(taken))}: {reason}.{stopped}"
-
-
-def _tuning_levels(evidence: Json | None) -> dict[str, dict[str, float]]:
-    """What pretraining is held against: the share of violating steps that is allowed."""
-    allowed = finite_number(at(evidence, "objective", "violating_share"))
-    return {} if allowed is None else {"violating_share": {f"allowed, {percent(allowed)}": allowed}}
-
-
-def _held_out_levels(evidence: Json | None) -> dict[str, dict[str, float]]:
-    """Fallback and best rule of the workload, by the figures that the curves have."""
-    levels: dict[str, dict[str, float]] = {}
-    for name in dict.fromkeys((_name(evidence, "best_own_rule"), _name(evidence, "fallback", "name") + OWN)):
-        for key in ("reward", "cost", "violating_share"):
-            value = _figure(evidence, name, key)[0]
-            if np.isfinite(value):
-                levels.setdefault(key, {})[name] = value
-    return levels
 
 
 def front(evidence: Json | None, page: str) -> tuple[Part, ...]:

@@ -35,7 +35,8 @@ def page(found: Any) -> str:
 def test_every_section_has_its_plot_and_the_page_is_whole():
     opened = parts(evidence())
     assert {anchor: sum(isinstance(part, Plot) for part in content) for anchor, content in opened.items()} == {
-        "front": 1, "day": 1, "episodes": 1, "actions": 1, "lifecycle": 1, "training": 2}
+        "front": 1, "day": 1, "episodes": 1, "actions": 1, "lifecycle": 1, "adaptation": 1,
+        "pretraining": 1}
     text = page(evidence())
     assert text.count("<svg") == 8 and 'class="missing"' not in text
 
@@ -58,9 +59,19 @@ def test_table_of_controllers_has_the_policy_first_and_the_rest_by_cost():
     assert table.header == ("Controller", "Cost", "Violating steps", "Reward", "Cores", "CPU utilization")
 
 
+def test_early_training_is_told_by_quarters_against_the_fallback():
+    (table,) = [part for part in sections.adaptation(evidence(), "p") if isinstance(part, Table)]
+    cells = {row[0].text: [cell.text for cell in row[1:]] for row in table.rows}
+    # six updates: quarters of 2, 2, 1 and 1; rewards from 1.00 to 1.05 beside 1.3, costs from 3.0 to 2.5 beside 3.2
+    assert cells["Reward a step"] == [f"{value}\N{NO-BREAK SPACE}%" for value in ("-22.7", "-21.2", "-20.0", "-19.2")]
+    assert cells["Cost"][0] == "-7.8\N{NO-BREAK SPACE}%" and cells["Violating steps"][-1] == "2.5 times"
+    assert "were there after 6 updates" in table.note
+    assert not [part for part in sections.adaptation({**evidence(), "fallback": {}}, "p") if isinstance(part, Table)]
+
+
 def test_a_missed_saving_is_said_with_its_sign():
     (note,) = [part.text for part in sections.front(evidence(), "p") if isinstance(part, Note)]
-    assert "(hpa-cpu, own): -1.0\N{NO-BREAK SPACE}%, between -5.0\N{NO-BREAK SPACE}% and 3.0\N{NO-BREAK SPACE}%." in note
+    assert "(hpa-cpu, own): -1.0 %, between -5.0 % and 3.0 %." in note.replace("\N{NO-BREAK SPACE}", " ")
 
 
 def test_map_is_over_the_objective_where_it_bounds_what_is_shown():
@@ -84,11 +95,13 @@ def test_names_lose_the_unit_that_stands_in_brackets(name, unit, shown):
 
 BROKEN = (None, {}, [], "text", float("nan"), [float("nan"), None, "x"], {"policy": None}, -1)
 READ_BY = {
-    "metrics": (sections.front,), "best_rule": (sections.front, sections.episodes), "best_own_rule": (sections.learning,),
-    "fallback": (sections.learning,), "objective": (sections.front, sections.learning), "cost_unit": (sections.front,),
-    "measures": (sections.front,), "controllers": (sections.front, sections.learning), "episodes": (sections.episodes,),
+    "metrics": (sections.front,), "best_rule": (sections.front, sections.episodes),
+    "best_own_rule": (sections.front,),
+    "fallback": (sections.adaptation,), "objective": (sections.front, sections.pretraining),
+    "cost_unit": (sections.front,),
+    "measures": (sections.front,), "controllers": (sections.front,), "episodes": (sections.episodes,),
     "roles": (sections.day, sections.actions), "day": (sections.day,), "action_map": (sections.actions,),
-    "lifecycle": (sections.lifecycle,), "training": (sections.learning,)}
+    "lifecycle": (sections.lifecycle,), "training": (sections.adaptation, sections.pretraining)}
 
 
 @pytest.fixture
