@@ -4,7 +4,8 @@
 
 All rivals are trained on the 800 training applications (rival_policies.py) and judged on the 200 held-out ones under
 loads that no training saw, on the same episodes. `cost` is what is allocated over the mean load; it is compared at 2 %
-violating steps, between settings on each rival's front. The intervals are a paired bootstrap over applications and seeds.
+violating steps, between settings on each rival's front. The intervals are a paired bootstrap over applications and
+seeds.
 
 Resumable: a rival that is there for the same code and options is kept.
 """
@@ -22,9 +23,9 @@ from numpy.typing import NDArray
 from benchmarks.autoscaling.against_rules import environment_of
 from benchmarks.autoscaling.fronts import Front
 from benchmarks.autoscaling.rival_policies import (
+    SOURCES,
     Plan,
     Rival,
-    SOURCES,
     fine_tuned,
     judge,
     same,
@@ -185,7 +186,8 @@ def paired(fronts: Sequence[Front], others: Sequence[Front], share: float = SHAR
         weights = np.bincount(random.integers(0, applications, applications), minlength=applications).astype(float)
         rows = random.integers(0, len(fronts), len(fronts))
         their_rows = rows if len(others) == len(fronts) else random.integers(0, len(others), len(others))
-        drawn.append(1.0 - cost([fronts[row] for row in rows], weights) / cost([others[row] for row in their_rows], weights))
+        own, theirs = [fronts[row] for row in rows], [others[row] for row in their_rows]
+        drawn.append(1.0 - cost(own, weights) / cost(theirs, weights))
     low, high = np.nanquantile(drawn, [0.025, 0.975])
     return 1.0 - cost(fronts) / cost(others), float(low), float(high)
 

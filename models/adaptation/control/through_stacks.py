@@ -1,8 +1,8 @@
 """Training of K policies side by side by gradients through the environment, with the encoders of their inputs.
 
-Each policy has its own weights, episodes, gradient norm and moments; nothing couples them but an encoder that several of
-them read. The rest of a stack does not change what one of them learns. All that is random is drawn from the seed and the
-number of the iteration, so that a run that goes on from a checkpoint ends with the same numbers.
+Each policy has its own weights, episodes, gradient norm and moments; nothing couples them but an encoder that several
+of them read. The rest of a stack does not change what one of them learns. All that is random is drawn from the seed and
+the number of the iteration, so that a run that goes on from a checkpoint ends with the same numbers.
 
 Gradients through many steps of a queue explode: an episode is cut into windows, each with a step of Adam, through whose
 ends no gradient flows; within one, what passes through the state from one step to the one before is multiplied by
@@ -61,12 +61,13 @@ class TrainingSettings:
         """Learning rate of an iteration."""
         if not self.decay:
             return self.rate
-        return self.rate * (_LEAST_RATE + (1 - _LEAST_RATE) * 0.5 * (1 + math.cos(math.pi * iteration / self.iterations)))
+        falling = 0.5 * (1 + math.cos(math.pi * iteration / self.iterations))
+        return self.rate * (_LEAST_RATE + (1 - _LEAST_RATE) * falling)
 
 
 class Batch(NamedTuple):
-    """episodes: K B of them, a policy's next to each other; inputs: makes, for each window anew since encoders have learned
-    meanwhile, what the policies are told beside."""
+    """episodes: K B of them, a policy's next to each other; inputs: makes what the policies are told beside, for each
+    window anew, since encoders have learned meanwhile."""
 
     episodes: Any
     inputs: Callable[[], Inputs]
@@ -113,7 +114,8 @@ class Stack:
         self.policy.load_state_dict(state["policy"])
         for encoder, own in zip(self.encoders, state["encoders"], strict=True):
             encoder.load_state_dict(own)
-        for mine, kept in ((self._means, state["means"]), (self._squares, state["squares"]), (self._steps, state["steps"])):
+        own = (self._means, self._squares, self._steps)
+        for mine, kept in zip(own, (state["means"], state["squares"], state["steps"]), strict=True):
             for part, value in zip(mine, kept, strict=True):
                 part.copy_(value)
         self.iteration = int(state["iteration"])
@@ -135,7 +137,7 @@ def load_state(path: Path) -> dict[str, Any]:
 
 
 def discounted(state: Any, discount: float) -> Any:
-    """The same state, through which gradients pass multiplied by `discount`, 0: not at all; tuples are walked through."""
+    """The same state, through which gradients pass multiplied by `discount`; tuples are walked through."""
     if isinstance(state, Tensor):
         if not state.requires_grad:
             return state
