@@ -1,5 +1,4 @@
-"""Seconds of training until a policy earns more than the best rule, ours and by Stable-Baselines3 on the same
-environment.
+"""Seconds of training until a policy earns more than the best rule, ours and by Stable-Baselines3.
 
     python -m benchmarks autoscaling-training [--seeds 3] [--seconds 60] [--peers-python PYTHON]
 
