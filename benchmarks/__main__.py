@@ -33,6 +33,8 @@ BENCHMARKS: Mapping[str, str] = {
     "autoscaling-scenarios": "benchmarks.autoscaling.scenarios",
     "autoscaling-twin": "benchmarks.autoscaling.twin",
     "autoscaling-speed": "benchmarks.autoscaling.speed",
+    "autoscaling-training": "benchmarks.autoscaling.time_to_reward",
+    "autoscaling-bootstrapping": "benchmarks.autoscaling.bootstrapping",
     "verification": "benchmarks.verification.published",
     "verification-campaign": "benchmarks.verification.campaign",
     "execution-rounding": "benchmarks.verification.execution_rounding",
