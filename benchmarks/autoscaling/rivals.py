@@ -4,7 +4,8 @@
 
 All rivals are trained on the 800 training applications (rival_policies.py) and judged on the 200 held-out ones under
 loads that no training saw, on the same episodes. `cost` is what is allocated over the mean load; it is compared at 2 %
-violating steps, between settings on each rival's front. The intervals are a paired bootstrap over applications and seeds.
+violating steps, between settings on each rival's front. The intervals are a paired bootstrap over applications and
+seeds.
 
 Resumable: a rival that is there for the same code and options is kept.
 """
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from benchmarks.autoscaling.against_rules import environment_of
 from benchmarks.autoscaling.fronts import Front
 from benchmarks.autoscaling.rival_policies import (
+    SOURCES,
     Plan,
     Rival,
     fine_tuned,
@@ -47,7 +49,6 @@ STEPS, JUDGED_WARM_UP, TIMES, JUDGE_SEED = 280, 40, 2, 4242
 HELD_OUT = tuple(range(800, 1000))
 WINDOW = 3  # steps: later ones add nothing that the exponential means do not say
 FIGURES = ("cost", "violated", "reward")
-SOURCE = 17  # the application that transfer learning starts from; any would do
 Numbers = NDArray[np.float64]
 Builder = Callable[[Autoscaling, Plan], tuple[Rival, Plan]]
 
@@ -93,7 +94,7 @@ KINDS: dict[str, Kind] = {
     "scratch": Kind("from scratch, one policy an application", _tuned(
         lambda e, plan: untrained(e, plan, Nothing(), False))),
     "transfer": Kind("transfer from one application (TL), fine-tuned", _tuned(
-        lambda e, plan: trained(e, plan, Nothing(), source=SOURCE))),
+        lambda e, plan: trained(e, plan, Nothing(), sources=SOURCES[:len(plan.seeds)]))),
     "expert": Kind("expert: generic policy, fine-tuned to each application", _tuned(
         lambda e, plan: trained(e, plan, Nothing())), operable=False),
 }
@@ -185,7 +186,8 @@ def paired(fronts: Sequence[Front], others: Sequence[Front], share: float = SHAR
         weights = np.bincount(random.integers(0, applications, applications), minlength=applications).astype(float)
         rows = random.integers(0, len(fronts), len(fronts))
         their_rows = rows if len(others) == len(fronts) else random.integers(0, len(others), len(others))
-        drawn.append(1.0 - cost([fronts[row] for row in rows], weights) / cost([others[row] for row in their_rows], weights))
+        own, theirs = [fronts[row] for row in rows], [others[row] for row in their_rows]
+        drawn.append(1.0 - cost(own, weights) / cost(theirs, weights))
     low, high = np.nanquantile(drawn, [0.025, 0.975])
     return 1.0 - cost(fronts) / cost(others), float(low), float(high)
 

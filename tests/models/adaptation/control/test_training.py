@@ -15,7 +15,7 @@ from models.adaptation.control.trajectory_encoder import EncoderSettings
 from models.environments.environment import Outcome
 from tests.models.adaptation.control.adapting import TRAINING, policies, small
 
-TRAIN = TrainingSettings(iterations=4, steps=8, warm_up=2, rate=1e-2, decay=False)
+TRAIN = TrainingSettings(iterations=4, steps=8, window=4, warm_up=2, rate=1e-2, decay=False)
 META = MetaSettings(EncoderSettings(width=8, head=(8,), embedding=2, trajectories=2, stride=2), TRAIN, seeds=(0, 1),
                     multipliers=(10.0, 40.0), applications=4, refresh=2, kept=3, fits=3)
 
@@ -39,7 +39,8 @@ def test_fine_tuning_of_many_is_that_of_each_alone():
     applications, start = [13, 15, 12], [0, 1, 1]
 
     def drawn(seed, every):
-        joined = environment.draw("held_out", 6, 9, seed, applications=[number for number in applications for _ in "ab"])
+        twice = [number for number in applications for _ in range(2)]
+        joined = environment.draw("held_out", 6, 9, seed, applications=twice)
         return joined.take(torch.tensor([row for row in range(6) if applications[row // 2] in every]))
 
     together = one_each(policy, start)
@@ -47,7 +48,9 @@ def test_fine_tuning_of_many_is_that_of_each_alone():
               PaperReward(), tuning, draw=drawn)
     for k, number in enumerate(applications):
         alone = one_each(policy, [start[k]])
-        fine_tune(environment.differentiable, alone, "held_out", [number], lambda _, n, k=k: Given(repeated(told[k:k + 1], n)),
+        own = told[k:k + 1]
+        fine_tune(environment.differentiable, alone, "held_out", [number],
+                  lambda _, n, own=own: Given(repeated(own, n)),
                   PaperReward(), tuning, draw=drawn)
         for many, one in zip(weights(together.policy), weights(alone.policy), strict=True):
             torch.testing.assert_close(many[k], one[0], rtol=0, atol=1e-5)
