@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.adaptation import accuracy_tables, cost_tables, pool_tables, sizing
 from benchmarks.adaptation.plots import draw_adaptation_scale
-from benchmarks.autoscaling import physics_tables, scenarios, speed, twin_tables
+from benchmarks.autoscaling import early_tables, physics_tables, scenarios, speed, time_to_reward, twin_tables
 from benchmarks.autoscaling.adaptation import new_application_tables, rivals, serving
 from benchmarks.autoscaling.adaptation.plots import draw_adaptation, draw_rivals, draw_serving
 from benchmarks.gates import false_promotion
@@ -88,6 +88,8 @@ TABLES: dict[str, Source] = {
     "autoscaling-adaptation": Source("autoscaling_adaptation", new_application_tables.adaptation_table),
     "autoscaling-serving": Source("autoscaling_serving", serving.serving_table),
     "autoscaling-serving-scenarios": Source("autoscaling_serving", serving.scenarios_table),
+    "autoscaling-training": Source("autoscaling_training", time_to_reward.training_table),
+    "autoscaling-bootstrapping": Source("autoscaling_bootstrapping", early_tables.early_table),
     "false-promotion": Source("false_promotion", false_promotion.equal_table("errors")),
     "false-promotion-missed": Source("false_promotion", false_promotion.missed_table("errors", 0.05)),
     "false-promotion-missed-more": Source("false_promotion", false_promotion.missed_table("errors", 0.2)),

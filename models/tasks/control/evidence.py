@@ -26,6 +26,7 @@ from models.paired_comparison import block_length, interval
 from models.tasks.control.judging import FloatArray, Played, episodes_digest, model_acting, play, rule_acting
 from models.tasks.control.pictures import action_map, day
 from models.tasks.control.product import CHOICE, POLICY, read_rules
+from models.tasks.control.roles import roles
 from models.tasks.control.rule_tuning import TunedRule
 from models.tasks.control.task import ControlTask
 from models.tasks.control.timeline import profile_of, timeline
@@ -70,6 +71,7 @@ def control_evidence(task: ControlTask, workload: str, seed: int, features: Path
         "episodes": _per_episode(found, rules[metrics["best_rule"]]),
         "lifecycle": _lifecycle(task, environment, model, families[fallback.name], fallback),
         "training": choice, "history": {"epochs": choice["pretraining"]["history"]},
+        "roles": roles(task, environment, tuple(environment_of(task.environment).columns)),
         "day": day(task, environment, model, families[fallback.name], fallback),
         "action_map": action_map(environment, model, found.observations),
     }
