@@ -42,9 +42,9 @@ BENCHMARKS: Mapping[str, str] = {
     "certificate-mutants": "benchmarks.verification.mutants",
     "false-promotion": "benchmarks.gates.false_promotion",
     "code-mutation": "benchmarks.test_quality.code_mutation",
-    "autoscaling-rivals": "benchmarks.autoscaling.rivals",
-    "autoscaling-adaptation": "benchmarks.autoscaling.new_application",
-    "autoscaling-serving": "benchmarks.autoscaling.serving",
+    "autoscaling-rivals": "benchmarks.autoscaling.adaptation.rivals",
+    "autoscaling-adaptation": "benchmarks.autoscaling.adaptation.new_application",
+    "autoscaling-serving": "benchmarks.autoscaling.adaptation.serving",
     "tables": "benchmarks.tables",
 }
 

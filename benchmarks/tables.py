@@ -15,18 +15,9 @@ from typing import Any
 
 from benchmarks.adaptation import accuracy_tables, cost_tables, pool_tables, sizing
 from benchmarks.adaptation.plots import draw_adaptation_scale
-from benchmarks.autoscaling import (
-    early_tables,
-    new_application,
-    physics_tables,
-    rivals,
-    scenarios,
-    serving,
-    speed,
-    time_to_reward,
-    twin_tables,
-)
-from benchmarks.autoscaling.adaptation_plots import draw_adaptation, draw_rivals, draw_serving
+from benchmarks.autoscaling import early_tables, physics_tables, scenarios, speed, time_to_reward, twin_tables
+from benchmarks.autoscaling.adaptation import new_application_tables, rivals, serving
+from benchmarks.autoscaling.adaptation.plots import draw_adaptation, draw_rivals, draw_serving
 from benchmarks.gates import false_promotion
 from benchmarks.harness.markdown import fill, marked_tables
 from benchmarks.harness.result_file import read_results
@@ -94,7 +85,7 @@ TABLES: dict[str, Source] = {
     "autoscaling-speed-conditions": Source("autoscaling_speed", speed.conditions_line),
     "autoscaling-rivals": Source("autoscaling_rivals", rivals.rivals_table),
     "autoscaling-rivals-simplest": Source("autoscaling_rivals", rivals.simplest_line),
-    "autoscaling-adaptation": Source("autoscaling_adaptation", new_application.adaptation_table),
+    "autoscaling-adaptation": Source("autoscaling_adaptation", new_application_tables.adaptation_table),
     "autoscaling-serving": Source("autoscaling_serving", serving.serving_table),
     "autoscaling-serving-scenarios": Source("autoscaling_serving", serving.scenarios_table),
     "autoscaling-training": Source("autoscaling_training", time_to_reward.training_table),

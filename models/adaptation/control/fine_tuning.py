@@ -39,9 +39,9 @@ class FineTuning:
     seed: int = 0
 
 
-def one_each(policy: Policy, start: Sequence[int]) -> Stack:
-    """A stack of N policies; start: (N,) which member of `policy` each begins as."""
-    return Stack(members(policy, start))
+def one_each(policy: Policy, start: Sequence[int], rates: Tensor | None = None) -> Stack:
+    """A stack of N policies; start: (N,) which member of `policy` each begins as; rates: see Stack."""
+    return Stack(members(policy, start), rates=rates)
 
 
 def fine_tune(differentiable: Environment, stack: Stack, split: str, applications: Sequence[int], inputs: InputsOf,

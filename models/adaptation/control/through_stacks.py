@@ -74,10 +74,16 @@ class Batch(NamedTuple):
 
 
 class Stack:
-    """K policies and their encoders with Adam's moments, and the iteration that comes next."""
+    """K policies and their encoders with Adam's moments, and the iteration that comes next.
 
-    def __init__(self, policy: Policy, encoders: Sequence[nn.Module] = ()) -> None:
-        self.policy, self.encoders = policy, tuple(encoders)
+    Args:
+        policy: what is trained, in place.
+        encoders: which are trained too.
+        rates: (K,) share of the learning rate that each policy takes, to try rates side by side; None: all of it.
+    """
+
+    def __init__(self, policy: Policy, encoders: Sequence[nn.Module] = (), rates: Tensor | None = None) -> None:
+        self.policy, self.encoders, self.rates = policy, tuple(encoders), rates
         self.iteration = 0
         self._own = [*policy.parameters()]
         self._shared = [[*encoder.parameters()] for encoder in encoders]
@@ -101,7 +107,12 @@ class Stack:
             norm = torch.stack([part.square().sum() for part in mine]).sum().sqrt()
             torch._foreach_mul_(mine, float((clip / norm.clamp(min=1e-12)).clamp(max=1.0)))
             at += len(parameters)
+        before = [] if self.rates is None else [part.detach().clone() for part in self._own]
         adam_step(self._every, gradients, self._means, self._squares, self._steps, rate)
+        if self.rates is not None:  # Adam's step is proportional to its rate
+            with torch.no_grad():
+                for part, old in zip(self._own, before, strict=True):
+                    part.copy_(torch.lerp(old, part, self.rates.view(-1, *[1] * (part.dim() - 1))))
         return norms
 
     def state(self) -> dict[str, Any]:

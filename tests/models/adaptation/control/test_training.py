@@ -120,3 +120,17 @@ def test_the_objective_weighs_violations_by_each_policy_s_multiplier():
     assert kept == pytest.approx(2.0 / 2.0, rel=1e-2) and kept_too == pytest.approx(2.0 / 11.0, rel=2e-2)
     # at least half a violating step, by the multiplier, over the scale that keeps steps of equal size
     assert missed > (2.0 + 10.0 * 0.49) / 2.0 and missed_more > (2.0 + 100.0 * 0.49) / 11.0
+
+
+def test_rates_are_tried_side_by_side():
+    environment = small()
+    policy = policies(environment, 1, Nothing())
+    together = one_each(policy, [0, 0, 0], torch.tensor([0.0, 0.25, 1.0]))
+    settings = FineTuning(replace(TRAIN, iterations=1, window=8), episodes=2, seed=5)
+    fine_tune(environment.differentiable, together, "held_out", [13, 13, 13], lambda _, n: Nothing(), PaperReward(),
+              settings, draw=lambda seed, every: environment.draw("held_out", 2, 9, seed, applications=[13, 13]).take(
+                  torch.arange(2).repeat(3)))
+    for now, first in zip(weights(together.policy), weights(policy), strict=True):
+        moved = now - first
+        assert torch.equal(now[0], first[0])
+        torch.testing.assert_close(moved[1], 0.25 * moved[2], rtol=1e-2, atol=1e-6)

@@ -27,8 +27,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from benchmarks.autoscaling.adaptation.rival_policies import EPISODE, WARM_UP, Plan, meta_learner, trained
 from benchmarks.autoscaling.against_rules import environment_of
-from benchmarks.autoscaling.rival_policies import EPISODE, WARM_UP, Plan, meta_learner, trained
 from benchmarks.harness.code_digest import code_digest
 from benchmarks.harness.data_folder import add_data_folder
 from benchmarks.harness.entries import Entries
@@ -73,7 +73,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Serves, where that is missing."""
-    code = code_digest("benchmarks.autoscaling.serving", "models.adaptation.control")
+    code = code_digest("benchmarks.autoscaling.adaptation.serving", "")
     asked = {"code": code, "load": options.load, "seeds": options.seeds, "applications": options.applications,
              "episodes": options.episodes}
     results = Entries(options.output, FORMAT, lambda entry: entry["load"], lambda _, entry: (

@@ -20,9 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.autoscaling.against_rules import environment_of
-from benchmarks.autoscaling.fronts import Front
-from benchmarks.autoscaling.rival_policies import (
+from benchmarks.autoscaling.adaptation.rival_policies import (
     SOURCES,
     Plan,
     Rival,
@@ -33,6 +31,8 @@ from benchmarks.autoscaling.rival_policies import (
     trained,
     untrained,
 )
+from benchmarks.autoscaling.against_rules import environment_of
+from benchmarks.autoscaling.fronts import Front
 from benchmarks.harness.code_digest import code_digest
 from benchmarks.harness.data_folder import add_data_folder
 from benchmarks.harness.entries import Entries
@@ -110,9 +110,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Trains and judges the rivals that are missing."""
-    code = code_digest("benchmarks.autoscaling.rivals", "models.adaptation.control")
+    code = code_digest("benchmarks.autoscaling.adaptation.rivals", "")
     results = Entries(options.output, FORMAT, lambda entry: entry["rival"], lambda _, entry: (
-        entry["rival"] not in options.rivals or (entry["code"], entry["load"]) == (code, options.load)))
+        entry["rival"] not in options.rivals
+        or (entry["code"], entry["load"], entry["seeds"]) == (code, options.load, options.seeds)))
     environment = environment_of(options.load, options.data_folder)
     for name in options.rivals:
         if results.has(name):
@@ -124,7 +125,8 @@ def run(options: argparse.Namespace) -> None:
         results.content |= {"machine": describe_machine(), "judged": {
             "steps": STEPS, "warm_up": JUDGED_WARM_UP, "episodes": TIMES, "applications": len(HELD_OUT)}}
         results.add({"rival": name, "what": KINDS[name].what, "operable": KINDS[name].operable, "code": code,
-                     "load": options.load, "plan": asdict(plan), "cpu_seconds": seconds, "at": now_utc(),
+                     "load": options.load, "seeds": options.seeds, "plan": asdict(plan), "cpu_seconds": seconds,
+                     "at": now_utc(),
                      "figures": {figure: [_written(row) for row in values.reshape(-1, values.shape[-1])]
                                  for figure, values in found.items()}})
         means = {figure: values.mean(axis=(0, 2)).round(4).tolist() for figure, values in found.items()}

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.autoscaling.new_application import METHODS, converged, curves_of
-from benchmarks.autoscaling.rivals import KINDS, SHARE, fronts_of
-from benchmarks.autoscaling.serving import FIGURES, SERVERS, served_of
+from benchmarks.autoscaling.adaptation.new_application import METHODS
+from benchmarks.autoscaling.adaptation.new_application_tables import converged, curves_of
+from benchmarks.autoscaling.adaptation.rivals import KINDS, SHARE, fronts_of
+from benchmarks.autoscaling.adaptation.serving import FIGURES, SERVERS, served_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.autoscaling import new_application, rivals, serving
+from benchmarks.autoscaling.adaptation import new_application, new_application_tables, rivals, serving
 from models.adaptation.control.inputs import Forecast, Given, Joined, Nothing
 from models.adaptation.control.load_forecast import Autoregression
 from models.environments.autoscaling.simulator import Autoscaling
@@ -35,7 +35,8 @@ def test_the_simplest_is_the_first_that_no_operable_one_beats():
     line = rivals.simplest_line({"entries": entries})
     assert "**generic**" in line
     table = rivals.rivals_table({"entries": entries})
-    assert [row.split(" | ")[0].strip("| ") for row in table.splitlines()[2:]] == ["linear", "generic", "meta", "oracle"]
+    names = [row.split(" | ")[0].strip("| ") for row in table.splitlines()[2:]]
+    assert names == ["linear", "generic", "meta", "oracle"]
     assert "+44.4 (+44.4 to +44.4)" in table.splitlines()[-1]
 
 
@@ -57,11 +58,12 @@ def test_episodes_are_counted_to_what_the_best_method_reached():
     fast = adapted("meta", [[[0.9, 0.9], [0.9, 0.9]], *[[[1.0, 1.0], [1.0, 1.0]]] * 3])
     slow = adapted("transfer", [[[0.5, 0.5]] * 2, [[0.6, 0.6]] * 2, [[0.96, 0.7]] * 2, [[1.0, 0.8]] * 2])
     results = {"entries": [fast, slow], "judged_at": [0, 1, 5, 20]}
-    best = new_application.converged(results)
+    best = new_application_tables.converged(results)
     assert best.tolist() == [1.0, 1.0]
-    needed, share = new_application.episodes_needed(new_application.curves_of(slow), 0.95 * best, [0, 1, 5, 20])
+    curves = new_application_tables.curves_of(slow)
+    needed, share = new_application_tables.episodes_needed(curves, 0.95 * best, [0, 1, 5, 20])
     assert needed.tolist() == [[5.0, 20.0], [5.0, 20.0]] and share == 0.5
-    table = new_application.adaptation_table(results)
+    table = new_application_tables.adaptation_table(results)
     assert "| 10.0 ± 0.0 | 1.0 (1.0 to 1.0) | 100 |" in table and "| 50.0 ± 0.0 | 12.5 " in table
 
 
@@ -88,7 +90,8 @@ def test_serving_is_told_against_the_converged_policy():
     def figures(reward, violated):
         row = " ".join([str(reward)] * 4)
         other = " ".join([str(violated)] * 4)
-        return {"reward": [row] * 2, "violated": [other] * 2, "cpu_utilization": [row] * 2, "memory_utilization": [row] * 2}
+        return {"reward": [row] * 2, "violated": [other] * 2,
+                "cpu_utilization": [row] * 2, "memory_utilization": [row] * 2}
 
     entry = {"seeds": 2, "scenarios": ["payload_file"], "served": {
         server: figures(*pair) for server, pair in zip(serving.SERVERS, [
