@@ -8,7 +8,8 @@ from feature_store.errors import InputError
 from serving.fallback_spec import fallback_spec
 
 RANGE = {"minimum": 1, "maximum": 64, "most_down": 0.25, "most_up": 1.0}
-GOOD: dict[str, Any] = {"rule": "hpa-cpu", "settings": {"target": 0.6, "mode": "AIMD"}, "safe_ranges": {"replicas": RANGE}}
+GOOD: dict[str, Any] = {"rule": "hpa-cpu", "settings": {"target": 0.6, "mode": "AIMD"},
+                        "safe_ranges": {"replicas": RANGE}}
 
 
 def test_what_is_written_is_read_back() -> None:

@@ -1,5 +1,7 @@
 """The lifecycle on training episodes: who acts when, and thresholds that no policy can reach."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import yaml
@@ -34,6 +36,6 @@ def test_a_reward_that_is_missing_never_promotes() -> None:
 
 @pytest.mark.parametrize("name", ["t_online", "t_serving"])
 def test_a_threshold_that_no_policy_can_reach_is_refused_with_its_line(name: str) -> None:
-    content = {**yaml.safe_load(open("tests/environments/backlog.yaml")), "profile": {name: 1.5}}
-    with pytest.raises(InputError, match=f"profile.{name}: expected at most the largest reward of a step, 1, got 1.5; no"):
+    content = {**yaml.safe_load(Path("tests/environments/backlog.yaml").read_text()), "profile": {name: 1.5}}
+    with pytest.raises(InputError, match=f"profile.{name}: expected at most the largest reward of a step, 1, got 1.5"):
         check_task(parse_task(content, "task.yaml"), "shop", "task.yaml", None)
