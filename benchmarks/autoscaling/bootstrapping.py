@@ -1,6 +1,6 @@
 """What early online training costs an application, from scratch and bootstrapped (thesis, section 5.5.4 and Table 5.3).
 
-    python -m benchmarks autoscaling-bootstrapping [--applications 5] [--episodes 24]
+    python -m benchmarks autoscaling-bootstrapping [--applications 5] [--episodes 20]
 
 An agent is trained online on one held-out application by DDPG with the hyperparameters of Table 5.2, the paper's reward
 and a network of its own, from several starts: none; a policy trained offline on ten episodes of the fallback
@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from benchmarks.autoscaling.early_tables import FIRST, MEASURES
 from benchmarks.harness.code_digest import code_digest
 from benchmarks.harness.entries import Entries
 from benchmarks.harness.machine import describe_machine, now_utc
-from benchmarks.harness.markdown import number, paragraph, table
 from benchmarks.harness.result_file import RESULTS
 from feature_store.errors import InputError
 from models.controllers.rules import make
@@ -36,7 +36,6 @@ from models.learners.policy import Policy
 from models.training.reinforcement.methods import OFFLINE, method, offline_method
 from models.training.reinforcement.objective import ObjectiveSettings
 from models.training.reinforcement.offline.offline_run import policy_for
-from models.training.reinforcement.online.td3 import Td3Settings
 from models.training.reinforcement.training_run import episode_seed
 from models.training.reinforcement.trajectories import Transitions, collect, controlled_by, joined, transitions
 
@@ -45,11 +44,6 @@ FORMAT = "assay-autoscaling-bootstrapping/1"
 FALLBACK = "hpa-cpu-p99-vpa-memory"
 BOOTSTRAP_EPISODES, CRITIC_FIRST = 10, 1000
 REWARD = ObjectiveSettings(kind="reward")
-MEASURES = ("cpu_utilization", "memory_utilization")
-SEGMENTS = 4
-FIRST = 5  # episodes of the beginning
-THESIS = {"cpu_utilization": (-32.3, -42.9, -22.1, -10.0), "memory_utilization": (-28.8, -30.5, -26.5, -7.8),
-          "violations": (56.1, 22.2, 12.7, 10.1)}
 
 Figures = dict[str, list[float]]  # name -> one number an episode
 
@@ -67,7 +61,6 @@ STARTS: Mapping[str, Start] = {
     "scratch": Start(),
     **{name: Start(offline=name) for name in OFFLINE},
     "td3_bc, critic first": Start(offline="td3_bc", critic_first=True),
-    "bcq, critic first": Start(offline="bcq", critic_first=True),
     "generic": Start(generic=True),
     "generic, critic first": Start(generic=True, critic_first=True),
 }  # fmt: skip
@@ -112,8 +105,8 @@ class OneApplication:
 
 def generic_policy(environment: Environment, episodes: int) -> Policy:
     """Trained across the training applications for the paper's reward."""
-    settings = Td3Settings(episodes=episodes, objective=REWARD)
-    return method("td3").train(environment, settings, 0).policy
+    settings = method("ppo").settings(episodes=episodes, objective=REWARD)
+    return method("ppo").train(environment, settings, 0).policy
 
 
 def bootstrapping_data(application: OneApplication) -> Transitions:
@@ -131,7 +124,7 @@ def measure(environment: Autoscaling, number_of: int, start: Start, generic: Pol
     if start.offline:
         found = offline_method(start.offline)
         policy = found.train(policy_for(environment, known, (40, 40), number_of), known,
-                             found.settings(updates=1000, objective=REWARD), number_of).policy
+                             found.settings(updates=800, objective=REWARD), number_of).policy
     settings = method("ddpg").settings(
         episodes=episodes, applications=1, objective=REWARD, validate_every=episodes, validation_applications=2,
         actor_from=CRITIC_FIRST if start.critic_first else 0)
@@ -153,8 +146,8 @@ def fallback_figures(environment: Autoscaling, number_of: int, episodes: int) ->
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--applications", type=int, default=5, help="held-out applications, each an agent of its own")
-    parser.add_argument("--episodes", type=int, default=24, help="of online training, of 100 steps")
-    parser.add_argument("--generic-episodes", type=int, default=60, help="of the generic policy's training")
+    parser.add_argument("--episodes", type=int, default=20, help="of online training, of 100 steps")
+    parser.add_argument("--generic-episodes", type=int, default=40, help="of the generic policy's training")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -179,42 +172,3 @@ def run(options: argparse.Namespace) -> None:
         entries.add({"application": one, "episodes": options.episodes, "starts": found,
                      "fallback": fallback_figures(environment, one, options.episodes),
                      "seconds": round(time.process_time() - started, 1)})
-
-
-def early_table(content: Mapping[str, Any]) -> str:
-    """One row a start: the four segments as Table 5.3 has them."""
-    entries: list[Mapping[str, Any]] = content.get("entries", [])
-    if not entries:
-        return "*Not measured yet.*"
-    rows = [["thesis, from scratch", *(f"{one:+.0f} %" for one in THESIS["cpu_utilization"]),
-             *(f"{one:+.0f} %" for one in THESIS["memory_utilization"]),
-             *(f"{one:.1f} x" for one in THESIS["violations"]), "", ""]]
-    rule = [entry["fallback"] for entry in entries]
-    for name in STARTS:
-        own = [entry["starts"][name] for entry in entries]
-        cells = [f"{100 * (ours / theirs - 1):+.0f} %" for measure_name in MEASURES
-                 for ours, theirs in zip(_segments(own, measure_name), _segments(rule, measure_name), strict=True)]
-        factors = [f"{ours / max(theirs, 1e-9):.1f} x" for ours, theirs in
-                   zip(_segments(own, "violated"), _segments(rule, "violated"), strict=True)]
-        at_first = float(np.mean([one["violated"][:FIRST] for one in own]))
-        rewards = [float(np.mean(one["reward"])) for one in own]
-        rows.append([name, *cells, *factors, f"{100 * at_first:.0f} %",
-                     f"{number(np.mean(rewards), 4)} ± {number(np.std(rewards), 2)}"])
-    at_first = float(np.mean([one["violated"][:FIRST] for one in rule]))
-    reward = [float(np.mean(one["reward"])) for one in rule]
-    rows.append([f"fallback ({content['fallback']})", *[""] * 12, f"{100 * at_first:.0f} %",
-                 f"{number(np.mean(reward), 4)} ± {number(np.std(reward), 2)}"])
-    quarters = [f"{label}, quarter {quarter}" for label in ("CPU use", "memory use", "violations")
-                for quarter in range(1, SEGMENTS + 1)]
-    header = ["start", *quarters, f"violating steps, first {FIRST} episodes", "reward an episode"]
-    note = paragraph(
-        f"{len(entries)} held-out applications, an agent each, {entries[0]['episodes']} episodes of 100 steps; "
-        "differences to the fallback on the same episodes; reward: mean ± standard deviation over applications.")
-    return f"{table(header, rows)}\n\n{note}"
-
-
-def _segments(figures: Sequence[Mapping[str, list[float]]], name: str) -> list[float]:
-    """Mean of each quarter of the episodes, over applications."""
-    values = np.array([one[name] for one in figures])
-    return [float(part.mean()) for part in np.array_split(values, SEGMENTS, axis=1)]
-

@@ -1,7 +1,7 @@
 """Fine-tuning to N applications at once: each has policy, episodes, gradient and moments of its own, in one stack.
 
-An iteration is `episodes` new episodes of every application, and one step of Adam a window for every policy. Nothing couples the
-policies: what becomes of one does not depend on which others are in the stack.
+An iteration is `episodes` new episodes of every application, and one step of Adam a window for every policy. Nothing
+couples the policies: what becomes of one does not depend on which others are in the stack.
 
 The gradients come through the environment, so they stand for a learner that knows the application's law and has only to
 see its loads; a model-free learner needs more episodes for the same.
@@ -39,9 +39,9 @@ class FineTuning:
     seed: int = 0
 
 
-def one_each(policy: Policy, start: Sequence[int]) -> Stack:
-    """A stack of N policies; start: (N,) which member of `policy` each begins as."""
-    return Stack(members(policy, start))
+def one_each(policy: Policy, start: Sequence[int], rates: Tensor | None = None) -> Stack:
+    """A stack of N policies; start: (N,) which member of `policy` each begins as; rates: see Stack."""
+    return Stack(members(policy, start), rates=rates)
 
 
 def fine_tune(differentiable: Environment, stack: Stack, split: str, applications: Sequence[int], inputs: InputsOf,

@@ -6,11 +6,11 @@
 
 In training an application shows 0 to M trajectories, drawn each time, so that the policy is good before the first one
 and with any number of them. At inference the encoder is fixed. System identification is the same learner but for its
-goal: its embedding is fitted to the application's true hidden parameters (which a simulator knows), and the policy reads
-that without telling it anything.
+goal: its embedding is fitted to the application's true hidden parameters (which a simulator knows), and the policy
+reads that without telling it anything.
 
-Symbols: S seeds, each with an encoder; L policies of each seed, one for each multiplier; K = S L; A training applications;
-B of them an iteration; M trajectories, e embedding, h hidden parameters.
+Symbols: S seeds, each with an encoder; L policies of each seed, one for each multiplier; K = S L; A training
+applications; B of them an iteration; M trajectories, e embedding, h hidden parameters.
 """
 
 from collections.abc import Sequence
@@ -128,7 +128,8 @@ class MetaTraining:
             self._restore(load_state(self.checkpoint))
         if not self.stack.iteration:
             self._refresh(0)
-        train(self.differentiable, self.stack, self._batch, self.settings.objective(), self.settings.training, self._after)
+        train(self.differentiable, self.stack, self._batch, self.settings.objective(), self.settings.training,
+              self._after)
         return MetaLearner(self.stack.policy, self.encoders, self.recorder)
 
     def _batch(self, iteration: int) -> Batch:

@@ -1,8 +1,8 @@
 """Training of K policies side by side by gradients through the environment, with the encoders of their inputs.
 
-Each policy has its own weights, episodes, gradient norm and moments; nothing couples them but an encoder that several of
-them read. The rest of a stack does not change what one of them learns. All that is random is drawn from the seed and the
-number of the iteration, so that a run that goes on from a checkpoint ends with the same numbers.
+Each policy has its own weights, episodes, gradient norm and moments; nothing couples them but an encoder that several
+of them read. The rest of a stack does not change what one of them learns. All that is random is drawn from the seed and
+the number of the iteration, so that a run that goes on from a checkpoint ends with the same numbers.
 
 Gradients through many steps of a queue explode: an episode is cut into windows, each with a step of Adam, through whose
 ends no gradient flows; within one, what passes through the state from one step to the one before is multiplied by
@@ -61,22 +61,29 @@ class TrainingSettings:
         """Learning rate of an iteration."""
         if not self.decay:
             return self.rate
-        return self.rate * (_LEAST_RATE + (1 - _LEAST_RATE) * 0.5 * (1 + math.cos(math.pi * iteration / self.iterations)))
+        falling = 0.5 * (1 + math.cos(math.pi * iteration / self.iterations))
+        return self.rate * (_LEAST_RATE + (1 - _LEAST_RATE) * falling)
 
 
 class Batch(NamedTuple):
-    """episodes: K B of them, a policy's next to each other; inputs: makes, for each window anew since encoders have learned
-    meanwhile, what the policies are told beside."""
+    """episodes: K B of them, a policy's next to each other; inputs: makes what the policies are told beside, for each
+    window anew, since encoders have learned meanwhile."""
 
     episodes: Any
     inputs: Callable[[], Inputs]
 
 
 class Stack:
-    """K policies and their encoders with Adam's moments, and the iteration that comes next."""
+    """K policies and their encoders with Adam's moments, and the iteration that comes next.
 
-    def __init__(self, policy: Policy, encoders: Sequence[nn.Module] = ()) -> None:
-        self.policy, self.encoders = policy, tuple(encoders)
+    Args:
+        policy: what is trained, in place.
+        encoders: which are trained too.
+        rates: (K,) share of the learning rate that each policy takes, to try rates side by side; None: all of it.
+    """
+
+    def __init__(self, policy: Policy, encoders: Sequence[nn.Module] = (), rates: Tensor | None = None) -> None:
+        self.policy, self.encoders, self.rates = policy, tuple(encoders), rates
         self.iteration = 0
         self._own = [*policy.parameters()]
         self._shared = [[*encoder.parameters()] for encoder in encoders]
@@ -100,7 +107,12 @@ class Stack:
             norm = torch.stack([part.square().sum() for part in mine]).sum().sqrt()
             torch._foreach_mul_(mine, float((clip / norm.clamp(min=1e-12)).clamp(max=1.0)))
             at += len(parameters)
+        before = [] if self.rates is None else [part.detach().clone() for part in self._own]
         adam_step(self._every, gradients, self._means, self._squares, self._steps, rate)
+        if self.rates is not None:  # Adam's step is proportional to its rate
+            with torch.no_grad():
+                for part, old in zip(self._own, before, strict=True):
+                    part.copy_(torch.lerp(old, part, self.rates.view(-1, *[1] * (part.dim() - 1))))
         return norms
 
     def state(self) -> dict[str, Any]:
@@ -113,7 +125,8 @@ class Stack:
         self.policy.load_state_dict(state["policy"])
         for encoder, own in zip(self.encoders, state["encoders"], strict=True):
             encoder.load_state_dict(own)
-        for mine, kept in ((self._means, state["means"]), (self._squares, state["squares"]), (self._steps, state["steps"])):
+        own = (self._means, self._squares, self._steps)
+        for mine, kept in zip(own, (state["means"], state["squares"], state["steps"]), strict=True):
             for part, value in zip(mine, kept, strict=True):
                 part.copy_(value)
         self.iteration = int(state["iteration"])
@@ -135,7 +148,7 @@ def load_state(path: Path) -> dict[str, Any]:
 
 
 def discounted(state: Any, discount: float) -> Any:
-    """The same state, through which gradients pass multiplied by `discount`, 0: not at all; tuples are walked through."""
+    """The same state, through which gradients pass multiplied by `discount`; tuples are walked through."""
     if isinstance(state, Tensor):
         if not state.requires_grad:
             return state

@@ -10,7 +10,6 @@ Symbols: F series, M minutes, N episodes, T steps.
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -33,6 +32,8 @@ def read_traces(path: Path, least_a_minute: float = _LEAST_A_MINUTE) -> NDArray[
         InputError: no such file; no columns of minutes; fewer than two minutes; gaps, negative or infinite values; no
             series left.
     """
+    import pandas as pd  # where traces are read alone: the environment runs in interpreters without it
+
     try:
         table = pd.read_csv(path)
     except (OSError, ValueError) as error:

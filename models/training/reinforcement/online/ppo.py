@@ -46,7 +46,7 @@ class PpoSettings(RunSettings):
     clip: PositiveNumber = Field(default=0.2, description="Of the probability ratio")
     rate: PositiveNumber = Field(default=2e-3, description="Learning rate of policy and value")
     entropy: float = Field(default=0.0, ge=0, description="Weight of the entropy")
-    spread: PositiveNumber = Field(default=0.3, description="Standard deviation of actions at the start")
+    spread: PositiveNumber = Field(default=0.6, description="Standard deviation of actions at the start")
     value_hidden: PositiveWholeNumber = Field(
         default=64, json_schema_extra={"unit": "neurons"}, description="Of each of two hidden layers of the value")
 

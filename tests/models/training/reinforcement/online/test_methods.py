@@ -20,8 +20,9 @@ from tests.models.training.reinforcement.pond import Poisoned, Pond
 
 ROOT = Path(__file__).parents[5]
 FAST: dict[str, dict[str, Any]] = {
-    "ddpg": {"actor_rate": 3e-3, "updates_per_step": 2}, "td3": {"first_update": 200, "batch_size": 64},
-    "sac": {"first_update": 200, "batch_size": 64}, "ppo": {"rate": 3e-3, "minibatches": 2, "epochs": 4},
+    "ddpg": {"actor_rate": 3e-3}, "td3": {"first_update": 200, "batch_size": 64, "updates_per_step": 1},
+    "sac": {"first_update": 200, "batch_size": 64, "updates_per_step": 1},
+    "ppo": {"rate": 3e-3, "minibatches": 2, "epochs": 4},
 }  # fmt: skip
 
 

@@ -1,11 +1,11 @@
-"""How fast a policy adapts to an application that it has not seen: the meta learner, transfer learning, and simpler ones.
+"""How fast a policy adapts to a new application: the meta learner, transfer learning, and simpler ones.
 
-    python -m benchmarks autoscaling-adaptation [--methods meta generic ...] [--seeds 5] [--applications 40]
+    python -m benchmarks autoscaling-adaptation [--methods meta generic ...] [--seeds 5] [--applications 25]
 
 Every method is fine-tuned to each held-out application in episodes of its own, all applications and seeds in one stack,
-for the paper's reward (thesis, section 5.5.2 and Figure 5.8). After every few episodes all are judged on the same other
-episodes. The converged reward of an application is the highest that any method reached there: so nobody looks fast by
-converging to little.
+for the paper's reward (thesis, section 5.5.2 and Figure 5.8), at several learning rates, of which each is told at its
+best. After every few episodes all are judged on the same other episodes. The converged reward of an application is the
+highest that any method reached there: so nobody looks fast by converging to little.
 
     drop             1 - reward before the first gradient / converged reward
     episodes         until the reward is 95 % of the converged one; those that never are count as the last episode
@@ -17,17 +17,16 @@ Resumable: a method that is there for the same code and options is kept.
 import argparse
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from benchmarks.autoscaling.against_rules import environment_of
-from benchmarks.autoscaling.rival_policies import (
+from benchmarks.autoscaling.adaptation.rival_policies import (
     EPISODE,
     SOURCES,
     WARM_UP,
@@ -37,18 +36,20 @@ from benchmarks.autoscaling.rival_policies import (
     trained,
     untrained,
 )
+from benchmarks.autoscaling.against_rules import environment_of
 from benchmarks.harness.code_digest import code_digest
 from benchmarks.harness.data_folder import add_data_folder
 from benchmarks.harness.entries import Entries
 from benchmarks.harness.machine import describe_machine, now_utc
-from benchmarks.harness.markdown import table
 from benchmarks.harness.result_file import RESULTS
 from models.adaptation.control.exploration import Exploration
 from models.adaptation.control.fine_tuning import FineTuning, fine_tune, one_each
 from models.adaptation.control.inputs import Forecast, Given, Inputs, Joined, Nothing
 from models.adaptation.control.load_forecast import allocation_table
+from models.adaptation.control.meta_learner import members
 from models.adaptation.control.objectives import PaperReward
-from models.adaptation.control.side_by_side import Ran, run as run_side_by_side
+from models.adaptation.control.side_by_side import Ran
+from models.adaptation.control.side_by_side import run as run_side_by_side
 from models.adaptation.control.through_stacks import TrainingSettings
 from models.adaptation.control.trajectories import Recorder, TrajectoryStore
 from models.environments.autoscaling.simulator import Autoscaling
@@ -56,11 +57,9 @@ from models.learners.policy import Policy
 
 OUTPUT = RESULTS / "autoscaling_adaptation.json"
 FORMAT = "assay-autoscaling-adaptation/1"
-JUDGED_AT = (0, 1, 2, 4, 7, 10, 15, 20, 30, 40, 60, 80, 100)  # episodes
+JUDGED_AT = (0, 1, 2, 4, 7, 10, 15, 20, 30, 40, 60)  # episodes
 JUDGED_STEPS, JUDGED_WARM_UP, JUDGE_SEED, TUNING_SEED = 100, 10, 777, 810_000
-RATES = {"scratch": 2e-3, "transfer": 2e-3, "transfer-plus": 2e-3}  # as in training; who starts near takes smaller steps
-SMALL_RATE = 5e-4
-SHARE = 0.95  # of the converged reward
+RATES = (1e-4, 5e-4, 2e-3)  # Adam's; every method is tried at each, and told at its best
 _CELLS = torch.tensor([-1.5, -0.75, -0.25, 0.25, 0.75, 1.5])  # normalised load a core
 _LATENCY, _LOAD = 0, 6  # features: latency over SLO, load a core
 Numbers = NDArray[np.float64]
@@ -118,23 +117,31 @@ class Plus:
     def observe(self, found: Ran) -> None:
         """See Told."""
         assert found.records is not None
-        self._store.add(torch.arange(len(found.reward)), found.records[:, 0], torch.from_numpy(found.reward[:, 0]).float())
+        rewards = torch.from_numpy(found.reward[:, 0]).float()
+        self._store.add(torch.arange(len(rewards)), found.records[:, 0], rewards)
 
 
-Method = Callable[[Autoscaling, Plan, int], tuple[Policy, Told]]  # applications -> (S,) policies, what N of them are told
+# applications -> (S R,) policies, one a rate, and what N = S R A of them are told
+Method = Callable[[Autoscaling, Plan, int], tuple[Policy, Told]]
+
+
+def _at_each_rate(policy: Policy) -> Policy:
+    """(S,) -> (S R,), those of a seed next to each other."""
+    return members(policy, [seed for seed in range(policy.members[0]) for _ in RATES])
 
 
 def _meta(environment: Autoscaling, plan: Plan, applications: int) -> tuple[Policy, Told]:
     learner = meta_learner(environment, plan)
+    learner = replace(learner, policy=_at_each_rate(learner.policy))
     return learner.policy, Embedded(Exploration(learner, applications, 8, EPISODE))
 
 
 def _generic(environment: Autoscaling, plan: Plan, applications: int) -> tuple[Policy, Told]:
-    return trained(environment, plan, Nothing()), Untold()
+    return _at_each_rate(trained(environment, plan, Nothing())), Untold()
 
 
 def _transfer(environment: Autoscaling, plan: Plan, applications: int) -> tuple[Policy, Told]:
-    return trained(environment, plan, Nothing(), sources=SOURCES[:len(plan.seeds)]), Untold()
+    return _at_each_rate(trained(environment, plan, Nothing(), sources=SOURCES[:len(plan.seeds)])), Untold()
 
 
 def _transfer_plus(environment: Autoscaling, plan: Plan, applications: int) -> tuple[Policy, Told]:
@@ -150,12 +157,12 @@ def _transfer_plus(environment: Autoscaling, plan: Plan, applications: int) -> t
     own = allocation_table(records[..., _LOAD], records[..., _LATENCY], _CELLS, prior)
     told = Joined([forecast, Given(own.repeat_interleave(plan.applications, dim=0), "cell", 3.0)])
     policy = trained(environment, plan, told, sources=SOURCES[:len(plan.seeds)])
-    store = TrajectoryStore.empty(len(plan.seeds) * applications, 8, EPISODE // 4, recorder.numbers)
-    return policy, Plus(forecast, store, prior)
+    store = TrajectoryStore.empty(len(plan.seeds) * len(RATES) * applications, 8, EPISODE // 4, recorder.numbers)
+    return _at_each_rate(policy), Plus(forecast, store, prior)
 
 
 def _scratch(environment: Autoscaling, plan: Plan, applications: int) -> tuple[Policy, Told]:
-    return untrained(environment, plan, Nothing(), False, rule=False), Untold()
+    return _at_each_rate(untrained(environment, plan, Nothing(), False, rule=False)), Untold()
 
 
 def _normalisation(environment: Autoscaling, plan: Plan) -> tuple[Tensor, Tensor]:
@@ -176,16 +183,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """See benchmarks/harness/runner.py."""
     parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--applications", type=int, default=40, help="held-out ones that are adapted to; default: 40")
+    parser.add_argument("--applications", type=int, default=25, help="held-out ones that are adapted to; default: 25")
     parser.add_argument("--load", choices=["azure", "made"], default="azure")
     add_data_folder(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Adapts what is missing."""
-    code = code_digest("benchmarks.autoscaling.new_application", "models.adaptation.control")
+    code = code_digest("benchmarks.autoscaling.adaptation.new_application", "")
     results = Entries(options.output, FORMAT, lambda entry: entry["method"], lambda _, entry: (
-        entry["method"] not in options.methods or (entry["code"], entry["load"]) == (code, options.load)))
+        entry["method"] not in options.methods
+        or (entry["code"], entry["load"], entry["seeds"]) == (code, options.load, options.seeds)))
     environment = environment_of(options.load, options.data_folder)
     plan = Plan(seeds=tuple(range(options.seeds)), multipliers=())
     applications = [800 + 200 // options.applications * row for row in range(options.applications)]
@@ -195,30 +203,36 @@ def run(options: argparse.Namespace) -> None:
         began = time.process_time()
         policy, told = METHODS[name][1](environment, plan, len(applications))
         pretraining = time.process_time() - began
-        curves, seconds = adapt(environment, policy, told, applications, RATES.get(name, SMALL_RATE))
+        curves, seconds = adapt(environment, policy, told, applications)
+        chosen = int(curves["reward"].mean(axis=(0, 1, 3)).argmax())  # the largest area under the curve
+        tried = curves["reward"].mean(axis=(1, 3))
+        curves = {figure: values[:, :, chosen] for figure, values in curves.items()}
         results.content |= {"machine": describe_machine(), "judged_at": list(JUDGED_AT), "applications": applications}
         results.add({"method": name, "what": METHODS[name][0], "code": code, "load": options.load, "at": now_utc(),
-                     "seeds": options.seeds, "pretraining_cpu_s": pretraining, "adaptation_cpu_s": seconds,
-                     **{figure: [" ".join(f"{value:.4g}" for value in row) for row in values.reshape(len(JUDGED_AT), -1)]
+                     "seeds": options.seeds, "pretraining_cpu_s": pretraining,
+                     "adaptation_cpu_s": [second / len(RATES) for second in seconds],
+                     "rate": RATES[chosen], "rates": list(RATES), "rewards_by_rate": tried.T.round(4).tolist(),
+                     **{figure: [" ".join(f"{value:.4g}" for value in row.flatten()) for row in values]
                         for figure, values in curves.items()}})
-        print(f"{pretraining + seconds[-1]:6.0f} s of CPU time  {name}: reward "
-              f"{curves['reward'].mean(axis=(1, 2)).round(3).tolist()}", file=sys.stderr, flush=True)
+        print(f"{pretraining + seconds[-1]:6.0f} s of CPU time  {name}, reward by rate: {tried.T.round(3).tolist()}",
+              file=sys.stderr, flush=True)
 
 
-def adapt(environment: Autoscaling, policy: Policy, told: Told, applications: Sequence[int], rate: float,
+def adapt(environment: Autoscaling, policy: Policy, told: Told, applications: Sequence[int],
           ) -> tuple[dict[str, Numbers], list[float]]:
-    """Fine-tunes (S,) policies to A applications each.
+    """Fine-tunes (S R,) policies, those of a seed next to each other, one a rate, to A applications each.
 
     Returns:
-        figure -> (judged, S, A); processor seconds of fine-tuning until each judgement, judging left out.
+        figure -> (judged, S, R, A); processor seconds of fine-tuning until each judgement, judging left out.
     """
-    seeds, count = policy.members[0], len(applications)
-    stack = one_each(policy, [seed for seed in range(seeds) for _ in range(count)])
-    every = list(applications) * seeds
+    tried, count = policy.members[0], len(applications)
+    rates = torch.tensor(RATES).repeat(tried // len(RATES)).repeat_interleave(count) / RATES[-1]
+    stack = one_each(policy, [start for start in range(tried) for _ in range(count)], rates)
+    every = list(applications) * tried
     recorder = Recorder(environment, policy.mean[:16], policy.spread[:16])
     judged = environment.draw("held_out", 2 * count, JUDGED_STEPS + 1, JUDGE_SEED,
                               applications=[number for number in applications for _ in range(2)])
-    rows = torch.arange(2 * count).repeat(seeds)
+    rows = torch.arange(2 * count).repeat(tried)
     found: dict[str, list[Numbers]] = {"reward": [], "violated": [], "cpu_utilization": [], "memory_utilization": []}
     seconds: list[float] = []
     spent = 0.0
@@ -227,7 +241,7 @@ def adapt(environment: Autoscaling, policy: Policy, told: Told, applications: Se
             ran = run_side_by_side(environment, stack.policy, doubled(told.inputs()), judged.take(rows), JUDGED_STEPS,
                                    JUDGED_WARM_UP, ("cpu_utilization", "memory_utilization"))
             for figure, values in {"reward": ran.reward, "violated": ran.violated, **ran.measures}.items():
-                found[figure].append(values.mean(axis=1).reshape(seeds, count))
+                found[figure].append(values.mean(axis=1).reshape(-1, len(RATES), count))
             seconds.append(spent)
         if episode == JUDGED_AT[-1]:
             break
@@ -236,8 +250,9 @@ def adapt(environment: Autoscaling, policy: Policy, told: Told, applications: Se
             drawn = environment.draw("held_out", len(every), EPISODE + 1, TUNING_SEED + episode, applications=every)
             told.observe(run_side_by_side(environment, stack.policy, told.inputs(), drawn, EPISODE, WARM_UP,
                                           recorder=recorder))
-        settings = FineTuning(TrainingSettings(episode + 1, EPISODE, warm_up=WARM_UP, rate=rate, decay=False), 1, TUNING_SEED)
-        fine_tune(environment.differentiable, stack, "held_out", every, lambda *_: told.inputs(), PaperReward(), settings)
+        one_more = TrainingSettings(episode + 1, EPISODE, warm_up=WARM_UP, rate=RATES[-1], decay=False)
+        fine_tune(environment.differentiable, stack, "held_out", every, lambda *_: told.inputs(), PaperReward(),
+                  FineTuning(one_more, 1, TUNING_SEED))
         spent += time.process_time() - began
     return {figure: np.stack(values) for figure, values in found.items()}, seconds
 
@@ -250,61 +265,3 @@ def doubled(inputs: Inputs) -> Inputs:
         case Joined():
             return Joined([doubled(part) for part in inputs.parts])
     return inputs
-
-
-# --- tables and plot -------------------------------------------------------------------------------------------------
-
-def curves_of(entry: Mapping[str, Any], figure: str = "reward") -> Numbers:
-    """(judged, S, A)."""
-    values = np.array([[float(number) for number in row.split()] for row in entry[figure]])
-    return values.reshape(len(values), entry["seeds"], -1)
-
-
-def converged(results: Mapping[str, Any]) -> Numbers:
-    """(A,) the highest mean over seeds that any method reached, smoothed over two neighbouring judgements."""
-    best = []
-    for entry in results["entries"]:
-        mean = curves_of(entry).mean(axis=1)
-        best.append((0.5 * (mean[1:] + mean[:-1])).max(axis=0))
-    return np.max(best, axis=0)
-
-
-def episodes_needed(curves: Numbers, goal: Numbers, judged_at: Sequence[int]) -> tuple[Numbers, float]:
-    """(S, A) episodes until the goal (A,); those that never reach it count as the last. And the share that do."""
-    reached = curves >= goal
-    first = np.where(reached.any(axis=0), reached.argmax(axis=0), len(judged_at) - 1)
-    return np.asarray(judged_at, dtype=float)[first], float(reached.any(axis=0).mean())
-
-
-def adaptation_table(results: Mapping[str, Any]) -> str:
-    """One row a method."""
-    entries = {entry["method"]: entry for entry in results["entries"]}
-    best, judged_at = converged(results), results["judged_at"]
-    rows = []
-    published = {"transfer": ("45.6", "about 230"), "meta": ("", "5.5 times fewer than TL, 4.6 times fewer than TL+")}
-    for name in METHODS:
-        if name not in entries:
-            continue
-        curves = curves_of(entries[name])
-        needed, share = episodes_needed(curves, SHARE * best, judged_at)
-        drop = 100 * (1.0 - curves[0].mean(axis=1) / best.mean())  # by seed
-        low, high = _interval(needed)
-        seconds = np.interp(needed.mean(), judged_at, entries[name]["adaptation_cpu_s"]) / needed.size
-        violated = curves_of(entries[name], "violated")
-        rows.append([entries[name]["what"], f"{drop.mean():.1f} ± {drop.std(ddof=1):.1f}",
-                     f"{needed.mean():.1f} ({low:.1f} to {high:.1f})", f"{100 * share:.0f}", f"{1e3 * seconds:.0f}",
-                     f"{100 * violated[0].mean():.1f}", f"{100 * violated[-1].mean():.1f}",
-                     f"{entries[name]['pretraining_cpu_s']:.0f}", *published.get(name, ("", ""))])
-    return table(["method", "reward drop before adaptation, %", "episodes to 95 % of the converged reward",
-                  "reached within 100 episodes, %", "CPU ms an application until then", "violating steps before, %",
-                  "after, %", "CPU s of pretraining", "thesis: drop, %", "thesis: episodes"], rows,
-                 right=(1, 2, 3, 4, 5, 6, 7, 8))
-
-
-def _interval(needed: Numbers, resamples: int = 2000) -> tuple[float, float]:
-    """95 % of the mean over applications, drawn anew."""
-    random = np.random.default_rng(0)
-    by_application = needed.mean(axis=0)
-    means = by_application[random.integers(0, len(by_application), (resamples, len(by_application)))].mean(axis=1)
-    low, high = np.quantile(means, [0.025, 0.975])
-    return float(low), float(high)

@@ -1,8 +1,8 @@
 """The policies that `python -m benchmarks autoscaling-rivals` compares: how each is trained and told what.
 
-All have the same layers, seeds, training applications and loads, iterations and first episodes; they differ in what they
-are told (models/adaptation/control/inputs.py) and in whether they are fine-tuned. A policy has L settings, one for each
-multiplier of its objective, and S seeds.
+All have the same layers, seeds, training applications and loads, iterations and first episodes; they differ in what
+they are told (models/adaptation/control/inputs.py) and in whether they are fine-tuned. A policy has L settings, one for
+each multiplier of its objective, and S seeds.
 """
 
 from collections.abc import Callable, Sequence
@@ -47,8 +47,8 @@ class Plan:
     """
 
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
-    multipliers: tuple[float, ...] = (5.0, 10.0, 20.0, 40.0)
-    iterations: int = 100
+    multipliers: tuple[float, ...] = (6.0, 14.0, 32.0)
+    iterations: int = 80
     applications: int = 32
     tuned: int = 40
     tuned_seeds: int = 1
@@ -64,7 +64,8 @@ class Plan:
 
     def training(self, linear: bool) -> TrainingSettings:
         """How all of them are trained."""
-        return TrainingSettings(self.iterations, EPISODE, warm_up=WARM_UP, rate=self.linear_rate if linear else self.rate)
+        rate = self.linear_rate if linear else self.rate
+        return TrainingSettings(self.iterations, EPISODE, warm_up=WARM_UP, rate=rate)
 
     def objective(self, repeats: int = 1) -> Objective:
         """Of all K policies; of `repeats` applications for each, where they are fine-tuned."""
@@ -105,8 +106,8 @@ def untrained(environment: Autoscaling, plan: Plan, inputs: Inputs, linear: bool
 def begin_as_rule(environment: Autoscaling, policy: Policy, inputs: Inputs, steps: int) -> None:
     """Features are normalised by what a proportional rule sees, and the policy begins as that rule.
 
-    The rule aims at 40 % of CPU by replicas and 60 % of memory by limits, as HPA does. Policies that begin at random spend
-    half of their training on finding that more load wants more replicas.
+    The rule aims at 40 % of CPU by replicas and 60 % of memory by limits, as HPA does. Policies that begin at random
+    spend half of their training on finding that more load wants more replicas.
     """
     observations, extra, wished = _rule_episodes(environment, inputs)
     plain = len(environment.features)
@@ -197,7 +198,8 @@ def told_trajectories(environment: Autoscaling, plan: Plan, kind: str = "gru", i
     return Rival(learner.policy, told)
 
 
-def fine_tuned(environment: Autoscaling, plan: Plan, policy: Policy, inputs: Inputs, applications: Sequence[int]) -> Policy:
+def fine_tuned(environment: Autoscaling, plan: Plan, policy: Policy, inputs: Inputs,
+               applications: Sequence[int]) -> Policy:
     """(K A,) one for each held-out application, fine-tuned in episodes of its own."""
     count = len(applications)
     stack = one_each(policy, [k for k in range(plan.policies) for _ in range(count)])
