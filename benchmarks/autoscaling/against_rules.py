@@ -196,7 +196,8 @@ def measure(load: str, folder: Path | None, seeds: int, effort: float, budget: f
     for name, form in FORMS.items():
         fronts, seconds = policy_fronts(judge, environment, form, seeds, budget)
         entry["policies"][name] = {
-            "hidden": list(form.hidden), "provable": form.provable, "seconds": seconds, "policies": seeds * len(TARGETS),
+            "hidden": list(form.hidden), "provable": form.provable, "seconds": seconds,
+            "policies": seeds * len(TARGETS),
             "at_share": [at_share(front) for front in fronts], "fronts": [table_of(front) for front in fronts],
             **compared(fronts, rules, each)}
         own = entry["policies"][name]
