@@ -13,7 +13,10 @@ from models.learners.policy import Policy
 from models.tasks.control.policies import policy_shape
 from models.tasks.control.task import ControlTask
 from models.tasks.kind import OnProgress
-from models.training.reinforcement.through_environment import Settings, ThroughEnvironment
+from models.tasks.control.workload import specification_of
+from models.training.reinforcement.monotone import Monotone
+from models.training.reinforcement.through_environment import Demands, Settings, ThroughEnvironment, stack
+from models.verification.language.properties import Monotonicity
 
 LEAST_AIM = 1e-3  # of violating steps: none at all cannot be measured
 
@@ -37,7 +40,7 @@ class Trained:
 
 def train(task: ControlTask, environment: Environment, rounds: int, seed: int, checkpoint: Path,
           progress: OnProgress, start: Policy | None = None) -> Trained:
-    """Trains one policy for each aim of the task.
+    """Trains one policy for each aim of the task; orders that the specification demands everywhere hold by construction.
 
     Args:
         environment: of the task or of a workload.
@@ -61,20 +64,29 @@ def train(task: ControlTask, environment: Environment, rounds: int, seed: int, c
     settings = Settings(
         objective="reward" if task.objective.maximise == "reward" else "cost", applications=task.training.applications,
         rounds=rounds, steps=task.training.steps, window=task.training.window, rate=task.training.learning_rate)
-    first = None if start is None else _repeated(start, len(aims))
+    first = None if start is None else stack([start] * len(aims))
     trained = ThroughEnvironment(
         environment.differentiable, environment, policy_shape(task, environment), settings,
-        [seed + number for number in range(len(aims))], aims, start=first, checkpoint=checkpoint,
+        [seed + number for number in range(len(aims))], aims, orders_of(task, environment), start=first, checkpoint=checkpoint,
         on_progress=on_progress).run()
     return Trained(trained.policy, aims, tuple(history), trained.stopped)
+
+
+def orders_of(task: ControlTask, environment: Environment) -> Demands | None:
+    """Signals in which the specification orders a target wherever it is: all targets are then trained to be ordered.
+
+    A signal that it orders in both directions, and one that the network's form cannot order, is left to the proof.
+    """
+    properties = specification_of(task, next(iter(task.workloads)), environment).properties
+    signs: dict[str, set[int]] = {}
+    for rule in properties:
+        if isinstance(rule, Monotonicity) and not rule.when:
+            for feature in rule.features:
+                signs.setdefault(environment.signals[feature].name, set()).add(rule.sign)
+    directions = {name: found.pop() for name, found in signs.items() if len(found) == 1}
+    return Monotone(directions) if directions else None
 
 
 def _said(event: Mapping[str, Any]) -> str:
     cost = f", cost {event['cost']:.4g}" if "cost" in event else ""
     return f"round {event['round']} of {event['rounds']}{cost}, violating {event['violated']:.1%}"
-
-
-def _repeated(policy: Policy, count: int) -> Policy:
-    from models.training.reinforcement.through_environment import stack
-
-    return stack([policy] * count)
