@@ -53,8 +53,8 @@ def generic_front(evidence: Json | None, name: str) -> tuple[Part, ...]:
     violating = percent(metrics.get("violating_share"))
     return (Plot(plot, FULL_WIDTH, "Held-out applications. Each policy was trained for a share of violating steps of "
                  "its own; the one that stays is named. Bars: 99 % intervals."),
-            Note(f"On held-out applications the generic policy violates in {violating} of the steps. Cost saved against "
-                 f"the best rule ({best or 'none'}): {saved}, between {low} and {high}."))
+            Note(f"On held-out applications the generic policy violates in {violating} of the steps. Cost saved "
+                 f"against the best rule ({best or 'none'}): {saved}, between {low} and {high}."))
 
 
 def adaptation(evidence: Json | None, page: str) -> tuple[Part, ...]:
