@@ -15,6 +15,9 @@ from typing import Any
 
 from benchmarks.adaptation import accuracy_tables, cost_tables, pool_tables, sizing
 from benchmarks.adaptation.plots import draw_adaptation_scale
+from benchmarks.autoscaling import early_tables, physics_tables, scenarios, speed, time_to_reward, twin_tables
+from benchmarks.autoscaling.adaptation import new_application_tables, rivals, serving
+from benchmarks.autoscaling.adaptation.plots import draw_adaptation, draw_rivals, draw_serving
 from benchmarks.gates import false_promotion
 from benchmarks.harness.markdown import fill, marked_tables
 from benchmarks.harness.result_file import read_results
@@ -34,6 +37,11 @@ CACTUS_PLOT = "docs/images/verification_cactus.svg"
 GROWTH_PLOT = "docs/images/verification_growth.svg"
 ADAPTATION_SCALE_PLOT = "docs/images/adaptation_scale.svg"
 AMORTISATION_PLOT = "docs/images/adaptation_cost.svg"
+TWIN_PLOT = "docs/images/autoscaling_twin.svg"
+PHYSICS_PLOT = "docs/images/autoscaling_physics.svg"
+SPEED_PLOT = "docs/images/autoscaling_speed.svg"
+SCENARIOS_PLOT = "docs/images/autoscaling_scenarios.svg"
+PATTERNS_PLOT = "docs/images/autoscaling_patterns.svg"
 
 
 @dataclass(frozen=True)
@@ -63,6 +71,25 @@ TABLES: dict[str, Source] = {
     "adaptation-metrics-conditions": Source("adaptation_metrics", pool_tables.metrics_conditions_line),
     "adaptation-scale": Source("adaptation_scale", pool_tables.scale_table),
     "adaptation-scale-conditions": Source("adaptation_scale", pool_tables.scale_conditions_line),
+    "autoscaling-physics": Source("autoscaling_physics", physics_tables.bands_table),
+    "autoscaling-physics-idle": Source("autoscaling_physics", physics_tables.idle_table),
+    "autoscaling-physics-kinds": Source("autoscaling_physics", physics_tables.kinds_table),
+    "autoscaling-twin": Source("autoscaling_twin", twin_tables.bands_table),
+    "autoscaling-twin-servers": Source("autoscaling_twin", twin_tables.servers_table),
+    "autoscaling-twin-parameters": Source("autoscaling_twin", twin_tables.parameters_table),
+    "autoscaling-twin-conditions": Source("autoscaling_twin", twin_tables.conditions_line),
+    "autoscaling-physics-conditions": Source("autoscaling_physics", physics_tables.conditions_line),
+    "autoscaling-scenarios": Source("autoscaling_scenarios", scenarios.scenarios_table),
+    "autoscaling-scenarios-conditions": Source("autoscaling_scenarios", scenarios.conditions_line),
+    "autoscaling-speed": Source("autoscaling_speed", speed.speed_table),
+    "autoscaling-speed-conditions": Source("autoscaling_speed", speed.conditions_line),
+    "autoscaling-rivals": Source("autoscaling_rivals", rivals.rivals_table),
+    "autoscaling-rivals-simplest": Source("autoscaling_rivals", rivals.simplest_line),
+    "autoscaling-adaptation": Source("autoscaling_adaptation", new_application_tables.adaptation_table),
+    "autoscaling-serving": Source("autoscaling_serving", serving.serving_table),
+    "autoscaling-serving-scenarios": Source("autoscaling_serving", serving.scenarios_table),
+    "autoscaling-training": Source("autoscaling_training", time_to_reward.training_table),
+    "autoscaling-bootstrapping": Source("autoscaling_bootstrapping", early_tables.early_table),
     "false-promotion": Source("false_promotion", false_promotion.equal_table("errors")),
     "false-promotion-missed": Source("false_promotion", false_promotion.missed_table("errors", 0.05)),
     "false-promotion-missed-more": Source("false_promotion", false_promotion.missed_table("errors", 0.2)),
@@ -176,3 +203,25 @@ def _draw(root: Path) -> None:
     if cost.get("entries"):
         cost_tables.draw_amortisation(cost, root / AMORTISATION_PLOT)
         print(f"wrote {AMORTISATION_PLOT}")
+    physics = read_results(root / RESULTS / "autoscaling_physics.json") or {}
+    if physics.get("entries"):
+        physics_tables.draw_physics(physics, root / PHYSICS_PLOT)
+        print(f"wrote {PHYSICS_PLOT}")
+    twin = read_results(root / RESULTS / "autoscaling_twin.json") or {}
+    if twin.get("entries"):
+        twin_tables.draw_twin(twin, root / TWIN_PLOT)
+        print(f"wrote {TWIN_PLOT}")
+    speeds = read_results(root / RESULTS / "autoscaling_speed.json") or {}
+    if speeds.get("entries"):
+        speed.draw_speed(speeds, root / SPEED_PLOT)
+        print(f"wrote {SPEED_PLOT}")
+    changes = read_results(root / RESULTS / "autoscaling_scenarios.json") or {}
+    if changes.get("scenarios"):
+        scenarios.draw_scenarios(changes, root / SCENARIOS_PLOT)
+        scenarios.draw_patterns(changes, root / PATTERNS_PLOT)
+        print(f"wrote {SCENARIOS_PLOT} and {PATTERNS_PLOT}")
+    for name, draw in (("rivals", draw_rivals), ("adaptation", draw_adaptation), ("serving", draw_serving)):
+        content = read_results(root / RESULTS / f"autoscaling_{name}.json") or {}
+        if content.get("entries"):
+            draw(content, root / f"docs/images/autoscaling_{name}.svg")
+            print(f"wrote docs/images/autoscaling_{name}.svg")

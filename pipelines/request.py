@@ -25,7 +25,6 @@ from pipelines.shards import make_shards, shard_texts
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("components", "feature_store", "models", "pipelines", "recording", "serving")
-DEFAULT_TELEMETRY = ROOT / "data" / "base" / "samples.parquet"
 
 
 @dataclass(frozen=True)
@@ -88,17 +87,20 @@ def check_run_name(name: str) -> str:
 
 
 def make_request(
-    task: str, telemetry: str, mapping: Path | None, workloads: Sequence[str], seed: int, run_name: str,
+    task: str, telemetry: str | None, mapping: Path | None, workloads: Sequence[str], seed: int, run_name: str,
     method: str | None = None, scheduled: bool = False, config: Path | None = None, fanout: Fanout = Fanout(),
+    budget: float | None = None,
 ) -> TrainRequest:
     """Reads task and mapping, checks the options against each other, and digests code and data.
 
     Args:
         task: name or path of a task; a mapping that carries a task of its own overrules it.
+        telemetry: a file or the address of a server; None: what comes with the task.
         workloads: the ones to train; empty: all of the task.
         method: overrules the task's training method.
         config: the mlflow.yaml that was named, which the command that reproduces the run names again.
         fanout: how the workloads are spread.
+        budget: overrules the task's training budget.
 
     Raises:
         InputError: a file is missing or malformed, or a workload or method is unknown.
@@ -106,24 +108,28 @@ def make_request(
     from feature_store.digests import content_digest
     from feature_store.sources.production import is_prometheus
 
-    given = telemetry
     path = task_path(task)
     lines: Lines | None
     content, lines = read_located_yaml(path, "task file")
     text, where = path.read_text(encoding="utf-8"), str(path)
     mapping_yaml, own = "", None
     if mapping is not None:
+        if telemetry is None:
+            raise InputError(f"telemetry: expected the file or server that {mapping} maps (--telemetry), got none")
         own = _own_task(mapping, content, telemetry, workloads, seed)
         mapping_yaml = own.mapping_yaml
         if own.data is not None:
             content, lines, where = dict(own.data), own.lines, own.where
             text = yaml.safe_dump(content, sort_keys=False)
     loaded = parse_task(content, where, lines)
-    if method is not None:
-        content = {**content, "training": {**content.get("training", {}), "method": method}}
-        text = yaml.safe_dump(content, sort_keys=False)
-        loaded = parse_task(content, "--method")
+    for option, value in (("method", method), ("budget", budget)):
+        if value is not None:
+            content = {**content, "training": {**content.get("training", {}), option: value}}
+            text = yaml.safe_dump(content, sort_keys=False)
+            loaded = parse_task(content, f"--{option}")
     kind = kind_of(loaded.kind, where)
+    given = _given(telemetry or str(kind.default_telemetry(loaded)))
+    telemetry = telemetry or given
     chosen = tuple(dict.fromkeys(workloads)) or tuple(loaded.workloads)
     for name in chosen:
         kind.check(loaded, name, where, lines)
@@ -136,28 +142,28 @@ def make_request(
         telemetry = str(_existing(telemetry))
         version = content_digest(Path(telemetry))
     its_own = own is not None and own.data is not None
-    command = reproducing_command(None if its_own else task, given, mapping, workloads, seed, method, config)
+    command = reproducing_command(None if its_own else task, given, mapping, workloads, seed, method, config, budget)
     return TrainRequest(loaded, text, chosen, shards, parallelism, telemetry, mapping_yaml, version,
-                        code_version(loaded.kind), seed, run_name, scheduled, command)
+                        code_version((*own_folders(loaded.kind), *kind.own_files(loaded))), seed, run_name, scheduled,
+                        command)
 
 
 def reproducing_command(task: str | None, telemetry: str, mapping: Path | None, workloads: Sequence[str], seed: int,
-                        method: str | None, config: Path | None) -> str:
+                        method: str | None, config: Path | None, budget: float | None = None) -> str:
     """What a user types to do a run again, with every option that bears on its models.
 
-    Paths stand as they were given, the default telemetry's from the current folder on where it lies below it. `--name`,
-    which must be new, and `--scheduled`, which does nothing without new data, are left out.
+    Paths stand as they were given. `--name`, which must be new, and `--scheduled`, which does nothing without new data,
+    are left out.
 
     Args:
         task: None where the mapping has a task of its own.
     """
-    if telemetry == str(DEFAULT_TELEMETRY) and DEFAULT_TELEMETRY.is_relative_to(Path.cwd()):
-        telemetry = str(DEFAULT_TELEMETRY.relative_to(Path.cwd()))
     words = ["assay", "run", *(["--task", task] if task else []), "--telemetry", telemetry]
     words += ["--mapping", str(mapping)] if mapping else []
     for name in workloads:
         words += ["--workload", name]
     words += ["--seed", str(seed), *(["--method", method] if method else [])]
+    words += ["--budget", f"{budget:g}"] if budget else []
     return shlex.join([*words, *(["--config", str(config)] if config else [])])
 
 
@@ -176,6 +182,13 @@ def _own_task(mapping: Path, content: Any, telemetry: str, workloads: Sequence[s
     return kind.own_task(mapping, Path(telemetry), workloads, seed)
 
 
+def _given(telemetry: str) -> str:
+    """What comes with Assay as a user would type it: from the current folder on, where it lies below it."""
+    path = Path(telemetry)
+    ours = path.is_absolute() and path.is_relative_to(ROOT) and path.is_relative_to(Path.cwd())
+    return str(path.relative_to(Path.cwd())) if ours else telemetry
+
+
 def _existing(telemetry: str) -> Path:
     path = Path(telemetry)
     if not path.is_file():
@@ -183,15 +196,15 @@ def _existing(telemetry: str) -> Path:
     return path.absolute()  # the steps run in folders of their own
 
 
-def code_version(kind: str = "") -> str:
+def code_version(others: Sequence[Path] = ()) -> str:
     """A digest of source files: what a cached step's result depends on beside its data.
 
     Args:
-        kind: of the task; the package of one that does not come with Assay counts beside Assay's own.
+        others: folders and files of code that a task brings along, which count beside Assay's own.
     """
     digest = hashlib.sha256()
-    for folder in (*(ROOT / package for package in PACKAGES), *own_folders(kind)):
-        for path in sorted(folder.rglob("*")):
+    for folder in (*(ROOT / package for package in PACKAGES), *others):
+        for path in sorted(folder.rglob("*")) if folder.is_dir() else [folder]:
             if path.suffix in (".py", ".yaml", ".lua", ".html", ".css", ".js"):
                 digest.update(str(path.relative_to(folder.parent)).encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:16]

@@ -91,6 +91,8 @@ def _share(event: dict[str, Any]) -> tuple[float, str]:
     """Share done (0..1) and a note of a progress event."""
     if "proved_share" in event:
         return event["proved_share"], f"{event['open_boxes']} boxes open, bound {event['worst_bound']:.2e}"
+    if "said" in event:
+        return event["done"], event["said"]
     if "status" in event:
         return 1.0, f"{event['status']}, {event['counterexamples']} counterexamples"
     return min(1.0, event["epoch"] / event["epochs"]), f"epoch {event['epoch']}, loss {event['loss']:.5f}"

@@ -17,11 +17,10 @@ import pandas as pd
 from feature_store.mapping_file import ColumnFields, MappingFile
 from feature_store.measurement_mapping import is_measurement_mapping
 from feature_store.measurement_mapping_file import MeasurementMappingFile, texts
-from feature_store.schema import TARGET, TelemetrySchema
+from feature_store.schema import TelemetrySchema
 from feature_store.sources.production import is_prometheus
-from feature_store.sources.production_map import ProductionMap
 from feature_store.strict_yaml import parse_yaml
-from feature_store.written.model import check_written, parse_written
+from feature_store.written.model import check_written
 from models.tasks.kinds import kind_of
 from pipelines.request import TrainRequest
 
@@ -106,8 +105,8 @@ def understand(request: TrainRequest) -> Understanding:
     kind = kind_of(request.task.kind, "task")
     schemas = {name: kind.schema(request.task, name) for name in request.workloads}
     if is_prometheus(request.telemetry):
-        production = parse_written(ProductionMap, request.mapping_yaml or "{}", "metric map", "--mapping")
-        workloads = [_promised(schemas[name], production) for name in request.workloads]
+        asked = kind.asked(request.task, request.mapping_yaml)
+        workloads = [_promised(schemas[name], asked) for name in request.workloads]
         frame = pd.DataFrame()
     else:
         with tempfile.TemporaryDirectory() as folder:
@@ -127,12 +126,11 @@ def _judged(frame: pd.DataFrame, schemas: Mapping[str, TelemetrySchema]) -> list
                       tuple(failure.message for failure in result.warnings)) for name, result in results.items()]
 
 
-def _promised(schema: TelemetrySchema, production: ProductionMap) -> WorkloadFound:
+def _promised(schema: TelemetrySchema, asked: Mapping[str, set[str]]) -> WorkloadFound:
     """What a server's metric map has of a workload."""
-    entry = production.workloads.get(schema.workload)
-    if entry is None:
+    if schema.workload not in asked:
         return _workload(schema, None, set(), (f"the metric map has no workload {schema.workload}",), ())
-    return _workload(schema, None, {*production.metric_map().metrics, *entry.configuration, TARGET}, (), ())
+    return _workload(schema, None, asked[schema.workload], (), ())
 
 
 def _workload(schema: TelemetrySchema, rows: int | None, present: set[str], failures: tuple[str, ...],

@@ -5,6 +5,7 @@ recorder warns once and the data then names the host's core count as the quota.
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,6 +57,21 @@ def find_hierarchy(root: Path = Path("/sys/fs/cgroup")) -> Hierarchy:
         cpu if _writable(cpu, "cpu.cfs_quota_us") else None,
         memory if _writable(memory, "memory.limit_in_bytes") else None,
     )
+
+
+@dataclass(frozen=True)
+class Throttling:
+    """How often a quota ran out.
+
+    Attributes:
+        periods: periods in which the group had something to run.
+        throttled: those of them in which its quota ran out.
+        throttled_s: time for which it was stopped, s.
+    """
+
+    periods: int = 0
+    throttled: int = 0
+    throttled_s: float = 0.0
 
 
 class ControlGroups:
@@ -111,12 +127,33 @@ class ControlGroups:
             (folder / "cpu.cfs_quota_us").write_text(str(quota_us))
         return True
 
-    def remove_all(self) -> None:
-        """Removes every group made so far; their processes must have ended."""
-        for folder in self._made:
+    def set_weight(self, name: str, times: int) -> bool:
+        """Gives the group `name` that many times the usual share of a contended CPU; False where it may not be."""
+        if self._hierarchy.cpu is None:
+            return False
+        file, usual = ("cpu.weight", 100) if self._hierarchy.version == 2 else ("cpu.shares", 1024)
+        (self._hierarchy.cpu / self._full(name) / file).write_text(str(times * usual))
+        return True
+
+    def throttling(self, name: str) -> Throttling:
+        """What the group `name` counted so far; nothing where this host has no quotas."""
+        if self._hierarchy.cpu is None:
+            return Throttling()
+        lines = (self._hierarchy.cpu / self._full(name) / "cpu.stat").read_text().splitlines()
+        counts = {key: int(value) for key, value in (line.split() for line in lines)}
+        nanoseconds = counts.get("throttled_time", 1000 * counts.get("throttled_usec", 0))
+        return Throttling(counts.get("nr_periods", 0), counts.get("nr_throttled", 0), nanoseconds / 1e9)
+
+    def remove(self, folders: Sequence[Path]) -> None:
+        """Removes groups that `make` returned; their processes must have ended."""
+        for folder in folders:
             remove_group(folder)
             self._guard.release(f"group {folder}")
-        self._made.clear()
+            self._made.remove(folder)
+
+    def remove_all(self) -> None:
+        """Removes every group made so far; their processes must have ended."""
+        self.remove(list(self._made))
 
     def _full(self, name: str) -> str:
         return f"assay-{os.getpid()}-{name}"

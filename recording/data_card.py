@@ -14,7 +14,7 @@ from recording.raw_folder import Outcome
 from recording.settings import SCRAPE_INTERVAL_S, CampaignSettings
 from recording.tools import tool_versions
 
-_LICENCE = "CC-BY-4.0"
+LICENCE = "CC-BY-4.0"
 _IDENTITY_TEXT = {
     "workload": "application that was measured",
     "environment": "machine and load range",
@@ -32,6 +32,17 @@ def _cpu_model() -> str:
         return platform.machine()
 
 
+def machine() -> dict[str, Any]:
+    """What this machine is, without its name."""
+    return {
+        "cpu_model": _cpu_model(),
+        "cpus": len(os.sched_getaffinity(0)),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "kernel": platform.release().partition("-")[0],
+        "virtual": _is_virtual(),
+    }
+
+
 def make_card(
     settings: CampaignSettings,
     samples: pd.DataFrame,
@@ -47,7 +58,7 @@ def make_card(
         versions["torch"] = version("torch")
     return {
         "title": f"Colocation telemetry, environment {settings.environment!r}",
-        "licence": _LICENCE,
+        "licence": LICENCE,
         "recorded_utc": [
             samples["window_start"].min().isoformat(timespec="seconds"),
             samples["window_start"].max().isoformat(timespec="seconds"),
@@ -55,13 +66,7 @@ def make_card(
         "command": command,
         "settings": asdict(settings),
         "scrape_interval_s": SCRAPE_INTERVAL_S,
-        "machine": {
-            "cpu_model": _cpu_model(),
-            "cpus": len(os.sched_getaffinity(0)),
-            "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
-            "kernel": platform.release().partition("-")[0],
-            "virtual": _is_virtual(),
-        },
+        "machine": machine(),
         "versions": {"python": platform.python_version(), **versions},
         "samples": len(samples),
         "combinations": int(samples["combination"].nunique()),

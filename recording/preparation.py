@@ -9,7 +9,7 @@ from feature_store.errors import SourceError
 from recording.loopback import free_port
 from recording.processes import Guard
 from recording.tools import ENVIRONMENT
-from recording.workloads.base import Place
+from recording.workloads.base import Place, RunCommand, StartCommand
 from recording.workloads.catalogue import WORKLOADS
 
 # Time for a server to answer, s; a loaded machine starts slowly.
@@ -18,8 +18,21 @@ START_TIMEOUT_S = 40.0
 STOP_GRACE_S = 8.0
 
 
+Prepare = Callable[[Place, RunCommand, StartCommand], None]
+
+
 def prepare_workload(guard: Guard, name: str) -> Path:
     """Makes the state of one workload and returns its folder, inside the guard's.
+
+    Raises:
+        SourceError: where one of its commands fails, with the end of its output.
+    """
+    workload = WORKLOADS[name]
+    return prepare_state(guard, name, workload.prepare, workload.is_ready)
+
+
+def prepare_state(guard: Guard, name: str, prepare: Prepare, is_ready: Callable[[Place], bool]) -> Path:
+    """Makes the state of one server by its own `prepare` and returns its folder, inside the guard's.
 
     Raises:
         SourceError: where one of its commands fails, with the end of its output.
@@ -28,7 +41,6 @@ def prepare_workload(guard: Guard, name: str) -> Path:
     run_folder = guard.folder / f"prepare-{name}"
     run_folder.mkdir()
     place = Place(guard.folder / name, run_folder, free_port())
-    workload = WORKLOADS[name]
 
     def failed(what: str) -> SourceError:
         output = log.read_text(errors="replace")[-400:].strip()
@@ -42,12 +54,12 @@ def prepare_workload(guard: Guard, name: str) -> Path:
     def start(command: Sequence[str | Path]) -> Callable[[], None]:
         running = guard.start(name, command, output=log, environment=ENVIRONMENT)
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not workload.is_ready(place):
+        while not is_ready(place):
             if not running.is_alive() or time.monotonic() > deadline:
                 raise failed(f"no answer from {command[0]}")
             time.sleep(0.05)
         return lambda: guard.stop([running], grace_s=STOP_GRACE_S)
 
-    workload.prepare(place, run, start)
+    prepare(place, run, start)
     shutil.rmtree(run_folder)
     return place.home

@@ -42,6 +42,24 @@ class Outcome:
     core_shares: Mapping[str, float]
 
 
+def open_raw_folder(path: Path, settings: Mapping[str, object], *, resume: bool) -> None:
+    """Makes the raw folder of a campaign, or opens it to go on.
+
+    Raises:
+        InputError: where it holds a campaign and `resume` is false, or one with other settings.
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    marker = path / "settings.json"
+    wanted = json.dumps(settings, indent=2)
+    if marker.exists():
+        if not resume:
+            raise InputError(f"raw folder must be empty, got a campaign ({path}): pass --resume or remove it")
+        if marker.read_text() != wanted:
+            raise InputError(f"resumed campaign must have the settings it began with, got others ({path})")
+    else:
+        write_file(marker, wanted)
+
+
 class RawFolder:
     """Writes and reads the raw data of one campaign."""
 
@@ -52,20 +70,7 @@ class RawFolder:
             InputError: where it holds a campaign and `resume` is false, or one with other settings.
         """
         self.path = path
-        path.mkdir(parents=True, exist_ok=True)
-        marker = path / "settings.json"
-        wanted = json.dumps(asdict(settings), indent=2)
-        if marker.exists():
-            if not resume:
-                raise InputError(
-                    f"raw folder must be empty, got a campaign ({path}): pass --resume or remove it"
-                )
-            if marker.read_text() != wanted:
-                raise InputError(
-                    f"resumed campaign must have the settings it began with, got others ({path})"
-                )
-        else:
-            write_file(marker, wanted)
+        open_raw_folder(path, asdict(settings), resume=resume)
 
     def has(self, identifier: str) -> bool:
         """Whether the combination is finished."""

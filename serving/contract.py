@@ -11,6 +11,7 @@ scaling is inside model.onnx.
                    setting, or a change of one; [minimum, maximum] is the range that training saw
     specification  the file that says what was proved, its SHA-256, and that in a sentence (serving/promise.py)
     model          the ONNX file, its SHA-256, opset and the names of its one input and its one output
+    fallback       optional: the controller that acts where the model may not, and the safe ranges (fallback_spec.py)
     embedding      optional: which inputs are an embedding of measured runs, the workload's own, and the ONNX file
                    that makes one of new runs (serving/encoder.py)
 """
@@ -24,6 +25,7 @@ from typing import Any, TypeVar
 
 from feature_store.errors import InputError, nearest
 from feature_store.names import check_label, check_task_name, check_workload_name
+from serving.fallback_spec import FallbackSpec, fallback_spec
 
 FORMAT = "assay-bundle/2"
 MODEL_FILE = "model.onnx"
@@ -42,6 +44,7 @@ _KEYS = (
     "format", "task", "workload", "inputs", "outputs", "specification", "model",
     "code_version", "data_version", "seed",
 )  # fmt: skip
+_OPTIONAL = ("embedding", "one_hot", "fallback")
 _SPECIFICATION_KEYS = ("file", "sha256", "statement")
 
 Item = TypeVar("Item", "InputSpec", "OutputSpec")
@@ -140,6 +143,7 @@ class Contract:
     seed: int
     embedding: EmbeddingSpec | None = None
     one_hot: tuple[tuple[str, ...], ...] = ()
+    fallback: FallbackSpec | None = None
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -161,6 +165,7 @@ class Contract:
             "data_version": self.data_version,
             "seed": self.seed,
             **({} if self.embedding is None else {"embedding": self.embedding.to_json()}),
+            **({} if self.fallback is None else {"fallback": self.fallback.to_json()}),
         }
 
     @classmethod
@@ -172,7 +177,7 @@ class Contract:
                 a box has its minimum above its maximum, a name is given twice, values lie outside of their box.
         """
         _check(isinstance(data, Mapping), "it", "be a mapping", data, "contract.json")
-        _keys({key: value for key, value in data.items() if key not in ("embedding", "one_hot")}, _KEYS,
+        _keys({key: value for key, value in data.items() if key not in _OPTIONAL}, _KEYS,
               "contract.json")
         _check(data["format"] == FORMAT, "format", f"be {FORMAT!r}", data["format"], "contract.json")
         for key in ("code_version", "data_version"):
@@ -195,6 +200,7 @@ class Contract:
             seed=data["seed"],
             embedding=_embedding(data["embedding"], inputs) if "embedding" in data else None,
             one_hot=_groups(data["one_hot"], names) if "one_hot" in data else (),
+            fallback=(fallback_spec(data["fallback"], [item.name for item in outputs]) if "fallback" in data else None),
         )
 
 

@@ -2,6 +2,7 @@
 
     register | reject  ->  challenger  ->  champion | approve  ->  rollback
     any version that was registered    ->  retire
+    a learned controller's version     ->  stage_offline, stage_online, stage_serving, stage_initialized
 
 `Standing` is the state of one (task, workload), folded from its moves in order. The ledger refuses to
 write a move that breaks a rule, and to read one: two processes that each thought they had promoted
@@ -14,8 +15,11 @@ from types import MappingProxyType
 from typing import Literal
 
 from feature_store.errors import RefusedError
+from models.training.reinforcement.lifecycle import EDGES, Stage
 
-Action = Literal["register", "reject", "challenger", "champion", "approve", "rollback", "retire"]
+Action = Literal["register", "reject", "challenger", "champion", "approve", "rollback", "retire", "stage_initialized",
+                 "stage_offline", "stage_online", "stage_serving"]
+STAGE = "stage_"  # of the actions that tell the lifecycle of a learned controller
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,8 @@ class Move:
     Attributes:
         action: register (its gates held), reject (they did not), challenger, champion (by comparison),
             approve (champion by a person's word), rollback (back to the champion before), retire (taken out
-            for good by a person's word; of the champion, the one before it becomes champion).
+            for good by a person's word; of the champion, the one before it becomes champion), stage_* (a version that
+            acts entered that stage of Algorithm 5.1, models/training/reinforcement/lifecycle.py).
         at: UTC time, ISO 8601.
         model: name in the registry.
         version: number in the registry; never used twice.
@@ -58,6 +63,7 @@ class Standing:
         registered: bundle digest by version, of versions whose gates held.
         rejected: versions whose gates did not hold.
         retired: versions that were registered and taken out.
+        stages: the stage of versions that entered one.
     """
 
     champions: tuple[int, ...] = ()
@@ -65,6 +71,7 @@ class Standing:
     registered: Mapping[int, str] = field(default_factory=lambda: MappingProxyType({}))
     rejected: frozenset[int] = frozenset()
     retired: frozenset[int] = frozenset()
+    stages: Mapping[int, Stage] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def champion(self) -> int | None:
@@ -111,11 +118,12 @@ class Track:
         self._registered = dict(standing.registered)
         self._rejected = set(standing.rejected)
         self._retired = set(standing.retired)
+        self._stages = dict(standing.stages)
 
     def standing(self) -> Standing:
         """Where it stands now."""
         return Standing(tuple(self._champions), self._challenger, MappingProxyType(dict(self._registered)),
-                        frozenset(self._rejected), frozenset(self._retired))
+                        frozenset(self._rejected), frozenset(self._retired), MappingProxyType(dict(self._stages)))
 
     def apply(self, move: Move, where: str) -> None:
         """One move further. Raises RefusedError where it breaks a rule; nothing has changed then."""
@@ -130,7 +138,9 @@ class Track:
         _require(registered is not None, "version must be registered with its gates passed", move.version, where)
         rule = f"bundle must be the registered {registered}"
         _require(registered == move.bundle_sha256, rule, move.bundle_sha256, where)
-        if move.action == "retire":
+        if move.action.startswith(STAGE):
+            self._enter_stage(move, where)
+        elif move.action == "retire":
             self._retire(move.version)
         elif move.action == "rollback":
             target = self._champions[-2] if len(self._champions) > 1 else None
@@ -148,6 +158,11 @@ class Track:
         else:
             self._registered[move.version] = move.bundle_sha256
 
+    def _enter_stage(self, move: Move, where: str) -> None:
+        before, after = self._stages.get(move.version, Stage.INITIALIZED), Stage(move.action.removeprefix(STAGE))
+        _require((before, after) in EDGES, f"stage must follow {before} (Algorithm 5.1)", after, where)
+        self._stages[move.version] = after
+
     def _raise(self, move: Move, champion: int | None, where: str) -> None:
         _require(move.version != champion, "version must not be champion already", move.version, where)
         if move.action == "challenger":
@@ -158,6 +173,7 @@ class Track:
 
     def _retire(self, version: int) -> None:
         del self._registered[version]
+        self._stages.pop(version, None)
         self._retired.add(version)
         self._challenger = None if self._challenger == version else self._challenger
         left = [one for one in self._champions if one != version]

@@ -47,7 +47,7 @@ def weaker_in(new: Promise, champion: Promise, leeway: float = 0.0) -> tuple[str
     return (*_inputs(new, champion, leeway), *_properties(new.specification, champion.specification, leeway),
             *_tolerance(new.specification, champion.specification, leeway),
             *_rounding(new.specification, champion.specification, leeway), *_outputs(new, champion),
-            *_embedding(new, champion))
+            *_embedding(new, champion), *_safe_ranges(new, champion))
 
 
 def _inputs(new: Promise, champion: Promise, leeway: float) -> Iterator[str]:
@@ -248,6 +248,23 @@ def _embedding(new: Promise, champion: Promise) -> Iterator[str]:
     if after.threshold < before.threshold:
         yield (f"a workload is out of distribution where its similarity is below {after.threshold:.6g}, by the "
                f"champion's encoder below {before.threshold:.6g}: less is flagged")
+
+
+def _safe_ranges(new: Promise, champion: Promise) -> Iterator[str]:
+    """What a controller may never be carried beyond."""
+    after, before = new.contract.fallback, champion.contract.fallback
+    if before is None:
+        return
+    if after is None:
+        yield "no fallback is named any more"
+        return
+    for name, old in before.safe_ranges.items():
+        one = after.safe_ranges.get(name)
+        if one is not None and (one.minimum < old.minimum or one.maximum > old.maximum
+                                or one.most_down > old.most_down or one.most_up > old.most_up):
+            yield (f"safe range of {name} is {one.minimum:g} to {one.maximum:g}, by at most -{one.most_down:.0%} and "
+                   f"+{one.most_up:.0%} a step; the champion's is {old.minimum:g} to {old.maximum:g}, "
+                   f"-{old.most_down:.0%} and +{old.most_up:.0%}")
 
 
 def _amount(value: float, unit: str) -> str:

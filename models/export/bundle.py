@@ -81,6 +81,7 @@ def make_contract(product: Product, verdict: OnnxVerdict) -> dict[str, Any]:
                   "input": model.graph.input[0].name, "output": model.graph.output[0].name},
         **vars(product.versions),
         **({} if embedding is None else {"embedding": embedding}),
+        **({} if product.fallback is None else {"fallback": dict(product.fallback)}),
     }
 
 

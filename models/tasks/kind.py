@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # the command line reads tasks, and needs none of these
     from models.tasks.pages import Pages
     from models.tasks.task_file import TaskFile
 
-# Called with a flat mapping: an epoch's number and loss, the share of boxes proved, ...
+# Called with a flat mapping: an epoch's number and loss, the share of boxes proved, or `done` (0 to 1) and `said`.
 OnProgress = Callable[[dict[str, Any]], None]
 # Called with a workload, and "" or why it failed.
 OnFinished = Callable[[str, str], None]
@@ -85,6 +85,12 @@ class Kind(Protocol):
             InputError: with the place.
         """
 
+    def default_telemetry(self, task: Any) -> Path:
+        """The file that is read where a run names none. Raises InputError where none comes with the task."""
+
+    def own_files(self, task: Any) -> tuple[Path, ...]:
+        """Folders and files of code that the task names and that do not come with Assay, but for the kind's package."""
+
     def shape(self, task: Any, workload: str) -> tuple[int, ...]:
         """Widths of the layers of a workload's network; () where it has none. A shard holds equal ones together."""
 
@@ -117,6 +123,9 @@ class Kind(Protocol):
             InputError: the telemetry cannot be read, or is not of this kind.
         """
 
+    def asked(self, task: Any, mapping_yaml: str) -> Mapping[str, set[str]]:
+        """Workload -> columns that a metric map asks of a server. Raises InputError: it is malformed."""
+
     def schema(self, task: Any, workload: str) -> TelemetrySchema:
         """The columns that the data gate demands of a workload's rows."""
 
@@ -148,16 +157,21 @@ class Kind(Protocol):
         """Whether the specification is imposed even where the data contradict it."""
 
     def pretrain(self, task: Any, workloads: Sequence[str], seed: int, features: Path, output: Path,
-                 progress: OnProgress) -> str:
-        """Writes the file `output`: what all workloads start from. Returns why there is nothing to pretrain, or ""."""
+                 checkpoints: Path, progress: OnProgress) -> str:
+        """Writes the file `output`: what all workloads start from. Returns why there is nothing to pretrain, or "".
+
+        Args:
+            checkpoints: a folder that is there again when the very same work is begun again after a kill.
+        """
 
     def finetune(self, task: Any, workloads: Sequence[str], seed: int, features: Path, pretrained: Path,
-                 folders: Mapping[str, Path], finished: OnFinished, progress: OnProgress) -> None:
+                 folders: Mapping[str, Path], checkpoints: Path, finished: OnFinished, progress: OnProgress) -> None:
         """Writes each workload's learner into its folder, which is there and empty.
 
         Args:
             workloads: a shard: those of equal shape may be trained as one tensor operation.
             folders: by workload.
+            checkpoints: as of `pretrain`; each workload uses the folder of its name in it alone.
             finished: to be called once with each workload, as soon as its folder is whole or it is clear why it has no
                 learner.
         """

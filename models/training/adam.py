@@ -21,13 +21,21 @@ class Adam:
 
     def step(self, loss: Tensor, rate: float) -> None:
         """One step down the gradient of a loss."""
-        adam_step(self.parameters, torch.autograd.grad(loss, self.parameters), self.means, self.squares, self.steps,
-                  rate)
+        self.apply(torch.autograd.grad(loss, self.parameters), rate)
+
+    def apply(self, gradients: Sequence[Tensor], rate: float) -> None:
+        """One step down gradients."""
+        adam_step(self.parameters, gradients, self.means, self.squares, self.steps, rate)
 
 
 @torch.no_grad()
 def adam_step(parameters: Sequence[Tensor], gradients: Sequence[Tensor], means: Sequence[Tensor],
               squares: Sequence[Tensor], steps: Sequence[Tensor], rate: float) -> None:
-    """One step of each parameter, in place; steps: () each, how many it took before, one more afterwards."""
-    adam(list(parameters), list(gradients), list(means), list(squares), [], list(steps), fused=True, lr=rate, beta1=0.9,
+    """One step of each parameter, in place; steps: () each, how many it took before, one more afterwards.
+
+    The fused kernel takes every gradient for contiguous and says nothing where one is not, such as that of a weight that
+    was used transposed: it would step other weights.
+    """
+    gradients = [gradient.contiguous() for gradient in gradients]
+    adam(list(parameters), gradients, list(means), list(squares), [], list(steps), fused=True, lr=rate, beta1=0.9,
          beta2=0.999, eps=1e-8, weight_decay=0.0, amsgrad=False, maximize=False)

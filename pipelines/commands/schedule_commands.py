@@ -11,7 +11,7 @@ from rich.table import Table
 
 from pipelines.commands.train_commands import MappingOption, SeedOption, TaskOption, TelemetryOption
 from pipelines.console import ConfigOption, JsonOption, configuration_from, out, print_json, reported, working
-from pipelines.request import DEFAULT_TELEMETRY, check_run_name, make_request
+from pipelines.request import check_run_name, make_request
 from pipelines.schedules.schedule import ScheduleInfo
 
 app = typer.Typer(no_args_is_help=True, help="Run the train pipeline at set times.")
@@ -24,7 +24,7 @@ NameOption = Annotated[str | None, typer.Option(help="Name of the schedule; defa
 @reported
 def create(
     cron: Annotated[str, typer.Option(help="Five fields: minute hour day month weekday.")],
-    task: TaskOption = "performance", telemetry: TelemetryOption = str(DEFAULT_TELEMETRY),
+    task: TaskOption = "performance", telemetry: TelemetryOption = None,
     mapping: MappingOption = None, seed: SeedOption = 0, name: NameOption = None, local: LocalOption = False,
     endpoint: EndpointOption = None, config: ConfigOption = None, json_output: JsonOption = False,
 ) -> None:

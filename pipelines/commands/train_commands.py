@@ -20,17 +20,20 @@ from pipelines.console import (
     reported,
     working,
 )
-from pipelines.request import DEFAULT_TELEMETRY, Fanout, check_run_name, make_request
+from pipelines.request import Fanout, check_run_name, make_request
 
 TaskOption = Annotated[str, typer.Option(help="Name of a task, or the path of its YAML.")]
 TelemetryOption = Annotated[
-    str, typer.Option(help="Parquet or CSV file, or the http address of a Prometheus server.")]
+    str | None, typer.Option(help="Parquet or CSV file, or the http address of a Prometheus server; default: what "
+                                  "comes with the task.")]
 MappingOption = Annotated[
     Path | None, typer.Option(help="For a file: how its columns map. For Prometheus: the metric map.")]
 WorkloadOption = Annotated[list[str] | None, typer.Option("--workload", "-w", help="Only this workload; repeatable.")]
 SeedOption = Annotated[int, typer.Option(help="Seed of split, weights and batches.", min=0)]
 MethodOption = Annotated[
     str | None, typer.Option(help=f"Overrules the task: {', '.join(METHODS[:-1])} or {METHODS[-1]}.")]
+BudgetOption = Annotated[
+    float | None, typer.Option(help="Overrules the task's training budget: 4 trains four times as long.", min=1e-3)]
 ShardsOption = Annotated[
     int | None, typer.Option(help="Groups of workloads; default: as many as are at work at once.", min=1)]
 ParallelismOption = Annotated[
@@ -39,12 +42,12 @@ ParallelismOption = Annotated[
 
 @reported
 def run(
-    task: TaskOption = "performance", telemetry: TelemetryOption = str(DEFAULT_TELEMETRY),
+    task: TaskOption = "performance", telemetry: TelemetryOption = None,
     mapping: MappingOption = None, workload: WorkloadOption = None, seed: SeedOption = 0, method: MethodOption = None,
     name: Annotated[str | None, typer.Option(help="Name of the run; default: the time.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Compute every step again, use nothing cached.")] = False,
     scheduled: Annotated[bool, typer.Option("--scheduled", help="Do nothing if there is no new data.")] = False,
-    shards: ShardsOption = None, parallelism: ParallelismOption = None,
+    shards: ShardsOption = None, parallelism: ParallelismOption = None, budget: BudgetOption = None,
     config: ConfigOption = None, json_output: JsonOption = False,
 ) -> None:
     """Run the whole train pipeline on this machine.
@@ -69,7 +72,7 @@ def run(
         raise InputError(f"run name must be new, got {run_name!r}; leave it out or choose another")
     with working("reading task and telemetry", json_output):
         request = make_request(task, telemetry, mapping, workload or (), seed, run_name, method, scheduled, config,
-                               Fanout(shards, parallelism))
+                               Fanout(shards, parallelism), budget)
     gates = configuration.gates[request.task.name]  # a task without gates is refused before hours of training
     with acquire_run_lock(configuration.home / LOCK_NAME) if scheduled else nullcontext():
         state = configuration.home / STATE_NAME
@@ -117,10 +120,10 @@ def compile_pipeline(
 
 @reported
 def submit(
-    task: TaskOption = "performance", telemetry: TelemetryOption = str(DEFAULT_TELEMETRY),
+    task: TaskOption = "performance", telemetry: TelemetryOption = None,
     mapping: MappingOption = None, workload: WorkloadOption = None, seed: SeedOption = 0, method: MethodOption = None,
     endpoint: Annotated[str | None, typer.Option(help="Address of the KFP API; default: $ASSAY_KFP_ENDPOINT.")] = None,
-    shards: ShardsOption = None, parallelism: ParallelismOption = None,
+    shards: ShardsOption = None, parallelism: ParallelismOption = None, budget: BudgetOption = None,
     name: Annotated[str | None, typer.Option(help="Name of the run.")] = None, json_output: JsonOption = False,
 ) -> None:
     """Submit one run of the train pipeline to a Kubeflow Pipelines cluster.
@@ -138,7 +141,7 @@ def submit(
     run_name = check_run_name(name or datetime.now(UTC).strftime("train-%Y%m%d-%H%M%S"))
     with working("reading task and telemetry", json_output):
         request = make_request(task, telemetry, mapping, workload or (), seed, run_name, method,
-                               fanout=Fanout(shards, parallelism))
+                               fanout=Fanout(shards, parallelism), budget=budget)
     with working("submitting the run", json_output), tempfile.TemporaryDirectory() as folder:
         package = compile_train(Path(folder) / "train.yaml", request.parallelism)
         submitted = submit_run(package, request.arguments(), resolve_endpoint(endpoint, os.environ), run_name=run_name)

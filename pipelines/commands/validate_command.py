@@ -26,7 +26,6 @@ from pipelines.console import (
     reported,
     working,
 )
-from pipelines.request import DEFAULT_TELEMETRY
 
 if TYPE_CHECKING:
     from pipelines.validation import Understanding, WorkloadFound
@@ -37,7 +36,7 @@ WORST = 3  # failures of a workload that are shown
 
 @reported
 def validate(
-    task: TaskOption = "performance", telemetry: TelemetryOption = str(DEFAULT_TELEMETRY),
+    task: TaskOption = "performance", telemetry: TelemetryOption = None,
     mapping: MappingOption = None, workload: WorkloadOption = None, seed: SeedOption = 0, method: MethodOption = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="Every failure and warning of every workload.")] = False,
     config: ConfigOption = None, json_output: JsonOption = False,

@@ -58,6 +58,10 @@ class MySQL(RecordedWorkload):
 
     def prepare(self, place: Place, run: RunCommand, start: StartCommand) -> None:
         """Makes a data folder with all tables at full size; smaller tables are their first rows."""
+        self.make_tables(place, run, start, tables=_TABLES, rows=_ROWS)
+
+    def make_tables(self, place: Place, run: RunCommand, start: StartCommand, *, tables: int, rows: int) -> None:
+        """Makes a data folder with `tables` tables of `rows` rows in the database sbtest."""
         place.home.mkdir(parents=True)
         run(
             [
@@ -72,13 +76,13 @@ class MySQL(RecordedWorkload):
                 [
                     "mariadb",
                     "--no-defaults",
-                    f"--socket={self._socket(place)}",
+                    f"--socket={self.socket(place)}",
                     "-uroot",
                     "-e",
                     "CREATE DATABASE sbtest",
                 ]
             )
-            run([*self._sysbench(place, _TABLES, _ROWS), "--threads=2", "prepare"])
+            run([*self._sysbench(place, tables, rows), "--threads=2", "prepare"])
         finally:
             stop()
 
@@ -110,7 +114,7 @@ class MySQL(RecordedWorkload):
     def _daemon(self, place: Place, buffer_mb: float) -> list[str | Path]:
         return [
             *("mariadbd", "--no-defaults", *self._user(), f"--datadir={self._data(place)}"),
-            *(f"--socket={self._socket(place)}", "--bind-address=127.0.0.1", f"--port={place.port}"),
+            *(f"--socket={self.socket(place)}", "--bind-address=127.0.0.1", f"--port={place.port}"),
             *(f"--pid-file={place.home / 'mariadbd.pid'}", "--skip-name-resolve", "--performance-schema=OFF"),
             *(f"--innodb-buffer-pool-size={int(buffer_mb)}M", "--innodb-flush-method=O_DIRECT"),
             *("--innodb-flush-log-at-trx-commit=1", "--innodb-log-file-size=64M"),
@@ -122,7 +126,7 @@ class MySQL(RecordedWorkload):
         self, place: Place, tables: int, rows: int, script: str | Path = "oltp_read_write"
     ) -> list[str | Path]:
         return [
-            *("sysbench", script, f"--mysql-socket={self._socket(place)}", "--mysql-user=root"),
+            *("sysbench", script, f"--mysql-socket={self.socket(place)}", "--mysql-user=root"),
             *(f"--tables={tables}", f"--table-size={rows}"),
         ]
 
@@ -133,7 +137,8 @@ class MySQL(RecordedWorkload):
     def _data(self, place: Place) -> Path:
         return place.home / "data"
 
-    def _socket(self, place: Place) -> Path:
+    def socket(self, place: Place) -> Path:
+        """Where root logs in without a password."""
         return place.home / "mysql.sock"
 
 

@@ -23,7 +23,7 @@ from recording.workloads.base import (
 )
 from recording.workloads.wrk import parse_wrk, wrk_command
 
-_VOCABULARY = 20_000
+VOCABULARY = 20_000
 _WORDS_PER_DOCUMENT = 50
 _ZIPF_EXPONENT = 1.2
 _CORPUS_SEED = 1
@@ -76,13 +76,17 @@ class Search(RecordedWorkload):
         """Builds an index for each number of documents."""
         sizes = {int(rows) for profile in ("base", "shifted") for rows in self.ranges(profile)["table_rows"]}
         for rows in sorted(sizes):
-            folder = place.home / str(rows)
-            folder.mkdir(parents=True)
-            commands = place.home / f"{rows}.grn"
-            commands.write_text(_SCHEMA + _load_command(rows))
-            run(["groonga", "-n", folder / "db", "quit"])
-            run(["groonga", "--file", commands, folder / "db"])
-            commands.unlink()
+            self.make_index(place, run, rows)
+
+    def make_index(self, place: Place, run: RunCommand, rows: int) -> None:
+        """Builds an index of `rows` documents."""
+        folder = place.home / str(rows)
+        folder.mkdir(parents=True)
+        commands = place.home / f"{rows}.grn"
+        commands.write_text(_SCHEMA + _load_command(rows))
+        run(["groonga", "-n", folder / "db", "quit"])
+        run(["groonga", "--file", commands, folder / "db"])
+        commands.unlink()
         os.sync()  # the page cache drops clean pages only
 
     def memory_limit_mb(self, configuration: Configuration) -> float | None:
@@ -107,7 +111,7 @@ class Search(RecordedWorkload):
         return wrk_command(
             place.address,
             place.run / "requests.lua",
-            _REQUEST.format(words=_VOCABULARY),
+            _REQUEST.format(words=VOCABULARY),
             int(configuration["connections"]),
             configuration["rate_per_s"],
         )
@@ -120,7 +124,7 @@ class Search(RecordedWorkload):
 def _load_command(rows: int) -> str:
     """Groonga's `load` command for `rows` documents of Zipf-distributed words."""
     random = np.random.default_rng(_CORPUS_SEED)
-    weights = np.arange(1, _VOCABULARY + 1, dtype=float) ** -_ZIPF_EXPONENT
-    words = random.choice(_VOCABULARY, size=(rows, _WORDS_PER_DOCUMENT), p=weights / weights.sum())
+    weights = np.arange(1, VOCABULARY + 1, dtype=float) ** -_ZIPF_EXPONENT
+    words = random.choice(VOCABULARY, size=(rows, _WORDS_PER_DOCUMENT), p=weights / weights.sum())
     documents = (json.dumps({"body": " ".join(f"w{word:05d}" for word in row)}) for row in words)
     return "load --table Documents\n[\n" + ",\n".join(documents) + "\n]\n"

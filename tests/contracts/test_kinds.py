@@ -20,7 +20,7 @@ OUTSIDE = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("
 
 
 def test_the_kinds_are_the_folders_that_have_one() -> None:
-    assert KINDS == ("few_shot", "prediction")
+    assert KINDS == ("control", "few_shot", "prediction")
 
 
 @pytest.mark.parametrize("path", OUTSIDE, ids=lambda path: path.relative_to(ROOT).as_posix())
@@ -58,7 +58,7 @@ def test_the_model_of_a_kinds_task_files_has_the_common_fields_and_knows_its_kin
 
 
 @pytest.mark.parametrize(("name", "message"), [
-    ("predicton", "kind: expected few_shot, prediction or the import path .*'predicton'; did you mean 'prediction'"),
+    ("predicton", "kind: expected control, few_shot, prediction or the import path .*; did you mean 'prediction'"),
     (5, r"kind: expected .*got 5; .* \(task.yaml, line 2\)"),
     ("no.such.package", "kind: expected a package with a module `kind`, got 'no.such.package', which cannot be"),
     ("models.tasks.supervised", "kind: expected a package with a module `kind`"),
@@ -76,8 +76,8 @@ def test_an_unknown_kind_is_named_with_the_nearest_one(name: object, message: st
     ("", "raise SystemExit(0)", "whose import fails with SystemExit: 0"),  # else `assay validate` would end well
     ("raise ValueError('x')", "", "whose import fails with ValueError: x"),
     ("", "", "whose import fails with AttributeError: module '.*' has no attribute 'KIND'"),
-    ("", "KIND = None", "got '.*' without task_file, other_files, check, shape"),
-    ("", "KIND = 3", "got '.*' without task_file, other_files, check, shape"),
+    ("", "KIND = None", "got '.*' without task_file, other_files, check, default_telemetry"),
+    ("", "KIND = 3", "got '.*' without task_file, other_files, check, default_telemetry"),
 ])
 def test_a_kind_that_cannot_be_imported_or_is_none_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, init: str, module: str, message: str

@@ -54,9 +54,13 @@ def test_times_without_a_zone_are_a_broken_rule(schema, telemetry):
 
 
 def test_a_schema_that_checks_nothing_is_refused(schema, telemetry):
-    for features, target in (({}, schema.target), (schema.features, {})):
-        with pytest.raises(InputError, match="schema must have features and a target"):
-            rules_for(TelemetrySchema("redis", features, target, ("environment",)), check_table(telemetry()))
+    with pytest.raises(InputError, match="schema must have a target"):
+        rules_for(TelemetrySchema("redis", schema.features, {}, ("environment",)), check_table(telemetry()))
+
+
+def test_a_load_without_anything_beside_it_is_judged(schema, telemetry):
+    asked = _asked(TelemetrySchema("redis", {}, schema.target, ()), telemetry())
+    assert asked["variation", "latency_ms"].fatal
 
 
 def test_split_keys_are_asked_for_too(schema, telemetry):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from recording.control_groups import ControlGroups, Hierarchy, find_hierarchy
+from recording.control_groups import ControlGroups, Hierarchy, Throttling, find_hierarchy
 from recording.processes import Guard
 
 
@@ -40,8 +40,35 @@ def test_version_2_uses_one_folder(guard: Guard, tmp_path: Path) -> None:
     shutil.rmtree(folder)
 
 
+@pytest.mark.parametrize(("version", "file", "weight", "stat"), [
+    (1, "cpu.shares", "51200", "nr_periods 40\nnr_throttled 10\nthrottled_time 2500000000\n"),
+    (2, "cpu.weight", "5000", "usage_usec 7\nnr_periods 40\nnr_throttled 10\nthrottled_usec 2500000\n"),
+])
+def test_weight_and_throttling_of_both_versions(
+    version: int, file: str, weight: str, stat: str, guard: Guard, tmp_path: Path
+) -> None:
+    (tmp_path / "cpu").mkdir()
+    groups = ControlGroups(guard, Hierarchy(version, tmp_path / "cpu", None))
+    (folder,) = groups.make("redis", cpu=True, memory_mb=None)
+    assert groups.set_weight("redis", 50) and (folder / file).read_text() == weight
+    (folder / "cpu.stat").write_text(stat)
+    assert groups.throttling("redis") == Throttling(periods=40, throttled=10, throttled_s=2.5)
+    shutil.rmtree(folder)
+
+
+def test_one_group_can_be_removed_before_the_others(guard: Guard, tmp_path: Path) -> None:
+    (tmp_path / "cpu").mkdir()
+    groups = ControlGroups(guard, Hierarchy(1, tmp_path / "cpu", None))
+    first, second = (groups.make(name, cpu=True, memory_mb=None) for name in ("a", "b"))
+    groups.remove(first)
+    assert not first[0].exists() and second[0].exists()
+    groups.remove_all()
+    assert not second[0].exists()
+
+
 def test_without_writable_groups_there_are_no_limits(guard: Guard) -> None:
     groups = ControlGroups(guard, Hierarchy(1, None, None))
+    assert not groups.set_weight("redis", 50) and groups.throttling("redis") == Throttling()
     assert groups.make("redis", cpu=True, memory_mb=64) == ()
     assert not groups.set_quota("redis", 1.0)
     assert not groups.has_cpu and not groups.has_memory

@@ -49,6 +49,16 @@ class FewShotKind:
         """Inputs, hidden layers, one output."""
         return (len(task.features(workload)), *task.workload(workload).hidden, 1)
 
+    def default_telemetry(self, task: FewShotTask) -> Path:
+        """None: measurements are a user's."""
+        from feature_store.errors import InputError
+
+        raise InputError("telemetry: expected a file of measurements (--telemetry), got none")
+
+    def own_files(self, task: FewShotTask) -> tuple[Path, ...]:
+        """None."""
+        return ()
+
     def recognises(self, mapping: Any) -> bool:
         """A mapping of measurements: workload, configuration, target."""
         from feature_store.measurement_mapping import is_measurement_mapping
@@ -82,6 +92,12 @@ class FewShotKind:
 
         return ingest_measurements(telemetry, mapping_yaml, output)
 
+    def asked(self, task: FewShotTask, mapping_yaml: str) -> Mapping[str, set[str]]:
+        """Never asked: measurements are a file."""
+        from feature_store.errors import InputError
+
+        raise InputError(f"telemetry: expected a file of measurements, got a server (task {task.name})")
+
     def schema(self, task: FewShotTask, workload: str) -> TelemetrySchema:
         """Inputs of the configuration, the log target and the configuration's name."""
         return task.telemetry_schema(workload)
@@ -112,7 +128,7 @@ class FewShotKind:
         return task.workload(workload).by_policy
 
     def pretrain(self, task: FewShotTask, workloads: Sequence[str], seed: int, features: Path, output: Path,
-                 progress: OnProgress) -> str:
+                 checkpoints: Path, progress: OnProgress) -> str:
         """One head for all workloads, which their embeddings tell apart."""
         from models.training.pretraining import POOL_HEAD, pretrain, save_pretrained
         from models.training.workload import few_shot_pool, load_workload
@@ -123,7 +139,7 @@ class FewShotKind:
         return ""
 
     def finetune(self, task: FewShotTask, workloads: Sequence[str], seed: int, features: Path, pretrained: Path,
-                 folders: Mapping[str, Path], finished: OnFinished, progress: OnProgress) -> None:
+                 folders: Mapping[str, Path], checkpoints: Path, finished: OnFinished, progress: OnProgress) -> None:
         """The counterexample-guided loop, and an unverified twin."""
         from models.tasks.supervised.finetuning import finetune_workloads
 

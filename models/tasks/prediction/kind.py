@@ -45,6 +45,16 @@ class Prediction:
         """Inputs, hidden layers, one output."""
         return (len(task.features(workload)), *task.workload(workload).hidden, 1)
 
+    def default_telemetry(self, task: PredictionTask) -> Path:
+        """The recorded campaign."""
+        from feature_store.recorded import DEFAULT_TELEMETRY
+
+        return DEFAULT_TELEMETRY
+
+    def own_files(self, task: PredictionTask) -> tuple[Path, ...]:
+        """None."""
+        return ()
+
     def recognises(self, mapping: Any) -> bool:
         """A mapping of telemetry: whatever is no mapping of measurements."""
         from feature_store.measurement_mapping import is_measurement_mapping
@@ -85,6 +95,16 @@ class Prediction:
             raise InputError(f"task {task.name}: expected a mapping of telemetry, got one of measurements")
         return read_telemetry(Path(telemetry), parse_mapping(content, Path("mapping")) if mapping_yaml else None)
 
+    def asked(self, task: PredictionTask, mapping_yaml: str) -> Mapping[str, set[str]]:
+        """The machine's metrics, the configuration and the latency."""
+        from feature_store.schema import TARGET
+        from feature_store.sources.production_map import ProductionMap
+        from feature_store.written.model import parse_written
+
+        found = parse_written(ProductionMap, mapping_yaml or "{}", "metric map", "--mapping")
+        metrics = found.metric_map().metrics
+        return {name: {*metrics, *entry.configuration, TARGET} for name, entry in found.workloads.items()}
+
     def schema(self, task: PredictionTask, workload: str) -> TelemetrySchema:
         """Inputs, configuration, target and the columns of the split."""
         return task.telemetry_schema(workload)
@@ -112,7 +132,7 @@ class Prediction:
         return task.workload(workload).by_policy
 
     def pretrain(self, task: PredictionTask, workloads: Sequence[str], seed: int, features: Path, output: Path,
-                 progress: OnProgress) -> str:
+                 checkpoints: Path, progress: OnProgress) -> str:
         """A shared backbone with a head a workload."""
         from models.training.pretraining import pretrain, save_pretrained
         from models.training.workload import load_workload
@@ -122,7 +142,7 @@ class Prediction:
         return ""
 
     def finetune(self, task: PredictionTask, workloads: Sequence[str], seed: int, features: Path, pretrained: Path,
-                 folders: Mapping[str, Path], finished: OnFinished, progress: OnProgress) -> None:
+                 folders: Mapping[str, Path], checkpoints: Path, finished: OnFinished, progress: OnProgress) -> None:
         """The counterexample-guided loop, and an unverified twin."""
         from models.tasks.supervised.finetuning import finetune_workloads
 

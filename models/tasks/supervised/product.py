@@ -42,7 +42,8 @@ def network_product(
         task.name, workload, model, promise,
         tuple(ProductInput(q.name, q.unit, q.description, q.minimum, q.maximum) for q in features),
         (ProductOutput(target.name, target.unit, "prediction", low, high, target.minimum, target.maximum),), versions,
-        {} if encoder is None else {ENCODER_FILE: encoder[0]}, None if encoder is None else encoder[1], seconds, points)
+        {} if encoder is None else {ENCODER_FILE: encoder[0]}, None if encoder is None else encoder[1],
+        seconds=seconds, points=points)
 
 
 def product_of_learner(task: SupervisedTask, workload: str, versions: Versions, features: Path, learner: Path,

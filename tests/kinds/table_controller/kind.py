@@ -46,6 +46,12 @@ class TableController:
     def shape(self, task: TableControllerTask, workload: str) -> tuple[int, ...]:
         return ()
 
+    def default_telemetry(self, task: TableControllerTask) -> Path:
+        raise InputError("telemetry: expected a CSV file (--telemetry), got none")
+
+    def own_files(self, task: TableControllerTask) -> tuple[Path, ...]:
+        return ()
+
     def recognises(self, mapping: Any) -> bool:
         return False
 
@@ -57,6 +63,9 @@ class TableController:
             return pd.read_csv(telemetry, parse_dates=["window_start"])
         except (OSError, ValueError) as error:
             raise InputError(f"telemetry: expected a CSV file, got {error} ({telemetry})") from error
+
+    def asked(self, task: TableControllerTask, mapping_yaml: str) -> Mapping[str, set[str]]:
+        raise InputError("telemetry: expected a CSV file, got a server")
 
     def schema(self, task: TableControllerTask, workload: str) -> TelemetrySchema:
         return TelemetrySchema(workload, {name: Column(unit, *RANGES[name], name) for name, unit in INPUTS.items()},
@@ -83,11 +92,12 @@ class TableController:
         return True
 
     def pretrain(self, task: TableControllerTask, workloads: Sequence[str], seed: int, features: Path, output: Path,
-                 progress: OnProgress) -> str:
+                 checkpoints: Path, progress: OnProgress) -> str:
         return "a table is fitted in a moment: there is nothing to pretrain"
 
     def finetune(self, task: TableControllerTask, workloads: Sequence[str], seed: int, features: Path,
-                 pretrained: Path, folders: Mapping[str, Path], finished: OnFinished, progress: OnProgress) -> None:
+                 pretrained: Path, folders: Mapping[str, Path], checkpoints: Path, finished: OnFinished,
+                 progress: OnProgress) -> None:
         from tests.kinds.table_controller.controller import fit
 
         for name in workloads:

@@ -6,7 +6,7 @@ import sys
 import torch
 
 from models.learners.mlp import build_mlp
-from models.training.adam import Adam
+from models.training.adam import Adam, adam_step
 
 
 def test_it_is_torch_s_adam_bit_for_bit() -> None:
@@ -30,3 +30,15 @@ def test_training_does_not_import_torch_s_compiler() -> None:
             "p = torch.ones(3, requires_grad=True); Adam([p]).step((p * p).sum(), 0.1); "
             "sys.exit('torch._dynamo' in sys.modules)")
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_gradient_of_any_layout_steps_its_own_weights():
+    generator = torch.Generator().manual_seed(0)
+    weight, gradient = torch.randn(3, 4, generator=generator), torch.randn(4, 3, generator=generator).T
+    stepped = []
+    for given in (gradient, gradient.contiguous()):
+        own = weight.clone()
+        adam_step([own], [given], [torch.zeros_like(own)], [torch.zeros_like(own)], [torch.zeros(())], 0.1)
+        stepped.append(own)
+    assert torch.equal(*stepped)
+    assert torch.equal((stepped[0] - weight).sign(), -gradient.sign())

@@ -1,0 +1,1 @@
+"""What adapts a policy to a new application: embeddings of trajectories, identification, fine-tuning."""

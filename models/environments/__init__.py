@@ -1,0 +1,1 @@
+"""Vectorised simulators of what a controller acts on; one file, or one folder, a task."""

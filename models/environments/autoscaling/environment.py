@@ -1,0 +1,35 @@
+"""Autoscaling as a task file names it: randomised applications, and the twin of a workload (twin.py)."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from feature_store.schema import Column
+from models.controllers.rules import RULES, RuleFamily
+from models.controllers.setting import Setting
+from models.environments.autoscaling.simulator import Autoscaling
+from models.environments.autoscaling.twin import SETTINGS, twin
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+TELEMETRY = Path(__file__).resolve().parents[3] / "data" / "autoscaling" / "load.parquet"
+
+
+class AutoscalingSystem(Autoscaling):
+    """Implements `ControlledSystem`."""
+
+    columns: Mapping[str, Column] = {"rate_rps": Column("1/s", 0.0, None, "requests that came, a second")}
+    settings: Sequence[Setting] = SETTINGS
+    telemetry: Path | None = TELEMETRY
+    largest_reward = 2.0  # of a step: the objective met, CPU and memory used to the full (equation in simulator.py)
+    rules: Mapping[str, RuleFamily] = RULES
+
+    def twin(self, telemetry: "pd.DataFrame", settings: Mapping[str, float | str],
+             limits: Mapping[str, tuple[float, float]]) -> Autoscaling:
+        """See twin.py."""
+        return twin(telemetry, settings, limits)
+
+
+ENVIRONMENT = AutoscalingSystem()

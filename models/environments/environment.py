@@ -1,0 +1,187 @@
+"""The contract of an environment: everything that a control task differs in from another.
+
+One environment is a folder beside this file, or stands at an import path. It runs N applications at once as
+one tensor operation and holds no state of its own: all that is random is drawn by `draw`, so that a step is a pure,
+differentiable function, equal draws are paired experiments, and runs are the same to the bit.
+
+Symbols: N applications, n signals, m controls, h hidden parameters, T steps of an episode. Tensors are float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from torch import Tensor
+
+from feature_store.schema import Column
+from models.controllers.controller import Controller
+from models.controllers.setting import Setting, Value
+from models.environments.signals import Control, Feature, Signal
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a step came to, for each application.
+
+    Attributes:
+        reward: (N,) the paper's reward of the task; larger is better.
+        cost: (N,) resources used up, in the environment's `cost_unit`; smaller is better. Differentiable.
+        violation: (N,) how badly the objective was missed, >= 0, 0 where it was met; differentiable, for training.
+        violated: (N,) 1.0 where the objective was missed, else 0.0; what is reported.
+        measures: name -> (N,), further figures for tables and plots (`Environment.measures` gives their units).
+    """
+
+    reward: Tensor
+    cost: Tensor
+    violation: Tensor
+    violated: Tensor
+    measures: Mapping[str, Tensor]
+
+
+class RuleFamily(Protocol):
+    """Controllers without a network that differ in their settings: a baseline, and what a policy falls back to."""
+
+    @property
+    def declared(self) -> Sequence[Setting]:
+        """What can be set, with defaults and what tuning tries."""
+
+    def make(self, settings: Mapping[str, Value]) -> Controller:
+        """The controller of these settings, each one value or one for each application.
+
+        Raises:
+            InputError: a setting is unknown or out of range.
+        """
+
+
+class Environment(Protocol):
+    """See the module docstring."""
+
+    @property
+    def signals(self) -> tuple[Signal, ...]:
+        """(n) what is observed, in raw units: the inputs of every controller and of the exported file."""
+
+    @property
+    def controls(self) -> tuple[Control, ...]:
+        """(m) the targets that are set, in raw units: the outputs of the exported file."""
+
+    @property
+    def features(self) -> tuple[Feature, ...]:
+        """(f) what networks take: sums of scaled signals."""
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """(h) names of the parameters that no observation shows, as an oracle is told them."""
+
+    @property
+    def measures(self) -> Mapping[str, str]:
+        """Name -> unit of `Outcome.measures`."""
+
+    @property
+    def cost_unit(self) -> str:
+        """Unit of `Outcome.cost` of one step."""
+
+    @property
+    def step_seconds(self) -> float:
+        """Seconds between two decisions."""
+
+    @property
+    def steps(self) -> int:
+        """T, steps of an episode in training."""
+
+    @property
+    def scenarios(self) -> tuple[str, ...]:
+        """Names of special episodes that `draw` takes; "" is the ordinary one."""
+
+    @property
+    def differentiable(self) -> Environment:
+        """The same without rounding: what is trained through."""
+
+    def draw(self, split: str, count: int, steps: int, seed: int, scenario: str = "",
+             applications: Sequence[int] | None = None) -> Any:
+        """Draws episodes: which applications, their load and everything else that is random.
+
+        Args:
+            split: train or held_out; no application and no trace is in both.
+            count: N.
+            steps: length of the episodes, the warm-up included that the environment itself takes.
+            seed: >= 0; equal arguments give equal episodes.
+            scenario: one of `scenarios`.
+            applications: (N,) numbers of applications of the split; None: drawn, each about as often.
+
+        Returns:
+            Episodes; their `take(index)` gives those at (K,) positions, repeated as they are.
+
+        Raises:
+            InputError: an unknown split or scenario.
+        """
+
+    def reset(self, episodes: Any) -> Any:
+        """The state at the first step."""
+
+    def observe(self, state: Any) -> Tensor:
+        """(N, n) in raw units, inside of the signals' ranges."""
+
+    def step(self, state: Any, targets: Tensor) -> tuple[Any, Outcome]:
+        """Sets targets and lets `step_seconds` pass.
+
+        Args:
+            targets: (N, m) raw; clipped to the controls' bounds and rates of change; rounded up where `whole`, but for
+                gradients, which pass through unrounded (see the environment's switch).
+
+        Returns:
+            The next state (the old one is untouched), what came of it.
+        """
+
+    def hidden_parameters(self, state: Any) -> Tensor:
+        """(N, h) in numbers of about unit spread, for oracles and system identification."""
+
+    def coming_load(self, state: Any) -> Tensor:
+        """(N, n_future) the true load of the next steps over the present one, as logarithms, for the clairvoyant."""
+
+
+class ControlledSystem(Environment, Protocol):
+    """What a task file names: the environment of randomised applications, and how a workload's own is made.
+
+    A task of the kind `control` needs nothing else of it: models/tasks/control/ does the rest.
+    """
+
+    @property
+    def columns(self) -> Mapping[str, Column]:
+        """Telemetry of a workload, a row a window: the load that came, with its unit and physical bounds."""
+
+    @property
+    def settings(self) -> Sequence[Setting]:
+        """What a task file may say of a workload, such as its objective; each may be left out."""
+
+    @property
+    def telemetry(self) -> Path | None:
+        """The file that comes with it; None: a user has to bring one."""
+
+    @property
+    def largest_reward(self) -> float:
+        """Of a step: what no reward exceeds."""
+
+    @property
+    def rules(self) -> Mapping[str, RuleFamily]:
+        """By name, the rules that are run beside a policy and may be its fallback."""
+
+    def twin(self, telemetry: pd.DataFrame, settings: Mapping[str, float | str],
+             limits: Mapping[str, tuple[float, float]]) -> Environment:
+        """The environment of one workload: same signals, features and measures.
+
+        `draw("train", ...)` replays the earlier part of its load, "held_out" the later one; no window is in both.
+
+        Args:
+            telemetry: its rows in order of time, without a gap: `window_start`, `window_s` and `columns`.
+            settings: of `settings`, those that were given.
+            limits: control -> (low, high) inside of the control's own bounds.
+
+        Raises:
+            InputError: the load or a setting is unusable.
+        """

@@ -1,0 +1,103 @@
+"""What a controller observes and sets, and how a network sees it.
+
+A network sees a signal `linear` or as its logarithm, interpolated between powers of two: piecewise linear, so that what
+is trained is what ships and what is proved (a ReLU layer computes it), and a ratio of signals is a difference.
+
+Symbols: n signals, f features, m controls; knots low, 2 low, 4 low, ..., the last one >= high.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Signal:
+    """One number of an observation.
+
+    Attributes:
+        name: as in task files, contracts and trajectories.
+        unit: of its values; "1" for shares and ratios.
+        low: smallest value that can be observed; > 0 where `scale` is log.
+        high: largest value that can be observed, > low.
+        scale: how a network sees it.
+        meaning: one phrase for a reader.
+    """
+
+    name: str
+    unit: str
+    low: float
+    high: float
+    scale: Literal["linear", "log"] = "linear"
+    meaning: str = ""
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+            raise ValueError(f"expected low < high, got {self.low} and {self.high} (signal {self.name})")
+        if self.scale == "log" and self.low <= 0:
+            raise ValueError(f"expected low > 0 of a logarithm, got {self.low} (signal {self.name})")
+
+    @cached_property
+    def knots(self) -> NDArray[np.float64]:
+        """(k,) places where the interpolated logarithm bends, in the signal's unit; empty where `scale` is linear."""
+        if self.scale == "linear":
+            return np.empty(0)
+        octaves = max(1, math.ceil(math.log2(self.high / self.low) - 1e-9))
+        return np.asarray(self.low * 2.0 ** np.arange(octaves + 1), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Control:
+    """One target that a controller sets. It may change by limited shares a step, which is part of its network.
+
+    Attributes:
+        name: of the target, as in task files, contracts and trajectories.
+        current: name of the signal that observes its present value; the signal's `scale` is log.
+        unit: of both.
+        low: smallest value that may be set.
+        high: largest value that may be set.
+        most_down: largest share of the present value that one step removes, in (0, 1).
+        most_up: largest share of the present value that one step adds, > 0.
+        whole: whether what is set is rounded up to a whole number; one may then always be added or removed, else 3
+            could never become 2: at least min((1 - most_down) x, x - 1), at most max((1 + most_up) x, x + 1).
+    """
+
+    name: str
+    current: str
+    unit: str
+    low: float
+    high: float
+    most_down: float
+    most_up: float
+    whole: bool = False
+    meaning: str = ""
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A sum of scaled signals that a network takes: log(p99 / SLO) is {"p99_ms": 1, "slo_ms": -1}.
+
+    Attributes:
+        name: for readers.
+        terms: signal -> coefficient of its scaled value.
+    """
+
+    name: str
+    terms: Mapping[str, float] = field(default_factory=dict)
+
+
+def feature_matrix(features: Sequence[Feature], signals: Sequence[Signal]) -> NDArray[np.float64]:
+    """(f, n): features = matrix @ scaled signals. Raises ValueError for a term that is no signal."""
+    names = [signal.name for signal in signals]
+    matrix = np.zeros((len(features), len(names)))
+    for row, feature in enumerate(features):
+        for name, coefficient in feature.terms.items():
+            if name not in names:
+                raise ValueError(f"expected one of {', '.join(names)}, got {name!r} (feature {feature.name})")
+            matrix[row, names.index(name)] = coefficient
+    return matrix

@@ -1,0 +1,76 @@
+"""What a control task says, held against its environment before any work."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from feature_store.errors import InputError, nearest
+from feature_store.strict_yaml import Lines
+from feature_store.written.field_errors import FieldError, field_error
+from models.environments.environment import ControlledSystem
+from models.environments.environments import environment_of
+from models.environments.signals import Control
+from models.tasks.control.task import ControlTask
+from models.tasks.control.workload import specification_of
+
+
+def check_task(task: ControlTask, workload: str, where: str, lines: Lines | None) -> None:
+    """Refuses what no telemetry could fit. Arguments as of `Kind.check`.
+
+    Raises:
+        InputError: with the field and its line.
+    """
+    try:
+        environment = environment_of(task.environment)
+    except InputError as error:
+        raise field_error(["environment"], str(error).removeprefix("environment: "), where, lines) from error
+    try:
+        _check_rule(task, workload, environment)
+        _check_settings(["workloads", workload, "settings"], task.workload(workload).settings, environment)
+        _check_limits(["workloads", workload, "limits"], task.workload(workload).limits, environment.controls)
+    except FieldError as error:
+        raise field_error(error.path, str(error), where, lines) from error
+    _check_profile(task, environment, where, lines)
+    specification_of(task, workload, environment, where, lines)
+
+
+def _check_profile(task: ControlTask, environment: ControlledSystem, where: str, lines: Lines | None) -> None:
+    for name in ("t_online", "t_serving"):
+        threshold = getattr(task.profile, name)
+        if threshold is not None and threshold > environment.largest_reward:
+            raise field_error(["profile", name], f"expected at most the largest reward of a step, "
+                              f"{environment.largest_reward:g}, got {threshold:g}; no policy could ever reach it",
+                              where, lines)
+
+
+def _check_rule(task: ControlTask, workload: str, environment: ControlledSystem) -> None:
+    own = task.workload(workload).fallback
+    place = ["fallback"] if own is None else ["workloads", workload, "fallback"]
+    _known(place, task.fallback_of(workload), environment.rules, "a rule")
+
+
+def _check_settings(place: list[str | int], given: Mapping[str, float | str], environment: ControlledSystem) -> None:
+    declared = {setting.name: setting for setting in environment.settings}
+    for name, value in given.items():
+        _known([*place, name], name, declared, "a setting")
+        setting = declared[name]
+        if setting.choices and value not in setting.choices:
+            raise FieldError([*place, name], f"expected one of {', '.join(setting.choices)}, got {value!r}")
+        if not setting.choices and not (isinstance(value, float | int) and setting.low <= value <= setting.high):
+            raise FieldError([*place, name], f"expected a number from {setting.low:g} to {setting.high:g} "
+                                             f"{setting.unit}, got {value!r}")
+
+
+def _check_limits(place: list[str | int], given: Mapping[str, Any], controls: tuple[Control, ...]) -> None:
+    own = {control.name: control for control in controls}
+    for name, (low, high) in given.items():
+        _known([*place, name], name, own, "a control")
+        control = own[name]
+        if low < control.low or high > control.high:
+            raise FieldError([*place, name], f"expected limits inside of {control.low:g} to {control.high:g} "
+                                             f"{control.unit}, got [{low:g}, {high:g}]")
+
+
+def _known(place: list[str | int], name: str, known: Iterable[str], what: str) -> None:
+    names = tuple(known)
+    if name not in names:
+        raise FieldError(place, f"expected {what} of the environment, got {name!r}; {nearest(name, names)}")

@@ -1,0 +1,79 @@
+"""The better of several policies, by the same training episodes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from models.environments.environment import Environment
+from models.learners.policy import Policy
+from models.paired_comparison import Comparison, ComparisonRule, compare
+from models.tasks.control.judging import Played, play
+from models.tasks.control.scoring import Score, scores
+from models.tasks.control.task import ControlTask
+
+EPISODES = 256
+_SEED = 104_729  # added to the run's, so that no episode of training is among them
+NO_WORSE = ComparisonRule(minimum_improvement=0.0, minimum_improvement_of_spread=0.0, confidence=0.95)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Whether the new one is taken, and why."""
+
+    taken: bool
+    reason: str
+
+
+def best_of(task: ControlTask, found: Sequence[Score]) -> int:
+    """The number of the best score."""
+    losses = [_loss(task, score) for score in found]
+    return losses.index(min(losses))
+
+
+def member_scores(task: ControlTask, environment: Environment, policies: Policy, seed: int) -> list[Score]:
+    """(S,) on the same episodes of the training split."""
+    (members,) = policies.members
+    steps = task.judging.steps or environment.steps
+    drawn = environment.draw("train", EPISODES, steps, seed + _SEED)
+    episodes = drawn.take(torch.arange(EPISODES).repeat(members))
+
+    def act(observation: torch.Tensor, seconds: float) -> torch.Tensor:
+        targets = policies(observation.reshape(members, EPISODES, -1))
+        return targets.reshape(len(observation), -1)
+
+    played = play(environment, episodes, steps, act, task.judging.counted_from(steps))
+    return scores(played, members, task.objective.violating_share)
+
+
+def better(task: ControlTask, environment: Environment, new: Policy, old: Policy, seed: int) -> Choice:
+    """Whether one of two single policies is better than the other, on the same training episodes.
+
+    The objective `reward`: by the reward. `saving`: at violations that are allowed, or no more than the other's, by the
+    cost; where the other violates more than allowed, by the violations.
+    """
+    steps = task.judging.steps or environment.steps
+    episodes = environment.draw("train", EPISODES, steps, seed + _SEED)
+
+    def played(policy: Policy) -> Played:
+        return play(environment, episodes, steps, lambda observation, seconds: policy(observation),
+                    task.judging.counted_from(steps))
+
+    after, before = played(new), played(old)
+    if task.objective.maximise == "reward":
+        return _chosen("reward", compare(after.reward, before.reward, "larger", NO_WORSE))
+    allowed, share, share_before = task.objective.violating_share, after.violating_share, before.violating_share
+    if share_before.mean() > allowed and share.mean() < share_before.mean():
+        return _chosen("violating share", compare(share, share_before, "smaller", NO_WORSE))
+    if share.mean() > max(allowed, share_before.mean()):
+        return Choice(False, f"it violates in {share.mean():.2%} of the steps, the other in {share_before.mean():.2%}")
+    return _chosen("cost", compare(after.cost, before.cost, "smaller", NO_WORSE))
+
+
+def _chosen(quantity: str, found: Comparison) -> Choice:
+    return Choice(found.wins, f"{quantity} of {EPISODES} training episodes {found.challenger_mean:.4g} against "
+                              f"{found.champion_mean:.4g}, gain at least {found.lower_end:.3g}")
+
+
+def _loss(task: ControlTask, score: Score) -> float:
+    return -score.reward if task.objective.maximise == "reward" else score.loss

@@ -1,0 +1,140 @@
+"""The evidence of a policy: episodes of the workload's held-out load, of the exported file beside the rules.
+
+    controllers    name -> figures with intervals: policy; each rule as it was tuned on the training applications, and
+                   to the workload ("NAME, own")
+    metrics        what gates ask (comparing.py); `own_`: against rules tuned to the workload; `generic_`: of the policy
+                   that it was fine-tuned from, on held-out applications (training.pretraining.held_out)
+    cases          cost (or reward) per episode
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from models.environments.environment import Environment, RuleFamily
+from models.environments.environments import environment_of
+from models.export.parity import one_row_latency_us, open_session
+from models.learners.policy import Policy
+from models.paired_cases import Cases, recorded
+from models.tasks.control.comparing import JudgedEpisodes, against, described, figures
+from models.tasks.control.judging import Played, episodes_digest, model_acting
+from models.tasks.control.pictures import action_map, day
+from models.tasks.control.product import CHOICE, POLICY, read_rules
+from models.tasks.control.roles import roles
+from models.tasks.control.rule_tuning import TunedRule
+from models.tasks.control.task import ControlTask
+from models.tasks.control.timeline import profile_of, timeline
+from models.tasks.control.workload import specification_of, twin_of
+from models.verification.language.specification import Specification
+
+PARITY_POINTS = 10_000
+UNCOUNTED = ("parity_max_abs", "parity_points", "latency_us")  # no means over episodes
+
+
+def control_evidence(task: ControlTask, workload: str, seed: int, features: Path, verified: Path,
+                     product: Path) -> dict[str, Any]:
+    """Arguments as of `Kind.evidence`."""
+    torch.set_num_threads(1)
+    environment, model = twin_of(task, workload, features), (product / "model.onnx").read_bytes()
+    policy, choice = Policy.load(verified / POLICY), json.loads((verified / CHOICE).read_text())
+    tuned, own = read_rules(verified)
+    held_out = JudgedEpisodes(task, environment)
+    found = held_out.play(model_acting(model))
+    families = environment_of(task.environment).rules
+    rules = {**{name: held_out.play_rule(families[name], rule) for name, rule in tuned.items()},
+             **{f"{name}, own": held_out.play_rule(families[name], rule) for name, rule in own.items()}}
+    row, promise = found.observations[-1, 0], specification_of(task, workload, environment)
+    best, difference = against(task, found, {name: rules[name] for name in tuned}, "")
+    best_own, difference_own = against(task, found, {f"{name}, own": rules[f"{name}, own"] for name in own}, "own_")
+    generic = choice["pretraining"]["held_out"]
+    metrics = {**figures(found), **difference, **difference_own,
+               **{f"generic_{name}": value for name, value in generic["metrics"].items()},
+               "parity_max_abs": _parity(model, policy, environment, promise, seed),
+               "parity_points": PARITY_POINTS,
+               "latency_us": one_row_latency_us(model, row.astype(np.float64))}
+    fallback = own[task.fallback_of(workload)]
+    return {
+        "metrics": metrics,
+        "units": _units(environment),
+        "case_counts": {name: held_out.count for name in metrics if name not in UNCOUNTED},
+        "best_rule": best, "best_own_rule": best_own,
+        "cases": _cases(task, environment, held_out, found).to_json(),
+        "objective": task.objective.model_dump(), "fallback": fallback.to_json(),
+        "controllers": {"policy": described(found),
+                        **{name: described(one, (own if name.endswith(", own") else tuned)[name.removesuffix(", own")])
+                           for name, one in rules.items()}},
+        "measures": dict(environment.measures), "cost_unit": environment.cost_unit,
+        "step_seconds": environment.step_seconds, "steps": held_out.steps,
+        "episodes": _per_episode(found, rules[best]),
+        "lifecycle": _lifecycle(task, environment, model, families[fallback.name], fallback),
+        "training": choice, "history": {"epochs": choice["pretraining"]["history"]},
+        "roles": roles(task, environment, tuple(environment_of(task.environment).columns)),
+        "day": day(task, environment, model, families[fallback.name], fallback),
+        "action_map": action_map(environment, model, found.observations),
+    }
+
+
+def champion_in_episodes(task: ControlTask, workload: str, features: Path, model: bytes) -> dict[str, Any]:
+    """The standing champion's file in the same episodes: {"metrics", "cases"}."""
+    held_out = JudgedEpisodes(task, twin_of(task, workload, features))
+    found = held_out.play(model_acting(model))
+    return {"metrics": figures(found), "cases": _cases(task, held_out.environment, held_out, found).to_json()}
+
+
+def _lifecycle(task: ControlTask, environment: Environment, model: bytes, family: RuleFamily,
+               rule: TunedRule) -> dict[str, Any]:
+    """On training episodes."""
+    trained = JudgedEpisodes(task, environment, "train")
+    fallback, policy = trained.play_rule(family, rule).reward, trained.play(model_acting(model)).reward
+    counted = trained.steps - trained.warm_up
+    return timeline(profile_of(task, environment_of(task.environment), counted, fallback), fallback, policy)
+
+
+def _per_episode(found: Played, rule: Played) -> dict[str, list[float]]:
+    """The policy and the best rule, episode by episode."""
+    return {f"{who}_{what}": [float(f"{value:.6g}") for value in getattr(one, what)]
+            for who, one in (("policy", found), ("rule", rule)) for what in ("reward", "cost", "violating_share")}
+
+
+def _cases(task: ControlTask, environment: Environment, judged: JudgedEpisodes, found: Played) -> Cases:
+    digest = episodes_digest(episodes=judged.count, steps=judged.steps, seed=judged.seed, split="held_out",
+                             warm_up=judged.warm_up, environment=task.environment,
+                             first=_first_digest(environment, judged))
+    if task.objective.maximise == "reward":
+        return Cases("reward per episode", "mean_reward", "larger", "reward", recorded(found.reward), digest)
+    return Cases("cost per episode", "mean_cost", "smaller", environment.cost_unit, recorded(found.cost), digest)
+
+
+def _first_digest(environment: Environment, judged: JudgedEpisodes) -> str:
+    """Which load: what is seen first in each episode."""
+    import hashlib
+
+    episodes = environment.draw("held_out", judged.count, judged.steps, judged.seed)
+    return hashlib.sha256(environment.observe(environment.reset(episodes)).numpy().tobytes()).hexdigest()
+
+
+def _parity(model: bytes, policy: Policy, environment: Environment, promise: Specification, seed: int) -> float:
+    """Largest difference of the file to the trained policy at random points of the box, in shares of a range."""
+    low, high = promise.lower, promise.upper
+    random = np.random.default_rng(seed).random((PARITY_POINTS, len(low)))
+    logarithmic = np.array([signal.scale == "log" for signal in environment.signals])
+    safe = np.where(logarithmic, low, 1.0)
+    raw = np.where(logarithmic, safe * (np.where(logarithmic, high, 1.0) / safe) ** random, low + (high - low) * random)
+    session = open_session(model)
+    (got,) = session.run(None, {session.get_inputs()[0].name: raw.astype(np.float32)})
+    with torch.no_grad():
+        expected = policy.double()(torch.from_numpy(raw.astype(np.float32)).double()).numpy()
+    span = np.array([control.high - control.low for control in environment.controls])
+    return float((np.abs(got - expected) / span).max())
+
+
+def _units(environment: Environment) -> dict[str, str]:
+    shares = ("violating_share", "violating_share_upper", "worst_tenth_violating_share", "cost_saved",
+              "cost_saved_lower", "cost_saved_upper", "rule_violating_share")
+    costs = ("mean_cost", "cost_deviation", "rule_cost", "own_rule_cost")
+    own = {**dict.fromkeys((*shares, *(f"own_{name}" for name in shares)), "share"),
+           **dict.fromkeys(costs, environment.cost_unit)}
+    return {**own, **{f"generic_{name}": unit for name, unit in own.items()}}

@@ -1,0 +1,102 @@
+"""Episodes that controllers are compared by: the same applications, loads and noise for each of them.
+
+Symbols: N episodes, T steps, n signals, m controls.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from models.controllers.controller import Controller
+from models.environments.environment import Environment
+from models.export.parity import open_session
+
+FloatArray = NDArray[np.float64]
+# (N, n) raw observations and seconds since the start -> (N, m) raw targets
+Acting = Callable[[Tensor, float], Tensor]
+
+
+@dataclass(frozen=True)
+class Played:
+    """What came of episodes: (N,) means over the steps of each.
+
+    Attributes:
+        reward, cost: see Outcome.
+        violating_share: of the steps.
+        measures: name -> (N,).
+        observations: (T, N, n), targets: (T, N, m), both raw; what was seen and done in each step.
+        series: name -> (T, N), of reward, cost, violated and the measures.
+    """
+
+    reward: FloatArray
+    cost: FloatArray
+    violating_share: FloatArray
+    measures: Mapping[str, FloatArray]
+    observations: NDArray[np.float32]
+    targets: NDArray[np.float32]
+    series: Mapping[str, NDArray[np.float32]]
+
+
+def play(environment: Environment, episodes: Any, steps: int, acting: Acting, warm_up: int = 0) -> Played:
+    """Lets a controller act in episodes, from the first step on.
+
+    Args:
+        steps: T.
+        warm_up: the first steps, which do not count in the means: what the system started with is gone by then.
+    """
+    observations, targets = [], []
+    series: dict[str, list[Tensor]] = {}
+    with torch.no_grad():
+        state = environment.reset(episodes)
+        for step in range(steps):
+            seen = environment.observe(state)
+            target = acting(seen, step * environment.step_seconds)
+            state, outcome = environment.step(state, target)
+            observations.append(seen)
+            targets.append(target)
+            now = {"reward": outcome.reward, "cost": outcome.cost, "violated": outcome.violated, **outcome.measures}
+            for name, value in now.items():
+                series.setdefault(name, []).append(value)
+    arrays = {name: torch.stack(values).float().numpy() for name, values in series.items()}
+    means = {name: array[warm_up:].astype(np.float64).mean(axis=0) for name, array in arrays.items()}
+    return Played(means["reward"], means["cost"], means["violated"],
+                  {name: mean for name, mean in means.items() if name not in ("reward", "cost", "violated")},
+                  torch.stack(observations).float().numpy(), torch.stack(targets).float().numpy(), arrays)
+
+
+def rule_acting(environment: Environment, controller: Controller, episodes: int) -> Acting:
+    """A rule, from its start on."""
+    controller.start(episodes)
+    names, controls = [one.name for one in environment.signals], [one.name for one in environment.controls]
+
+    def act(observation: Tensor, seconds: float) -> Tensor:
+        seen = observation.double().numpy()
+        asked = controller.act({name: seen[:, column] for column, name in enumerate(names)}, seconds)
+        return torch.tensor(np.stack([np.broadcast_to(asked[name], episodes) for name in controls], axis=1),
+                            dtype=torch.float32)
+
+    return act
+
+
+def model_acting(model: bytes) -> Acting:
+    """An exported policy, run by onnxruntime."""
+    session = open_session(model)
+    name = session.get_inputs()[0].name
+
+    def act(observation: Tensor, seconds: float) -> Tensor:
+        (targets,) = session.run(None, {name: observation.float().contiguous().numpy()})
+        return torch.from_numpy(targets)
+
+    return act
+
+
+def episodes_digest(**what: Any) -> str:
+    """Which episodes: hex SHA-256 of what they are drawn by."""
+    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,75 @@
+"""What the report draws of a policy: a day of one application under several controllers, and a map of its actions.
+
+Symbols: T steps, n signals, m controls, G grid points a side.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.environments.environment import Environment, RuleFamily
+from models.export.parity import open_session
+from models.tasks.control.judging import Acting, model_acting, play, rule_acting
+from models.tasks.control.rule_tuning import TunedRule
+from models.tasks.control.task import ControlTask
+
+DAY_S, MOST_STEPS = 86_400.0, 1_440
+POINTS = 480  # of a series in the evidence
+GRID = 21
+
+
+def day(task: ControlTask, environment: Environment, model: bytes, family: RuleFamily,
+        rule: TunedRule) -> dict[str, Any]:
+    """One held-out episode of a day (at most MOST_STEPS), under the policy and under the fallback."""
+    steps = min(round(DAY_S / environment.step_seconds), MOST_STEPS)
+    episodes = environment.draw("held_out", 1, steps, task.judging.seed + 1)
+    acting: dict[str, Acting] = {"policy": model_acting(model),
+                                 rule.name: rule_acting(environment, family.make(rule.settings), 1)}
+    kept = np.unique(np.linspace(0, steps - 1, min(steps, POINTS)).astype(int))
+    names = [signal.name for signal in environment.signals]
+    series: dict[str, dict[str, list[float]]] = {}
+    for name, act in acting.items():
+        played = play(environment, episodes, steps, act)
+        shown = {**{signal: played.observations[:, 0, column] for column, signal in enumerate(names)},
+                 **{measure: values[:, 0] for measure, values in played.series.items()}}
+        series[name] = {key: _short(values[kept]) for key, values in shown.items()}
+    units = {**{signal.name: signal.unit for signal in environment.signals}, **environment.measures}
+    return {"seconds": _short(kept * environment.step_seconds), "series": series, "units": units}
+
+
+def action_map(environment: Environment, model: bytes, observations: NDArray[np.float32]) -> dict[str, Any]:
+    """Targets over present values on a grid of two signals, the others at their medians over what was observed.
+
+    The signals are those that the first two features begin with.
+
+    Args:
+        observations: (T, N, n) of episodes.
+    """
+    names = [signal.name for signal in environment.signals]
+    first, second = (names.index(next(iter(feature.terms))) for feature in environment.features[:2])
+    seen = observations.reshape(-1, len(names)).astype(np.float64)
+    axes = [_axis(seen[:, column]) for column in (first, second)]
+    grid = np.repeat(np.median(seen, axis=0)[None], GRID * GRID, axis=0)
+    grid[:, first], grid[:, second] = (part.ravel() for part in np.meshgrid(*axes, indexing="ij"))
+    session = open_session(model)
+    (targets,) = session.run(None, {session.get_inputs()[0].name: grid.astype(np.float32)})
+    ratios = {control.name: [_short(row) for row in
+                             (targets[:, position] / grid[:, names.index(control.current)]).reshape(GRID, GRID)]
+              for position, control in enumerate(environment.controls)}
+    x, y = environment.signals[first], environment.signals[second]
+    return {"x": {"name": x.name, "unit": x.unit, "values": _short(axes[0])},
+            "y": {"name": y.name, "unit": y.unit, "values": _short(axes[1])},
+            "held_at": dict(zip(names, _short(np.median(seen, axis=0)), strict=True)),
+            "target_over_present": ratios}
+
+
+def _axis(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(G,) between the 1st and the 99th percentile of what was observed, as logarithms where it is above 0."""
+    low, high = np.quantile(values, (0.01, 0.99))
+    high = high if high > low else low + max(abs(low), 1.0) * 1e-3
+    return np.geomspace(low, high, GRID) if low > 0 else np.linspace(low, high, GRID)
+
+
+def _short(values: Any) -> list[float]:
+    return [float(f"{float(value):.5g}") for value in values]

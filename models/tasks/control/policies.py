@@ -1,0 +1,21 @@
+"""The policy of a control task: its shape, and the same weights under other limits."""
+
+from models.environments.environment import Environment
+from models.learners.policy import Gates, Policy, PolicyShape
+from models.tasks.control.task import ControlTask
+
+
+def policy_shape(task: ControlTask, environment: Environment) -> PolicyShape:
+    """Of the task's sizes; limits are those of the environment's controls, so that a workload has its own."""
+    written = task.by_construction
+    gates = Gates() if written is None else Gates(written.metric, written.objective, written.near, written.idle)
+    return PolicyShape(tuple(environment.signals), tuple(environment.controls), tuple(environment.features),
+                       task.hidden, gates)
+
+
+def with_limits(policy: Policy, environment: Environment) -> Policy:
+    """The same weights under the limits of an environment's controls."""
+    shape = policy.shape
+    other = Policy(PolicyShape(shape.signals, tuple(environment.controls), shape.features, shape.hidden, shape.gates))
+    other.load_state_dict(policy.state_dict())
+    return other

@@ -1,0 +1,83 @@
+"""A policy as a product: raw telemetry in, targets with units out, the scaling inside of the file.
+
+    learner/<workload>/    policy.safetensors; choice.json: where it comes from; rules.json: rules as they were tuned on
+                           the training applications, and to the workload
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from models.environments.environment import Environment
+from models.export.policy_model import chain_onnx
+from models.export.product import Product, ProductInput, ProductOutput, Versions, promised
+from models.learners.policy import Policy
+from models.learners.policy_chain import Box, chain
+from models.tasks.control.rule_tuning import TunedRule
+from models.tasks.control.task import ControlTask
+from models.tasks.control.workload import specification_of, twin_of
+
+POLICY, CHOICE, RULES = "policy.safetensors", "choice.json", "rules.json"
+
+
+def product_of_learner(task: ControlTask, workload: str, versions: Versions, features: Path, learner: Path) -> Product:
+    """Of a learner's folder, under the limits of the workload."""
+    environment = twin_of(task, workload, features)
+    _, own = read_rules(learner)
+    return policy_product(task, workload, environment, Policy.load(learner / POLICY), versions,
+                          own[task.fallback_of(workload)])
+
+
+def policy_product(task: ControlTask, workload: str, environment: Environment, policy: Policy, versions: Versions,
+                   fallback: TunedRule) -> Product:
+    """What ships of a policy.
+
+    Args:
+        environment: of the workload; its limits are the policy's.
+        policy: a single one.
+        fallback: the workload's rule with its settings.
+    """
+    specification = specification_of(task, workload, environment)
+    units = {each.name: each.unit for each in (*environment.signals, *environment.controls)}
+    promise = promised(specification, [control.high - control.low for control in environment.controls], units)
+    metadata = {"task": task.name, "workload": workload, "code_version": versions.code_version,
+                "data_version": versions.data_version, "units": "inputs and outputs are in raw units"}
+    model = chain_onnx(*chain(policy, Box(specification.lower, specification.upper)), metadata)
+    return Product(
+        task.name, workload, model, promise,
+        tuple(ProductInput(one.name, one.unit, one.meaning, one.low, one.high) for one in environment.signals),
+        tuple(ProductOutput(one.name, one.unit, "target", one.low, one.high, one.low, one.high)
+              for one in environment.controls), versions, seconds=task.training.verify_seconds,
+        fallback=fallback_of(fallback, environment))
+
+
+def fallback_of(rule: TunedRule, environment: Environment) -> dict[str, Any]:
+    """What a contract says of the controller that acts where the policy may not."""
+    ranges: Mapping[str, Any] = {control.name: {"minimum": control.low, "maximum": control.high,
+                                                "most_down": control.most_down, "most_up": control.most_up}
+                                 for control in environment.controls}
+    return {"rule": rule.name, "settings": dict(rule.settings), "safe_ranges": ranges}
+
+
+def write_learner(folder: Path, policy: Policy, choice: Mapping[str, Any], rules: Mapping[str, TunedRule],
+                  own: Mapping[str, TunedRule]) -> None:
+    """Writes what `product_of_learner` reads.
+
+    Args:
+        choice: how the policy was chosen.
+        rules: tuned on the training applications.
+        own: tuned to the workload.
+    """
+    policy.save(folder / POLICY)
+    (folder / CHOICE).write_text(json.dumps(choice, indent=1))
+    (folder / RULES).write_text(json.dumps({"applications": [rule.to_json() for rule in rules.values()],
+                                            "workload": [rule.to_json() for rule in own.values()]}, indent=1))
+
+
+def read_rules(folder: Path) -> tuple[dict[str, TunedRule], dict[str, TunedRule]]:
+    """The rules of a learner's folder by name: tuned on the training applications, and to the workload."""
+    read = json.loads((folder / RULES).read_text())
+    applications, workload = ({rule.name: rule for rule in map(TunedRule.from_json, read[key])}
+                              for key in ("applications", "workload"))
+    return applications, workload

@@ -1,0 +1,167 @@
+"""The task file of control tasks: which environment, how a policy is trained in it, what is demanded and for whom.
+
+    name: autoscaling
+    kind: control
+    environment: autoscaling            # a folder of models/environments, or an import path
+    objective: {violating_share: 0.02}  # least cost at so many violating steps; or {maximise: reward}
+    specification: {...}                # of all workloads; a workload may have its own
+    fallback: hpa                       # acts until the policy may
+    workloads:
+      shop: {settings: {slo_ms: 250}, limits: {target_replicas: [2, 20]}}
+
+Names of settings, controls, signals and rules are the environment's; kind.py (`check`) holds the file against it.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from feature_store.written.field_errors import FieldError
+from feature_store.written.fields import PositiveNumber, PositiveWholeNumber, WholeNumber
+from feature_store.written.model import ListOf, Written
+from models.tasks.task_file import TaskFile
+
+LayerWidths = Annotated[ListOf[PositiveWholeNumber], Field(min_length=1)]
+Limits = Annotated[ListOf[float], Field(min_length=2, max_length=2, json_schema_extra={"expected": "[lower, upper]"})]
+
+
+class Objective(Written):
+    """What training is for."""
+
+    maximise: Literal["saving", "reward"] = Field(
+        default="saving", description="`saving`: least cost while at most `violating_share` of the steps violate; "
+                                      "`reward`: the paper's reward")
+    violating_share: float = Field(
+        default=0.02, ge=0, lt=1, json_schema_extra={"unit": "share of the steps"},
+        description="Steps that may miss the objective")
+
+
+class Training(Written):
+    """How a policy is trained."""
+
+    method: Literal["through_environment"] = Field(
+        default="through_environment", description="Gradients through the environment (models/training/reinforcement)")
+    rounds: PositiveWholeNumber = Field(
+        default=120, json_schema_extra={"unit": "episodes"}, description="Of pretraining, on all applications")
+    finetune_rounds: WholeNumber = Field(
+        default=20, json_schema_extra={"unit": "episodes"},
+        description="For each workload; 0: the generic policy ships")
+    applications: PositiveWholeNumber = Field(default=64, description="Side by side in a round, for each policy")
+    steps: PositiveWholeNumber | None = Field(
+        default=None, description="Steps of an episode; default: the environment's")
+    window: PositiveWholeNumber = Field(
+        default=20, json_schema_extra={"unit": "steps"}, description="Through which a gradient flows back")
+    aims: Annotated[ListOf[Annotated[float, Field(gt=0)]], Field(min_length=1)] = Field(
+        default=(0.4, 0.6, 0.8, 1.0), json_schema_extra={"unit": "of the allowed violating share"},
+        description="Policies that are trained side by side, each for its share of violating steps; the best stays")
+    learning_rate: PositiveNumber = Field(default=5e-3, description="Of Adam")
+    rule_trials: PositiveWholeNumber = Field(
+        default=30, description="Settings that are tried for each rule, on the training applications")
+    budget: PositiveNumber = Field(
+        default=1.0, description="Times the rounds and trials above: `assay run --budget 4`")
+    verify_seconds: PositiveNumber = Field(
+        default=60.0, json_schema_extra={"unit": "s"}, description="Budget of the proof")
+
+    def times_budget(self, count: int) -> int:
+        """A number of steps at the task's budget; 0 stays 0."""
+        return 0 if not count else max(1, round(count * self.budget))
+
+
+class Judging(Written):
+    """The episodes that policies and rules are compared by."""
+
+    episodes: PositiveWholeNumber = Field(default=96, description="Episodes, the same for every version")
+    steps: PositiveWholeNumber | None = Field(
+        default=None, description="Steps of an episode; default: the environment's")
+    warm_up: WholeNumber = Field(
+        default=20, description="Steps at the start of an episode that do not count: what it began with is gone by "
+                                "then; at most a quarter of its steps")
+    seed: WholeNumber = Field(default=7, description="Of the episodes; not that of the run")
+
+
+    def counted_from(self, steps: int) -> int:
+        """The first step that counts of an episode of so many."""
+        return min(self.warm_up, steps // 4)
+
+
+class LifecycleProfile(Written):
+    """What a policy has to earn before it may act (thesis, Algorithm 5.1). Rewards are means a step."""
+
+    t_online: float | None = Field(
+        default=None, description="Mean reward that ends offline training; default: 0.95 of the fallback's")
+    t_serving: float | None = Field(
+        default=None, description="Mean reward from which on it serves, and below which no longer; default: the "
+                                  "fallback's")
+    t_var: PositiveNumber | None = Field(
+        default=None, description="Standard deviation over episodes that it may have; default: twice the fallback's")
+    episodes: PositiveWholeNumber = Field(default=10, ge=2, description="Recent episodes that count")
+    bootstrap: bool = Field(default=True, description="Whether there is offline training at all")
+
+
+class ByConstruction(Written):
+    """Rules under conditions that are part of the network, so that training needs not find them."""
+
+    metric: str = Field(description="Signal that must not exceed `objective`")
+    objective: str = Field(description="Signal of the same unit")
+    near: float = Field(
+        default=0.95, gt=0, lt=1, json_schema_extra={"unit": "share of the objective"},
+        description="From here on downward changes are held back; while the objective is missed there are none")
+    idle: dict[str, dict[str, PositiveNumber]] = Field(
+        default_factory=dict,
+        description="Control -> {utilisation signal: floor}: below all floors, the objective being met, never raised")
+
+
+class ControlWorkload(Written):
+    """One workload."""
+
+    settings: dict[str, float | str] = Field(
+        default_factory=dict, description="What is known of it, such as its objective; the environment says which")
+    limits: dict[str, Limits] = Field(
+        default_factory=dict, description="`[lower, upper]` of its controls, inside of the environment's own")
+    specification: dict[str, Any] = Field(
+        default_factory=dict, description="What is to be proved in place of the task's")
+    fallback: str | None = Field(default=None, description="Rule in place of the task's")
+    note: str = Field(default="", description="What a reader of its report should know of it")
+
+    @model_validator(mode="after")
+    def _limits_are_ordered(self) -> "ControlWorkload":
+        for name, (low, high) in self.limits.items():
+            if low > high:
+                raise FieldError(["limits", name], f"expected lower <= upper, got [{low:g}, {high:g}]")
+        return self
+
+
+class ControlTask(TaskFile[ControlWorkload]):
+    """A task that controls a system."""
+
+    kind: Literal["control"] = Field(description="Kind of task")
+    environment: str = Field(description="A folder of models/environments, or the import path of a module")
+    objective: Objective = Field(default=Objective(), description="What training is for")
+    training: Training = Field(default=Training(), description="How policies are trained")
+    judging: Judging = Field(default=Judging(), description="The episodes that they are compared by")
+    hidden: LayerWidths = Field(
+        default=(64, 64), json_schema_extra={"unit": "neurons"}, description="Widths of the hidden layers")
+    specification: dict[str, Any] = Field(description="What is to be proved, see specification.md; of all workloads")
+    by_construction: ByConstruction | None = Field(
+        default=None, description="What the network keeps by its form; without it the proof alone decides")
+    by_policy: bool = Field(
+        default=True, description="The specification is wished for, whatever recordings and rules say of it")
+    profile: LifecycleProfile = Field(
+        default=LifecycleProfile(), description="What a policy has to earn before it may act")
+    fallback: str = Field(description="Name of the rule that acts until the policy may, and when it fails")
+    minimum_rows: PositiveWholeNumber = Field(
+        default=60, json_schema_extra={"unit": "rows"}, description="A workload with fewer rows is refused")
+
+    def demanded(self, workload: str) -> dict[str, Any]:
+        """The specification of a workload, as it is written."""
+        return self.workload(workload).specification or self.specification
+
+    def fallback_of(self, workload: str) -> str:
+        """The name of its rule."""
+        return self.workload(workload).fallback or self.fallback
+
+    @model_validator(mode="after")
+    def _is_demanded(self) -> "ControlTask":
+        if not self.specification:
+            raise FieldError(["specification"], "expected properties, got none")
+        return self

@@ -1,0 +1,80 @@
+"""Trains the policies of a control task, several side by side, as its `training` says.
+
+Each aims at a share of violating steps of its own; which one stays is chosen afterwards (choosing.py).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from models.environments.environment import Environment
+from models.learners.policy import Policy
+from models.tasks.control.policies import policy_shape
+from models.tasks.control.task import ControlTask
+from models.tasks.kind import OnProgress
+from models.training.reinforcement.through_environment import Settings, ThroughEnvironment
+
+LEAST_AIM = 1e-3  # of violating steps: none at all cannot be measured
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What training came to.
+
+    Attributes:
+        policies: (K,) side by side.
+        aims: (K,) shares of violating steps that they were trained for.
+        history: an entry a judgement: epoch, cost, violating_share, reward; means over the policies.
+        stopped: why training ended early, with the best weights until then; "" where it did not.
+    """
+
+    policies: Policy
+    aims: tuple[float, ...]
+    history: tuple[dict[str, float], ...]
+    stopped: str
+
+
+def train(task: ControlTask, environment: Environment, rounds: int, seed: int, checkpoint: Path,
+          progress: OnProgress, start: Policy | None = None) -> Trained:
+    """Trains one policy for each aim of the task.
+
+    Args:
+        environment: of the task or of a workload.
+        rounds: from 1.
+        seed: of first weights and episodes.
+        checkpoint: file from which a run that was killed goes on.
+        start: a single policy to go on from; None: new ones.
+
+    Raises:
+        InputError: training diverged before any weights were judged.
+    """
+    aims = tuple(max(LEAST_AIM, aim * task.objective.violating_share) for aim in task.training.aims)
+    history: list[dict[str, float]] = []
+
+    def on_progress(event: Mapping[str, Any]) -> None:
+        if "cost" in event:
+            history.append({"epoch": float(event["round"]), "cost": event["cost"], "reward": event["reward"],
+                            "violating_share": event["violated"]})
+        progress({"done": event["round"] / event["rounds"], "said": _said(event)})
+
+    settings = Settings(
+        objective="reward" if task.objective.maximise == "reward" else "cost", applications=task.training.applications,
+        rounds=rounds, steps=task.training.steps, window=task.training.window, rate=task.training.learning_rate)
+    first = None if start is None else _repeated(start, len(aims))
+    trained = ThroughEnvironment(
+        environment.differentiable, environment, policy_shape(task, environment), settings,
+        [seed + number for number in range(len(aims))], aims, start=first, checkpoint=checkpoint,
+        on_progress=on_progress).run()
+    return Trained(trained.policy, aims, tuple(history), trained.stopped)
+
+
+def _said(event: Mapping[str, Any]) -> str:
+    cost = f", cost {event['cost']:.4g}" if "cost" in event else ""
+    return f"round {event['round']} of {event['rounds']}{cost}, violating {event['violated']:.1%}"
+
+
+def _repeated(policy: Policy, count: int) -> Policy:
+    from models.training.reinforcement.through_environment import stack
+
+    return stack([policy] * count)

@@ -1,0 +1,47 @@
+"""The environment of a workload of a control task, and its specification."""
+
+from pathlib import Path
+
+from feature_store.strict_yaml import Lines
+from feature_store.written.field_errors import FieldError, field_error
+from models.environments.environment import Environment
+from models.environments.environments import environment_of
+from models.tasks.control.demands import demanded
+from models.tasks.control.task import ControlTask
+from models.tasks.control.telemetry import read_features
+from models.verification.language.specification import Specification
+from models.verification.language.specification_language import parse_specification
+
+
+def twin_of(task: ControlTask, workload: str, features: Path) -> Environment:
+    """The environment that replays the workload's load. Raises InputError as `ControlledSystem.twin`."""
+    written = task.workload(workload)
+    limits = {name: (low, high) for name, (low, high) in written.limits.items()}
+    return environment_of(task.environment).twin(read_features(features, workload), written.settings, limits)
+
+
+def specification_of(task: ControlTask, workload: str, environment: Environment, where: str = "task",
+                     lines: Lines | None = None) -> Specification:
+    """What is to be proved, in raw units; an input's box is all that can be observed, unless the task says another.
+
+    Args:
+        environment: the task's or the workload's.
+        lines: of the task, where it was read from a file.
+
+    Raises:
+        InputError: as `parse_specification`, with the place.
+    """
+    written = task.workload(workload)
+    own = bool(written.specification)
+    numbers = {setting.name: value for setting in environment_of(task.environment).settings
+               for value in [written.settings.get(setting.name, setting.default)] if not isinstance(value, str)}
+    place = ("workloads", workload, "specification") if own else ("specification",)
+    units = {each.name: each.unit for each in (*environment.signals, *environment.controls)}
+    try:
+        demands = demanded(task.demanded(workload), numbers)
+    except FieldError as error:
+        raise field_error((*place, *error.path), str(error), where, lines) from error
+    return parse_specification(
+        demands, tuple(signal.name for signal in environment.signals),
+        {signal.name: (signal.low, signal.high) for signal in environment.signals}, f"{where}, workload {workload}",
+        tuple(control.name for control in environment.controls), units, lines and lines.below(*place))

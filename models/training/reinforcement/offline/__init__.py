@@ -1,0 +1,1 @@
+"""Learners of trajectories that others made: one file a method."""

@@ -1,0 +1,1 @@
+"""Learners that act while they learn: one file a method."""

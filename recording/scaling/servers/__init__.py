@@ -1,0 +1,1 @@
+"""The servers that the scaling campaign drives, one file each."""

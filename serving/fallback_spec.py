@@ -1,0 +1,78 @@
+"""What a contract says of the controller that acts where a policy may not: its rule, settings, and the safe ranges.
+
+    "fallback": {"rule": "hpa-cpu", "settings": {"replicas_cpu_target": 0.6},
+                 "safe_ranges": {"target_replicas": {"minimum": 1, "maximum": 64, "most_down": 0.25, "most_up": 1.0}}}
+
+A target beyond a safe range, or a change by a larger share of the present value in one step, is never carried out,
+whoever asks for it.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from feature_store.errors import InputError
+from feature_store.names import check_label
+
+_WHERE = "contract.json, fallback"
+_KEYS = {"rule", "settings", "safe_ranges"}
+
+
+@dataclass(frozen=True)
+class SafeRange:
+    """Of one target, in its unit; most_down and most_up: shares of the present value that one step may change."""
+
+    minimum: float
+    maximum: float
+    most_down: float
+    most_up: float
+
+
+@dataclass(frozen=True)
+class FallbackSpec:
+    """rule, settings: models/controllers makes the controller of them; safe_ranges: by output."""
+
+    rule: str
+    settings: Mapping[str, float | str]
+    safe_ranges: Mapping[str, SafeRange]
+
+    def to_json(self) -> dict[str, Any]:
+        """As in contract.json."""
+        return {"rule": self.rule, "settings": dict(self.settings),
+                "safe_ranges": {name: vars(one).copy() for name, one in self.safe_ranges.items()}}
+
+
+def fallback_spec(data: Any, outputs: Sequence[str]) -> FallbackSpec:
+    """Reads it.
+
+    Args:
+        outputs: names of the model's, each of which has a safe range.
+
+    Raises:
+        InputError: a key is unknown or missing, a value is of a wrong type, a range is empty.
+    """
+    if not isinstance(data, Mapping) or set(data) != _KEYS:
+        raise InputError(f"fallback must have the keys {', '.join(sorted(_KEYS))}, got {data!r} ({_WHERE})")
+    check_label(data["rule"], "rule", _WHERE, False)
+    settings, ranges = data["settings"], data["safe_ranges"]
+    usable = isinstance(settings, Mapping) and all(
+        isinstance(name, str) and (isinstance(value, str) or _is_finite(value)) for name, value in settings.items())
+    if not usable:
+        raise InputError(f"settings must be names with numbers or words, got {settings!r} ({_WHERE})")
+    if not isinstance(ranges, Mapping) or set(ranges) != set(outputs):
+        raise InputError(f"safe_ranges must be one for each of {', '.join(outputs)}, got {ranges!r} ({_WHERE})")
+    return FallbackSpec(data["rule"], dict(settings), {name: _range(name, one) for name, one in ranges.items()})
+
+
+def _range(name: str, data: Any) -> SafeRange:
+    keys = set(SafeRange.__dataclass_fields__)
+    usable = isinstance(data, Mapping) and set(data) == keys and all(map(_is_finite, data.values()))
+    if not usable or data["minimum"] > data["maximum"] or not 0 <= data["most_down"] <= 1 or data["most_up"] < 0:
+        raise InputError(f"safe range of {name} must have minimum <= maximum, most_down from 0 to 1 and most_up from "
+                         f"0, got {data!r} ({_WHERE})")
+    return SafeRange(**data)
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,179 @@
+"""A second environment, made of one file and one task file, goes through `assay run` to a signed champion.
+
+docs/recipes/add-a-control-task.md is how it was made; nothing outside of tests/environments knows it.
+"""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from feature_store.errors import InputError
+from models.environments.environments import environment_names, environment_of, own_files
+from models.tasks.control.checking import check_task
+from models.tasks.control.judging import play, rule_acting
+from models.tasks.task import load_task, parse_task
+from serving.bundle import check_bundle
+from serving.session import Predictor
+from tests.components.steps import IGNORED_WARNING
+from tests.e2e import tiny
+from tests.e2e.processes import Project
+from tests.environments.traces import trace
+
+pytestmark = pytest.mark.filterwarnings(IGNORED_WARNING)
+
+TASK = Path(__file__).with_name("backlog.yaml")
+GATES = {"specification": {"verdict": "PROVED"},
+         "violations": {"metric": "violating_share", "better": "smaller", "at_most": 0.3, "least_cases": 24},
+         "saves": {"metric": "cost_saved", "better": "larger", "at_least": -0.5, "least_cases": 24},
+         "champion": {"metric": "mean_reward", "better": "larger", "relative_to": "champion",
+                      "at_least_difference": -0.05},
+         "parity": {"metric": "parity_max_abs", "better": "smaller", "at_most": 0.0001},
+         "latency": {"metric": "latency_us", "better": "smaller", "at_most": 20_000}}  # a busy machine must not decide
+
+
+def project(folder: Path) -> Project:
+    """Task, telemetry and gates."""
+    settings = tiny.configuration()
+    settings["gates"]["backlog"] = GATES
+    tiny.write_yaml(settings, folder / "mlflow.yaml")
+    trace().to_csv(folder / "load.csv", index=False)
+    return Project(folder)
+
+
+def run(made: Project, *options: str) -> Any:
+    return made.call("run", "--task", str(TASK), "--telemetry", "load.csv", "--json", *options)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Project, dict[str, Any]]]:
+    made = project(tmp_path_factory.mktemp("backlog"))
+    done = run(made, "--name", "first")
+    assert done.returncode == 0, done.stdout + done.stderr
+    yield made, json.loads(done.stdout)
+
+
+def test_an_environment_is_found_by_its_import_path_with_the_file_that_the_code_version_counts() -> None:
+    assert environment_of("tests.environments.backlog").columns.keys() == {"rate_rps"}
+    assert own_files("tests.environments.backlog") == (Path(__file__).with_name("backlog.py"),)
+    assert "autoscaling" in environment_names() and own_files("autoscaling") == ()
+
+
+@pytest.mark.parametrize(("name", "message"), [
+    ("autoscalin", "environment: expected autoscaling .*'autoscalin'; did you mean 'autoscaling'"),
+    ("no.such.module", "environment: expected a module that can be imported, got 'no.such.module'"),
+    ("tests.environments.traces", "whose import fails with AttributeError"),
+])
+def test_an_unknown_environment_is_one_line(name: str, message: str) -> None:
+    with pytest.raises(InputError, match=message) as refused:
+        environment_of(name)
+    assert "\n" not in str(refused.value)
+
+
+def test_equal_draws_are_equal_episodes_and_the_rule_keeps_the_objective() -> None:
+    environment = environment_of("tests.environments.backlog")
+    rule = environment.rules["headroom"].make({"factor": 2.0})
+    first, again = (play(environment, environment.draw("train", 32, 40, 3), 40, rule_acting(environment, rule, 32))
+                    for _ in range(2))
+    np.testing.assert_array_equal(first.observations, again.observations)
+    assert first.violating_share.mean() < 0.02
+
+
+def test_capacity_below_the_load_misses_the_objective_and_the_gradient_says_so() -> None:
+    environment = environment_of("tests.environments.backlog")
+    state = environment.reset(environment.draw("train", 8, 40, 0))
+    targets = torch.full((8, 1), 1.0, requires_grad=True)
+    for _ in range(20):
+        state, outcome = environment.step(state, targets)
+    (gradient,) = torch.autograd.grad(outcome.violation.sum(), targets)
+    assert outcome.violated.all() and (gradient <= 0).all() and (gradient < 0).any()
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    ({"hiden": [4]}, "hiden: unknown field; did you mean 'hidden'"),
+    ({"objective": {"violating_share": 1.0}}, "objective.violating_share: expected a number from 0 to below 1"),
+    ({"workloads": {"shop": {"limits": {"target_capacity_rps": [9, 3]}}}},
+     r"workloads.shop.limits.target_capacity_rps: expected lower <= upper, got \[9, 3\]"),
+    ({"specification": {}}, "specification: expected properties, got none"),
+    ({"training": {"rounds": 0}}, "training.rounds: expected a whole number above 0, got 0"),
+])
+def test_mistakes_in_the_task_file_are_named(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        parse_task({**yaml.safe_load(TASK.read_text()), **change}, "task.yaml")
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    ({"environment": "nowhere"}, "environment: expected autoscaling or the import path"),
+    ({"fallback": "headrom"}, "fallback: expected a rule of the environment, got 'headrom'; did you mean 'headroom'"),
+    ({"workloads": {"shop": {"settings": {"slo_ms": 3}}}}, "workloads.shop.settings.slo_ms: expected a setting"),
+    ({"workloads": {"shop": {"settings": {"slo_s": 0.001}}}}, "settings.slo_s: expected a number from 0.25 to 16 s"),
+    ({"workloads": {"shop": {"limits": {"target_capacity_rps": [0.5, 8]}}}}, "expected limits inside of 1 to 256 1/s"),
+    ({"specification": {"properties": [{"range": {"output": "capacity", "minimum": 1}}]}}, "capacity"),
+    ({"specification": {"box": {"slo_s": ["0.5 slo", 2]}, "properties": [
+        {"range": {"output": "target_capacity_rps", "minimum": 1}}]}}, "a multiple of a setting.*'0.5 slo'; did you"),
+])
+def test_what_does_not_fit_the_environment_is_refused_before_any_work(change: dict[str, Any], message: str) -> None:
+    task = parse_task({**yaml.safe_load(TASK.read_text()), **change}, "task.yaml")
+    with pytest.raises(InputError, match=message) as refused:
+        check_task(task, "shop", "task.yaml", None)
+    assert "task.yaml" in str(refused.value)
+
+
+@pytest.mark.slow
+def test_it_goes_through_the_whole_pipeline_to_a_signed_champion(finished: tuple[Project, dict[str, Any]]) -> None:
+    made, summary = finished
+    (entry,) = summary["entries"]
+    assert (entry["status"], entry["alias"], entry["verdict"]) == ("registered", "champion", "PROVED")
+    assert [gate["name"] for gate in entry["gates"]["gates"]] == list(GATES)
+    bundle = Path(entry["bundle"])
+    checked = check_bundle(bundle, made.configuration.public_key_path, deep=True)
+    (output,) = checked.contract.outputs
+    assert (output.name, output.unit, output.kind) == ("target_capacity_rps", "1/s", "target")
+    fallback = checked.contract.fallback
+    assert fallback is not None and fallback.rule == "headroom" and set(fallback.settings) <= {"factor"}
+    assert fallback.safe_ranges["target_capacity_rps"].maximum == 200
+
+
+@pytest.mark.slow
+def test_a_controller_gets_targets_inside_of_the_limits(finished: tuple[Project, dict[str, Any]]) -> None:
+    made, summary = finished
+    predictor = Predictor.from_folder(Path(summary["entries"][0]["bundle"]), made.configuration.public_key_path,
+                                      task="backlog", workload="shop")
+    environment = environment_of("tests.environments.backlog")
+    seen = environment.observe(environment.reset(environment.draw("held_out", 16, 10, 0))).numpy()
+    answer = predictor.predict([dict(zip((one.name for one in environment.signals), map(float, row), strict=True))
+                                for row in seen])
+    targets = np.array(answer.columns["target_capacity_rps"])
+    assert targets.min() >= 2 and targets.max() <= 200 and answer.units == {"target_capacity_rps": "1/s"}
+
+
+@pytest.mark.slow
+def test_a_stranger_gets_the_same_verdict_from_the_three_files(finished: tuple[Project, dict[str, Any]],
+                                                               tmp_path: Path) -> None:
+    made, summary = finished
+    for name in ("model.onnx", "specification.yaml", "proof.npz"):
+        shutil.copy(Path(summary["entries"][0]["bundle"]) / name, tmp_path / name)
+    proof = made.json("check", tmp_path / "proof.npz", "--model", tmp_path / "model.onnx", "--specification",
+                      tmp_path / "specification.yaml")
+    assert proof["accepted"] is True
+
+
+@pytest.mark.slow
+def test_the_same_policy_again_registers_nothing(finished: tuple[Project, dict[str, Any]]) -> None:
+    made, _ = finished
+    done = run(made, "--name", "second", "--fresh")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (entry,) = json.loads(done.stdout)["entries"]
+    assert entry["status"] == "unchanged"
+
+
+def test_its_task_file_names_kind_and_environment() -> None:
+    task = load_task(TASK)
+    assert (task.kind, task.environment, task.hidden) == (
+        "control", "tests.environments.backlog", (16, 16))

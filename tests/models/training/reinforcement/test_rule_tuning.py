@@ -1,0 +1,148 @@
+"""Tuning of rules: what is found is better, keeps its target, and is the same again."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feature_store.errors import InputError
+from models.controllers.rules import RULES, make
+from models.environments.autoscaling.simulator import Autoscaling
+from models.environments.rollout import roll_out
+from models.training.reinforcement.rule_tuning import (
+    Tuned,
+    Tuner,
+    choose_each,
+    for_each_application,
+    side_by_side,
+    tune,
+)
+
+RULE = "hpa-cpu"
+ENVIRONMENT = Autoscaling()
+STEPS = 40
+
+
+@pytest.fixture(scope="module")
+def episodes():
+    return ENVIRONMENT.draw("train", 16, STEPS + 1, seed=0)
+
+
+def search(episodes, trials=24, target: float | None = 0.1):
+    tuner = Tuner(ENVIRONMENT, RULE, episodes, STEPS, seed=1)
+    tuner.search(trials, target)
+    return tuner
+
+
+def test_a_search_beats_the_defaults_and_ends_with_its_best(episodes):
+    tuner = search(episodes, target=0.05)
+    best = tuner.best(0.05)
+    default = roll_out(ENVIRONMENT, make(RULE), episodes, STEPS)
+    assert default.violated.mean() > 0.05
+    assert best.kept
+    assert best.violated <= 0.05
+    assert best.cost == min(trial.cost for trial in tuner.trials if trial.violated <= 0.05)
+    again = roll_out(ENVIRONMENT, best.make(), episodes, STEPS)
+    assert (again.cost.mean(), again.violated.mean(), again.reward.mean()) == (best.cost, best.violated, best.reward)
+
+
+def test_the_first_trial_is_the_default(episodes):
+    first = search(episodes, trials=2).trials[0].settings
+    defaults = make(RULE).settings
+    assert {name: value for name, value in first.items() if value != defaults[name]} == {}
+
+
+def test_for_the_reward_the_largest_one_is_kept(episodes):
+    tuner = search(episodes, target=None)
+    assert tuner.best(None).reward == max(trial.reward for trial in tuner.trials)
+    assert tuner.best(None).target is None
+
+
+def test_where_no_trial_keeps_the_target_the_fewest_violations_are_kept(episodes):
+    tuner = search(episodes, trials=4)
+    best = tuner.best(0.0)
+    if not best.kept:
+        assert best.violated == min(trial.violated for trial in tuner.trials)
+    with pytest.raises(InputError, match=r"search must come before the best settings are asked for \(hpa-cpu\)"):
+        Tuner(ENVIRONMENT, RULE, episodes, STEPS).best(0.1)
+
+
+def test_an_equal_seed_finds_the_same(episodes):
+    assert search(episodes, 20).best(0.1) == search(episodes, 20).best(0.1)
+
+
+def test_a_front_is_never_beaten(episodes):
+    front = search(episodes).front()
+    assert all(a.cost < b.cost and a.violated > b.violated for a, b in pairwise(front))
+
+
+def test_tuned_rules_go_through_json(episodes):
+    best = search(episodes, 4).best(0.1)
+    assert Tuned.from_json(best.to_json()) == best
+    assert best.make().settings == best.settings
+    with pytest.raises(InputError, match="tuned rule must be the JSON object that tuning wrote"):
+        Tuned.from_json('{"rule": "hpa-cpu"}')
+
+
+def test_tuning_as_a_whole_serves_the_target_and_the_reward():
+    tuner = tune(ENVIRONMENT, RULE, applications=48, steps=50, target=0.25, effort=0.1)
+    assert len(tuner.trials) == 3 * 1 + 1 + (5 + 3 + 2) + 2
+    assert tuner.best(0.25).kept
+    assert tuner.best(None).reward >= tuner.best(0.25).reward
+
+
+def test_refining_only_improves_and_stays_in_the_ranges(episodes):
+    tuner = search(episodes, 8)
+    before = tuner.best(0.1)
+    tuner.refine(40, 0.1)
+    after = tuner.best(0.1)
+    assert len(tuner.trials) == 48
+    assert (not after.kept, after.cost) < (not before.kept, before.cost)
+    ranges = {setting.name: setting.search for setting in RULES[RULE].declared if setting.search}
+    for trial in tuner.trials:
+        assert all(low <= trial.settings[name] <= high for name, (low, high) in ranges.items())
+
+
+def test_settings_found_for_another_rule_are_tried_first(episodes):
+    tuner = Tuner(ENVIRONMENT, "hpa-cpu-vpa-memory", episodes, STEPS)
+    found = tuner.searched({"replicas_cpu_target": 0.5, "replicas_down_percent": 1.0, "cpu_nothing": 3.0})
+    assert found["replicas_cpu_target"] == 0.5
+    assert found["replicas_down_percent"] == 5.0  # where the search of it begins
+    assert found["memory_margin"] == 0.15
+    assert "cpu_nothing" not in found
+
+
+def test_settings_for_each_application_are_no_worse_than_the_best_for_all(episodes):
+    tuner = search(episodes)
+    choices = [trial.settings for trial in tuner.front()]
+    own = for_each_application(ENVIRONMENT, RULE, choices, episodes, STEPS, 0.1)
+    done = roll_out(ENVIRONMENT, RULES[RULE].make(own), episodes, STEPS)
+    assert done.violated.mean() <= 0.1
+    assert done.cost.mean() <= tuner.best(0.1).cost
+    twice = episodes.take(torch.arange(16).repeat(2))
+    same = for_each_application(ENVIRONMENT, RULE, choices, twice, STEPS, 0.1, repeats=2)
+    assert all((np.asarray(same[name]) == np.asarray(own[name])).all() for name in own)
+
+
+@given(st.integers(0, 2 ** 32 - 1), st.floats(0.05, 0.5))
+def test_choosing_for_each_application_keeps_the_target_and_beats_one_choice_for_all(seed, target):
+    rng = np.random.default_rng(seed)
+    cost, violated = rng.uniform(1, 5, (6, 20)), rng.uniform(0, 1, (6, 20)) ** 3
+    violated[0] = 0.0
+    chosen = choose_each(cost, violated, target)
+    columns = np.arange(20)
+    assert violated[chosen, columns].mean() <= target
+    allowed = cost.mean(axis=1)[violated.mean(axis=1) <= target]
+    assert cost[chosen, columns].mean() <= allowed.min() + 0.5
+    assert choose_each(cost, np.zeros_like(violated), target).tolist() == cost.argmin(axis=0).tolist()
+
+
+def test_settings_side_by_side_are_each_repeated():
+    made = side_by_side([{"a": 1.0, "b": "x"}, {"a": 2.0, "b": "y"}], 2)
+    assert made["a"].tolist() == [1, 1, 2, 2]
+    assert made["b"].tolist() == ["x", "x", "y", "y"]
+    with pytest.raises(InputError, match="settings tried side by side must name the same ones, got one without 'b'"):
+        side_by_side([{"a": 1.0, "b": "x"}, {"a": 2.0}], 2)
