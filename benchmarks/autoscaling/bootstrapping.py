@@ -151,7 +151,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    environment, digest = Autoscaling(), code_digest()
+    environment, digest = Autoscaling(), code_digest("benchmarks.autoscaling.bootstrapping", "models")
     entries = Entries(options.output, FORMAT, lambda entry: entry["application"], lambda before, entry: (
         before.get("code"), entry["episodes"]) == (digest, options.episodes))
     entries.content |= {"code": digest, "machine": describe_machine(), "at": now_utc(), "fallback": FALLBACK,

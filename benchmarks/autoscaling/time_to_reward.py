@@ -101,7 +101,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    digest, machine = code_digest(), describe_machine()
+    digest = code_digest("benchmarks.autoscaling.time_to_reward_child", "benchmarks.autoscaling") + code_digest(
+        "models.training.reinforcement.methods", "models")
+    machine = describe_machine()
     asked = {"seconds": options.seconds, "trials": options.trials}
     entries = Entries(options.output, FORMAT, lambda entry: (entry["way"], entry["seed"]), lambda before, entry: (
         before.get("code"), before.get("asked"), "missing" in entry) == (digest, asked, False))
