@@ -32,6 +32,7 @@ BENCHMARKS: Mapping[str, str] = {
     "autoscaling-physics": "benchmarks.autoscaling.physics",
     "autoscaling-scenarios": "benchmarks.autoscaling.scenarios",
     "autoscaling-twin": "benchmarks.autoscaling.twin",
+    "autoscaling-rules": "benchmarks.autoscaling.against_rules",
     "autoscaling-speed": "benchmarks.autoscaling.speed",
     "autoscaling-training": "benchmarks.autoscaling.time_to_reward",
     "autoscaling-bootstrapping": "benchmarks.autoscaling.bootstrapping",
@@ -41,6 +42,9 @@ BENCHMARKS: Mapping[str, str] = {
     "certificate-mutants": "benchmarks.verification.mutants",
     "false-promotion": "benchmarks.gates.false_promotion",
     "code-mutation": "benchmarks.test_quality.code_mutation",
+    "autoscaling-rivals": "benchmarks.autoscaling.adaptation.rivals",
+    "autoscaling-adaptation": "benchmarks.autoscaling.adaptation.new_application",
+    "autoscaling-serving": "benchmarks.autoscaling.adaptation.serving",
     "tables": "benchmarks.tables",
 }
 

@@ -2,10 +2,10 @@
 
     python -m benchmarks autoscaling-scenarios [--applications 200]
 
-A payload or the load changes in the middle of an episode. For each scenario: load and CPU time a request of one held-out
-application whose payload it is, and what it does to all of them under a rule that stays as it is (HPA on CPU and
-latency, VPA on memory, default settings): share of violating steps, reward, cores, before and after the change. The
-seventh scenario changes the load, in either direction.
+A payload or the load changes in the middle of an episode. For each scenario: load and CPU time a request of one
+held-out application whose payload it is, and what it does to all of them under a rule that stays as it is (HPA on CPU
+and latency, VPA on memory, default settings): share of violating steps, reward, cores, before and after the change.
+The seventh scenario changes the load, in either direction.
 """
 
 import argparse

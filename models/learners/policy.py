@@ -1,11 +1,11 @@
 """A policy for any environment: raw observations in, raw targets out, piecewise linear from end to end.
 
     scaled = interpolated logarithms of the signals; features = matrix @ scaled, normalised by fixed mean and spread
-    change = MLP(features); wished = interpolated exponential of (log of the current value + change)
+    change = MLP(features); wished = interpolated exponential of (anchor + change)
     t = min(wished, most); up = relu(t - current - idle); down = relu(current - t - missed)
     target = min(max(current + up - down, least, low), high)
 
-`least` and `most` are the control's limits a step. `missed` is 0 where the objective is met by some distance and so
+An anchor is a sum of scaled signals, the logarithm of the present value or of what is used (`Anchor`). `least` and `most` are the control's limits a step. `missed` is 0 where the objective is met by some distance and so
 large that `down` is 0 wherever it is missed; `idle` is so large that `up` is 0 wherever the objective is met and all
 utilisations are below their floors (`Gates`; both are 0 without them). So the rules that an operator demands under
 conditions are part of the network, which policy_chain.py writes as one chain of ReLUs, and of what is trained.
@@ -17,6 +17,7 @@ Symbols: n signals (those of an embedding or other extra inputs included, at the
 
 import io
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
@@ -70,14 +71,36 @@ class Gains:
 
 
 @dataclass(frozen=True)
+class Anchor:
+    """Where a control's target stands before the MLP changes it: exp(sum of terms * scaled signals + offset).
+
+    An anchor at the present value alone makes the policy an integrator: what is learned is a change, and a small bias
+    drifts to a limit. With less than 1 of the present value the target is drawn to what the other terms say.
+    """
+
+    terms: Mapping[str, float]
+    offset: float = 0.0
+
+
+@dataclass(frozen=True)
 class PolicyShape:
-    """All of a policy but its numbers. hidden: sizes of the hidden layers, () for a linear policy."""
+    """All of a policy but its numbers.
+
+    Attributes:
+        hidden: sizes of the hidden layers, () for a linear policy.
+        anchors: by control; a control without one is anchored at its present value.
+    """
 
     signals: tuple[Signal, ...]
     controls: tuple[Control, ...]
     features: tuple[Feature, ...]
     hidden: tuple[int, ...] = (64, 64)
     gates: Gates = Gates()
+    anchors: Mapping[str, Anchor] = field(default_factory=dict)
+
+    def anchor(self, control: Control) -> Anchor:
+        """Of a control."""
+        return self.anchors.get(control.name, Anchor({control.current: 1.0}))
 
     def with_inputs(self, names: Sequence[str], reach: float = 4.0) -> "PolicyShape":
         """With further inputs at the end (an embedding, an oracle's parameters) between -reach and reach."""
@@ -108,7 +131,7 @@ class PolicyShape:
         return cls(tuple(Signal(**one) for one in document["signals"]),
                    tuple(Control(**one) for one in document["controls"]),
                    tuple(Feature(**one) for one in document["features"]), tuple(document["hidden"]),
-                   Gates(**document["gates"]))
+                   Gates(**document["gates"]), {name: Anchor(**one) for name, one in document["anchors"].items()})
 
 
 class _Clip(torch.autograd.Function):
@@ -141,7 +164,6 @@ class Policy(nn.Module):
         members: S.
     """
 
-    matrix: Tensor
     mean: Tensor
     spread: Tensor
 
@@ -150,8 +172,6 @@ class Policy(nn.Module):
         super().__init__()
         self.shape, self.members = shape, members
         self.scaling = Scaling(shape.signals)
-        self.register_buffer("matrix", torch.tensor(feature_matrix(shape.features, shape.signals), dtype=torch.float32),
-                             persistent=False)
         sizes = (len(shape.features), *shape.hidden, len(shape.controls))
         self.weights = nn.ParameterList([nn.Parameter(torch.zeros(*members, out, width))
                                          for width, out in pairwise(sizes)])
@@ -159,6 +179,18 @@ class Policy(nn.Module):
         self.register_buffer("mean", torch.zeros(sizes[0]))
         self.register_buffer("spread", torch.ones(sizes[0]))
         self.current = [shape.column(control.current) for control in shape.controls]
+        first = [shape.signals[column].low for column in self.current]
+        anchors = [shape.anchor(control) for control in shape.controls]
+        named = [Feature(control.name, anchor.terms) for control, anchor in zip(shape.controls, anchors, strict=True)]
+        matrices = [torch.tensor(feature_matrix(of, shape.signals).T) for of in (shape.features, named)]
+        limits = torch.tensor([
+            [control.low for control in shape.controls], [control.high for control in shape.controls], first,
+            [math.log(low) - anchor.offset for low, anchor in zip(first, anchors, strict=True)], [control.most_down for control in shape.controls],
+            [control.most_up for control in shape.controls], [float(control.whole) for control in shape.controls],
+        ], dtype=torch.float64)
+        # (n, f) and (n, m): features and anchors of scaled signals; (7, m): low, high, lowest value observed, its logarithm less the anchor's offset, most_down, most_up, 1 where it is whole
+        self._constants = {dtype: [part.to(dtype) for part in (*matrices, limits)]
+                           for dtype in (torch.float32, torch.float64)}
         if generator is not None:
             with torch.no_grad():
                 for weight in self.weights:
@@ -167,7 +199,7 @@ class Policy(nn.Module):
 
     def raw_features(self, observation: Tensor) -> Tensor:
         """(B, n) raw -> (B, f), before they are normalised."""
-        return self.scaling(observation) @ self.matrix.T
+        return self.scaling(observation) @ self._constants[observation.dtype][0]
 
     @torch.no_grad()
     def normalise(self, observations: Tensor) -> None:
@@ -196,45 +228,39 @@ class Policy(nn.Module):
             observation = torch.cat([observation, extra.expand(*observation.shape[:-1], extra.shape[-1])], dim=-1)
         scaled = self.scaling(observation)
         seen = scaled.detach() if open_loop else scaled
-        change = self.changes((seen @ self.matrix.T - self.mean) / self.spread)
+        features = seen @ self._constants[observation.dtype][0]
+        change = self.changes((features - self.mean) / self.spread)
         return self.targets(observation, scaled, change)
 
     def targets(self, observation: Tensor, scaled: Tensor, change: Tensor) -> Tensor:
         """(..., m) raw targets of changes (..., m) of logarithms, within limits and gates."""
+        _, anchors, limits = self._constants[observation.dtype]
+        low, high, first, offset, down, up, whole = limits
         clipped = self.scaling.clip(observation)
-        columns = []
-        for position, control in enumerate(self.shape.controls):
-            column = self.current[position]
-            first = self.shape.signals[column].low
-            current = clipped[..., column]
-            log = scaled[..., column] - self.scaling.offset(column) + change[..., position]
-            columns.append(self._target(control, clipped, current, first * interpolated_exp(log.clamp(min=0.0))))
-        return torch.stack(torch.broadcast_tensors(*columns), dim=-1)
+        current = clipped[..., self.current]
+        log = scaled @ anchors - offset + change
+        least, most = current - (down * current).maximum(whole), current + (up * current).maximum(whole)
+        rise = _Clip.apply(first * interpolated_exp(log.clamp(min=0.0)), least, most) - current
+        if not self.shape.gates.metric:
+            return _Clip.apply(current + rise, low, high)
+        missed, idle = self._gates(clipped)
+        moved = current + (rise - high * idle).relu() - (-rise - high * missed).relu()
+        return _Clip.apply(moved.maximum(least), low, high)
 
-    def _target(self, control: Control, clipped: Tensor, current: Tensor, wished: Tensor) -> Tensor:
-        """(...) one control's target."""
-        least, most = (1.0 - control.most_down) * current, (1.0 + control.most_up) * current
-        if control.whole:
-            least, most = least.minimum(current - 1.0), most.maximum(current + 1.0)
-        wished = _Clip.apply(wished, least, most)
-        missed, idle = self._gates(control, clipped)
-        target = current + (wished - current - idle).relu() - (current - wished - missed).relu()
-        return _Clip.apply(target.maximum(least), torch.tensor(control.low), torch.tensor(control.high))
-
-    def _gates(self, control: Control, clipped: Tensor) -> tuple[Tensor | float, Tensor | float]:
-        """(...) `missed` and `idle` of the module docstring, of clipped observations."""
+    def _gates(self, clipped: Tensor) -> tuple[Tensor, Tensor]:
+        """`missed` (..., 1) and `idle` (..., m) of clipped observations, as shares of `high`."""
         shape, gates = self.shape, self.shape.gates
-        if not gates.metric:
-            return 0.0, 0.0
-        metric, objective = (clipped[..., shape.column(name)] for name in (gates.metric, gates.objective))
-        missed = control.high * shape.gains.missed * (metric - gates.near * objective).relu()
-        floors = gates.idle.get(control.name)
-        if floors is None:
-            return missed, 0.0
+        metric, objective = (clipped[..., shape.column(name), None] for name in (gates.metric, gates.objective))
+        missed = shape.gains.missed * (metric - gates.near * objective).relu()
         opened = shape.gains.opened * (metric - objective).relu()
-        for name, floor in floors.items():
-            opened = opened + gates.gain_over(floor) * (clipped[..., shape.column(name)] - floor).relu()
-        return missed, control.high * (1.0 - opened).relu()
+        columns = []
+        for control in shape.controls:
+            floors = gates.idle.get(control.name)
+            open_by = opened if floors else torch.ones_like(opened)
+            for name, floor in (floors or {}).items():
+                open_by = open_by + gates.gain_over(floor) * (clipped[..., shape.column(name), None] - floor).relu()
+            columns.append(open_by)
+        return missed, (1.0 - torch.cat(columns, dim=-1)).relu()
 
     @torch.no_grad()
     def member(self, *index: int) -> "Policy":

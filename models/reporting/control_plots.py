@@ -25,7 +25,6 @@ FloatArray = NDArray[np.float64]
 DOTTED = (0, (1, 1.6))
 LOG_FROM = 8.0  # a series that spans more than this factor is drawn on a logarithmic axis
 MAP_WIDTH = 3.4
-MOST_LABELLED = 3  # transitions of the lifecycle
 
 
 @dataclass(frozen=True)
@@ -57,8 +56,9 @@ def learning_curves(updates: FloatArray, panels: Sequence[Panel], name: str) -> 
             for place, (label, level) in enumerate(panel.levels.items()):
                 one.axhline(level, color=(UNVERIFIED, SOFT)[place > 0], ls=(DASHED, DOTTED)[place > 0], lw=1.2,
                             label=plain(label))
-            _finish(one, panel, shown=list(panel.lines.values()))
-            one.set(title=plain(panel.title), xlabel="update")
+            _finish(one, panel, list(panel.lines.values()))
+            one.set_title(plain(panel.title))
+            one.set(xlabel="update")
         _legend(figure, list(axes))
 
     return embed(draw, FULL_WIDTH, 2.7, name, f"{', '.join(panel.title for panel in panels)} over the updates")
@@ -81,7 +81,9 @@ class Point:
     cost: tuple[float, float, float]
 
 
-GROUPS = {"policy": (VERIFIED, "o", 60), "rule": (UNVERIFIED, "^", 30), "rule, tuned to the workload": (BASELINE, "s", 24)}
+# colour, marker, size
+GROUPS = {"policy": (VERIFIED, "o", 60), "rule": (UNVERIFIED, "^", 30),
+          "rule, tuned to the workload": (BASELINE, "s", 24)}
 
 
 def front(points: Sequence[Point], allowed: float | None, cost_unit: str, name: str) -> Markup:
@@ -93,8 +95,10 @@ def front(points: Sequence[Point], allowed: float | None, cost_unit: str, name: 
             if not chosen:
                 continue
             share, cost = (np.array([getattr(point, key) for point in chosen]) for key in ("share", "cost"))
-            axes.errorbar(share[:, 0], cost[:, 0], xerr=_whiskers(share), yerr=_whiskers(cost), fmt="none", ecolor=color,
-                          elinewidth=0.8, alpha=0.45)
+            share = np.maximum(share, 0.0)  # an interval of a share may reach below
+            named = np.array([bool(point.label) for point in chosen])
+            axes.errorbar(share[named, 0], cost[named, 0], xerr=_whiskers(share[named]), yerr=_whiskers(cost[named]),
+                          fmt="none", ecolor=color, elinewidth=0.9, alpha=0.6)
             axes.scatter(share[:, 0], cost[:, 0], s=size, marker=marker, color=color, lw=0, label=group, zorder=3)
         stair = _stair([point for point in points if point.group != "policy"])
         if len(stair) > 1:
@@ -105,7 +109,7 @@ def front(points: Sequence[Point], allowed: float | None, cost_unit: str, name: 
         if len(known) and known.min() > 0 and known.max() > LOG_FROM * known.min():
             logarithmic(axes, "y", float(known.min()), float(known.max()))
         axes.xaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
-        axes.set_xlim(left=min(0.0, *axes.get_xlim()) if len(known) else 0.0)
+        axes.set_xlim(left=-0.02 * axes.get_xlim()[1])
         for point in points:
             if point.label:
                 axes.annotate(plain(point.label), (point.share[0], point.cost[0]), (6, 5), textcoords="offset points",
@@ -138,14 +142,15 @@ def time_series(hours: FloatArray, panels: Sequence[Panel], name: str) -> Markup
         for one, panel in zip(axes, panels, strict=True):
             for place, (label, values) in reversed(list(enumerate(panel.lines.items()))):
                 color, dash = ((VERIFIED, "-"), (UNVERIFIED, DASHED), (BASELINE, DOTTED))[min(place, 2)]
-                one.plot(hours, values, color=INK if len(panel.lines) == 1 else color, ls=dash, lw=1.2, label=plain(label))
+                alone = len(panel.lines) == 1  # its title says what it is
+                one.plot(hours, values, color=INK if alone else color, ls="-" if alone else dash, lw=1.2,
+                         label=None if alone else plain(label))
             for label, level in panel.levels.items():
                 one.axhline(level, color=SOFT, lw=1.1, ls=DOTTED, label=plain(label))
             if panel.shade is not None and panel.shade.any():
-                low, high = 0.0, 1.0
-                one.fill_between(hours, low, high, where=panel.shade, transform=one.get_xaxis_transform(), color=VERIFIED,
-                                 alpha=0.14, lw=0, step="mid", label="the policy violates")
-            _finish(one, panel, shown=[*panel.lines.values(), *(np.array([level]) for level in panel.levels.values())])
+                one.fill_between(hours, 0.0, 1.0, where=panel.shade, transform=one.get_xaxis_transform(), lw=0,
+                                 color=VERIFIED, alpha=0.14, step="mid", label="the policy violates")
+            _finish(one, panel, [*panel.lines.values(), *(np.array([level]) for level in panel.levels.values())])
             one.set_title(plain(panel.title))
         axes[-1].set(xlabel="hours", xlim=(float(hours[0]), float(hours[-1])))
         _legend(figure, list(axes))
@@ -155,28 +160,30 @@ def time_series(hours: FloatArray, panels: Sequence[Panel], name: str) -> Markup
 
 
 def differences(policy: FloatArray, rule: FloatArray, against: str, name: str) -> Markup:
-    """What the policy saves in each episode, sorted: the share of the rule's cost; negative where it costs more."""
-    saved = np.sort((rule - policy) / rule)
+    """What the policy saves in each episode over the rule's mean cost, sorted; negative where it costs more."""
+    saved = np.sort((rule - policy) / rule.mean())
 
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
         place = np.arange(len(saved))
-        for chosen, color, label in ((saved < 0, UNVERIFIED, "the policy costs more"), (saved >= 0, VERIFIED, "it saves")):
+        for chosen, color, label in ((saved < 0, UNVERIFIED, "the policy costs more"),
+                                     (saved >= 0, VERIFIED, "it saves")):
             if chosen.any():
                 axes.bar(place[chosen], saved[chosen], 0.86, color=color, lw=0,
                          label=f"{label} ({100 * chosen.mean():.0f} % of the episodes)")
         axes.axhline(float(saved.mean()), color=INK, lw=1.0, ls=DASHED, label=f"mean {100 * saved.mean():+.1f} %")
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
         axes.grid(axis="x", visible=False)
-        axes.set(xlabel="episodes, sorted", ylabel=plain(f"cost saved against {against}"), xlim=(-0.7, len(saved) - 0.3))
+        axes.set(xlabel="episodes, sorted", ylabel=f"cost saved against\n{plain(against)}",
+                 xlim=(-0.7, len(saved) - 0.3))
         figure.legend(loc="outside lower center", ncols=3)
 
     return embed(draw, FULL_WIDTH, 2.8, name, f"Cost saved against {against} in each episode")
 
 
-def action_map(x: FloatArray, y: FloatArray, ratio: FloatArray, labels: tuple[str, str], limit: tuple[str, float] | None,
-               title: str, name: str) -> Markup:
-    """Target over present value where two signals vary: blue is more, orange less, white no change.
+def action_map(x: FloatArray, y: FloatArray, ratio: FloatArray, labels: tuple[str, str],
+               limit: tuple[str, float] | None, title: str, name: str) -> Markup:
+    """Target over present value where two signals vary: purple is more, orange less, white no change.
 
     Args:
         ratio: (p, q) > 0.
@@ -263,6 +270,8 @@ def _finish(axes: Axes, panel: Panel, shown: Sequence[FloatArray]) -> None:
         axes.set_ylim(bottom=0.0)
     elif len(known) and known.min() > 0 and known.max() > LOG_FROM * known.min():
         logarithmic(axes, "y", float(known.min()), float(known.max()))
+    elif len(known) and np.abs(known).max() >= 1000:
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axes.locator_params(axis="x", nbins=8)
 
 

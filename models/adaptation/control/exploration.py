@@ -32,13 +32,13 @@ class Exploration:
         self._members = learner.policy.members[0]
         encoder = learner.encoders[0].settings
         self._most = encoder.trajectories
-        self._store = TrajectoryStore.empty(self._members * applications, kept, steps // encoder.stride,
+        self.store = TrajectoryStore.empty(self._members * applications, kept, steps // encoder.stride,
                                             learner.recorder.numbers)
 
     def embedding(self, most: int | None = None) -> Tensor:
         """(K, A, e) of the `most` best trajectories so far, by default as many as in training."""
         rows = torch.arange(self._members * self._applications)
-        records, there = self._store.best(rows, self._most if most is None else most)
+        records, there = self.store.best(rows, self._most if most is None else most)
         shape = (self._members, self._applications)
         return self.learner.embed(records.unflatten(0, shape), there.unflatten(0, shape))
 
@@ -46,7 +46,7 @@ class Exploration:
         """One more episode of every application by every policy, with its records."""
         if found.records is None:
             raise ValueError("expected a run that was recorded")
-        self._store.add(torch.arange(self._members * self._applications), found.records.flatten(0, 1),
+        self.store.add(torch.arange(self._members * self._applications), found.records.flatten(0, 1),
                         torch.from_numpy(found.reward).float().flatten())
 
 

@@ -6,11 +6,11 @@
 
 In training an application shows 0 to M trajectories, drawn each time, so that the policy is good before the first one
 and with any number of them. At inference the encoder is fixed. System identification is the same learner but for its
-goal: its embedding is fitted to the application's true hidden parameters (which a simulator knows), and the policy reads
-that without telling it anything.
+goal: its embedding is fitted to the application's true hidden parameters (which a simulator knows), and the policy
+reads that without telling it anything.
 
-Symbols: S seeds, each with an encoder; L policies of each seed, one for each multiplier; K = S L; A training applications;
-B of them an iteration; M trajectories, e embedding, h hidden parameters.
+Symbols: S seeds, each with an encoder; L policies of each seed, one for each multiplier; K = S L; A training
+applications; B of them an iteration; M trajectories, e embedding, h hidden parameters.
 """
 
 from collections.abc import Sequence
@@ -128,7 +128,8 @@ class MetaTraining:
             self._restore(load_state(self.checkpoint))
         if not self.stack.iteration:
             self._refresh(0)
-        train(self.differentiable, self.stack, self._batch, self.settings.objective(), self.settings.training, self._after)
+        train(self.differentiable, self.stack, self._batch, self.settings.objective(), self.settings.training,
+              self._after)
         return MetaLearner(self.stack.policy, self.encoders, self.recorder)
 
     def _batch(self, iteration: int) -> Batch:
@@ -140,9 +141,12 @@ class MetaTraining:
         shown = torch.randint(settings.encoder.trajectories + 1, (seeds, count, 1), generator=generator)
         episodes = self.differentiable.draw("train", rows.numel(), steps + 1, iteration + 1000 * settings.seeds[0],
                                             applications=self.applications[rows.flatten()].tolist())
-        embeddings = torch.stack([self._embedding(s, rows[s], shown[s]) for s in range(seeds)])
-        told = embeddings[:, None].expand(-1, settings.policies, -1, -1).flatten(0, 2)
-        return Batch(episodes.take(member_rows(seeds, settings.policies, count)), Given(told))
+
+        def told() -> Given:
+            embeddings = torch.stack([self._embedding(s, rows[s], shown[s]) for s in range(seeds)])
+            return Given(embeddings[:, None].expand(-1, settings.policies, -1, -1).flatten(0, 2))
+
+        return Batch(episodes.take(member_rows(seeds, settings.policies, count)), told)
 
     def _embedding(self, seed: int, rows: Tensor, shown: Tensor) -> Tensor:
         """(B, e) of as many trajectories as are shown (B, 1)."""

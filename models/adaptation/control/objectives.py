@@ -12,7 +12,8 @@ from torch.nn.functional import softplus
 
 from models.environments.environment import Outcome
 
-_LARGE_COST = 20.0  # from here on its logarithm counts: an episode that runs away must not be all of the gradient, nor none
+# From here on its logarithm counts: an episode that runs away must not be all of the gradient, nor none.
+_LARGE_COST = 20.0
 _MARGIN, _SHARPNESS = 0.05, 10.0  # of the logistic that stands for the count of violating steps
 _DISTANCE_MARGIN, _DISTANCE_SHARPNESS, _DISTANCE_WEIGHT = 0.1, 8.0, 0.3
 
@@ -37,9 +38,9 @@ class PaperReward:
 class CostAndViolations:
     """Resources, and a multiplier times violating steps: Lagrange's form of "at most a share of the steps violates".
 
-    The count of violating steps has no gradient: a logistic of the margin to the objective stands for it, and a softplus
-    of it, which pulls back what is far beyond. The margin is the measure `log_latency` (log p99 / SLO) where the
-    environment has it, else its `violation`.
+    The count of violating steps has no gradient: a logistic of the margin to the objective stands for it, and a
+    softplus of it, which pulls back what is far beyond. The margin is the measure `log_latency` (log p99 / SLO) where
+    the environment has it, else its `violation`.
 
     Attributes:
         multipliers: (K,) cost units that one violating step is worth.

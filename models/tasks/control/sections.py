@@ -13,35 +13,84 @@ from models.metrics import finite_number
 from models.reporting import control_plots
 from models.reporting.control_plots import FloatArray, Panel, Point
 from models.reporting.document import Cell, Fold, Grid, Note, Part, Plot, Table, figures, text
-from models.reporting.formatting import count, number, percent, words
+from models.reporting.formatting import count, number, percent
 from models.reporting.plots import FULL_WIDTH
 from models.reporting.reading import at, column, floats, items, mapping, mappings
 
 Json = Mapping[str, Any]
 OWN = ", own"
+# Suffixes of names that say the unit, and words that readers write otherwise.
+UNIT_SUFFIXES = ("ms", "s", "rps", "cores", "mib", "gib")
+ABBREVIATIONS = {"cpu": "CPU", "slo": "SLO", "io": "I/O", "kpi": "KPI"}
+MOST_MEASURES = 6  # in the table of controllers, the environment's first ones
 _LEAST_POINTS = 2  # of a curve or a series
 
 
-def learning(evidence: Json | None, page: str) -> tuple[Part, ...]:
-    """Curves of pretraining and of fine-tuning, with the fallback and the best rule as lines."""
-    parts: list[Part] = []
-    stages = (("pretraining", "Pretraining over randomised applications", ("training", "pretraining", "history"),
-               _tuning_levels(evidence)),
-              ("finetuning", "Adaptation to this workload", ("training", "history"), _held_out_levels(evidence)))
-    for anchor, title, keys, levels in stages:
-        history = mappings(evidence, *keys)
-        updates = column(history, "epoch")
-        known = np.isfinite(updates)
-        if known.sum() < _LEAST_POINTS:
-            parts.append(Note(f"{title}: no curve was recorded.", "missing"))
+CURVES = (("reward", "reward a step"), ("cost", "cost"), ("violating_share", "violating steps"))
+QUARTERS = ("first quarter", "second", "third", "last")
+
+
+def pretraining(evidence: Json | None, page: str) -> tuple[Part, ...]:
+    """Curves over randomised applications; the line is what is allowed."""
+    allowed = finite_number(at(evidence, "objective", "violating_share"))
+    levels = {} if allowed is None else {"violating_share": {f"allowed, {percent(allowed)}": allowed}}
+    return _curves(evidence, ("training", "pretraining", "history"), levels, f"{page}-pretraining",
+                   "The generic policy: training episodes of randomised applications, update by update.")
+
+
+def adaptation(evidence: Json | None, page: str) -> tuple[Part, ...]:
+    """Curves in the workload's own environment beside the fallback (thesis, Figure 5.8 and Table 5.3)."""
+    fallback, score = _name(evidence, "fallback", "name"), mapping(evidence, "fallback", "score")
+    levels = {key: {f"{fallback}, tuned to it": value} for key, _ in CURVES
+              if (value := finite_number(score.get(key))) is not None}
+    curves = _curves(evidence, ("training", "history"), levels, f"{page}-adaptation",
+                     "From the generic policy on, in the twin of this workload: training episodes, update by update.")
+    return (*curves, *_early(mappings(evidence, "training", "history"), score, fallback), Note(_taken(evidence)))
+
+
+def _curves(evidence: Json | None, keys: Sequence[str], levels: Mapping[str, Mapping[str, float]], name: str,
+            caption: str) -> tuple[Part, ...]:
+    history = mappings(evidence, *keys)
+    updates = column(history, "epoch")
+    known = np.isfinite(updates)
+    if known.sum() < _LEAST_POINTS:
+        return (Note("No curve was recorded.", "missing"),)
+    panels = [Panel(label, {"policy": column(history, key)[known]}, levels.get(key, {}), share=key == "violating_share")
+              for key, label in CURVES]
+    unit = f" Cost: {_cost_unit(evidence)}." if _cost_unit(evidence) else ""
+    return (Plot(control_plots.learning_curves(updates[known], panels, name), FULL_WIDTH, caption + unit),)
+
+
+def _early(history: Sequence[Json], score: Json, fallback: str) -> tuple[Part, ...]:
+    """What the policy lost to the fallback while it adapted, quarter by quarter, and how soon it was there."""
+    if len(history) < len(QUARTERS) or not score:
+        return ()
+    rows = []
+    for key, label in CURVES:
+        reference, values = finite_number(score.get(key)), column(history, key)
+        quarters = [part[np.isfinite(part)] for part in np.array_split(values, len(QUARTERS))]
+        if reference is None or not all(len(part) for part in quarters):
             continue
-        panels = [Panel(label, {"policy": column(history, key)[known]}, levels.get(key, {}), share=key == "violating_share")
-                  for key, label in (("reward", "reward a step"), ("cost", f"cost ({_cost_unit(evidence)})"),
-                                     ("violating_share", "violating steps"))]
-        markup = control_plots.learning_curves(updates[known], panels, f"{page}-{anchor}")
-        parts.append(Plot(markup, FULL_WIDTH, f"{title}: training episodes of each update."))
-    parts.append(Note(_taken(evidence)))
-    return tuple(parts)
+        means = [float(part.mean()) for part in quarters]
+        if key == "violating_share":
+            shown = [f"{mean / reference:.2g} times" if reference > 0 else percent(mean) for mean in means]
+        else:
+            shown = [f"{100 * (mean / reference - 1):+.1f}\N{NO-BREAK SPACE}%" if reference else "" for mean in means]
+        rows.append((text(label[0].upper() + label[1:]), *figures(shown)))
+    if not rows:
+        return ()
+    return (Table(("Against the fallback", *QUARTERS), tuple(rows), f"Early training, against {fallback} (Table 5.3)",
+                  f"Means over the updates of a quarter.{_soon(history)} All of it is lost in the twin, not in "
+                  "production: a policy acts only after its proof and its gates."),)
+
+
+def _soon(history: Sequence[Json]) -> str:
+    """After how many updates 95 % of the way to the last reward were gone."""
+    updates, rewards = column(history, "epoch"), column(history, "reward")
+    if not (np.isfinite(updates) & np.isfinite(rewards)).all() or rewards[-1] <= rewards[0]:
+        return ""
+    there = int(np.argmax(rewards >= rewards[0] + 0.95 * (rewards[-1] - rewards[0])))
+    return f" 95 % of the gain in reward were there after {count(int(updates[there]) + 1, 'update')}."
 
 
 def _taken(evidence: Json | None) -> str:
@@ -50,8 +99,8 @@ def _taken(evidence: Json | None) -> str:
     if not taken:
         return "Which policy was taken was not recorded."
     which = {"generic": "The generic policy ships", "finetuned": "The fine-tuned policy ships"}.get(str(taken), str(taken))
-    diverged = training.get("diverged_in_update")
-    stopped = "" if diverged is None else f" Training diverged in update {number(diverged)}; the policy before it counts."
+    early = training.get("stopped") or at(evidence, "training", "pretraining", "stopped")
+    stopped = f" Training stopped early: {early}; the best weights until then count." if early else ""
     return f"{which}: {reason}.{stopped}"
 
 
@@ -77,7 +126,7 @@ def front(evidence: Json | None, page: str) -> tuple[Part, ...]:
     names = list(mapping(evidence, "controllers"))
     if not names:
         return (Note("No controller was run in held-out episodes.", "missing"),)
-    best = {at(evidence, "best_rule"), at(evidence, "best_own_rule"), "policy"}
+    best = {_name(evidence, "best_rule"), _name(evidence, "best_own_rule"), "policy"}
     points = [Point(name if name in best else "", _group(name), _figure(evidence, name, "violating_share"),
                     _figure(evidence, name, "cost")) for name in names]
     points = [point for point in points if np.isfinite([point.share[0], point.cost[0]]).all()]
@@ -85,8 +134,8 @@ def front(evidence: Json | None, page: str) -> tuple[Part, ...]:
     if points:
         allowed = finite_number(at(evidence, "objective", "violating_share"))
         markup = control_plots.front(points, allowed, _cost_unit(evidence), f"{page}-front")
-        parts.append(Plot(markup, FULL_WIDTH, "Means over held-out episodes with 99 % intervals. Rules were tuned on the "
-                          "training applications, as the policy was, or to this workload."))
+        parts.append(Plot(markup, FULL_WIDTH, "Means over held-out episodes; bars are 99 % intervals. Rules were tuned "
+                          "on the training applications, as the policy was, or to this workload."))
     parts.append(_controllers(evidence, names))
     return tuple(parts)
 
@@ -94,32 +143,32 @@ def front(evidence: Json | None, page: str) -> tuple[Part, ...]:
 def _saved(evidence: Json | None) -> str:
     metrics = mapping(evidence, "metrics")
     sentences = []
-    for prefix, rule, what in (("", at(evidence, "best_rule"), "the best rule tuned on the training applications"),
-                               ("own_", at(evidence, "best_own_rule"), "the best rule tuned to this workload")):
+    for prefix, rule, what in (("", _name(evidence, "best_rule"), "the best rule tuned on the training applications"),
+                               ("own_", _name(evidence, "best_own_rule"), "the best rule tuned to this workload")):
         saved = metrics.get(f"{prefix}cost_saved")
         if finite_number(saved) is not None:
-            sentences.append(f"Against {what} ({rule}) it saves {percent_signed(saved)} of the cost "
-                             f"({percent_signed(metrics.get(f'{prefix}cost_saved_lower'))} to "
-                             f"{percent_signed(metrics.get(f'{prefix}cost_saved_upper'))}).")
+            ends = [percent_signed(metrics.get(f"{prefix}cost_saved_{end}")) for end in ("lower", "upper")]
+            sentences.append(f"Cost saved against {what} ({rule}): {percent_signed(saved)}, between {ends[0]} and "
+                             f"{ends[1]}.")
     violating = f"The policy violates in {percent(metrics.get('violating_share'))} of the steps."
     return " ".join([violating, *sentences])
 
 
 def _controllers(evidence: Json | None, names: Sequence[str]) -> Table:
     keys = ["cost", "violating_share", "reward"]
-    measures = [name for name in mapping(evidence, "measures") if _figure(evidence, names[0], name)[0] is not None]
-    keys += [name for name in measures if np.isfinite(_figure(evidence, names[0], name)[0])]
+    measures = [name for name in mapping(evidence, "measures") if np.isfinite(_figure(evidence, names[0], name)[0])]
+    keys += measures[:MOST_MEASURES]
     ordered = sorted(names, key=lambda name: (name != "policy", _figure(evidence, name, "cost")[0]))
     rows = tuple((Cell(name, strong=name == "policy"), *figures([_shown(evidence, name, key) for key in keys]))
                  for name in ordered)
-    units = {**mapping(evidence, "measures"), "cost": _cost_unit(evidence)}
-    header = ("Controller", *(_heading(key, str(units.get(key, ""))) for key in keys))
-    return Table(header, rows, "Every controller in the held-out episodes of this workload", sortable=True)
+    header = ("Controller", *(_heading(key, str(at(evidence, "measures", key) or "")) for key in keys))
+    return Table(header, rows, "Every controller in the held-out episodes of this workload",
+                 f"Cost: {_cost_unit(evidence)}.", sortable=True)
 
 
 def _heading(key: str, unit: str) -> str:
-    name = {"violating_share": "violating steps"}.get(key, words(key))
-    return name[0].upper() + name[1:] + ("" if unit in ("", "1", "share", "count") else f" ({unit})")
+    name = {"violating_share": "violating steps"}.get(key) or titled(key, unit)
+    return name[0].upper() + name[1:]
 
 
 def _shown(evidence: Json | None, name: str, key: str) -> str:
@@ -133,35 +182,33 @@ def day(evidence: Json | None, page: str) -> tuple[Part, ...]:
     found = mapping(evidence, "day")
     hours = floats(items(found, "seconds")) / 3600.0
     controllers = list(mapping(found, "series"))
-    panels = _day_panels(evidence, found, controllers) if len(hours) >= _LEAST_POINTS else []
+    usable = len(hours) >= _LEAST_POINTS and bool(np.isfinite(hours).all())
+    panels = _day_panels(evidence, found, controllers, len(hours)) if usable else []
     if not panels:
         return (Note("No day was recorded.", "missing"),)
     markup = control_plots.time_series(hours, panels, f"{page}-day")
-    return (Plot(markup, FULL_WIDTH, "One held-out episode: the same application, load and neighbours under each controller. "
-                 "Shaded: the policy misses the objective."),)
+    return (Plot(markup, FULL_WIDTH, "One held-out episode: the same application, load and neighbours under each "
+                 "controller. Shaded: the policy misses the objective."),)
 
 
-def _day_panels(evidence: Json | None, found: Json, controllers: Sequence[str]) -> list[Panel]:
+def _day_panels(evidence: Json | None, found: Json, controllers: Sequence[str], points: int) -> list[Panel]:
     roles, units = mapping(evidence, "roles"), mapping(found, "units")
     violated = _series(found, controllers[0], "violated") if controllers else np.empty(0)
-    shade = violated > 0 if len(violated) else None
+    shade = violated > 0 if len(violated) == points else None
 
-    def panel(key: str, title: str, levels: Mapping[str, float] | None = None, everyone: bool = True) -> Panel | None:
+    def panel(key: str, levels: Mapping[str, float] | None = None, everyone: bool = True) -> Panel | None:
         shown = controllers if everyone else controllers[:1]
         lines = {name: _series(found, name, key) for name in shown}
-        unit = str(units.get(key, ""))
-        if not all(len(values) for values in lines.values()):
+        if not lines or not all(len(values) == points and np.isfinite(values).any() for values in lines.values()):
             return None
-        return Panel(f"{title}{'' if unit in ('', '1', 'count') else f' ({unit})'}", lines if everyone else
-                     {title: lines[shown[0]]}, levels or {}, shade=shade)
+        return Panel(titled(key, str(units.get(key, ""))), lines, levels or {}, shade=shade)
 
     metric, objective = str(roles.get("metric", "")), str(roles.get("objective", ""))
     bound = _series(found, controllers[0], objective) if controllers else np.empty(0)
-    levels = {f"objective, {number(float(np.nanmedian(bound)), str(units.get(objective, '')))}": float(np.nanmedian(bound))
-              } if len(bound) else {}
-    wanted = [*(panel(str(name), words(str(name)), everyone=False) for name in items(roles, "load")),
-              *(panel(str(name), words(str(name))) for name in mapping(roles, "present").values()),
-              panel(metric, words(metric), levels)]
+    middle = float(np.nanmedian(bound)) if np.isfinite(bound).any() else np.nan
+    levels = {f"objective, {number(middle, str(units.get(objective, '')))}": middle} if np.isfinite(middle) else {}
+    wanted = [*(panel(str(name), everyone=False) for name in items(roles, "load")),
+              *(panel(str(name)) for name in mapping(roles, "present").values()), panel(metric, levels)]
     return [one for one in wanted if one is not None]
 
 
@@ -170,7 +217,7 @@ def episodes(evidence: Json | None, page: str) -> tuple[Part, ...]:
     policy, rule = (floats(items(evidence, "episodes", f"{who}_cost")) for who in ("policy", "rule"))
     if len(policy) < _LEAST_POINTS or len(policy) != len(rule) or not (np.isfinite(policy) & (rule > 0)).all():
         return (Note("The cost of each episode was not recorded.", "missing"),)
-    against = str(at(evidence, "best_rule") or "the best rule")
+    against = _name(evidence, "best_rule") or "the best rule"
     markup = control_plots.differences(policy, rule, against, f"{page}-episodes")
     shares = [floats(items(evidence, "episodes", f"{who}_violating_share")) for who in ("policy", "rule")]
     worse = "" if len(shares[0]) != len(shares[1]) or not len(shares[0]) else (
@@ -185,31 +232,33 @@ def actions(evidence: Json | None, page: str) -> tuple[Part, ...]:
     found = mapping(evidence, "action_map")
     x, y = (floats(items(found, side, "values")) for side in ("x", "y"))
     ratios = mapping(found, "target_over_present")
-    if len(x) < _LEAST_POINTS or len(y) < _LEAST_POINTS or not ratios:
+    known = all(len(side) >= _LEAST_POINTS and np.isfinite(side).all() for side in (x, y))
+    if not known or not ratios:
         return (Note("No map of actions was recorded.", "missing"),)
     labels, limit, across = _map_axes(evidence, found, x)
     plots = []
     for place, (control, rows) in enumerate(ratios.items()):
-        ratio = np.array([floats(items(row)) for row in items(rows)])
-        if ratio.shape == (len(x), len(y)):
-            markup = control_plots.action_map(across, y, ratio, labels, limit, words(str(control)), f"{page}-map-{place}")
+        columns = [floats(items(row)) for row in items(rows)]
+        ratio = np.array(columns) if len({len(one) for one in columns}) == 1 else np.empty(0)
+        if ratio.shape == (len(x), len(y)) and np.isfinite(ratio).all():
+            title = titled(str(control).removeprefix("target_"))
+            markup = control_plots.action_map(across, y, ratio, labels, limit, title, f"{page}-map-{place}")
             plots.append(Plot(markup, control_plots.MAP_WIDTH))
-    held = ", ".join(f"{words(str(name))} {number(value)}" for name, value in mapping(found, "held_at").items())
+    held = ", ".join(f"{name} {number(value)}" for name, value in mapping(found, "held_at").items())
     return (Grid(tuple(plots), "What the policy sets, over what is set at present; orange: less, purple: more."),
             Fold("What the other signals are held at", (Note(f"Their medians in the held-out episodes: {held}."),)))
 
 
-def _map_axes(evidence: Json | None, found: Json, x: FloatArray) -> tuple[tuple[str, str], tuple[str, float] | None, FloatArray]:
+def _map_axes(evidence: Json | None, found: Json, x: FloatArray
+              ) -> tuple[tuple[str, str], tuple[str, float] | None, FloatArray]:
     """Labels, the line of the objective, and x: over the objective, where x is what the objective bounds."""
-    names = [words(str(at(found, side, "name"))) for side in ("x", "y")]
-    units = ["" if at(found, side, "unit") in (None, "", "1", "share", "count") else f" ({at(found, side, 'unit')})"
-             for side in ("x", "y")]
+    x_label, y_label = (titled(str(at(found, side, "name")), str(at(found, side, "unit") or "")) for side in ("x", "y"))
     roles = mapping(evidence, "roles")
     objective = finite_number(at(found, "held_at", str(roles.get("objective"))))
     if objective and at(found, "x", "name") == roles.get("metric"):
-        over = words(str(roles["objective"]))
-        return (f"{names[0]} over {over}", names[1] + units[1]), ("objective", 1.0), x / objective
-    return (names[0] + units[0], names[1] + units[1]), None, x
+        over = f"{titled(str(roles['metric']))} over {titled(str(roles['objective']))}"
+        return (over, y_label), ("objective", 1.0), x / objective
+    return (x_label, y_label), None, x
 
 
 def lifecycle(evidence: Json | None, page: str) -> tuple[Part, ...]:
@@ -222,12 +271,14 @@ def lifecycle(evidence: Json | None, page: str) -> tuple[Part, ...]:
     levels = {label: value for label, key in (("serves from", "t_serving"), ("online from", "t_online"))
               if (value := finite_number(profile.get(key))) is not None}
     markup = control_plots.lifecycle(stages, rewards, levels, f"{page}-lifecycle")
-    rows = tuple((*figures([number(one.get("episode"))]), text(str(one.get("before")).upper()),
-                  text(str(one.get("after")).upper()), text(one.get("reason"))) for one in mappings(found, "transitions"))
-    parts: list[Part] = [Plot(markup, FULL_WIDTH, "Algorithm 5.1 on training episodes: the fallback acts until its rewards "
-                              "have trained the policy offline, then the policy; it serves once the mean of its recent "
-                              "rewards and their deviation allow it.")]
-    parts.append(Table(("Episode", "From", "To", "Why"), rows, "Transitions") if rows else
+    rows = tuple((*figures([number(one.get("episode"))]),
+                  *(text(str(one.get(key, "missing")).upper()) for key in ("before", "after")), text(one.get("reason")))
+                 for one in mappings(found, "transitions"))
+    parts: list[Part] = [Plot(markup, FULL_WIDTH, "Algorithm 5.1 on training episodes: the fallback acts until the "
+                              "offline stage ends, then the policy; it serves once the mean of its recent rewards and "
+                              "their deviation allow it.")]
+    parts.append(Table(("Episode", "From", "To", "Why"), rows, "Transitions",
+                       "Rewards of these reasons are sums over an episode.") if rows else
                  Note("It never left its first stage.", "missing"))
     return tuple(parts)
 
@@ -243,12 +294,27 @@ def _figure(evidence: Json | None, name: str, key: str) -> tuple[float, float, f
     return float(padded[0]), float(padded[1]), float(padded[2])
 
 
+def _name(evidence: Json | None, *keys: str) -> str:
+    """The text that stands there; "" where none does."""
+    found = at(evidence, *keys)
+    return found if isinstance(found, str) else ""
+
+
 def _group(name: str) -> str:
     return "policy" if name == "policy" else "rule, tuned to the workload" if name.endswith(OWN) else "rule"
 
 
 def _cost_unit(evidence: Json | None) -> str:
     return str(at(evidence, "cost_unit") or "")
+
+
+def titled(name: str, unit: str = "") -> str:
+    """A signal's name for readers; a suffix that says the unit gives way to brackets: p99_ms in ms -> p99 (ms)."""
+    parts = name.split("_")
+    if len(parts) > 1 and parts[-1] in UNIT_SUFFIXES:
+        parts.pop()
+    said = " ".join(ABBREVIATIONS.get(part, part) for part in parts)
+    return said if unit in ("", "1", "share", "count", said) else f"{said} ({unit})"
 
 
 def percent_signed(share: Any) -> str:

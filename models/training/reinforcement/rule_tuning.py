@@ -306,11 +306,13 @@ def tune(environment: Environment, rule: str, applications: int = 256, steps: in
     coarse.search(trials(96), target)
     coarse.refine(trials(64), target)
     coarse.refine(trials(48), None)
-    # Few applications judge violations badly: the best for neighbouring targets are tried on all as well.
+    # Few applications judge violations badly, and other applications violate more or less than these at equal settings:
+    # so the best for neighbouring targets are tried as well, and a front has both sides of the target.
     leading = [one for share in (0.5, 1.0, 2.0) for one in coarse.leading(trials(6), share * target)]
     tuner.evaluate([*known, *leading, *coarse.leading(trials(6), None)])
-    tuner.refine(trials(64), target)
-    tuner.refine(trials(32), None)
+    for share, count in ((1.0, 48), (0.5, 32), (2.0, 16)):
+        tuner.refine(trials(count), share * target)
+    tuner.refine(trials(24), None)
     return tuner
 
 

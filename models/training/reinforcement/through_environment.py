@@ -75,7 +75,9 @@ class Settings:
     last_rate: float = 0.02
     clip: float = 1.0
     slope: float = 10.0
-    open_loop: bool = True
+    open_loop: bool = False
+    half_missed: float = 0.2
+    how_much: float = 0.1
     multiplier: float = 50.0
     multiplier_rate: float = 0.03
     judged_every: int = 10
@@ -237,13 +239,19 @@ class ThroughEnvironment:
         if self.settings.objective == "reward":
             return -_mean([outcome.reward for outcome in outcomes], len(self.seeds))
         cost, violation = (_mean(values, len(self.seeds)) for values in (
-            [outcome.cost for outcome in outcomes], [outcome.violation for outcome in outcomes]))
+            [outcome.cost for outcome in outcomes], [self._missed(outcome.violation) for outcome in outcomes]))
         return (cost + self.state.multiplier * violation) / (1.0 + self.state.multiplier)
+
+    def _missed(self, violation: Tensor) -> Tensor:
+        """A smooth step from 0 to 1 with a slope that does not vanish: how much counts little against whether."""
+        half = self.settings.half_missed
+        return violation / (violation + half) + self.settings.how_much * violation
 
     def _step(self, gradients: Sequence[Tensor], norm: Tensor, rate: float) -> None:
         state = self.state
         factor = (self.settings.clip / norm.clamp(min=1e-12)).clamp(max=1.0)
-        scaled = [gradient * factor.reshape(-1, *[1] * (gradient.dim() - 1)) for gradient in gradients]
+        # the fused kernel takes numbers in the order of memory: a transposed gradient would be another one
+        scaled = [(gradient * factor.reshape(-1, *[1] * (gradient.dim() - 1))).contiguous() for gradient in gradients]
         parameters = [parameter.detach() for parameter in state.policy.parameters()]
         adam_step(parameters, scaled, state.means, state.squares, state.steps, rate)
         self.demands.project(state.policy)

@@ -195,7 +195,9 @@ def _backward(layers: Sequence[Layer], boxes: Box, rows: Array, constant: Array,
     ends: whether to end at the intervals of every layer as well; the largest bound counts.
     """
     best = np.full(len(box), -np.inf)
-    beside = 0.0 if direct is None or not ends else _at_ends(direct, *(wall[box] for wall in boxes), np.zeros(len(box)))
+    beside = np.zeros(len(box))
+    if direct is not None and ends:
+        beside = _at_ends(direct, boxes.lower[box], boxes.upper[box], beside)
     for layer in reversed(layers):
         if ends:
             here = _at_ends(rows, layer.lines.least[box], layer.lines.most[box], constant)
@@ -235,7 +237,7 @@ def _cut_backward(layers: Sequence[Layer], boxes: Box, asked: Rows) -> Array:
 
 
 def _at_inputs(layers: Sequence[Layer], asked: Rows) -> tuple[Array, Array]:
-    """Linear lower bounds of the rows: coefficients (P, n) on x and constants (P,), which all rounding is taken from."""
+    """Linear lower bounds of the rows: coefficients (P, n) on x and constants (P,), less all rounding so far."""
     rows, constant, box, direct = asked
     for layer in reversed(layers):
         rows, constant = _through(layer, rows, constant, box)

@@ -31,6 +31,8 @@ import numpy as np
 from feature_store.errors import InputError
 from feature_store.whole_files import write_file
 from models.verification.checker.chain import Chain
+from models.verification.closed_loop.chain_builder import chain_values
+from models.verification.closed_loop.check_guarantee import DOCUMENT, policy_digest
 from models.verification.closed_loop.fluid_law import FluidLaw, Observation
 from models.verification.closed_loop.one_step import OneStep, Ramp
 from models.verification.closed_loop.ranking import Ranking, RankingSearch
@@ -42,7 +44,6 @@ from models.verification.verdict import Status
 HORIZON, BEYOND, KEPT = 400, 200, 60
 # How much further than the starts allow V is let rise, where a policy does too little at first.
 WIDER = (1.0, 1.5, 2.5)
-DOCUMENT = "guarantee.json"
 
 
 @dataclass(frozen=True)
@@ -80,8 +81,8 @@ class Guarantee:
                     f"ever after, and from step {self.excess_steps} on capacity exceeds load by at most "
                     f"{amount(self.excess, unit)}")
         elif self.status is Status.REFUTED:
-            said = (f"the backlog does not come down: after {len(self.trajectory) - 1 or HORIZON} kept points of a "
-                    f"simulated trajectory it is {amount(self.trajectory[-1][0], f'{unit} x s')}")
+            said = (f"the backlog does not come down: after {HORIZON} steps of a trajectory it is "
+                    f"{amount(self.trajectory[-1][0], f'{unit} x s')}")
         else:
             said = "nothing is guaranteed, and no trajectory was found that does not come down"
         return f"In the fluid law, {about}: {said}. {self.weakness}".strip()
@@ -192,8 +193,6 @@ def _replayed(loop: OneStep, seen: Trajectories, number: int,
 
     Its loads are those of the simulation, and what is free in the observation is in the middle.
     """
-    from models.verification.closed_loop.chain_builder import chain_values
-
     law = loop.law
     run = execute or (lambda x: chain_values(loop.policy, x)[:, 0])
     state = seen.states[0, number]
@@ -224,6 +223,7 @@ def _weakness(loop: OneStep, found: Guarantee) -> str:
 def _document(loop: OneStep, found: Guarantee) -> dict[str, Any]:
     observation, ramp = loop.observation, loop.ramp
     return found.to_json() | {
+        "policy_sha256": policy_digest(loop.policy),
         "observation": {"matrix": observation.matrix.tolist(), "low": observation.low.tolist(),
                         "high": observation.high.tolist()},
         "ramp": None if ramp is None else asdict(ramp)}

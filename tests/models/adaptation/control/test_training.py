@@ -15,7 +15,7 @@ from models.adaptation.control.trajectory_encoder import EncoderSettings
 from models.environments.environment import Outcome
 from tests.models.adaptation.control.adapting import TRAINING, policies, small
 
-TRAIN = TrainingSettings(iterations=4, steps=8, warm_up=2, rate=1e-2, decay=False)
+TRAIN = TrainingSettings(iterations=4, steps=8, window=4, warm_up=2, rate=1e-2, decay=False)
 META = MetaSettings(EncoderSettings(width=8, head=(8,), embedding=2, trajectories=2, stride=2), TRAIN, seeds=(0, 1),
                     multipliers=(10.0, 40.0), applications=4, refresh=2, kept=3, fits=3)
 
@@ -39,7 +39,8 @@ def test_fine_tuning_of_many_is_that_of_each_alone():
     applications, start = [13, 15, 12], [0, 1, 1]
 
     def drawn(seed, every):
-        joined = environment.draw("held_out", 6, 9, seed, applications=[number for number in applications for _ in "ab"])
+        twice = [number for number in applications for _ in range(2)]
+        joined = environment.draw("held_out", 6, 9, seed, applications=twice)
         return joined.take(torch.tensor([row for row in range(6) if applications[row // 2] in every]))
 
     together = one_each(policy, start)
@@ -47,7 +48,9 @@ def test_fine_tuning_of_many_is_that_of_each_alone():
               PaperReward(), tuning, draw=drawn)
     for k, number in enumerate(applications):
         alone = one_each(policy, [start[k]])
-        fine_tune(environment.differentiable, alone, "held_out", [number], lambda _, n, k=k: Given(repeated(told[k:k + 1], n)),
+        own = told[k:k + 1]
+        fine_tune(environment.differentiable, alone, "held_out", [number],
+                  lambda _, n, own=own: Given(repeated(own, n)),
                   PaperReward(), tuning, draw=drawn)
         for many, one in zip(weights(together.policy), weights(alone.policy), strict=True):
             torch.testing.assert_close(many[k], one[0], rtol=0, atol=1e-5)
@@ -117,3 +120,17 @@ def test_the_objective_weighs_violations_by_each_policy_s_multiplier():
     assert kept == pytest.approx(2.0 / 2.0, rel=1e-2) and kept_too == pytest.approx(2.0 / 11.0, rel=2e-2)
     # at least half a violating step, by the multiplier, over the scale that keeps steps of equal size
     assert missed > (2.0 + 10.0 * 0.49) / 2.0 and missed_more > (2.0 + 100.0 * 0.49) / 11.0
+
+
+def test_rates_are_tried_side_by_side():
+    environment = small()
+    policy = policies(environment, 1, Nothing())
+    together = one_each(policy, [0, 0, 0], torch.tensor([0.0, 0.25, 1.0]))
+    settings = FineTuning(replace(TRAIN, iterations=1, window=8), episodes=2, seed=5)
+    fine_tune(environment.differentiable, together, "held_out", [13, 13, 13], lambda _, n: Nothing(), PaperReward(),
+              settings, draw=lambda seed, every: environment.draw("held_out", 2, 9, seed, applications=[13, 13]).take(
+                  torch.arange(2).repeat(3)))
+    for now, first in zip(weights(together.policy), weights(policy), strict=True):
+        moved = now - first
+        assert torch.equal(now[0], first[0])
+        torch.testing.assert_close(moved[1], 0.25 * moved[2], rtol=1e-2, atol=1e-6)

@@ -4,7 +4,8 @@
 
 All rivals are trained on the 800 training applications (rival_policies.py) and judged on the 200 held-out ones under
 loads that no training saw, on the same episodes. `cost` is what is allocated over the mean load; it is compared at 2 %
-violating steps, between settings on each rival's front. The intervals are a paired bootstrap over applications and seeds.
+violating steps, between settings on each rival's front. The intervals are a paired bootstrap over applications and
+seeds.
 
 Resumable: a rival that is there for the same code and options is kept.
 """
@@ -19,9 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.autoscaling.against_rules import environment_of
-from benchmarks.autoscaling.fronts import Front
-from benchmarks.autoscaling.rival_policies import (
+from benchmarks.autoscaling.adaptation.rival_policies import (
+    SOURCES,
     Plan,
     Rival,
     fine_tuned,
@@ -31,6 +31,8 @@ from benchmarks.autoscaling.rival_policies import (
     trained,
     untrained,
 )
+from benchmarks.autoscaling.against_rules import environment_of
+from benchmarks.autoscaling.fronts import Front
 from benchmarks.harness.code_digest import code_digest
 from benchmarks.harness.data_folder import add_data_folder
 from benchmarks.harness.entries import Entries
@@ -47,7 +49,6 @@ STEPS, JUDGED_WARM_UP, TIMES, JUDGE_SEED = 280, 40, 2, 4242
 HELD_OUT = tuple(range(800, 1000))
 WINDOW = 3  # steps: later ones add nothing that the exponential means do not say
 FIGURES = ("cost", "violated", "reward")
-SOURCE = 17  # the application that transfer learning starts from; any would do
 Numbers = NDArray[np.float64]
 Builder = Callable[[Autoscaling, Plan], tuple[Rival, Plan]]
 
@@ -93,7 +94,7 @@ KINDS: dict[str, Kind] = {
     "scratch": Kind("from scratch, one policy an application", _tuned(
         lambda e, plan: untrained(e, plan, Nothing(), False))),
     "transfer": Kind("transfer from one application (TL), fine-tuned", _tuned(
-        lambda e, plan: trained(e, plan, Nothing(), source=SOURCE))),
+        lambda e, plan: trained(e, plan, Nothing(), sources=SOURCES[:len(plan.seeds)]))),
     "expert": Kind("expert: generic policy, fine-tuned to each application", _tuned(
         lambda e, plan: trained(e, plan, Nothing())), operable=False),
 }
@@ -109,9 +110,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Trains and judges the rivals that are missing."""
-    code = code_digest("benchmarks.autoscaling.rivals", "models.adaptation.control")
+    code = code_digest("benchmarks.autoscaling.adaptation.rivals", "")
     results = Entries(options.output, FORMAT, lambda entry: entry["rival"], lambda _, entry: (
-        entry["rival"] not in options.rivals or (entry["code"], entry["load"]) == (code, options.load)))
+        entry["rival"] not in options.rivals
+        or (entry["code"], entry["load"], entry["seeds"]) == (code, options.load, options.seeds)))
     environment = environment_of(options.load, options.data_folder)
     for name in options.rivals:
         if results.has(name):
@@ -123,7 +125,8 @@ def run(options: argparse.Namespace) -> None:
         results.content |= {"machine": describe_machine(), "judged": {
             "steps": STEPS, "warm_up": JUDGED_WARM_UP, "episodes": TIMES, "applications": len(HELD_OUT)}}
         results.add({"rival": name, "what": KINDS[name].what, "operable": KINDS[name].operable, "code": code,
-                     "load": options.load, "plan": asdict(plan), "cpu_seconds": seconds, "at": now_utc(),
+                     "load": options.load, "seeds": options.seeds, "plan": asdict(plan), "cpu_seconds": seconds,
+                     "at": now_utc(),
                      "figures": {figure: [_written(row) for row in values.reshape(-1, values.shape[-1])]
                                  for figure, values in found.items()}})
         means = {figure: values.mean(axis=(0, 2)).round(4).tolist() for figure, values in found.items()}
@@ -185,7 +188,8 @@ def paired(fronts: Sequence[Front], others: Sequence[Front], share: float = SHAR
         weights = np.bincount(random.integers(0, applications, applications), minlength=applications).astype(float)
         rows = random.integers(0, len(fronts), len(fronts))
         their_rows = rows if len(others) == len(fronts) else random.integers(0, len(others), len(others))
-        drawn.append(1.0 - cost([fronts[row] for row in rows], weights) / cost([others[row] for row in their_rows], weights))
+        own, theirs = [fronts[row] for row in rows], [others[row] for row in their_rows]
+        drawn.append(1.0 - cost(own, weights) / cost(theirs, weights))
     low, high = np.nanquantile(drawn, [0.025, 0.975])
     return 1.0 - cost(fronts) / cost(others), float(low), float(high)
 

@@ -1,8 +1,8 @@
 """The policies that `python -m benchmarks autoscaling-rivals` compares: how each is trained and told what.
 
-All have the same layers, seeds, training applications and loads, iterations and first episodes; they differ in what they
-are told (models/adaptation/control/inputs.py) and in whether they are fine-tuned. A policy has L settings, one for each
-multiplier of its objective, and S seeds.
+All have the same layers, seeds, training applications and loads, iterations and first episodes; they differ in what
+they are told (models/adaptation/control/inputs.py) and in whether they are fine-tuned. A policy has L settings, one for
+each multiplier of its objective, and S seeds.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from models.adaptation.control.exploration import explore
 from models.adaptation.control.fine_tuning import FineTuning, fine_tune, one_each
 from models.adaptation.control.inputs import Given, Inputs, Window
 from models.adaptation.control.load_forecast import Autoregression, fit_autoregression
-from models.adaptation.control.meta_learner import MetaSettings, MetaTraining
+from models.adaptation.control.meta_learner import MetaLearner, MetaSettings, MetaTraining
 from models.adaptation.control.objectives import CostAndViolations, Objective, PaperReward
 from models.adaptation.control.side_by_side import Ran, member_rows, run
 from models.adaptation.control.through_stacks import Batch, Stack, TrainingSettings, train
@@ -29,6 +29,7 @@ HIDDEN_LAYERS = (64, 64)
 EPISODE, WARM_UP = 60, 10
 _RULE_SEED, _EXPLORE_SEED, _TUNING_SEED = 11, 500_000, 600_000
 _RULE_STEPS = 300
+SOURCES = (17, 190, 363, 536, 709)  # that transfer learning starts from, one a seed; any would do
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,9 @@ class Plan:
     """
 
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
-    multipliers: tuple[float, ...] = (8.0, 20.0, 50.0)
-    iterations: int = 120
-    applications: int = 40
+    multipliers: tuple[float, ...] = (6.0, 14.0, 32.0)
+    iterations: int = 80
+    applications: int = 32
     tuned: int = 40
     tuned_seeds: int = 1
     trajectories: int = 4
@@ -63,7 +64,8 @@ class Plan:
 
     def training(self, linear: bool) -> TrainingSettings:
         """How all of them are trained."""
-        return TrainingSettings(self.iterations, EPISODE, WARM_UP, self.linear_rate if linear else self.rate)
+        rate = self.linear_rate if linear else self.rate
+        return TrainingSettings(self.iterations, EPISODE, warm_up=WARM_UP, rate=rate)
 
     def objective(self, repeats: int = 1) -> Objective:
         """Of all K policies; of `repeats` applications for each, where they are fine-tuned."""
@@ -86,8 +88,8 @@ def training_applications(environment: Autoscaling) -> list[int]:
     return numbers_of("train", len(environment.applications)).tolist()
 
 
-def untrained(environment: Autoscaling, plan: Plan, inputs: Inputs, linear: bool) -> Policy:
-    """(K,) of which those of one seed begin equal."""
+def untrained(environment: Autoscaling, plan: Plan, inputs: Inputs, linear: bool, rule: bool = True) -> Policy:
+    """(K,) of which those of one seed begin equal: as a rule, or without it at random."""
     shape = PolicyShape(environment.signals, environment.controls, environment.features,
                         () if linear else plan.hidden).with_inputs(inputs.names, inputs.reach)
     each = max(1, len(plan.multipliers))
@@ -97,15 +99,15 @@ def untrained(environment: Autoscaling, plan: Plan, inputs: Inputs, linear: bool
             first = Policy(shape, None if linear else torch.Generator().manual_seed(seed))
             for own, one in zip(policy.parameters(), first.parameters(), strict=True):
                 own[s * each:(s + 1) * each] = one
-    begin_as_rule(environment, policy, inputs)
+    begin_as_rule(environment, policy, inputs, _RULE_STEPS if rule else 0)
     return policy
 
 
-def begin_as_rule(environment: Autoscaling, policy: Policy, inputs: Inputs) -> None:
+def begin_as_rule(environment: Autoscaling, policy: Policy, inputs: Inputs, steps: int) -> None:
     """Features are normalised by what a proportional rule sees, and the policy begins as that rule.
 
-    The rule aims at 40 % of CPU by replicas and 60 % of memory by limits, as HPA does. Policies that begin at random spend
-    half of their training on finding that more load wants more replicas.
+    The rule aims at 40 % of CPU by replicas and 60 % of memory by limits, as HPA does. Policies that begin at random
+    spend half of their training on finding that more load wants more replicas.
     """
     observations, extra, wished = _rule_episodes(environment, inputs)
     plain = len(environment.features)
@@ -118,10 +120,10 @@ def begin_as_rule(environment: Autoscaling, policy: Policy, inputs: Inputs) -> N
         policy.mean[plain:], policy.spread[plain:] = bare.mean.repeat(repeats), bare.spread.repeat(repeats)
     features = (policy.raw_features(torch.cat([observations, extra], dim=1)) - policy.mean) / policy.spread
     optimiser, generator = Adam(policy.parameters()), torch.Generator().manual_seed(_RULE_SEED)
-    for step in range(_RULE_STEPS):
+    for step in range(steps):
         rows = torch.randint(len(features), (256,), generator=generator)
         loss = (policy.changes(features[rows]) - wished[rows]).square().mean(dim=(1, 2)).sum()
-        optimiser.step(loss, 5e-3 * (1.0 - 0.9 * step / _RULE_STEPS))
+        optimiser.step(loss, 5e-3 * (1.0 - 0.9 * step / steps))
 
 
 @torch.no_grad()
@@ -129,16 +131,18 @@ def _rule_episodes(environment: Autoscaling, inputs: Inputs) -> tuple[Tensor, Te
     """(N T, n) observations, (N T, e) what is told, (N T, m) changes of logarithms that the rule wishes."""
     names = [signal.name for signal in environment.signals]
     cpu, memory = names.index("cpu_utilization"), names.index("memory_utilization")
-    state = environment.reset(environment.draw("train", 256, 100, _RULE_SEED))
+    count, generator = 256, torch.Generator().manual_seed(_RULE_SEED)
+    state = environment.reset(environment.draw("train", count, 100, _RULE_SEED))
     observation = environment.observe(state)
-    told = inputs.values[:1].expand(256, -1) if isinstance(inputs, Given) else None
-    memory_of_inputs = inputs.start(observation)
+    remembered = inputs.start(observation) if isinstance(inputs, Window) else None
     seen: list[tuple[Tensor, Tensor, Tensor]] = []
     for _ in range(100):
-        values = (told, memory_of_inputs) if told is not None else inputs(environment, state, observation, memory_of_inputs)
-        extra, memory_of_inputs = values
-        wished = torch.stack([torch.zeros(256), (observation[:, memory] / 0.6).log(), (observation[:, cpu] / 0.4).log()],
-                             dim=1).clamp(-0.3, 0.7)
+        if isinstance(inputs, Window):
+            extra, remembered = inputs(environment, state, observation, remembered)
+        else:  # noise: a rule does not look at what it is told
+            extra = 0.5 * torch.randn(count, len(inputs.names), generator=generator).clamp(-2.0, 2.0)
+        wished = torch.stack([torch.zeros(count), (observation[:, memory] / 0.6).log(),
+                              (observation[:, cpu] / 0.4).log()], dim=1).clamp(-0.3, 0.7)
         seen.append((observation, extra, wished))
         state, _ = environment.step(state, observation[:, :3] * wished.exp())
         observation = environment.observe(state)
@@ -147,8 +151,8 @@ def _rule_episodes(environment: Autoscaling, inputs: Inputs) -> tuple[Tensor, Te
 
 
 def trained(environment: Autoscaling, plan: Plan, inputs: Inputs, linear: bool = False,
-            source: int | None = None) -> Policy:
-    """(K,) trained on all training applications, or on `source` alone."""
+            sources: Sequence[int] = ()) -> Policy:
+    """(K,) trained on all training applications, or each seed on one of `sources` (S,) alone."""
     stack = Stack(untrained(environment, plan, inputs, linear))
     seeds, each, count = len(plan.seeds), max(1, len(plan.multipliers)), plan.applications
     numbers = torch.tensor(training_applications(environment))
@@ -157,11 +161,11 @@ def trained(environment: Autoscaling, plan: Plan, inputs: Inputs, linear: bool =
     def batch(iteration: int) -> Batch:
         generator = torch.Generator().manual_seed(iteration)
         chosen = torch.cat([numbers[torch.randperm(len(numbers), generator=generator)[:count]] for _ in range(seeds)])
-        if source is not None:
-            chosen = torch.full_like(chosen, source)
+        if sources:
+            chosen = torch.tensor(sources).repeat_interleave(count)
         episodes = environment.differentiable.draw("train", seeds * count, EPISODE + 1, iteration,
                                                    applications=chosen.tolist())
-        return Batch(episodes.take(member_rows(seeds, each, count)), inputs)
+        return Batch(episodes.take(member_rows(seeds, each, count)), lambda: inputs)
 
     train(environment.differentiable, stack, batch, plan.objective(), settings)
     return stack.policy
@@ -172,14 +176,19 @@ def same(inputs: Inputs) -> Callable[[Sequence[int], int], Inputs]:
     return lambda applications, times: inputs
 
 
-def told_trajectories(environment: Autoscaling, plan: Plan, kind: str = "gru", identify: bool = False) -> Rival:
-    """The meta learner, or identification; in judging M episodes of every application come first."""
+def meta_learner(environment: Autoscaling, plan: Plan, kind: str = "gru", identify: bool = False) -> MetaLearner:
+    """The meta learner, or identification."""
     width = len(environment.hidden) if identify else 8
     encoder = EncoderSettings(kind, embedding=width, trajectories=plan.trajectories)
     settings = MetaSettings(encoder, plan.training(False), plan.seeds, plan.multipliers, plan.applications, identify)
     policy = untrained(environment, plan, Given(torch.zeros(1, width)), False)
-    learner = MetaTraining(environment, environment.differentiable, policy, settings,
-                           training_applications(environment)).run()
+    return MetaTraining(environment, environment.differentiable, policy, settings,
+                        training_applications(environment)).run()
+
+
+def told_trajectories(environment: Autoscaling, plan: Plan, kind: str = "gru", identify: bool = False) -> Rival:
+    """The meta learner, or identification; in judging M episodes of every application come first."""
+    learner = meta_learner(environment, plan, kind, identify)
 
     def told(applications: Sequence[int], times: int) -> Inputs:
         known = explore(environment, learner, "held_out", applications, plan.trajectories, EPISODE, WARM_UP,
@@ -189,11 +198,12 @@ def told_trajectories(environment: Autoscaling, plan: Plan, kind: str = "gru", i
     return Rival(learner.policy, told)
 
 
-def fine_tuned(environment: Autoscaling, plan: Plan, policy: Policy, inputs: Inputs, applications: Sequence[int]) -> Policy:
+def fine_tuned(environment: Autoscaling, plan: Plan, policy: Policy, inputs: Inputs,
+               applications: Sequence[int]) -> Policy:
     """(K A,) one for each held-out application, fine-tuned in episodes of its own."""
     count = len(applications)
     stack = one_each(policy, [k for k in range(plan.policies) for _ in range(count)])
-    settings = FineTuning(TrainingSettings(plan.tuned, EPISODE, WARM_UP, plan.rate / 2), 2, _TUNING_SEED)
+    settings = FineTuning(TrainingSettings(plan.tuned, EPISODE, warm_up=WARM_UP, rate=plan.rate / 4), 2, _TUNING_SEED)
     fine_tune(environment.differentiable, stack, "held_out", list(applications) * plan.policies, lambda *_: inputs,
               plan.objective(count), settings)
     return stack.policy
