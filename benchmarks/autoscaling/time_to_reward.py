@@ -58,11 +58,10 @@ def best_rule(trials: int) -> dict[str, Any]:
     from models.training.reinforcement.rule_tuning import Tuner
     from models.training.reinforcement.training_run import evaluate
 
-    environment = Autoscaling()
-    families, found = environment.rules, []
+    environment, found = Autoscaling(), []
     for name in RULES:
         episodes = environment.draw("train", 128, environment.steps + 21, 31)
-        tuner = Tuner(environment, name, families[name], episodes, environment.steps + 20)
+        tuner = Tuner(environment, name, episodes, environment.steps + 20)
         tuner.search(trials, None)
         settings = tuner.best(None).settings
         measured = evaluate(environment, make(name, settings), "train", 256, measuring_seed())
