@@ -55,6 +55,7 @@ class Plan:
     trajectories: int = 4
     hidden: tuple[int, ...] = HIDDEN_LAYERS
     rate: float = 5e-3
+    tuned_rate: float = 3e-4
 
     @property
     def policies(self) -> int:
@@ -169,7 +170,7 @@ def fine_tuned(environment: Autoscaling, plan: Plan, policy: Policy, inputs: Inp
     repeated = multipliers.repeat_interleave(count)
     objective = CostAndViolations(torch.ones_like(repeated), repeated, rate=0.0)
     stack = one_each(policy, [k for k in range(plan.policies) for _ in range(count)])
-    settings = FineTuning(TrainingSettings(plan.tuned, EPISODE, warm_up=WARM_UP, rate=plan.rate / 4), 2, _TUNING_SEED)
+    settings = FineTuning(TrainingSettings(plan.tuned, EPISODE, warm_up=WARM_UP, rate=plan.tuned_rate), 2, _TUNING_SEED)
     fine_tune(environment.differentiable, stack, "held_out", list(applications) * plan.policies, lambda *_: inputs,
               objective, settings)
     return stack.policy

@@ -53,7 +53,7 @@ from models.learners.policy import Policy
 OUTPUT = RESULTS / "autoscaling_serving.json"
 FORMAT = "assay-autoscaling-serving/1"
 HELD_OUT = np.arange(800, 1000)
-BEFORE, RATE = 10, 2e-4  # episodes of fine-tuning before the change; Adam's rate
+BEFORE, RATE = 10, 1e-4  # episodes of fine-tuning before the change; Adam's rate
 THRESHOLD, RECENT = 0.026, 3  # of the reward before the change (section 5.5.3); episodes that the mean is over
 RULE = "hpa-cpu-vpa-memory"
 SERVERS = ("AWARE", "embedding", "no retraining", "generic", "rule", "converged")
