@@ -2,7 +2,8 @@
 
     <state>/checkpoints/<key>/
 
-The key is made of the task, the seed, the code, the data and what training starts from: nothing of another work is taken.
+The key is made of the task, the seed, the code, the data and what training starts from: nothing of another work is
+taken.
 """
 
 import hashlib

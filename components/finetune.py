@@ -23,7 +23,8 @@ def run_finetune(task_yaml: str, workloads: list[str], seed: int, code_version: 
             progress.done(name)
 
         def work(folders: dict[str, Path], finished: Callable[[str, str], None]) -> None:
-            with checkpoints("finetune", task_yaml, int(seed), code_version, features, pretrained, list(folders)) as state:
+            made_of = ("finetune", task_yaml, int(seed), code_version, features, pretrained)
+            with checkpoints(*made_of, list(folders)) as state:
                 kind.finetune(task, list(folders), int(seed), features, pretrained, folders, state, finished, progress)
 
         def done(name: str) -> None:

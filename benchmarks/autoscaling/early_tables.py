@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.markdown import number, paragraph, table
+from benchmarks.harness.markdown import paragraph, table
 
 MEASURES = ("cpu_utilization", "memory_utilization")
 FIRST = 5  # episodes of the beginning
@@ -32,11 +32,11 @@ def early_table(content: Mapping[str, Any]) -> str:
         at_first = float(np.mean([one["violated"][:FIRST] for one in own]))
         rewards = [float(np.mean(one["reward"])) for one in own]
         rows.append([name, *cells, *factors, f"{100 * at_first:.0f} %",
-                     f"{number(np.mean(rewards), 4)} ± {number(np.std(rewards), 2)}"])
+                     f"{np.mean(rewards):.1f} ± {np.std(rewards):.1f}"])
     at_first = float(np.mean([one["violated"][:FIRST] for one in rule]))
     reward = [float(np.mean(one["reward"])) for one in rule]
     rows.append([f"fallback ({content['fallback']})", *[""] * 12, f"{100 * at_first:.0f} %",
-                 f"{number(np.mean(reward), 4)} ± {number(np.std(reward), 2)}"])
+                 f"{np.mean(reward):.1f} ± {np.std(reward):.1f}"])
     quarters = [f"{label}, quarter {quarter}" for label in ("CPU use", "memory use", "violations")
                 for quarter in range(1, SEGMENTS + 1)]
     header = ["start", *quarters, f"violating steps, first {FIRST} episodes", "reward an episode"]

@@ -6,6 +6,8 @@ The law (models/environments/autoscaling/recorded_law.py) is fitted to the 99th 
 - half: to half of a server's points, judged on the other half;
 - demand: to four points of a server, its CPU time a request alone; the rest of the law is the other servers' median;
 - few: to the same four points, every parameter;
+- own CPU: to half of the points, and told of each judged point what CPU time a request took in it: what is left is the
+  law's own error, and not that of a CPU time which depends on load and neighbours;
 - nearest: no law, but the point of the fitted half whose load is nearest, for comparison.
 As the simulator has it, and with bursts: a quota stops a server once it has run out, and does not slow it down before.
 """
@@ -93,8 +95,10 @@ def _judged(points: Points, law: str, others: Mapping[str, LawParameters], seed:
     few = np.sort(np.random.default_rng([seed, 4]).choice(len(points), FEW, replace=False))
     rest = np.setdiff1d(np.arange(len(points)), few)
     start = _typical(others)
+    told = fit(points.take(first), free, own_cpu=True)
     rows = [
         _errors("half", seed, points.take(second), predict_p99_ms(fitted, points.take(second))),
+        _errors("own CPU", seed, points.take(second), predict_p99_ms(told, points.take(second), own_cpu=True)),
         _errors("nearest", seed, points.take(second), _nearest(points, first, second))]
     for how, names in (("demand", ("cpu_ms",)), ("few", free)):
         found = fit(points.take(few), names, start)

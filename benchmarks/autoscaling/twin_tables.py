@@ -14,6 +14,7 @@ NOT_MEASURED = "*Not measured yet.*"
 BANDS = (("below 0.5", 0.5), ("0.5 to 0.8", 0.8), ("0.8 to 1", 1.0), ("above 1", np.inf))
 WAYS = {
     "half": "half of the points of the server",
+    "own CPU": "the same, and told the CPU time a request of each point",
     "demand": "4 points of a new server, CPU time a request alone; the rest from the other servers",
     "few": "4 points of a new server, all parameters",
     "nearest": "no law: the nearest recorded point of the half",

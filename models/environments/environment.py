@@ -171,7 +171,7 @@ class ControlledSystem(Environment, Protocol):
     def rules(self) -> Mapping[str, RuleFamily]:
         """By name, the rules that are run beside a policy and may be its fallback."""
 
-    def twin(self, telemetry: "pd.DataFrame", settings: Mapping[str, float | str],
+    def twin(self, telemetry: pd.DataFrame, settings: Mapping[str, float | str],
              limits: Mapping[str, tuple[float, float]]) -> Environment:
         """The environment of one workload: same signals, features and measures.
 

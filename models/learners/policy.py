@@ -35,6 +35,8 @@ from models.environments.signals import Control, Feature, Signal, feature_matrix
 
 # Wished changes of an untrained policy, against what He's initialisation gives: it nearly stands still.
 _FIRST_CHANGE = 0.02
+# A gate that holds changes down back ends at so many times a control's `high`: bounds of what it holds back are loose.
+SURE = 4.0
 # A feature that hardly varied where it was normalised may vary later: its unit is not made smaller than this.
 _LEAST_SPREAD = 0.1
 
@@ -119,7 +121,7 @@ class PolicyShape:
     def gains(self) -> "Gains":
         """Slopes of the gates."""
         low = self.signals[self.column(self.gates.objective)].low
-        return Gains(1.0 / ((1.0 - self.gates.near) * low), 1.0 / (self.gates.open_at * low))
+        return Gains(SURE / ((1.0 - self.gates.near) * low), 1.0 / (self.gates.open_at * low))
 
     def document(self) -> dict[str, Any]:
         """As JSON keeps it."""
@@ -260,7 +262,7 @@ class Policy(nn.Module):
             for name, floor in (floors or {}).items():
                 open_by = open_by + gates.gain_over(floor) * (clipped[..., shape.column(name), None] - floor).relu()
             columns.append(open_by)
-        return missed, (1.0 - torch.cat(columns, dim=-1)).relu()
+        return missed, SURE * (1.0 - torch.cat(columns, dim=-1)).relu()
 
     @torch.no_grad()
     def member(self, *index: int) -> "Policy":

@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # the command line reads tasks, and needs none of these
     from models.tasks.pages import Pages
     from models.tasks.task_file import TaskFile
 
-# Called with a flat mapping: an epoch's number and loss, the share of boxes proved, or `done` (0 to 1) and `said`, a note.
+# Called with a flat mapping: an epoch's number and loss, the share of boxes proved, or `done` (0 to 1) and `said`.
 OnProgress = Callable[[dict[str, Any]], None]
 # Called with a workload, and "" or why it failed.
 OnFinished = Callable[[str, str], None]

@@ -99,11 +99,17 @@ class Points:
             p99_ms=self.p99_ms[index])
 
 
-def predict_p99_ms(parameters: LawParameters, points: Points) -> Array:
-    """The law's 99th percentile of latency, ms, at most the time-out."""
+def predict_p99_ms(parameters: LawParameters, points: Points, *, own_cpu: bool = False) -> Array:
+    """The law's 99th percentile of latency, ms, at most the time-out.
+
+    Args:
+        parameters: of the server.
+        points: what is asked for.
+        own_cpu: the CPU time a request that each point measured, in place of the server's.
+    """
     tensors = (torch.from_numpy(values) for values in (points.rate, points.quota, points.workers, points.instances))
     rate, quota, workers, instances = tensors
-    cpu_s = torch.full_like(rate, parameters.cpu_ms / 1000.0)
+    cpu_s = torch.from_numpy(points.cpu_ms if own_cpu else np.full(len(points), parameters.cpu_ms)) / 1000.0
     cores = quota.minimum(workers)
     variability = torch.full_like(rate, 0.5 * (1.0 + parameters.cv2))  # arrivals were Poisson
     factor = queueing.service_p99_factor(torch.full_like(rate, parameters.cv2))
@@ -126,13 +132,16 @@ def predict_p99_ms(parameters: LawParameters, points: Points) -> Array:
     return p99_ms
 
 
-def fit(points: Points, free: Sequence[str], start: LawParameters | None = None) -> LawParameters:
+def fit(
+    points: Points, free: Sequence[str], start: LawParameters | None = None, *, own_cpu: bool = False
+) -> LawParameters:
     """Least squares of the logarithm of the 99th percentile and of the CPU time a request.
 
     Args:
         points: to fit to.
         free: names of the parameters to fit; the others stay as in `start`.
         start: where the fit begins.
+        own_cpu: see `predict_p99_ms`.
     """
     from scipy.optimize import least_squares
 
@@ -145,7 +154,7 @@ def fit(points: Points, free: Sequence[str], start: LawParameters | None = None)
 
     def residuals(codes: Array) -> Array:
         parameters = made(codes)
-        latency = np.log(predict_p99_ms(parameters, points) / points.p99_ms)
+        latency = np.log(predict_p99_ms(parameters, points, own_cpu=own_cpu) / points.p99_ms)
         cpu = _CPU_WEIGHT * np.log(parameters.cpu_ms / points.cpu_ms)
         return np.asarray(np.concatenate([latency, cpu]))
 

@@ -1,8 +1,8 @@
 """The environment of one workload: its load replayed on an application that is known as far as the task file says.
 
 What the file says of the application (CPU time a request, memory, ...) holds in all variations of it; what it does not
-say is drawn as for the randomised applications, so that a policy has to do well whatever the truth is. The earlier half of
-the load trains, the later half judges, and the variations are others.
+say is drawn as for the randomised applications, so that a policy has to do well whatever the truth is. The earlier half
+of the load trains, the later half judges, and the variations are others.
 
 Without an objective a workload is best effort: the objective is the largest latency that can be observed.
 """

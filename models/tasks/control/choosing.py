@@ -42,7 +42,8 @@ def member_scores(task: ControlTask, environment: Environment, policies: Policy,
         targets = policies(observation.reshape(members, EPISODES, -1))
         return targets.reshape(len(observation), -1)
 
-    return scores(play(environment, episodes, steps, act, task.judging.counted_from(steps)), members, task.objective.violating_share)
+    played = play(environment, episodes, steps, act, task.judging.counted_from(steps))
+    return scores(played, members, task.objective.violating_share)
 
 
 def better(task: ControlTask, environment: Environment, new: Policy, old: Policy, seed: int) -> Choice:

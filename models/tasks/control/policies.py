@@ -9,8 +9,8 @@ def policy_shape(task: ControlTask, environment: Environment) -> PolicyShape:
     """Of the task's sizes; limits are those of the environment's controls, so that a workload has its own."""
     written = task.by_construction
     gates = Gates() if written is None else Gates(written.metric, written.objective, written.near, written.idle)
-    return PolicyShape(tuple(environment.signals), tuple(environment.controls), tuple(environment.features), task.hidden,
-                       gates)
+    return PolicyShape(tuple(environment.signals), tuple(environment.controls), tuple(environment.features),
+                       task.hidden, gates)
 
 
 def with_limits(policy: Policy, environment: Environment) -> Policy:

@@ -1,6 +1,6 @@
 """pretrain: the generic policy over randomised applications, and the rules tuned on the same.
 
-    pretrained.zip    policy.safetensors; pretrained.json: rules with their settings, training history, the choice of seed
+    pretrained.zip    policy.safetensors; pretrained.json: tuned rules, training history, which policy was chosen
 """
 
 import json
@@ -16,6 +16,7 @@ import torch
 from models.environments.environments import environment_of
 from models.learners.policy import Policy
 from models.tasks.control.choosing import best_of, member_scores
+from models.tasks.control.held_out import on_held_out_applications
 from models.tasks.control.rule_tuning import TunedRule, tune
 from models.tasks.control.task import ControlTask
 from models.tasks.control.training import train
@@ -54,7 +55,8 @@ def pretrain(task: ControlTask, seed: int, output: Path, checkpoints: Path, prog
         scores = member_scores(task, environment, trained.policies, seed)
         number = best_of(task, scores)
     training = {"history": list(trained.history), "stopped": trained.stopped, "chosen": number,
-                "policies": [{"aim": aim, **vars(score)} for aim, score in zip(trained.aims, scores, strict=True)]}
+                "policies": [{"aim": aim, **vars(score)} for aim, score in zip(trained.aims, scores, strict=True)],
+                "held_out": on_held_out_applications(task, environment, trained, number, rules)}
     save_pretrained(Pretrained(trained.policies.member(number), rules, training), output)
 
 

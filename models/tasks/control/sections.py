@@ -98,11 +98,27 @@ def _taken(evidence: Json | None) -> str:
     taken, reason = training.get("taken"), training.get("reason")
     if not taken:
         return "Which policy was taken was not recorded."
-    which = {"generic": "The generic policy ships", "finetuned": "The fine-tuned policy ships"}
-    diverged = training.get("diverged_in_update")
-    stopped = "" if diverged is None else (
-        f" Training diverged in update {number(diverged)}; the policy before it counts.")
-    return f"{which.get(str(taken), str(taken))}: {reason}.{stopped}"
+    which = {"generic": "The generic policy ships", "finetuned": "The fine-tuned policy ships"}.get(str(taken), str(taken))
+    early = training.get("stopped") or at(evidence, "training", "pretraining", "stopped")
+    stopped = f" Training stopped early: {early}; the best weights until then count." if early else ""
+    return f"{which}: {reason}.{stopped}"
+
+
+def _tuning_levels(evidence: Json | None) -> dict[str, dict[str, float]]:
+    """What pretraining is held against: the share of violating steps that is allowed."""
+    allowed = finite_number(at(evidence, "objective", "violating_share"))
+    return {} if allowed is None else {"violating_share": {f"allowed, {percent(allowed)}": allowed}}
+
+
+def _held_out_levels(evidence: Json | None) -> dict[str, dict[str, float]]:
+    """Fallback and best rule of the workload, by the figures that the curves have."""
+    levels: dict[str, dict[str, float]] = {}
+    for name in dict.fromkeys((at(evidence, "best_own_rule"), f"{at(evidence, 'fallback', 'name')}{OWN}")):
+        for key in ("reward", "cost", "violating_share"):
+            value = _figure(evidence, str(name), key)[0]
+            if np.isfinite(value):
+                levels.setdefault(key, {})[f"{name}, held-out episodes"] = value
+    return levels
 
 
 def front(evidence: Json | None, page: str) -> tuple[Part, ...]:

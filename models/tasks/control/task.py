@@ -74,8 +74,8 @@ class Judging(Written):
     steps: PositiveWholeNumber | None = Field(
         default=None, description="Steps of an episode; default: the environment's")
     warm_up: WholeNumber = Field(
-        default=20, description="Steps at the start of an episode that do not count: what it began with is gone by then; "
-                                "at most a quarter of its steps")
+        default=20, description="Steps at the start of an episode that do not count: what it began with is gone by "
+                                "then; at most a quarter of its steps")
     seed: WholeNumber = Field(default=7, description="Of the episodes; not that of the run")
 
 

@@ -43,8 +43,8 @@ def read_load(telemetry: str, mapping_yaml: str, columns: Sequence[str]) -> pd.D
             raise InputError("mapping: expected a load map (--mapping), which says what to ask of the server, got none")
         return read_server(telemetry, parse_written(LoadMap, mapping_yaml, "load map", "--mapping"), tuple(columns))
     if mapping_yaml:
-        raise InputError(f"mapping: expected none for a file of load, which has the columns {', '.join(FILE_COLUMNS)} and "
-                         f"{', '.join(columns)}, got one; rename the file's columns ({telemetry})")
+        raise InputError(f"mapping: expected none for a file of load, which has the columns {', '.join(FILE_COLUMNS)} "
+                         f"and {', '.join(columns)}, got one; rename the file's columns ({telemetry})")
     plain = TelemetryMapping(workload=Label(column="workload"), columns={}, time=TimeSource("window_start"),
                              keep=("window_s", *columns), where="a control task")
     return _numbers(read_telemetry(Path(telemetry), plain), columns, telemetry)
@@ -78,8 +78,8 @@ def write_load(samples: pd.DataFrame, workload: str, columns: Sequence[str], lea
     rows = samples.loc[samples["workload"] == workload, [*TIME, *columns]].sort_values("window_start", kind="stable")
     stretch = longest_stretch(rows)
     if len(stretch) < least:
-        raise InputError(f"load: expected {least} windows in a row, got at most {len(stretch)} of {len(rows)} between two "
-                         f"gaps (workload {workload}); record it again, or lower `minimum_rows`")
+        raise InputError(f"load: expected {least} windows in a row, got at most {len(stretch)} of {len(rows)} between "
+                         f"two gaps (workload {workload}); record it again, or lower `minimum_rows`")
     if not (stretch[list(columns)] > 0).any().all():
         raise InputError(f"load: expected a window with any, got only zeros in {len(stretch)} windows in a row "
                          f"(workload {workload})")

@@ -36,8 +36,8 @@ LOST = 16
 class Lines:
     """Coefficients of the two bounding lines, lower_offset None where it is zero.
 
-    freedom: by how much the lower slope may exceed `least` and stay valid: 1 - leak for an unstable ReLU, else 0; also 0
-    for one that is unstable in less than SETTLED of its interval.
+    freedom: by how much the lower slope may exceed `least` and stay valid: 1 - leak for a ReLU that is unstable in more
+    than SETTLED of its interval, else 0.
     """
 
     lower_slope: Tensor

@@ -1,4 +1,4 @@
-"""Checks a guarantee again: `check_guarantee(folder, policy)`. Trusts nothing in the folder but the leaves of its proofs.
+"""Checks a guarantee again: `check_guarantee(folder, policy)`. Takes nothing on trust that the folder holds.
 
 From guarantee.json come the law, what the policy sees, and the numbers that are claimed. Chains and claims are made
 again out of them and the policy and must be the files that the proofs are about; the independent checker proves every

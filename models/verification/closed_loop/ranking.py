@@ -16,8 +16,10 @@ import time
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from feature_store.whole_files import write_file
 from models.verification.closed_loop.chain_builder import chain_file, chain_values
@@ -38,7 +40,7 @@ ROOM, SHORTER = 0.8, 0.85
 # and how it shrinks once there is a proof.
 FIRST, GROWTH, ATTEMPTS, TIGHTER = 0.01, 2.0, 8, 4.0
 # Seconds of the first attempt; each takes GROWTH times as long as the one before. Of one for a tighter base.
-FIRST_SECONDS, TIGHTER_SECONDS = 4.0, 2.0
+FIRST_SECONDS, TIGHTER_SECONDS = 8.0, 4.0
 
 
 @dataclass(frozen=True)
@@ -224,5 +226,5 @@ class _Samples:
         short = self._short(step, False)
         return tuple(self.x[short[self.y[short, 0].argmax()]].tolist()) if len(short) else None
 
-    def _short(self, step: float, anywhere: bool) -> FloatArray:
+    def _short(self, step: float, anywhere: bool) -> NDArray[np.integer[Any]]:
         return np.flatnonzero((self.y[:, 1] > -step) & (anywhere | (self.y[:, 2] <= self.within)))

@@ -96,7 +96,8 @@ class TableController:
         return "a table is fitted in a moment: there is nothing to pretrain"
 
     def finetune(self, task: TableControllerTask, workloads: Sequence[str], seed: int, features: Path,
-                 pretrained: Path, folders: Mapping[str, Path], checkpoints: Path, finished: OnFinished, progress: OnProgress) -> None:
+                 pretrained: Path, folders: Mapping[str, Path], checkpoints: Path, finished: OnFinished,
+                 progress: OnProgress) -> None:
         from tests.kinds.table_controller.controller import fit
 
         for name in workloads:

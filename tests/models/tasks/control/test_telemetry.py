@@ -36,7 +36,7 @@ def test_a_file_without_environment_and_combination_is_read(tmp_path: Path) -> N
 
 def test_a_mapping_is_not_taken_and_says_what_the_file_must_have(tmp_path: Path) -> None:
     trace(70).to_csv(tmp_path / "load.csv", index=False)
-    with pytest.raises(InputError, match="mapping: expected none .* columns workload, window_start, window_s and rate_rps"):
+    with pytest.raises(InputError, match=r"mapping: expected none .* workload, window_start, window_s and rate_rps"):
         read_load(str(tmp_path / "load.csv"), "workload: {column: app}", COLUMNS)
 
 
