@@ -91,7 +91,7 @@ def training_applications(environment: Autoscaling) -> list[int]:
 def untrained(environment: Autoscaling, plan: Plan, inputs: Inputs, linear: bool, rule: bool = True) -> Policy:
     """(K,) of which those of one seed begin equal: as a rule, or without it at random."""
     shape = PolicyShape(environment.signals, environment.controls, environment.features,
-                        () if linear else plan.hidden).with_inputs(inputs.names, inputs.reach)
+                        () if linear else plan.hidden, anchors=environment.anchors).with_inputs(inputs.names, inputs.reach)
     each = max(1, len(plan.multipliers))
     policy = Policy(shape, members=(plan.policies,))
     with torch.no_grad():

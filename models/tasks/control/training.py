@@ -10,7 +10,7 @@ from typing import Any
 
 from models.environments.environment import Environment
 from models.learners.policy import Policy
-from models.tasks.control.policies import policy_shape
+from models.tasks.control.policies import demands_of, policy_shape
 from models.tasks.control.task import ControlTask
 from models.tasks.kind import OnProgress
 from models.training.reinforcement.through_environment import Settings, ThroughEnvironment
@@ -64,7 +64,7 @@ def train(task: ControlTask, environment: Environment, rounds: int, seed: int, c
     first = None if start is None else _repeated(start, len(aims))
     trained = ThroughEnvironment(
         environment.differentiable, environment, policy_shape(task, environment), settings,
-        [seed + number for number in range(len(aims))], aims, start=first, checkpoint=checkpoint,
+        [seed + number for number in range(len(aims))], aims, demands_of(task), first, checkpoint,
         on_progress=on_progress).run()
     return Trained(trained.policy, aims, tuple(history), trained.stopped)
 
