@@ -10,13 +10,10 @@ from typing import Any
 
 from models.environments.environment import Environment
 from models.learners.policy import Policy
-from models.tasks.control.policies import policy_shape
+from models.tasks.control.policies import demands_of, policy_shape
 from models.tasks.control.task import ControlTask
 from models.tasks.kind import OnProgress
-from models.tasks.control.workload import specification_of
-from models.training.reinforcement.monotone import Monotone
-from models.training.reinforcement.through_environment import Demands, Settings, ThroughEnvironment, stack
-from models.verification.language.properties import Monotonicity
+from models.training.reinforcement.through_environment import Settings, ThroughEnvironment, stack
 
 LEAST_AIM = 1e-3  # of violating steps: none at all cannot be measured
 
@@ -40,7 +37,7 @@ class Trained:
 
 def train(task: ControlTask, environment: Environment, rounds: int, seed: int, checkpoint: Path,
           progress: OnProgress, start: Policy | None = None) -> Trained:
-    """Trains one policy for each aim of the task; orders that the specification demands everywhere hold by construction.
+    """Trains one policy for each aim of the task, which keeps what holds by construction.
 
     Args:
         environment: of the task or of a workload.
@@ -63,28 +60,14 @@ def train(task: ControlTask, environment: Environment, rounds: int, seed: int, c
 
     settings = Settings(
         objective="reward" if task.objective.maximise == "reward" else "cost", applications=task.training.applications,
-        rounds=rounds, steps=task.training.steps, window=task.training.window, rate=task.training.learning_rate)
+        rounds=rounds, steps=task.training.steps, window=task.training.window, rate=task.training.learning_rate,
+        multiplier=100.0, multiplier_rate=0.02, slope=3.0, judged_from=0.4)  # as benchmarks/autoscaling found them
     first = None if start is None else stack([start] * len(aims))
     trained = ThroughEnvironment(
         environment.differentiable, environment, policy_shape(task, environment), settings,
-        [seed + number for number in range(len(aims))], aims, orders_of(task, environment), start=first, checkpoint=checkpoint,
+        [seed + number for number in range(len(aims))], aims, demands_of(task), first, checkpoint,
         on_progress=on_progress).run()
     return Trained(trained.policy, aims, tuple(history), trained.stopped)
-
-
-def orders_of(task: ControlTask, environment: Environment) -> Demands | None:
-    """Signals in which the specification orders a target wherever it is: all targets are then trained to be ordered.
-
-    A signal that it orders in both directions, and one that the network's form cannot order, is left to the proof.
-    """
-    properties = specification_of(task, next(iter(task.workloads)), environment).properties
-    signs: dict[str, set[int]] = {}
-    for rule in properties:
-        if isinstance(rule, Monotonicity) and not rule.when:
-            for feature in rule.features:
-                signs.setdefault(environment.signals[feature].name, set()).add(rule.sign)
-    directions = {name: found.pop() for name, found in signs.items() if len(found) == 1}
-    return Monotone(directions) if directions else None
 
 
 def _said(event: Mapping[str, Any]) -> str:
