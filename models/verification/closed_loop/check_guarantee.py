@@ -79,8 +79,8 @@ def check_guarantee(folder: Path, policy: Chain) -> GuaranteeCheck:
 
 def _loop(document: Mapping[str, Any], policy: Chain) -> OneStep:
     seen = document["observation"]
-    observation = Observation(*(np.array(seen[name], dtype=np.float64) for name in ("matrix", "low", "high")),
-                              _chain(seen["function"]))
+    matrix, low, high = (np.array(seen[name], dtype=np.float64) for name in ("matrix", "low", "high"))
+    observation = Observation(matrix, low, high, _chain(seen["function"]))
     ramp = None if document["ramp"] is None else Ramp(**document["ramp"])
     return OneStep(policy, observation, FluidLaw(**document["law"]), ramp)
 
