@@ -57,6 +57,10 @@ class Plan:
     rate: float = 5e-3
     tuned_rate: float = 3e-4
 
+    def with_budget(self, budget: float) -> "Plan":
+        """So many times the iterations of training."""
+        return replace(self, iterations=max(1, round(self.iterations * budget)))
+
     @property
     def policies(self) -> int:
         """K."""

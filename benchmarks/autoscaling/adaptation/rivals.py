@@ -1,6 +1,6 @@
 """What an embedding of the application earns: the meta learner beside every simpler rival, at equal violations.
 
-    python -m benchmarks autoscaling-rivals [--rivals generic meta ...] [--seeds 5]
+    python -m benchmarks autoscaling-rivals [--rivals generic meta ...] [--seeds 5] [--budget 1.0]
 
 All rivals are trained on the 800 training applications (rival_policies.py) and judged on the 200 held-out ones under
 loads that no training saw, on the same episodes. `cost` is what is allocated over the mean load; it is compared at 2 %
@@ -114,6 +114,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rivals", nargs="+", choices=list(KINDS), default=list(KINDS))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--load", choices=["azure", "made"], default="azure")
+    parser.add_argument("--budget", type=float, default=1.0, help="of training, times the default's iterations")
     add_data_folder(parser)
 
 
@@ -122,19 +123,22 @@ def run(options: argparse.Namespace) -> None:
     code = code_digest("benchmarks.autoscaling.adaptation.rivals", "")
     results = Entries(options.output, FORMAT, lambda entry: entry["rival"], lambda _, entry: (
         entry["rival"] not in options.rivals
-        or (entry["code"], entry["load"], entry["seeds"]) == (code, options.load, options.seeds)))
+        or (entry["code"], entry["load"], entry["seeds"], entry["budget"]) ==
+        (code, options.load, options.seeds, options.budget)))
     environment = environment_of(options.load, options.data_folder)
     for name in options.rivals:
         if results.has(name):
             continue
         began = time.process_time()
-        rival, plan = KINDS[name].build(environment, Plan(seeds=tuple(range(options.seeds))))
+        plan = Plan(seeds=tuple(range(options.seeds))).with_budget(options.budget)
+        rival, plan = KINDS[name].build(environment, plan)
         seconds = time.process_time() - began
         found = _judged(environment, rival, plan, name)
         results.content |= {"machine": describe_machine(), "judged": {
             "steps": STEPS, "warm_up": JUDGED_WARM_UP, "episodes": TIMES, "applications": len(HELD_OUT)}}
         results.add({"rival": name, "what": KINDS[name].what, "operable": KINDS[name].operable, "code": code,
-                     "load": options.load, "seeds": options.seeds, "plan": asdict(plan), "cpu_seconds": seconds,
+                     "load": options.load, "seeds": options.seeds, "budget": options.budget, "plan": asdict(plan),
+                     "cpu_seconds": seconds,
                      "at": now_utc(),
                      "figures": {figure: [_written(row) for row in values.reshape(-1, values.shape[-1])]
                                  for figure, values in found.items()}})

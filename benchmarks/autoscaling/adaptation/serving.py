@@ -68,6 +68,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--applications", type=int, default=8, help="of each scenario; default: 8")
     parser.add_argument("--episodes", type=int, default=30, help="after the change; default: 30")
     parser.add_argument("--load", choices=["azure", "made"], default="azure")
+    parser.add_argument("--budget", type=float, default=1.0, help="of training, times the default's iterations")
     add_data_folder(parser)
 
 
@@ -75,14 +76,14 @@ def run(options: argparse.Namespace) -> None:
     """Serves, where that is missing."""
     code = code_digest("benchmarks.autoscaling.adaptation.serving", "")
     asked = {"code": code, "load": options.load, "seeds": options.seeds, "applications": options.applications,
-             "episodes": options.episodes}
+             "episodes": options.episodes, "budget": options.budget}
     results = Entries(options.output, FORMAT, lambda entry: entry["load"], lambda _, entry: (
         entry["load"] != options.load or {name: entry[name] for name in asked} == asked))
     if results.has(options.load):
         return
     environment = environment_of(options.load, options.data_folder)
-    found = serve(environment, Plan(seeds=tuple(range(options.seeds)), targets=()), options.applications,
-                  options.episodes)
+    plan = Plan(seeds=tuple(range(options.seeds)), targets=()).with_budget(options.budget)
+    found = serve(environment, plan, options.applications, options.episodes)
     results.content |= {"machine": describe_machine()}
     results.add({**asked, "at": now_utc(), "scenarios": list(environment.scenarios), "served": {
         server: {figure: [" ".join(f"{value:.4g}" for value in row) for row in values.reshape(len(values), -1)]
