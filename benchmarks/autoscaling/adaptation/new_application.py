@@ -31,6 +31,7 @@ from benchmarks.autoscaling.adaptation.rival_policies import (
     SOURCES,
     WARM_UP,
     Plan,
+    first_policies,
     forecast_of,
     meta_learner,
     trained,
@@ -131,17 +132,19 @@ def _at_each_rate(policy: Policy) -> Policy:
 
 
 def _meta(environment: Autoscaling, plan: Plan, applications: int) -> tuple[Policy, Told]:
-    learner = meta_learner(environment, plan)
+    learner = meta_learner(environment, plan, first_policies(environment, plan))
     learner = replace(learner, policy=_at_each_rate(learner.policy))
     return learner.policy, Embedded(Exploration(learner, applications, 8, EPISODE))
 
 
 def _generic(environment: Autoscaling, plan: Plan, applications: int) -> tuple[Policy, Told]:
-    return _at_each_rate(trained(environment, plan, Nothing())), Untold()
+    policy = trained(environment, plan, Nothing(), begin=first_policies(environment, plan))
+    return _at_each_rate(policy), Untold()
 
 
 def _transfer(environment: Autoscaling, plan: Plan, applications: int) -> tuple[Policy, Told]:
-    return _at_each_rate(trained(environment, plan, Nothing(), sources=SOURCES[:len(plan.seeds)])), Untold()
+    policy = trained(environment, plan.with_budget(2.0), Nothing(), sources=SOURCES[:len(plan.seeds)])
+    return _at_each_rate(policy), Untold()
 
 
 def _transfer_plus(environment: Autoscaling, plan: Plan, applications: int) -> tuple[Policy, Told]:
@@ -156,7 +159,7 @@ def _transfer_plus(environment: Autoscaling, plan: Plan, applications: int) -> t
     records = found.records[:, 0]
     own = allocation_table(records[..., _LOAD], records[..., _LATENCY], _CELLS, prior)
     told = Joined([forecast, Given(own.repeat_interleave(plan.applications, dim=0), "cell", 3.0)])
-    policy = trained(environment, plan, told, sources=SOURCES[:len(plan.seeds)])
+    policy = trained(environment, plan.with_budget(2.0), told, sources=SOURCES[:len(plan.seeds)])
     store = TrajectoryStore.empty(len(plan.seeds) * len(RATES) * applications, 8, EPISODE // 4, recorder.numbers)
     return _at_each_rate(policy), Plus(forecast, store, prior)
 

@@ -27,7 +27,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from benchmarks.autoscaling.adaptation.rival_policies import EPISODE, WARM_UP, Plan, meta_learner, trained
+from benchmarks.autoscaling.adaptation.rival_policies import (
+    EPISODE,
+    WARM_UP,
+    Plan,
+    first_policies,
+    meta_learner,
+    trained,
+)
 from benchmarks.autoscaling.against_rules import environment_of
 from benchmarks.harness.code_digest import code_digest
 from benchmarks.harness.data_folder import add_data_folder
@@ -138,12 +145,14 @@ def serve(environment: Autoscaling, plan: Plan, each: int, episodes: int) -> dic
     seeds = len(plan.seeds)
     applications = chosen_applications(environment, each)
     every, shape = applications * seeds, (seeds, len(environment.scenarios), each)
-    learner = meta_learner(environment, plan)
+    begin = first_policies(environment, plan)
+    learner = meta_learner(environment, plan, begin)
     known = Exploration(learner, len(applications), 8, EPISODE)
-    stack = one_each(learner.policy, [seed for seed in range(seeds) for _ in applications])
+    starts = [seed for seed in range(seeds) for _ in applications]
+    stack = one_each(learner.policy, starts)
     before = _before(environment, stack, known, every)
     frozen, told_before = members(stack.policy, range(len(every))), known.embedding().flatten(0, 1)
-    generic = members(trained(environment, plan, Nothing()), [seed for seed in range(seeds) for _ in applications])
+    generic = members(trained(environment, plan, Nothing(), begin=begin), starts)
     best = one_each(stack.policy, range(len(every)))
     updated = _copy(known)
 
