@@ -24,6 +24,8 @@ from models.environments.signals import Control, Feature, Signal
 if TYPE_CHECKING:
     import pandas as pd
 
+    from models.learners.policy import Anchor, Gates
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -166,6 +168,14 @@ class ControlledSystem(Environment, Protocol):
     @property
     def largest_reward(self) -> float:
         """Of a step: what no reward exceeds."""
+
+    @property
+    def anchors(self) -> Mapping[str, Anchor]:
+        """By control, where a target stands before a network changes it; {}: at their present values."""
+
+    @property
+    def gates(self) -> Gates:
+        """What holds by the form of a policy, unless a task file says otherwise; Gates(): nothing."""
 
     @property
     def rules(self) -> Mapping[str, RuleFamily]:

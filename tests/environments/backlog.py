@@ -22,6 +22,7 @@ from models.controllers.controller import Array
 from models.controllers.setting import Setting, Value, checked
 from models.environments.environment import Outcome, RuleFamily
 from models.environments.signals import Control, Feature, Signal
+from models.learners.policy import Anchor, Gates
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,6 +80,8 @@ class Backlog:
     columns: Mapping[str, Column] = {"rate_rps": Column("1/s", 0.0, None, "requests that came")}
     settings = (Setting("slo_s", 2.0, "s", 0.25, 16.0, meaning="objective of the wait"),)
     largest_reward = 1.0
+    anchors: Mapping[str, Anchor] = {}
+    gates = Gates("wait_s", "slo_s")  # while the objective is missed capacity never falls
     telemetry: Path | None = None
 
     def __init__(self, load: Mapping[str, Tensor] | None = None, slo_s: float = 2.0,

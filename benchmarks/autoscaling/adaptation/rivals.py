@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from benchmarks.autoscaling.adaptation.rival_policies import (
@@ -40,7 +41,10 @@ from benchmarks.harness.machine import describe_machine, now_utc
 from benchmarks.harness.markdown import paragraph, table
 from benchmarks.harness.result_file import RESULTS
 from models.adaptation.control.inputs import Coming, Hidden, Nothing, Window
+from models.adaptation.control.objectives import CostAndViolations
+from models.adaptation.control.side_by_side import run as run_side_by_side
 from models.environments.autoscaling.simulator import Autoscaling
+from models.learners.policy import Policy
 
 OUTPUT = RESULTS / "autoscaling_rivals.json"
 FORMAT = "assay-autoscaling-rivals/1"
@@ -73,11 +77,18 @@ def _of_trajectories(kind: str = "gru", identify: bool = False) -> Builder:
     return lambda environment, plan: (told_trajectories(environment, plan, kind, identify), plan)
 
 
-def _tuned(start: Callable[[Autoscaling, Plan], Any]) -> Builder:
+def _tuned(start: Callable[[Autoscaling, Plan], Policy] | None, sources: Sequence[int] = ()) -> Builder:
+    """Fine-tuned from `start`, or from what is trained here, on one source where there is one."""
     def build(environment: Autoscaling, plan: Plan) -> tuple[Rival, Plan]:
         few = replace(plan, seeds=plan.seeds[:plan.tuned_seeds])
-        policy = fine_tuned(environment, few, start(environment, few), Nothing(), HELD_OUT)
-        return Rival(policy, same(Nothing())), few
+        objective = CostAndViolations(torch.tensor(few.targets * len(few.seeds)))
+        # multipliers of a generic policy: a target is one of the mean over applications, not of each
+        generic = trained(environment, few, Nothing(), objective=objective)
+        policy = start(environment, few) if start is not None else generic
+        if sources:
+            policy = trained(environment, few, Nothing(), sources=sources[:len(few.seeds)])
+        each = fine_tuned(environment, few, policy, Nothing(), HELD_OUT, objective.multipliers)
+        return Rival(each, same(Nothing())), few
     return build
 
 
@@ -92,11 +103,9 @@ KINDS: dict[str, Kind] = {
     "oracle": Kind("oracle: true hidden parameters", _general(Hidden), operable=False),
     "clairvoyant": Kind("clairvoyant: the next 90 s of load", _general(lambda _: Coming(6)), operable=False),
     "scratch": Kind("from scratch, one policy an application", _tuned(
-        lambda e, plan: untrained(e, plan, Nothing(), False))),
-    "transfer": Kind("transfer from one application (TL), fine-tuned", _tuned(
-        lambda e, plan: trained(e, plan, Nothing(), sources=SOURCES[:len(plan.seeds)]))),
-    "expert": Kind("expert: generic policy, fine-tuned to each application", _tuned(
-        lambda e, plan: trained(e, plan, Nothing())), operable=False),
+        lambda environment, plan: untrained(environment, plan, Nothing(), False))),
+    "transfer": Kind("transfer from one application (TL), fine-tuned", _tuned(None, SOURCES)),
+    "expert": Kind("expert: generic policy, fine-tuned to each application", _tuned(None), operable=False),
 }
 
 
@@ -135,7 +144,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _judged(environment: Autoscaling, rival: Rival, plan: Plan, name: str) -> dict[str, Numbers]:
     """figure -> (S, L, A), means over the episodes of an application."""
-    shape = (len(plan.seeds), len(plan.multipliers), TIMES, len(HELD_OUT))
+    shape = (len(plan.seeds), len(plan.targets), TIMES, len(HELD_OUT))
     if rival.policy.members[0] == plan.policies:
         ran = judge(environment, rival, HELD_OUT, TIMES, STEPS, JUDGED_WARM_UP, JUDGE_SEED, ())
         return {figure: getattr(ran, figure).reshape(shape).mean(axis=2) for figure in FIGURES}
@@ -145,10 +154,6 @@ def _judged(environment: Autoscaling, rival: Rival, plan: Plan, name: str) -> di
 
 def judge_each(environment: Autoscaling, rival: Rival, plan: Plan) -> Any:
     """(K A, times): policies that each have an application of their own, on the same episodes as the others."""
-    import torch
-
-    from models.adaptation.control.side_by_side import run as run_side_by_side
-
     episodes = environment.draw("held_out", len(HELD_OUT) * TIMES, STEPS + 1, JUDGE_SEED,
                                 applications=list(HELD_OUT) * TIMES)
     own = torch.arange(len(episodes)).view(TIMES, len(HELD_OUT)).T.flatten().repeat(plan.policies)
@@ -162,11 +167,11 @@ def _written(row: Numbers) -> str:
 
 def fronts_of(entry: Mapping[str, Any]) -> list[Front]:
     """(S,) one for each seed."""
-    multipliers = entry["plan"]["multipliers"]
+    targets = entry["plan"]["targets"]
     values = {figure: np.array([[float(number) for number in row.split()] for row in rows])
               for figure, rows in entry["figures"].items()}
-    names = tuple(f"multiplier {value:g}" for value in multipliers)
-    each = len(multipliers)
+    names = tuple(f"target {value:g}" for value in targets)
+    each = len(targets)
     return [Front(names, {figure: rows[s * each:(s + 1) * each] for figure, rows in values.items()})
             for s in range(len(entry["plan"]["seeds"]))]
 

@@ -53,7 +53,7 @@ from models.learners.policy import Policy
 OUTPUT = RESULTS / "autoscaling_serving.json"
 FORMAT = "assay-autoscaling-serving/1"
 HELD_OUT = np.arange(800, 1000)
-BEFORE, RATE = 15, 5e-4  # episodes of fine-tuning before the change; Adam's rate
+BEFORE, RATE = 10, 1e-4  # episodes of fine-tuning before the change; Adam's rate
 THRESHOLD, RECENT = 0.026, 3  # of the reward before the change (section 5.5.3); episodes that the mean is over
 RULE = "hpa-cpu-vpa-memory"
 SERVERS = ("AWARE", "embedding", "no retraining", "generic", "rule", "converged")
@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> None:
     if results.has(options.load):
         return
     environment = environment_of(options.load, options.data_folder)
-    found = serve(environment, Plan(seeds=tuple(range(options.seeds)), multipliers=()), options.applications,
+    found = serve(environment, Plan(seeds=tuple(range(options.seeds)), targets=()), options.applications,
                   options.episodes)
     results.content |= {"machine": describe_machine()}
     results.add({**asked, "at": now_utc(), "scenarios": list(environment.scenarios), "served": {

@@ -143,7 +143,7 @@ class ControlTask(TaskFile[ControlWorkload]):
         default=(64, 64), json_schema_extra={"unit": "neurons"}, description="Widths of the hidden layers")
     specification: dict[str, Any] = Field(description="What is to be proved, see specification.md; of all workloads")
     by_construction: ByConstruction | None = Field(
-        default=None, description="What the network keeps by its form; without it the proof alone decides")
+        default=None, description="What the network keeps by its form; default: what the environment says")
     by_policy: bool = Field(
         default=True, description="The specification is wished for, whatever recordings and rules say of it")
     profile: LifecycleProfile = Field(

@@ -17,7 +17,7 @@ from tests.models.adaptation.control.adapting import TRAINING, policies, small
 
 TRAIN = TrainingSettings(iterations=4, steps=8, window=4, warm_up=2, rate=1e-2, decay=False)
 META = MetaSettings(EncoderSettings(width=8, head=(8,), embedding=2, trajectories=2, stride=2), TRAIN, seeds=(0, 1),
-                    multipliers=(10.0, 40.0), applications=4, refresh=2, kept=3, fits=3)
+                    targets=(0.01, 0.04), applications=4, refresh=2, kept=3, fits=3)
 
 
 def meta(settings=META, checkpoint=None):
@@ -112,14 +112,19 @@ def test_identification_fits_the_encoder_to_the_hidden_parameters():
     assert (found - hidden).square().mean() < 0.6 * (hidden - hidden.mean(dim=0)).square().mean()
 
 
-def test_the_objective_weighs_violations_by_each_policy_s_multiplier():
-    margin = torch.tensor([-1.0, 0.5, -1.0, 0.5])
-    outcome = Outcome(torch.zeros(4), torch.full((4,), 2.0), margin.clamp(min=0.0), (margin > 0).float(),
-                      {"log_latency": margin})
-    kept, missed, kept_too, missed_more = CostAndViolations(torch.tensor([10.0, 100.0]))(outcome).tolist()
-    assert kept == pytest.approx(2.0 / 2.0, rel=1e-2) and kept_too == pytest.approx(2.0 / 11.0, rel=2e-2)
-    # at least half a violating step, by the multiplier, over the scale that keeps steps of equal size
-    assert missed > (2.0 + 10.0 * 0.49) / 2.0 and missed_more > (2.0 + 100.0 * 0.49) / 11.0
+def test_multipliers_rise_where_more_than_the_target_violates():
+    objective = CostAndViolations(torch.tensor([0.01, 0.1]), 50.0, rate=0.1)
+    for _ in range(20):
+        objective.observe(torch.tensor([0.05, 0.05]))
+    assert objective.multipliers[0] > 60.0 and objective.multipliers[1] < 50.0
+    outcome = Outcome(torch.ones(4), torch.full((4,), 2.0), torch.tensor([0.0, 0.4] * 2),
+                      torch.tensor([0.0, 1.0] * 2), {})
+    weight = objective.multipliers
+    missed = 0.4 / 0.6 + 0.04
+    expected = [2.0 / (1.0 + weight[0]), (2.0 + weight[0] * missed) / (1.0 + weight[0]),
+                2.0 / (1.0 + weight[1]), (2.0 + weight[1] * missed) / (1.0 + weight[1])]
+    torch.testing.assert_close(objective(outcome), torch.stack(expected))
+    assert torch.equal(PaperReward()(outcome), -outcome.reward)
 
 
 def test_rates_are_tried_side_by_side():
