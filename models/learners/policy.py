@@ -230,12 +230,11 @@ class Policy(nn.Module):
         current = clipped[..., self.current]
         log = scaled @ anchors - offset + change
         least, most = current - (down * current).maximum(whole), current + (up * current).maximum(whole)
-        rise = _Clip.apply(first * interpolated_exp(log.clamp(min=0.0)), least, most) - current
-        if not self.shape.gates.metric:
-            return _Clip.apply(current + rise, low, high)
-        missed, idle = self._gates(clipped)
-        moved = current + (rise - high * idle).relu() - (-rise - high * missed).relu()
-        return _Clip.apply(moved.maximum(least), low, high)
+        rise = _Clip.apply(first * interpolated_exp(log.clamp(min=0.0)), 0.0 * most, most) - current
+        if self.shape.gates.metric:
+            missed, idle = self._gates(clipped)
+            rise = (rise - high * idle).relu() - (-rise - high * missed).relu()
+        return _Clip.apply(current + rise, least.maximum(low), high)
 
     def _gates(self, clipped: Tensor) -> tuple[Tensor, Tensor]:
         """`missed` (..., 1) and `idle` (..., m) of clipped observations, as shares of `high`."""
