@@ -199,9 +199,11 @@ def bound_largest(weights: Sequence[Array], biases: Sequence[Array], boxes: Box,
             on_x = (coefficients[b, k] == 0).all(axis=1) & (on_inputs[b, k] != 0).any(axis=1)
             if on_x.any() and not on_x.all():
                 given = -np.concatenate([on_inputs[b, k, on_x], constants[b, k, on_x, None]], axis=1)[None]
-                largest[number] = np.fmax(largest[number], _under_conditions(
+                found = _under_conditions(
                     weights, biases, Box(boxes.lower[b : b + 1], boxes.upper[b : b + 1]), relaxations, given,
-                    coefficients[b, k, ~on_x], constants[b, k, ~on_x], on_inputs[b, k, ~on_x]))
+                    coefficients[b, k, ~on_x], constants[b, k, ~on_x], on_inputs[b, k, ~on_x])
+                # elsewhere a row of inputs is above 0, by however little
+                largest[number] = np.fmax(largest[number], min(found, TINY))
     return largest.reshape(constants.shape[:2])
 
 
