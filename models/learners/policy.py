@@ -139,7 +139,7 @@ class _Clip(torch.autograd.Function):
         return x.maximum(low).minimum(high)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """See the class."""
         below, above = ctx.saved_tensors
         outwards = (below & (gradient > 0)) | (above & (gradient < 0))
