@@ -11,7 +11,7 @@ a quarter of the episodes each. Differences to the fallback: utilisations relati
 Bootstrapped agents begin with the fallback's experience in their buffer. "critic first": the critic learns from it, for
 1,000 updates, before the actor moves.
 
-Resumable: an application that is there for the same code and options is kept.
+Resumable: an application and start that is there for the same code and options is kept.
 """
 
 import argparse
@@ -116,7 +116,8 @@ def bootstrapping_data(application: OneApplication) -> Transitions:
                                        application.steps, 900_000 + episode)) for episode in range(BOOTSTRAP_EPISODES)])
 
 
-def measure(environment: Autoscaling, number_of: int, start: Start, generic: Policy, episodes: int) -> Figures:
+def measure(environment: Autoscaling, number_of: int, start: Start, generic: Policy | None,
+            episodes: int) -> Figures:
     """Online training of one application from one start."""
     known = bootstrapping_data(OneApplication(environment, number_of))
     application = OneApplication(environment, number_of)
@@ -148,27 +149,30 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--applications", type=int, default=5, help="held-out applications, each an agent of its own")
     parser.add_argument("--episodes", type=int, default=20, help="of online training, of 100 steps")
     parser.add_argument("--generic-episodes", type=int, default=40, help="of the generic policy's training")
+    parser.add_argument("--starts", nargs="+", choices=list(STARTS), default=list(STARTS))
 
 
 def run(options: argparse.Namespace) -> None:
-    environment, digest = Autoscaling(), code_digest()
-    entries = Entries(options.output, FORMAT, lambda entry: entry["application"], lambda before, entry: (
-        before.get("code"), entry["episodes"]) == (digest, options.episodes))
-    entries.content |= {"code": digest, "machine": describe_machine(), "at": now_utc(), "fallback": FALLBACK,
-                        "bootstrap_episodes": BOOTSTRAP_EPISODES}
-    first = len(environment.applications) - 200
-    chosen = [first + 37 * rank % 200 for rank in range(options.applications)]
-    if all(entries.has(one) for one in chosen):
-        return
-    generic = generic_policy(environment, options.generic_episodes)
-    for one in chosen:
-        if entries.has(one):
-            continue
-        started, found = time.process_time(), {}
-        for name, start in STARTS.items():
-            found[name] = measure(environment, one, start, generic, options.episodes)
-            violated, reward = np.mean(found[name]["violated"][:FIRST]), np.mean(found[name]["reward"])
-            print(f"application {one}, {name}: violated {violated:.1%} at first, reward {reward:.1f}", flush=True)
-        entries.add({"application": one, "episodes": options.episodes, "starts": found,
-                     "fallback": fallback_figures(environment, one, options.episodes),
-                     "seconds": round(time.process_time() - started, 1)})
+    environment, digest = Autoscaling(), code_digest("benchmarks.autoscaling.bootstrapping", "models")
+    asked = {"episodes": options.episodes, "generic_episodes": options.generic_episodes}
+    entries = Entries(options.output, FORMAT, lambda entry: (entry["application"], entry["start"]),
+                      lambda before, entry: (before.get("code"), before.get("asked")) == (digest, asked))
+    entries.content |= {"code": digest, "asked": asked, "machine": describe_machine(), "date": now_utc(),
+                        "fallback": FALLBACK, "bootstrap_episodes": BOOTSTRAP_EPISODES}
+    first, generic = len(environment.applications) - 200, None
+    for application in (first + 37 * rank % 200 for rank in range(options.applications)):
+        for name in (FALLBACK, *options.starts):
+            if entries.has((application, name)):
+                continue
+            started = time.process_time()
+            if name == FALLBACK:
+                found = fallback_figures(environment, application, options.episodes)
+            else:
+                if STARTS[name].generic and generic is None:
+                    generic = generic_policy(environment, options.generic_episodes)
+                found = measure(environment, application, STARTS[name], generic, options.episodes)
+            entries.add({"application": application, "start": name, "figures": found,
+                         "cpu_s": round(time.process_time() - started, 1)})
+            violated, reward = np.mean(found["violated"][:FIRST]), np.mean(found["reward"])
+            print(f"application {application}, {name}: violated {violated:.1%} at first, reward {reward:.1f}",
+                  flush=True)

@@ -58,11 +58,10 @@ def best_rule(trials: int) -> dict[str, Any]:
     from models.training.reinforcement.rule_tuning import Tuner
     from models.training.reinforcement.training_run import evaluate
 
-    environment = Autoscaling()
-    families, found = environment.rules, []
+    environment, found = Autoscaling(), []
     for name in RULES:
         episodes = environment.draw("train", 128, environment.steps + 21, 31)
-        tuner = Tuner(environment, name, families[name], episodes, environment.steps + 20)
+        tuner = Tuner(environment, name, episodes, environment.steps + 20)
         tuner.search(trials, None)
         settings = tuner.best(None).settings
         measured = evaluate(environment, make(name, settings), "train", 256, measuring_seed())
@@ -101,7 +100,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    digest, machine = code_digest(), describe_machine()
+    child = code_digest("benchmarks.autoscaling.time_to_reward_child", "benchmarks.autoscaling")
+    digest = child + "".join(code_digest(f"models.training.reinforcement.online.{name}", "models")
+                             for name, way in WAYS.items() if not way.by_peers)
+    machine = describe_machine()
     asked = {"seconds": options.seconds, "trials": options.trials}
     entries = Entries(options.output, FORMAT, lambda entry: (entry["way"], entry["seed"]), lambda before, entry: (
         before.get("code"), before.get("asked"), "missing" in entry) == (digest, asked, False))

@@ -10,7 +10,6 @@ Symbols: N applications, T steps; tensors (N,) float32 unless stated.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -74,7 +73,7 @@ class Backlog:
     """Implements `ControlledSystem`; the twin of a workload replays `load` and has its objective and limits."""
 
     signals, features, hidden = SIGNALS, FEATURES, ("efficiency",)
-    anchors: Mapping[str, Anchor] = MappingProxyType({})
+    anchors: Mapping[str, Anchor] = {}
     measures: Mapping[str, str] = {"capacity_rps": "1/s", "wait_over_slo": "1"}
     cost_unit, step_seconds, steps = "capacity over mean load", STEP_S, 60
     scenarios: tuple[str, ...] = ("", "doubling")

@@ -1,5 +1,7 @@
 """The policy of a control task: its shape, and the same weights under other limits."""
 
+from dataclasses import replace
+
 from models.environments.environment import Environment
 from models.learners.policy import Gates, Policy, PolicyShape
 from models.tasks.control.task import ControlTask
@@ -25,8 +27,6 @@ def demands_of(task: ControlTask) -> Demands:
 
 def with_limits(policy: Policy, environment: Environment) -> Policy:
     """The same weights under the limits of an environment's controls."""
-    shape = policy.shape
-    other = Policy(PolicyShape(shape.signals, tuple(environment.controls), shape.features, shape.hidden, shape.gates,
-                               shape.anchors))
+    other = Policy(replace(policy.shape, controls=tuple(environment.controls)))
     other.load_state_dict(policy.state_dict())
     return other

@@ -9,12 +9,12 @@ Hidden unit i has the sign s[i] in (+1, -1, 0). A weight between units of signs 
 from a unit that sees the signals none goes to one that does not; the outputs' weights on unit i have the sign s[i], or
 any where s[i] is 0. The derivative by such a signal is then a sum of terms of one sign in every activation region.
 
-What is monotone in what, and why (all else equal, which includes the present limits, utilisations and means of the load):
+What is monotone in what, and why (all else equal: the present limits, utilisations and means of the load too):
 - every target rises with p99 and falls with the share that was served. A reading that is worse and equal otherwise is
   never an argument for less of anything; it may be noise, and then more costs little.
 - every target rises with the rate of the last interval. Its means and its peak are other signals: that is a load
-  that grows. Not demanded: an order in utilisation, which falls when replicas are added, or in the means and the peak, in
-  which more load in the past with the same load now is a load that falls.
+  that grows. Not demanded: an order in utilisation, which falls when replicas are added, or in the means and the
+  peak, in which more load in the past with the same load now is a load that falls.
 - none in the objective: it is set, not observed, and moving it changes which application this is.
 
 Symbols: d directions, f features; weights (*S, out, in).

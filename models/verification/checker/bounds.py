@@ -199,19 +199,17 @@ def bound_largest(weights: Sequence[Array], biases: Sequence[Array], boxes: Box,
             on_x = (coefficients[b, k] == 0).all(axis=1) & (on_inputs[b, k] != 0).any(axis=1)
             if on_x.any() and not on_x.all():
                 given = -np.concatenate([on_inputs[b, k, on_x], constants[b, k, on_x, None]], axis=1)[None]
-                found = _under_conditions(
+                largest[number] = np.fmax(largest[number], _under_conditions(
                     weights, biases, Box(boxes.lower[b : b + 1], boxes.upper[b : b + 1]), relaxations, given,
-                    coefficients[b, k, ~on_x], constants[b, k, ~on_x], on_inputs[b, k, ~on_x])
-                # elsewhere a row of inputs is above 0, by however little
-                largest[number] = np.fmax(largest[number], min(found, TINY))
+                    coefficients[b, k, ~on_x], constants[b, k, ~on_x], on_inputs[b, k, ~on_x]))
     return largest.reshape(constants.shape[:2])
 
 
 def _under_conditions(weights: Sequence[Array], biases: Sequence[Array], box: Box, relaxations: Sequence[Relaxation],
                       given: Array, coefficients: Array, constants: Array, on_inputs: Array) -> float:
     """The largest lower bound of the rows (M, ...) in one box where the functions `given` (1, C, n + 1) are >= 0."""
-    *layers, last = bound_layers(weights, biases, box, [*relaxations, partial(switched, np.True_, np.False_)],
-                                 tight=False, given=given)
+    kinds: list[Relaxation] = [*relaxations, partial(switched, np.True_, np.False_)]
+    *layers, last = bound_layers(weights, biases, box, kinds, tight=False, given=given)
     asked = _rows_behind(last, coefficients[None], constants[None], on_inputs)
     return float(np.nan_to_num(_forward(layers, Cube.of(box, given), asked), nan=-np.inf).max())
 

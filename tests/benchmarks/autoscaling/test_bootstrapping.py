@@ -13,9 +13,9 @@ def figures(violated: float, use: float) -> dict[str, list[float]]:
 
 
 def test_the_table_is_relative_to_the_fallback():
-    content = {"fallback": "hpa", "entries": [{
-        "application": 1, "episodes": 8, "fallback": figures(0.02, 0.4),
-        "starts": {"scratch": figures(0.5, 0.3), "bcq": figures(0.04, 0.4)}}]}
+    found = {"scratch": figures(0.5, 0.3), "bcq": figures(0.04, 0.4), "hpa": figures(0.02, 0.4)}
+    content = {"fallback": "hpa", "asked": {"episodes": 8}, "entries": [
+        {"application": 1, "start": name, "figures": of_start} for name, of_start in found.items()]}
     rows = early_table(content).split("\n")
     assert rows[3].startswith("| scratch | -25 % | -25 % | -25 % | -25 % | +0 %") and "| 25.0 x | 50 % |" in rows[3]
     assert "| 2.0 x | 4 % |" in rows[4] and rows[5].startswith("| fallback (hpa)")
