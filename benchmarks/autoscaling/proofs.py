@@ -2,9 +2,9 @@
 
     python -m benchmarks autoscaling-proofs [--policies 8] [--rounds 30] [--finetune-rounds 6]
 
-Policies of several seeds are trained side by side, monotone by construction (models/training/reinforcement/monotone.py);
-each is then fine-tuned for one application, once as it was trained and once plainly, from the same weights on the same
-episodes. Every exported file is decided against the specification of models/tasks/control/autoscaling.yaml, with its
+Policies of several seeds are trained side by side, monotone by construction (monotone.py in
+models/training/reinforcement); each is then fine-tuned for one application, once as it was trained and once plainly,
+from the same weights on the same episodes. Every exported file is decided against the specification of models/tasks/control/autoscaling.yaml, with its
 certificate. The rules under conditions are part of the network in all of them (models/learners/policy.py).
 """
 
@@ -67,7 +67,8 @@ def verdict(policy: Policy, properties: Sequence[Any]) -> dict[str, Any]:
         started = time.monotonic()
         found = decide(model, specification, SECONDS, certificate=Path(folder, "proof.npz"))
     return {"status": str(found.status), "seconds": time.monotonic() - started,
-            "proving_seconds": sum(part.seconds for part in found.parts), "boxes": sum(part.boxes for part in found.parts)}
+            "proving_seconds": sum(part.seconds for part in found.parts),
+            "boxes": sum(part.boxes for part in found.parts)}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
