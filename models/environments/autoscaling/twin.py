@@ -2,11 +2,12 @@
 
 What the file says of the application (CPU time a request, memory, ...) holds in all variations of it; what it does not
 say is drawn as for the randomised applications, so that a policy has to do well whatever the truth is. The earlier two
-thirds of the load train, the later third judges, and the variations are others. In training the level of the load varies
-by LEVELS, for tomorrow's is not known. Episodes stand in the order of time: neighbours overlap.
+thirds of the load train, the later third judges, and the variations are others. In training the level of the load
+varies by LEVELS, for tomorrow's is not known. Episodes stand in the order of time: neighbours overlap.
 
 A workload that runs a recorded server has the server's fitted parameters (recorded_applications.py), but for those that
-the file gives. Without an objective a workload is best effort: the objective is the largest latency that can be observed.
+the file gives. Without an objective a workload is best effort: the objective is the largest latency that can be
+observed.
 """
 
 from collections.abc import Mapping

@@ -29,7 +29,8 @@ def test_settings_hold_in_every_variation_and_the_rest_differs() -> None:
     assert (pool.slo_s == 0.2).all() and (pool.cpu_s == 0.008).all() and (pool.speed == 1).all()
     assert pool.memory_mib.unique().numel() > 16
     np.testing.assert_allclose(pool.mean_rate[-8:], waves().mean(), rtol=1e-5)  # judged at the level of the telemetry
-    assert pool.mean_rate[:100].min() < 0.8 * waves().mean() < 1.2 * waves().mean() < pool.mean_rate[:100].max()
+    trained = pool.mean_rate[:100] / waves().mean()
+    assert trained.min() < 0.8 and trained.max() > 1.2
 
 
 def test_the_earlier_part_trains_and_the_later_third_judges() -> None:
