@@ -15,7 +15,9 @@ from typing import Any
 
 from benchmarks.adaptation import accuracy_tables, cost_tables, pool_tables, sizing
 from benchmarks.adaptation.plots import draw_adaptation_scale
-from benchmarks.autoscaling import physics_tables, speed, twin_tables
+from benchmarks.autoscaling import early_tables, physics_tables, scenarios, speed, time_to_reward, twin_tables
+from benchmarks.autoscaling.adaptation import new_application_tables, rivals, serving
+from benchmarks.autoscaling.adaptation.plots import draw_adaptation, draw_rivals, draw_serving
 from benchmarks.gates import false_promotion
 from benchmarks.harness.markdown import fill, marked_tables
 from benchmarks.harness.result_file import read_results
@@ -38,6 +40,8 @@ AMORTISATION_PLOT = "docs/images/adaptation_cost.svg"
 TWIN_PLOT = "docs/images/autoscaling_twin.svg"
 PHYSICS_PLOT = "docs/images/autoscaling_physics.svg"
 SPEED_PLOT = "docs/images/autoscaling_speed.svg"
+SCENARIOS_PLOT = "docs/images/autoscaling_scenarios.svg"
+PATTERNS_PLOT = "docs/images/autoscaling_patterns.svg"
 
 
 @dataclass(frozen=True)
@@ -75,8 +79,17 @@ TABLES: dict[str, Source] = {
     "autoscaling-twin-parameters": Source("autoscaling_twin", twin_tables.parameters_table),
     "autoscaling-twin-conditions": Source("autoscaling_twin", twin_tables.conditions_line),
     "autoscaling-physics-conditions": Source("autoscaling_physics", physics_tables.conditions_line),
+    "autoscaling-scenarios": Source("autoscaling_scenarios", scenarios.scenarios_table),
+    "autoscaling-scenarios-conditions": Source("autoscaling_scenarios", scenarios.conditions_line),
     "autoscaling-speed": Source("autoscaling_speed", speed.speed_table),
     "autoscaling-speed-conditions": Source("autoscaling_speed", speed.conditions_line),
+    "autoscaling-rivals": Source("autoscaling_rivals", rivals.rivals_table),
+    "autoscaling-rivals-simplest": Source("autoscaling_rivals", rivals.simplest_line),
+    "autoscaling-adaptation": Source("autoscaling_adaptation", new_application_tables.adaptation_table),
+    "autoscaling-serving": Source("autoscaling_serving", serving.serving_table),
+    "autoscaling-serving-scenarios": Source("autoscaling_serving", serving.scenarios_table),
+    "autoscaling-training": Source("autoscaling_training", time_to_reward.training_table),
+    "autoscaling-bootstrapping": Source("autoscaling_bootstrapping", early_tables.early_table),
     "false-promotion": Source("false_promotion", false_promotion.equal_table("errors")),
     "false-promotion-missed": Source("false_promotion", false_promotion.missed_table("errors", 0.05)),
     "false-promotion-missed-more": Source("false_promotion", false_promotion.missed_table("errors", 0.2)),
@@ -202,3 +215,13 @@ def _draw(root: Path) -> None:
     if speeds.get("entries"):
         speed.draw_speed(speeds, root / SPEED_PLOT)
         print(f"wrote {SPEED_PLOT}")
+    changes = read_results(root / RESULTS / "autoscaling_scenarios.json") or {}
+    if changes.get("scenarios"):
+        scenarios.draw_scenarios(changes, root / SCENARIOS_PLOT)
+        scenarios.draw_patterns(changes, root / PATTERNS_PLOT)
+        print(f"wrote {SCENARIOS_PLOT} and {PATTERNS_PLOT}")
+    for name, draw in (("rivals", draw_rivals), ("adaptation", draw_adaptation), ("serving", draw_serving)):
+        content = read_results(root / RESULTS / f"autoscaling_{name}.json") or {}
+        if content.get("entries"):
+            draw(content, root / f"docs/images/autoscaling_{name}.svg")
+            print(f"wrote docs/images/autoscaling_{name}.svg")

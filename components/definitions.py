@@ -64,7 +64,7 @@ def pretrain(task_yaml: str, seed: int, code_version: str, features: dsl.Input[d
 
     from components.pretrain import run_pretrain
 
-    run_pretrain(task_yaml, seed, Path(features.path), Path(pretrained.path))
+    run_pretrain(task_yaml, seed, code_version, Path(features.path), Path(pretrained.path))
 
 
 @dsl.component(base_image=IMAGE, install_kfp_package=False)

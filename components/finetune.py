@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from components.checkpoints import checkpoints
 from components.finished_learners import FinishedLearners
 from components.kind import task_and_kind
 from components.progress import step
@@ -22,7 +23,9 @@ def run_finetune(task_yaml: str, workloads: list[str], seed: int, code_version: 
             progress.done(name)
 
         def work(folders: dict[str, Path], finished: Callable[[str, str], None]) -> None:
-            kind.finetune(task, list(folders), int(seed), features, pretrained, folders, finished, progress)
+            made_of = ("finetune", task_yaml, int(seed), code_version, features, pretrained)
+            with checkpoints(*made_of, list(folders)) as state:
+                kind.finetune(task, list(folders), int(seed), features, pretrained, folders, state, finished, progress)
 
         def done(name: str) -> None:
             kept.keep(output / name)

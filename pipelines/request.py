@@ -144,7 +144,8 @@ def make_request(
     its_own = own is not None and own.data is not None
     command = reproducing_command(None if its_own else task, given, mapping, workloads, seed, method, config, budget)
     return TrainRequest(loaded, text, chosen, shards, parallelism, telemetry, mapping_yaml, version,
-                        code_version((*own_folders(loaded.kind), *kind.own_files(loaded))), seed, run_name, scheduled, command)
+                        code_version((*own_folders(loaded.kind), *kind.own_files(loaded))), seed, run_name, scheduled,
+                        command)
 
 
 def reproducing_command(task: str | None, telemetry: str, mapping: Path | None, workloads: Sequence[str], seed: int,

@@ -56,8 +56,9 @@ def fallback_spec(data: Any, outputs: Sequence[str]) -> FallbackSpec:
         raise InputError(f"fallback must have the keys {', '.join(sorted(_KEYS))}, got {data!r} ({_WHERE})")
     check_label(data["rule"], "rule", _WHERE, False)
     settings, ranges = data["settings"], data["safe_ranges"]
-    if not isinstance(settings, Mapping) or not all(
-            isinstance(name, str) and (isinstance(value, str) or _is_finite(value)) for name, value in settings.items()):
+    usable = isinstance(settings, Mapping) and all(
+        isinstance(name, str) and (isinstance(value, str) or _is_finite(value)) for name, value in settings.items())
+    if not usable:
         raise InputError(f"settings must be names with numbers or words, got {settings!r} ({_WHERE})")
     if not isinstance(ranges, Mapping) or set(ranges) != set(outputs):
         raise InputError(f"safe_ranges must be one for each of {', '.join(outputs)}, got {ranges!r} ({_WHERE})")
@@ -68,8 +69,8 @@ def _range(name: str, data: Any) -> SafeRange:
     keys = set(SafeRange.__dataclass_fields__)
     usable = isinstance(data, Mapping) and set(data) == keys and all(map(_is_finite, data.values()))
     if not usable or data["minimum"] > data["maximum"] or not 0 <= data["most_down"] <= 1 or data["most_up"] < 0:
-        raise InputError(f"safe range of {name} must have minimum <= maximum, most_down from 0 to 1 and most_up from 0, "
-                         f"got {data!r} ({_WHERE})")
+        raise InputError(f"safe range of {name} must have minimum <= maximum, most_down from 0 to 1 and most_up from "
+                         f"0, got {data!r} ({_WHERE})")
     return SafeRange(**data)
 
 

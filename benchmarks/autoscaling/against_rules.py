@@ -14,6 +14,7 @@ Resumable: a load that is there for the same code and options is kept.
 import argparse
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,20 +28,44 @@ from benchmarks.harness.machine import describe_machine, now_utc
 from benchmarks.harness.result_file import RESULTS
 from models.controllers.rules import RULES, make
 from models.environments.autoscaling.arrivals import read_traces
+from models.environments.autoscaling.policies import GATES
 from models.environments.autoscaling.simulator import Autoscaling
 from models.environments.environment import Environment
 from models.environments.rollout import Rollout, roll_out
-from models.learners.policy import Policy
+from models.learners.policy import Gates, PolicyShape
+from models.training.reinforcement.monotone import Monotone
 from models.training.reinforcement.rule_tuning import Tuner, choose_each, side_by_side, tune
+from models.training.reinforcement.through_environment import Settings, ThroughEnvironment
 
 OUTPUT = RESULTS / "autoscaling_rules.json"
 FORMAT = "assay-autoscaling-rules/1"
-TARGETS = (0.003, 0.007, 0.015, 0.03, 0.06)  # shares of violating steps that are trained and tuned for
+TARGETS = (0.004, 0.01, 0.02, 0.04)  # shares of violating steps that are trained and tuned for
 SHARE = 0.02  # at which savings are told
 STEPS, WARM_UP, EPISODES = 280, 40, 2  # of judging; episodes of each held-out application
 TRAINING_APPLICATIONS, TRAINING_STEPS = 256, 240  # of tuning
 JUDGED = ("cost", "cores", "memory_gib", "reward", "violated", "violated_requests", "changes_an_hour")
+ROUNDS = 120
+OWN_EPISODES = 3  # on which a rule is tuned for each application
+_FRONT_SHARE = 0.15  # settings that violate more are of no interest
 LOADS = ("azure", "made")
+
+
+@dataclass(frozen=True)
+class Form:
+    """A kind of policy.
+
+    Attributes:
+        hidden: sizes of its hidden layers, () for a linear one.
+        provable: monotone by construction, with the conditions of the default specification as part of the network.
+    """
+
+    hidden: tuple[int, ...]
+    provable: bool
+
+
+FORMS = {"proved": Form((64, 64), True), "network": Form((64, 64), False), "linear": Form((), False)}
+# More p99, more load or fewer requests served never mean less of anything.
+DIRECTIONS = {"p99_ms": 1, "served_share": -1, "rate_rps": 1}
 
 
 def environment_of(load: str, folder: Path | None) -> Autoscaling:
@@ -90,24 +115,23 @@ def tuned_rules(environment: Environment, effort: float) -> dict[str, Tuner]:
     return tuners
 
 
-def rule_fronts(judge: Judge, tuners: Mapping[str, Tuner]) -> dict[str, Front]:
-    """Every rule at the best settings for each target."""
-    fronts = {}
-    for name, tuner in tuners.items():
-        chosen = {str(target): tuner.best(target).settings for target in TARGETS + (SHARE,)}
-        fronts[name] = judge.front(list(chosen), [make(name, settings) for settings in chosen.values()])
-    return fronts
+def rule_front(judge: Judge, tuner: Tuner) -> Front:
+    """A rule at all settings of its front in training: which of them stand on the front is read off the judging
+    episodes, which favours the rule."""
+    chosen = [trial.settings for trial in tuner.front() if trial.violated < _FRONT_SHARE]
+    return judge.front([f"{number + 1}" for number in range(len(chosen))], [make(tuner.rule, one) for one in chosen])
 
 
 def each_front(judge: Judge, tuner: Tuner) -> Front:
     """A rule with the settings that are best for each held-out application on other episodes of its own."""
     environment, count = judge.environment, judge.applications
-    choices = [trial.settings for trial in tuner.front()]
+    choices = [trial.settings for trial in tuner.front() if trial.violated < _FRONT_SHARE]
     numbers = judge.episodes.numbers[:count].tolist()
-    own = environment.draw("held_out", 2 * count, TRAINING_STEPS + 1, 4711, applications=numbers * 2)
+    own = environment.draw("held_out", OWN_EPISODES * count, TRAINING_STEPS + 1, 4711,
+                           applications=numbers * OWN_EPISODES)
     trials = Tuner(environment, tuner.rule, own, TRAINING_STEPS).evaluate(choices)
-    cost, violated = (np.stack([getattr(trial.rollout, name).reshape(2, count).mean(axis=0) for trial in trials])
-                      for name in ("cost", "violated"))
+    cost, violated = (np.stack([getattr(trial.rollout, name).reshape(OWN_EPISODES, count).mean(axis=0)
+                                for trial in trials]) for name in ("cost", "violated"))
     rules = []
     for target in TARGETS:
         settings = [choices[row] for row in choose_each(cost, violated, target)]
@@ -115,21 +139,91 @@ def each_front(judge: Judge, tuner: Tuner) -> Front:
     return judge.front([str(target) for target in TARGETS], rules)
 
 
-def policy_fronts(judge: Judge, environment: Autoscaling, hidden: tuple[int, ...], seeds: int,
+def policy_fronts(judge: Judge, environment: Autoscaling, form: Form, seeds: int, budget: float,
                   ) -> tuple[list[Front], float]:
     """A front for each seed, and seconds of training in all."""
-    from models.training.reinforcement.policies import generic_shape
-
     started = time.monotonic()
     pairs = [(seed, target) for seed in range(seeds) for target in TARGETS]
-    training = ThroughEnvironment(environment.differentiable, environment, generic_shape(environment, hidden), Settings(),
-                                  [seed for seed, _ in pairs], [target for _, target in pairs])
-    trained = training.run()
+    shape = PolicyShape(environment.signals, environment.controls, environment.features, form.hidden,
+                        GATES if form.provable else Gates(), environment.anchors)
+    settings = Settings(rounds=round(ROUNDS * budget), applications=40, rate=1e-3 if form.hidden else 3e-3,
+                        multiplier=100.0, multiplier_rate=0.02, slope=3.0, judged_from=0.4)
+    trained = ThroughEnvironment(
+        environment.differentiable, environment, shape, settings, [seed for seed, _ in pairs],
+        [target for _, target in pairs], Monotone(DIRECTIONS) if form.provable else None, on_progress=_say).run()
     seconds = time.monotonic() - started
     members = [trained.policy.member(index) for index in range(len(pairs))]
-    return [judge.front([str(target) for target in TARGETS], _functions(members, pairs, seed))
+    return [judge.front([str(target) for target in TARGETS],
+                        [member for member, (own, _) in zip(members, pairs, strict=True) if own == seed])
             for seed in range(seeds)], seconds
 
 
-def _functions(members: Sequence[Policy], pairs: Sequence[tuple[int, float]], seed: int) -> list[Policy]:
-    return [member for member, (own, _) in zip(members, pairs, strict=True) if own == seed]
+def _say(event: Mapping[str, Any]) -> None:
+    if event["round"] % 20 == 0:
+        print("  " + ", ".join(f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+                               for name, value in event.items()), flush=True)
+
+
+def compared(fronts: Sequence[Front], rules: Mapping[str, Front], each: Front) -> dict[str, Any]:
+    """Savings against the best rule and the one that is tuned for each application."""
+    best = min((name for name in rules if np.isfinite(rules[name].at(SHARE))), key=lambda name: rules[name].at(SHARE))
+    entry: dict[str, Any] = {"best_rule": best}
+    for figure in ("cost", "cores"):
+        entry[f"{figure}_saved"] = saving(fronts, rules[best], SHARE, figure).to_json()
+        entry[f"{figure}_saved_each"] = saving(fronts, each, SHARE, figure).to_json()
+    return entry
+
+
+def at_share(front: Front) -> dict[str, float]:
+    """Every figure at SHARE violating steps."""
+    return {figure: front.at(SHARE, figure) for figure in JUDGED if figure != "violated"}
+
+
+def measure(load: str, folder: Path | None, seeds: int, effort: float, budget: float) -> dict[str, Any]:
+    """Everything under one kind of load."""
+    environment = environment_of(load, folder)
+    tuners = tuned_rules(environment, effort)
+    judge = Judge(environment, seed=12345)
+    rules = {name: rule_front(judge, tuner) for name, tuner in tuners.items()}
+    found = {name: front.at(SHARE) for name, front in rules.items()}
+    print({name: round(value, 3) for name, value in found.items()}, flush=True)
+    best = min((name for name in found if np.isfinite(found[name])), key=lambda name: found[name])
+    each = each_front(judge, tuners[best])
+    entry: dict[str, Any] = {
+        "load": load, "share": SHARE, "targets": list(TARGETS),
+        "rules": {name: {"at_share": at_share(front), "front": table_of(front)} for name, front in rules.items()},
+        "each": {"rule": best, "at_share": at_share(each), "front": table_of(each)}, "policies": {}}
+    for name, form in FORMS.items():
+        fronts, seconds = policy_fronts(judge, environment, form, seeds, budget)
+        entry["policies"][name] = {
+            "hidden": list(form.hidden), "provable": form.provable, "seconds": seconds,
+            "policies": seeds * len(TARGETS),
+            "at_share": [at_share(front) for front in fronts], "fronts": [table_of(front) for front in fronts],
+            **compared(fronts, rules, each)}
+        own = entry["policies"][name]
+        print(name, f"{seconds:.0f} s", own["cost_saved"], own["cost_saved_each"], flush=True)
+    return entry
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """See benchmarks/harness/runner.py."""
+    parser.add_argument("--seeds", type=int, default=5, help="of each kind of policy")
+    parser.add_argument("--effort", type=float, default=1.0, help="scales the settings that are tried for each rule")
+    parser.add_argument("--budget", type=float, default=1.0, help="scales the rounds of training")
+    parser.add_argument("--loads", nargs="+", choices=LOADS, default=list(LOADS))
+    add_data_folder(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Measures every load that is not there yet."""
+    wanted = {"code": code_digest("benchmarks.autoscaling.against_rules", "benchmarks.autoscaling")
+              + code_digest("models.training.reinforcement.through_environment", "models.training")
+              + code_digest("models.learners.policy", "models.learners")
+              + code_digest("models.environments.autoscaling.simulator", "models.environments"),
+              "seeds": options.seeds, "effort": options.effort, "budget": options.budget}
+    entries = Entries(options.output, FORMAT, lambda entry: LOADS.index(entry["load"]),
+                      lambda _, entry: wanted.items() <= entry.items())
+    entries.content["machine"] = {**describe_machine(), "date": now_utc()}
+    for load in options.loads:
+        if not entries.has(LOADS.index(load)):
+            entries.add({**measure(load, options.data_folder, options.seeds, options.effort, options.budget), **wanted})

@@ -1,8 +1,8 @@
 """Fronts of violations and resources, and what is saved at equal violations.
 
-A controller is run at several settings (targets of a policy, settings of a rule). Its cost at a share of violating steps
-is interpolated between the two settings about it, linear in the logarithms of both, as they are on average over the
-applications. The interval of a saving is a bootstrap over applications, the same for both, and over seeds.
+A controller is run at several settings (targets of a policy, settings of a rule). Its cost at a share of violating
+steps is interpolated between the two settings about it, linear in the logarithms of both, as they are on average over
+the applications. The interval of a saving is a bootstrap over applications, the same for both, and over seeds.
 
 Symbols: P settings of one controller, A applications, S seeds; shares in 0 to 1.
 """

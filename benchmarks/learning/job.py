@@ -76,7 +76,7 @@ def run_pretraining(prepared: Prepared, data: str, method: str, seed: int) -> No
 
     folder, task = _silently(prepared, data, seed), prepared.tasks[data][method]
     clock = time.perf_counter()
-    run_pretrain(task.text, seed, folder / "features", _pretrained(folder, task))
+    run_pretrain(task.text, seed, code_version(), folder / "features", _pretrained(folder, task))
     _pretrained(folder, task).with_suffix(".json").write_text(json.dumps(time.perf_counter() - clock))
 
 

@@ -64,8 +64,11 @@ class KedaRate:
 
     def _threshold(self, readings: Readings, seconds: float) -> Numbers:
         cores = np.maximum(self._cores_per_request(readings, seconds), 1e-9)
-        by_cpu = self._values["cpu_target"] * readings["cpu_limit_cores"] / cores
+        by_cpu = self._values["cpu_target"] * self._limit(readings) / cores
         return np.where(self._values["threshold_rps"] > 0, self._values["threshold_rps"], by_cpu)
+
+    def _limit(self, readings: Readings) -> Numbers:
+        return readings["cpu_limit_cores"]
 
     def _idle(self, rate: Numbers, seconds: float) -> Flags:
         """(N,) whether a whole cooldown went by since the rate was last above the activation; NaN is activity."""
@@ -75,6 +78,19 @@ class KedaRate:
         active = polled & ~(rate <= values["activation_rps"])
         self._active = np.where(active, seconds, self._active)
         return seconds - self._active >= np.maximum(values["cooldown_s"], 1e-9)
+
+
+class KedaRateOfDeployed(KedaRate):
+    """Replicas by the request rate, with the threshold of the limit that was deployed: another part moves the limit."""
+
+    def start(self, applications: int) -> None:
+        """Forgets everything."""
+        super().start(applications)
+        self._deployed = np.full(applications, np.nan)
+
+    def _limit(self, readings: Readings) -> Numbers:
+        self._deployed = np.where(np.isnan(self._deployed), readings["cpu_limit_cores"], self._deployed)
+        return self._deployed
 
 
 class KedaForecast(KedaRate):

@@ -85,7 +85,8 @@ class Rule:
             known = np.rint(known) if control.whole else known
             self._known[control.current] = known
             readings[control.current] = np.where(np.isnan(known), control.low, known)
-        ready = np.floor(np.nan_to_num(readings["ready_replicas"], nan=np.inf))
+        # An interval's mean is not whole while replicas start; half a replica is shown where none serves.
+        ready = np.ceil(np.nan_to_num(readings["ready_replicas"], nan=np.inf) - 0.5)
         readings["ready_replicas"] = np.minimum(ready, readings["replicas"])
         self._measured_then(readings)
         return readings

@@ -8,7 +8,7 @@ from models.controllers.aimd import AimdCpu, AimdReplicas
 from models.controllers.autopilot import AutopilotCpu, AutopilotMemory, AutopilotReplicas
 from models.controllers.deployed import DeployedCpu, DeployedMemory, DeployedReplicas
 from models.controllers.hpa import HpaCpu, HpaCpuP99
-from models.controllers.keda import KedaForecast, KedaRate
+from models.controllers.keda import KedaForecast, KedaRate, KedaRateOfDeployed
 from models.controllers.part import Part
 from models.controllers.rule import PREFIXES, Rule
 from models.controllers.setting import Setting, Value, checked
@@ -65,6 +65,8 @@ _FAMILIES = (
     RuleFamily("keda-rate", KedaRate, DeployedCpu, VpaMemory, "replicas by the request rate, memory by the VPA"),
     RuleFamily("keda-forecast", KedaForecast, DeployedCpu, VpaMemory,
                "replicas by the request rate and its forecast, memory by the VPA"),
+    RuleFamily("keda-rate-aimd-p99", KedaRateOfDeployed, AimdCpu, VpaMemory,
+               "replicas by the request rate, CPU limit by latency, memory by the VPA"),
     RuleFamily("autopilot", AutopilotReplicas, AutopilotCpu, AutopilotMemory, "moving windows on all three"),
     RuleFamily("aimd-p99", DeployedReplicas, AimdCpu, VpaMemory, "CPU limit by latency, memory by the VPA"),
     RuleFamily("aimd-p99-replicas", AimdReplicas, DeployedCpu, VpaMemory, "replicas by latency, memory by the VPA"),

@@ -1,11 +1,11 @@
 """A policy for any environment: raw observations in, raw targets out, piecewise linear from end to end.
 
     scaled = interpolated logarithms of the signals; features = matrix @ scaled, normalised by fixed mean and spread
-    change = MLP(features); wished = interpolated exponential of (log of the current value + change)
+    change = MLP(features); wished = interpolated exponential of (anchor + change)
     t = min(wished, most); up = relu(t - current - idle); down = relu(current - t - missed)
     target = min(max(current + up - down, least, low), high)
 
-`least` and `most` are the control's limits a step. `missed` is 0 where the objective is met by some distance and so
+An anchor is a sum of scaled signals, the logarithm of the present value or of what is used (`Anchor`). `least` and `most` are the control's limits a step. `missed` is 0 where the objective is met by some distance and so
 large that `down` is 0 wherever it is missed; `idle` is so large that `up` is 0 wherever the objective is met and all
 utilisations are below their floors (`Gates`; both are 0 without them). So the rules that an operator demands under
 conditions are part of the network, which policy_chain.py writes as one chain of ReLUs, and of what is trained.
@@ -17,6 +17,7 @@ Symbols: n signals (those of an embedding or other extra inputs included, at the
 
 import io
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
@@ -30,10 +31,14 @@ from torch import Tensor, nn
 from feature_store.errors import InputError
 from feature_store.whole_files import write_file
 from models.environments.scaling import Scaling, interpolated_exp
-from models.environments.signals import Control, Feature, Signal, feature_matrix
+from models.environments.signals import Anchor, Control, Feature, Signal, feature_matrix
 
 # Wished changes of an untrained policy, against what He's initialisation gives: it nearly stands still.
-_FIRST_CHANGE = 0.1
+_FIRST_CHANGE = 0.02
+# A gate that holds changes down back ends at so many times a control's `high`: bounds of what it holds back are loose.
+SURE = 4.0
+# A feature that hardly varied where it was normalised may vary later: its unit is not made smaller than this.
+_LEAST_SPREAD = 0.1
 
 
 @dataclass(frozen=True)
@@ -69,13 +74,23 @@ class Gains:
 
 @dataclass(frozen=True)
 class PolicyShape:
-    """All of a policy but its numbers. hidden: sizes of the hidden layers, () for a linear policy."""
+    """All of a policy but its numbers.
+
+    Attributes:
+        hidden: sizes of the hidden layers, () for a linear policy.
+        anchors: by control; a control without one is anchored at its present value.
+    """
 
     signals: tuple[Signal, ...]
     controls: tuple[Control, ...]
     features: tuple[Feature, ...]
     hidden: tuple[int, ...] = (64, 64)
     gates: Gates = Gates()
+    anchors: Mapping[str, Anchor] = field(default_factory=dict)
+
+    def anchor(self, control: Control) -> Anchor:
+        """Of a control."""
+        return self.anchors.get(control.name, Anchor({control.current: 1.0}))
 
     def with_inputs(self, names: Sequence[str], reach: float = 4.0) -> "PolicyShape":
         """With further inputs at the end (an embedding, an oracle's parameters) between -reach and reach."""
@@ -94,7 +109,7 @@ class PolicyShape:
     def gains(self) -> "Gains":
         """Slopes of the gates."""
         low = self.signals[self.column(self.gates.objective)].low
-        return Gains(1.0 / ((1.0 - self.gates.near) * low), 1.0 / (self.gates.open_at * low))
+        return Gains(SURE / ((1.0 - self.gates.near) * low), 1.0 / (self.gates.open_at * low))
 
     def document(self) -> dict[str, Any]:
         """As JSON keeps it."""
@@ -106,7 +121,28 @@ class PolicyShape:
         return cls(tuple(Signal(**one) for one in document["signals"]),
                    tuple(Control(**one) for one in document["controls"]),
                    tuple(Feature(**one) for one in document["features"]), tuple(document["hidden"]),
-                   Gates(**document["gates"]))
+                   Gates(**document["gates"]), {name: Anchor(**one) for name, one in document["anchors"].items()})
+
+
+class _Clip(torch.autograd.Function):
+    """min(max(x, low), high); beyond a limit the gradient still passes where it leads back inside.
+
+    Otherwise a policy that wishes for less than the least, in a state in which it should have more, would never learn.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, low: Tensor, high: Tensor) -> Tensor:  # noqa: D102
+        below, above = x < low, x > high
+        ctx.save_for_backward(below, above)
+        return x.maximum(low).minimum(high)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:  # type: ignore[override]  # noqa: D102
+        below, above = ctx.saved_tensors
+        outwards = (below & (gradient > 0)) | (above & (gradient < 0))
+        limits = [gradient * side if needed else None
+                  for side, needed in zip((below, above), ctx.needs_input_grad[1:], strict=True)]
+        return gradient.masked_fill(outwards, 0.0), limits[0], limits[1]
 
 
 class Policy(nn.Module):
@@ -118,7 +154,6 @@ class Policy(nn.Module):
         members: S.
     """
 
-    matrix: Tensor
     mean: Tensor
     spread: Tensor
 
@@ -127,8 +162,6 @@ class Policy(nn.Module):
         super().__init__()
         self.shape, self.members = shape, members
         self.scaling = Scaling(shape.signals)
-        self.register_buffer("matrix", torch.tensor(feature_matrix(shape.features, shape.signals), dtype=torch.float32),
-                             persistent=False)
         sizes = (len(shape.features), *shape.hidden, len(shape.controls))
         self.weights = nn.ParameterList([nn.Parameter(torch.zeros(*members, out, width))
                                          for width, out in pairwise(sizes)])
@@ -136,6 +169,18 @@ class Policy(nn.Module):
         self.register_buffer("mean", torch.zeros(sizes[0]))
         self.register_buffer("spread", torch.ones(sizes[0]))
         self.current = [shape.column(control.current) for control in shape.controls]
+        first = [shape.signals[column].low for column in self.current]
+        anchors = [shape.anchor(control) for control in shape.controls]
+        named = [Feature(control.name, anchor.terms) for control, anchor in zip(shape.controls, anchors, strict=True)]
+        matrices = [torch.tensor(feature_matrix(of, shape.signals).T) for of in (shape.features, named)]
+        limits = torch.tensor([
+            [control.low for control in shape.controls], [control.high for control in shape.controls], first,
+            [math.log(low) - anchor.offset for low, anchor in zip(first, anchors, strict=True)], [control.most_down for control in shape.controls],
+            [control.most_up for control in shape.controls], [float(control.whole) for control in shape.controls],
+        ], dtype=torch.float64)
+        # (n, f) and (n, m): features and anchors of scaled signals; (7, m): low, high, lowest value observed, its logarithm less the anchor's offset, most_down, most_up, 1 where it is whole
+        self._constants = {dtype: [part.to(dtype) for part in (*matrices, limits)]
+                           for dtype in (torch.float32, torch.float64)}
         if generator is not None:
             with torch.no_grad():
                 for weight in self.weights:
@@ -144,15 +189,14 @@ class Policy(nn.Module):
 
     def raw_features(self, observation: Tensor) -> Tensor:
         """(B, n) raw -> (B, f), before they are normalised."""
-        return self.scaling(observation) @ self.matrix.T
+        return self.scaling(observation) @ self._constants[observation.dtype][0]
 
     @torch.no_grad()
     def normalise(self, observations: Tensor) -> None:
-        """Sets mean and spread from observations (..., n) of rollouts; a feature that never varies keeps spread 1."""
+        """Sets mean and spread from observations (..., n) of rollouts."""
         features = self.raw_features(observations).reshape(-1, len(self.mean))
-        spread = features.std(dim=0)
         self.mean.copy_(features.mean(dim=0))
-        self.spread.copy_(torch.where(spread > 1e-3, spread, 1.0))
+        self.spread.copy_(features.std(dim=0).clamp(min=_LEAST_SPREAD))
 
     def changes(self, features: Tensor) -> Tensor:
         """(*S, B, m) changes of the controls' logarithms from normalised features (*S, B, f) or (B, f)."""
@@ -163,54 +207,50 @@ class Policy(nn.Module):
                 value = value.relu()
         return value
 
-    def forward(self, observation: Tensor, extra: Tensor | None = None) -> Tensor:
+    def forward(self, observation: Tensor, extra: Tensor | None = None, open_loop: bool = False) -> Tensor:
         """(*S, B, n) or (B, n) raw -> (*S, B, m) targets, raw.
 
         Args:
             extra: (*S, B, e) or (B, e), the last e signals, where the observation lacks them.
+            open_loop: gradients flow through the present values of the targets, but not through what the MLP saw.
         """
         if extra is not None:
             observation = torch.cat([observation, extra.expand(*observation.shape[:-1], extra.shape[-1])], dim=-1)
         scaled = self.scaling(observation)
-        change = self.changes((scaled @ self.matrix.T - self.mean) / self.spread)
+        seen = scaled.detach() if open_loop else scaled
+        features = seen @ self._constants[observation.dtype][0]
+        change = self.changes((features - self.mean) / self.spread)
         return self.targets(observation, scaled, change)
 
     def targets(self, observation: Tensor, scaled: Tensor, change: Tensor) -> Tensor:
         """(..., m) raw targets of changes (..., m) of logarithms, within limits and gates."""
+        _, anchors, limits = self._constants[observation.dtype]
+        low, high, first, offset, down, up, whole = limits
         clipped = self.scaling.clip(observation)
-        columns = []
-        for position, control in enumerate(self.shape.controls):
-            column = self.current[position]
-            first = self.shape.signals[column].low
-            current = clipped[..., column]
-            log = scaled[..., column] - self.scaling.offset(column) + change[..., position]
-            columns.append(self._target(control, clipped, current, first * interpolated_exp(log.clamp(min=0.0))))
-        return torch.stack(torch.broadcast_tensors(*columns), dim=-1)
+        current = clipped[..., self.current]
+        log = scaled @ anchors - offset + change
+        least, most = current - (down * current).maximum(whole), current + (up * current).maximum(whole)
+        rise = _Clip.apply(first * interpolated_exp(log.clamp(min=0.0)), least, most) - current
+        if not self.shape.gates.metric:
+            return _Clip.apply(current + rise, low, high)
+        missed, idle = self._gates(clipped)
+        moved = current + (rise - high * idle).relu() - (-rise - high * missed).relu()
+        return _Clip.apply(moved.maximum(least), low, high)
 
-    def _target(self, control: Control, clipped: Tensor, current: Tensor, wished: Tensor) -> Tensor:
-        """(...) one control's target."""
-        least, most = (1.0 - control.most_down) * current, (1.0 + control.most_up) * current
-        if control.whole:
-            least, most = least.minimum(current - 1.0), most.maximum(current + 1.0)
-        wished = wished.minimum(most)
-        missed, idle = self._gates(control, clipped)
-        target = current + (wished - current - idle).relu() - (current - wished - missed).relu()
-        return target.maximum(least).clamp(control.low, control.high)
-
-    def _gates(self, control: Control, clipped: Tensor) -> tuple[Tensor | float, Tensor | float]:
-        """(...) `missed` and `idle` of the module docstring, of clipped observations."""
+    def _gates(self, clipped: Tensor) -> tuple[Tensor, Tensor]:
+        """`missed` (..., 1) and `idle` (..., m) of clipped observations, as shares of `high`."""
         shape, gates = self.shape, self.shape.gates
-        if not gates.metric:
-            return 0.0, 0.0
-        metric, objective = (clipped[..., shape.column(name)] for name in (gates.metric, gates.objective))
-        missed = control.high * shape.gains.missed * (metric - gates.near * objective).relu()
-        floors = gates.idle.get(control.name)
-        if floors is None:
-            return missed, 0.0
+        metric, objective = (clipped[..., shape.column(name), None] for name in (gates.metric, gates.objective))
+        missed = shape.gains.missed * (metric - gates.near * objective).relu()
         opened = shape.gains.opened * (metric - objective).relu()
-        for name, floor in floors.items():
-            opened = opened + gates.gain_over(floor) * (clipped[..., shape.column(name)] - floor).relu()
-        return missed, control.high * (1.0 - opened).relu()
+        columns = []
+        for control in shape.controls:
+            floors = gates.idle.get(control.name)
+            open_by = opened if floors else torch.ones_like(opened)
+            for name, floor in (floors or {}).items():
+                open_by = open_by + gates.gain_over(floor) * (clipped[..., shape.column(name), None] - floor).relu()
+            columns.append(open_by)
+        return missed, SURE * (1.0 - torch.cat(columns, dim=-1)).relu()
 
     @torch.no_grad()
     def member(self, *index: int) -> "Policy":

@@ -28,8 +28,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.environments.signals import Control, Signal, feature_matrix
-from models.learners.policy import Policy
+from models.environments.signals import Control, Feature, Signal, feature_matrix
+from models.learners.policy import SURE, Policy
 
 Array = NDArray[np.float64]
 # Share of a signal's range by which the ReLU that clips at its low end lies below that: far above what rounding adds.
@@ -127,7 +127,7 @@ class _Carried(NamedTuple):
     """What a control's limits need of the first layer, none of it negative (`idle` from the second layer on).
 
     Attributes:
-        below_top: logarithm of the largest current value, less that of the current one.
+        below_top: the anchor's largest value in the box, less the anchor.
         current: present value.
         up_one: by how much most_up of it is less than one, of a whole number.
         down_one: by how much most_down of it is less than one, of a whole number.
@@ -150,16 +150,22 @@ class _Builder:
         self.weights = [weight.detach().numpy().astype(np.float64) for weight in policy.weights]
         self.biases = [bias.detach().numpy().astype(np.float64) for bias in policy.biases]
         self.columns = list(zip(self.shape.controls, policy.current, strict=True))
-        self.tops = [_log(self.shape.signals[column], float(box.upper[column])) for column in policy.current]
+        self.anchors = feature_matrix([Feature("", self.shape.anchor(control).terms) for control in
+                                       self.shape.controls], self.shape.signals)
+        ends = [[_log(signal, value) if signal.scale == "log" else value
+                 for signal, value in zip(self.shape.signals, side.tolist(), strict=True)]
+                for side in (box.lower, box.upper)]
+        self.tops = (self.anchors * np.where(self.anchors > 0, ends[1], ends[0])).sum(axis=1)
 
     def build(self) -> tuple[list[Array], list[Array]]:
         """See `chain`."""
         scaled = [self._scaled(column) for column in range(len(self.shape.signals))]
+        anchors = _combined(self.anchors, np.zeros(len(self.anchors)), scaled)
         carried = [
-            _Carried(scaled[column] * -1.0 + top, self._clipped(column),
+            _Carried(anchor * -1.0 + float(top), self._clipped(column),
                      self._beyond(column, control, control.most_up), self._beyond(column, control, control.most_down),
                      self._missed(), self._idle(control))
-            for (control, column), top in zip(self.columns, self.tops, strict=True)]
+            for (control, column), anchor, top in zip(self.columns, anchors, self.tops, strict=True)]
         self.layers.close()
         return self._limits(*self._hidden(scaled, carried))
 
@@ -206,7 +212,7 @@ class _Builder:
         return self.layers.relu(_Row({metric: 1.0, objective: -gates.near})) * self.shape.gains.missed
 
     def _idle(self, control: Control) -> _Row:
-        """1 less what opens the gate."""
+        """What holds changes up back, less what opens the gate."""
         gates = self.shape.gates
         floors = gates.idle.get(control.name) if gates.metric else None
         if floors is None:
@@ -215,7 +221,7 @@ class _Builder:
         found = self.layers.relu(_Row({metric: 1.0, objective: -1.0})) * -self.shape.gains.opened + 1.0
         for name, floor in floors.items():
             found -= self._neuron(self.shape.column(name), 1.0, -floor) * gates.gain_over(floor)
-        return found
+        return found * SURE
 
     # --- the hidden layers ------------------------------------------------------------------------------------------
 
@@ -270,7 +276,7 @@ class _Builder:
         control, column = self.columns[position]
         signal = self.shape.signals[column]
         octave = math.log(2.0)
-        ratio = log + (self.tops[position] - math.log(signal.low))
+        ratio = log + (float(self.tops[position]) + self.shape.anchor(control).offset - math.log(signal.low))
         reach = max((1.0 + control.most_up) * self.box.upper[column], self.box.upper[column] + 1.0) / signal.low
         found = self.layers.relu(ratio) * (1.0 / octave) + 1.0
         for knot in range(1, math.ceil(math.log2(reach))):

@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # the command line reads tasks, and needs none of these
     from models.tasks.pages import Pages
     from models.tasks.task_file import TaskFile
 
-# Called with a flat mapping: an epoch's number and loss, the share of boxes proved, or `done` (0 to 1) and `said`, a note.
+# Called with a flat mapping: an epoch's number and loss, the share of boxes proved, or `done` (0 to 1) and `said`.
 OnProgress = Callable[[dict[str, Any]], None]
 # Called with a workload, and "" or why it failed.
 OnFinished = Callable[[str, str], None]
@@ -157,16 +157,21 @@ class Kind(Protocol):
         """Whether the specification is imposed even where the data contradict it."""
 
     def pretrain(self, task: Any, workloads: Sequence[str], seed: int, features: Path, output: Path,
-                 progress: OnProgress) -> str:
-        """Writes the file `output`: what all workloads start from. Returns why there is nothing to pretrain, or ""."""
+                 checkpoints: Path, progress: OnProgress) -> str:
+        """Writes the file `output`: what all workloads start from. Returns why there is nothing to pretrain, or "".
+
+        Args:
+            checkpoints: a folder that is there again when the very same work is begun again after a kill.
+        """
 
     def finetune(self, task: Any, workloads: Sequence[str], seed: int, features: Path, pretrained: Path,
-                 folders: Mapping[str, Path], finished: OnFinished, progress: OnProgress) -> None:
+                 folders: Mapping[str, Path], checkpoints: Path, finished: OnFinished, progress: OnProgress) -> None:
         """Writes each workload's learner into its folder, which is there and empty.
 
         Args:
             workloads: a shard: those of equal shape may be trained as one tensor operation.
             folders: by workload.
+            checkpoints: as of `pretrain`; each workload uses the folder of its name in it alone.
             finished: to be called once with each workload, as soon as its folder is whole or it is clear why it has no
                 learner.
         """

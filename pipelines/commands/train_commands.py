@@ -24,8 +24,8 @@ from pipelines.request import Fanout, check_run_name, make_request
 
 TaskOption = Annotated[str, typer.Option(help="Name of a task, or the path of its YAML.")]
 TelemetryOption = Annotated[
-    str | None, typer.Option(help="Parquet or CSV file, or the http address of a Prometheus server; default: what comes "
-                                  "with the task.")]
+    str | None, typer.Option(help="Parquet or CSV file, or the http address of a Prometheus server; default: what "
+                                  "comes with the task.")]
 MappingOption = Annotated[
     Path | None, typer.Option(help="For a file: how its columns map. For Prometheus: the metric map.")]
 WorkloadOption = Annotated[list[str] | None, typer.Option("--workload", "-w", help="Only this workload; repeatable.")]

@@ -65,7 +65,7 @@ class Steps:
         return run_audit(self.task_yaml, self.folder / "featurized", self.folder / "features")
 
     def pretrain(self) -> None:
-        run_pretrain(self.task_yaml, self.seed, self.folder / "features", self.folder / "pretrained")
+        run_pretrain(self.task_yaml, self.seed, CODE_VERSION, self.folder / "features", self.folder / "pretrained")
 
     def fan_out(self, workloads: Sequence[str] = ()) -> None:
         """finetune -> verify -> export of a shard; of all workloads where none is named."""

@@ -58,7 +58,7 @@ def test_the_model_of_a_kinds_task_files_has_the_common_fields_and_knows_its_kin
 
 
 @pytest.mark.parametrize(("name", "message"), [
-    ("predicton", "kind: expected control, few_shot, prediction or the import path .*'predicton'; did you mean 'prediction'"),
+    ("predicton", "kind: expected control, few_shot, prediction or the import path .*; did you mean 'prediction'"),
     (5, r"kind: expected .*got 5; .* \(task.yaml, line 2\)"),
     ("no.such.package", "kind: expected a package with a module `kind`, got 'no.such.package', which cannot be"),
     ("models.tasks.supervised", "kind: expected a package with a module `kind`"),

@@ -1,1 +1,1 @@
-"""What adapts a policy to a new application: embeddings of trajectories, identification, fine-tuning, and their rivals."""
+"""What adapts a policy to a new application: embeddings of trajectories, identification, fine-tuning."""

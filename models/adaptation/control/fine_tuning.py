@@ -1,7 +1,7 @@
 """Fine-tuning to N applications at once: each has policy, episodes, gradient and moments of its own, in one stack.
 
-An iteration is `episodes` new episodes of every application, and one step of Adam for every policy. Nothing couples the
-policies: what becomes of one does not depend on which others are in the stack.
+An iteration is `episodes` new episodes of every application, and one step of Adam a window for every policy. Nothing
+couples the policies: what becomes of one does not depend on which others are in the stack.
 
 The gradients come through the environment, so they stand for a learner that knows the application's law and has only to
 see its loads; a model-free learner needs more episodes for the same.
@@ -10,7 +10,7 @@ Symbols: N applications, P policies to start from.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor
 
@@ -34,14 +34,14 @@ class FineTuning:
         seed: of the episodes.
     """
 
-    training: TrainingSettings = TrainingSettings(iterations=50, rate=1e-3, decay=False)
+    training: TrainingSettings = field(default_factory=lambda: TrainingSettings(50, rate=1e-3, decay=False))
     episodes: int = 1
     seed: int = 0
 
 
-def one_each(policy: Policy, start: Sequence[int]) -> Stack:
-    """A stack of N policies; start: (N,) which member of `policy` each begins as."""
-    return Stack(members(policy, start))
+def one_each(policy: Policy, start: Sequence[int], rates: Tensor | None = None) -> Stack:
+    """A stack of N policies; start: (N,) which member of `policy` each begins as; rates: see Stack."""
+    return Stack(members(policy, start), rates=rates)
 
 
 def fine_tune(differentiable: Environment, stack: Stack, split: str, applications: Sequence[int], inputs: InputsOf,
@@ -71,7 +71,7 @@ def fine_tune(differentiable: Environment, stack: Stack, split: str, application
         return differentiable.draw(split, len(every), settings.training.steps + 1, seed, applications=every)
 
     def batch(iteration: int) -> Batch:
-        return Batch(drawn(settings.seed + iteration), inputs(iteration, settings.episodes))
+        return Batch(drawn(settings.seed + iteration), lambda: inputs(iteration, settings.episodes))
 
     return train(differentiable, stack, batch, objective, settings.training, after)
 

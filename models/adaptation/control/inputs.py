@@ -159,16 +159,16 @@ class Joined:
     """Several one after the other, within the widest reach."""
 
     def __init__(self, parts: Sequence[Inputs]) -> None:
-        self._parts = tuple(parts)
+        self.parts = tuple(parts)
         self.names = tuple(name for part in parts for name in part.names)
         self.reach = max(part.reach for part in parts)
 
     def start(self, observation: Tensor) -> tuple[Any, ...]:
         """One memory each."""
-        return tuple(part.start(observation) for part in self._parts)
+        return tuple(part.start(observation) for part in self.parts)
 
     def __call__(self, environment: Environment, state: Any, observation: Tensor,
                  memory: tuple[Any, ...]) -> tuple[Tensor, tuple[Any, ...]]:
         """(N, e), all of them."""
-        found = [part(environment, state, observation, own) for part, own in zip(self._parts, memory, strict=True)]
+        found = [part(environment, state, observation, own) for part, own in zip(self.parts, memory, strict=True)]
         return torch.cat([values for values, _ in found], dim=1), tuple(own for _, own in found)

@@ -6,11 +6,11 @@
 
 In training an application shows 0 to M trajectories, drawn each time, so that the policy is good before the first one
 and with any number of them. At inference the encoder is fixed. System identification is the same learner but for its
-goal: its embedding is fitted to the application's true hidden parameters (which a simulator knows), and the policy reads
-that without telling it anything.
+goal: its embedding is fitted to the application's true hidden parameters (which a simulator knows), and the policy
+reads that without telling it anything.
 
-Symbols: S seeds, each with an encoder; L policies of each seed, one for each multiplier; K = S L; A training applications;
-B of them an iteration; M trajectories, e embedding, h hidden parameters.
+Symbols: S seeds, each with an encoder; L policies of each seed, one for each target; K = S L; A training
+applications; B of them an iteration; M trajectories, e embedding, h hidden parameters.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ class MetaSettings:
         encoder: sizes; `embedding` is replaced by h where hidden parameters are identified.
         training: of policies and encoders.
         seeds: (S,) of weights and episodes.
-        multipliers: (L,) of CostAndViolations; () trains one policy for the paper's reward.
+        targets: (L,) of CostAndViolations; () trains one policy for the paper's reward.
         applications: B.
         identify: fit the embedding to the hidden parameters.
         refresh: iterations between two new episodes of every application.
@@ -54,23 +54,23 @@ class MetaSettings:
     encoder: EncoderSettings = field(default_factory=EncoderSettings)
     training: TrainingSettings = field(default_factory=TrainingSettings)
     seeds: tuple[int, ...] = (0,)
-    multipliers: tuple[float, ...] = ()
+    targets: tuple[float, ...] = ()
     applications: int = 64
     identify: bool = False
     refresh: int = 20
     kept: int = 8
-    fits: int = 60
+    fits: int = 40
 
     @property
     def policies(self) -> int:
         """L."""
-        return max(1, len(self.multipliers))
+        return max(1, len(self.targets))
 
     def objective(self) -> Objective:
         """Of all K policies."""
-        if not self.multipliers:
+        if not self.targets:
             return PaperReward()
-        return CostAndViolations(torch.tensor(self.multipliers * len(self.seeds)))
+        return CostAndViolations(torch.tensor(self.targets * len(self.seeds)))
 
 
 @dataclass
@@ -119,6 +119,7 @@ class MetaTraining:
         length = settings.training.steps // settings.encoder.stride
         self.stores = [TrajectoryStore.empty(len(self.applications), settings.kept, length, self.recorder.numbers)
                        for _ in settings.seeds]
+        self._objective = settings.objective()
         self._fitting = [Adam(encoder.parameters()) for encoder in self.encoders]
         self._hidden: Tensor | None = None
 
@@ -128,7 +129,7 @@ class MetaTraining:
             self._restore(load_state(self.checkpoint))
         if not self.stack.iteration:
             self._refresh(0)
-        train(self.differentiable, self.stack, self._batch, self.settings.objective(), self.settings.training, self._after)
+        train(self.differentiable, self.stack, self._batch, self._objective, self.settings.training, self._after)
         return MetaLearner(self.stack.policy, self.encoders, self.recorder)
 
     def _batch(self, iteration: int) -> Batch:
@@ -140,9 +141,12 @@ class MetaTraining:
         shown = torch.randint(settings.encoder.trajectories + 1, (seeds, count, 1), generator=generator)
         episodes = self.differentiable.draw("train", rows.numel(), steps + 1, iteration + 1000 * settings.seeds[0],
                                             applications=self.applications[rows.flatten()].tolist())
-        embeddings = torch.stack([self._embedding(s, rows[s], shown[s]) for s in range(seeds)])
-        told = embeddings[:, None].expand(-1, settings.policies, -1, -1).flatten(0, 2)
-        return Batch(episodes.take(member_rows(seeds, settings.policies, count)), Given(told))
+
+        def told() -> Given:
+            embeddings = torch.stack([self._embedding(s, rows[s], shown[s]) for s in range(seeds)])
+            return Given(embeddings[:, None].expand(-1, settings.policies, -1, -1).flatten(0, 2))
+
+        return Batch(episodes.take(member_rows(seeds, settings.policies, count)), told)
 
     def _embedding(self, seed: int, rows: Tensor, shown: Tensor) -> Tensor:
         """(B, e) of as many trajectories as are shown (B, 1)."""
@@ -201,6 +205,7 @@ class MetaTraining:
     def _state(self) -> dict[str, Any]:
         return {"stack": self.stack.state(), "stores": [store.state() for store in self.stores],
                 "encoders": [encoder.state_dict() for encoder in self.encoders],
+                "objective": self._objective.state(),
                 "fitting": [[one.means, one.squares, one.steps] for one in self._fitting]}
 
     def _restore(self, state: dict[str, Any]) -> None:
@@ -209,6 +214,8 @@ class MetaTraining:
             encoder.load_state_dict(own)
         for store, kept in zip(self.stores, state["stores"], strict=True):
             store.restore(kept)
+        for name, own in self._objective.state().items():
+            own.copy_(state["objective"][name])
         for one, moments in zip(self._fitting, state["fitting"], strict=True):
             for mine, kept in zip((one.means, one.squares, one.steps), moments, strict=True):
                 for part, value in zip(mine, kept, strict=True):

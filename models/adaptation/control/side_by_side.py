@@ -20,7 +20,7 @@ from models.learners.policy import Policy
 
 
 def member_rows(groups: int, members: int, episodes: int) -> Tensor:
-    """(groups members episodes) of `groups episodes` drawn: the members of a group (say a seed) get the same episodes."""
+    """(groups members episodes) rows of what was drawn: the members of a group, say a seed, get the same episodes."""
     rows = torch.arange(groups * episodes).view(groups, 1, episodes)
     return rows.expand(-1, members, -1).flatten()
 

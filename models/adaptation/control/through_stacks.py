@@ -1,11 +1,14 @@
 """Training of K policies side by side by gradients through the environment, with the encoders of their inputs.
 
-Each policy has its own weights, episodes, gradient norm and moments; nothing couples them but an encoder that several of
-them read. The rest of a stack does not change what one of them learns. All that is random is drawn from the seed and the
-number of the iteration, so that a run that goes on from a checkpoint ends with the same numbers.
+Each policy has its own weights, episodes, gradient norm and moments; nothing couples them but an encoder that several
+of them read. The rest of a stack does not change what one of them learns. All that is random is drawn from the seed and
+the number of the iteration, so that a run that goes on from a checkpoint ends with the same numbers.
 
-Gradients through many steps of a queue explode: what passes through the state from one step to the one before is
-multiplied by `discount`, and each policy's gradient is cut to the norm `clip`.
+Gradients through many steps of a queue explode: an episode is cut into windows, each with a step of Adam, through whose
+ends no gradient flows; within one, what passes through the state from one step to the one before is multiplied by
+`discount`, and each policy's gradient is cut to the norm `clip`. As in training/reinforcement/through_environment.py,
+whose policies have no further inputs, no single application's slope exceeds `slope`, and whole controls are rounded
+with gradients that pass straight through.
 
 Symbols: K policies, B episodes of each, T steps.
 """
@@ -14,6 +17,7 @@ import io
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +32,7 @@ from models.adaptation.control.side_by_side import act
 from models.environments.environment import Environment
 from models.learners.policy import Policy
 from models.training.adam import adam_step
+from models.training.reinforcement.rollouts import rounded
 
 _LEAST_RATE = 0.02  # share of the learning rate that is left at the end
 
@@ -37,42 +42,54 @@ class TrainingSettings:
     """How long and how.
 
     Attributes:
-        iterations: gradient steps.
-        steps: T of an episode that is differentiated.
+        iterations: episodes, one of each application, one after the other.
+        steps: T of an episode.
+        window: steps through which gradients flow; divides T.
         warm_up: first steps, which do not count.
         rate: Adam's, falling by a cosine; that of encoders is the same.
         clip: largest norm of a policy's gradient.
         discount: of the gradient through the state, a step.
+        slope: largest slope of the objective by the logarithm of one episode's targets in one step.
         decay: whether the rate falls.
     """
 
-    iterations: int = 200
+    iterations: int = 120
     steps: int = 60
+    window: int = 20
     warm_up: int = 10
-    rate: float = 2e-3
+    rate: float = 5e-3
     clip: float = 1.0
     discount: float = 0.95
+    slope: float = 10.0
     decay: bool = True
 
     def rate_at(self, iteration: int) -> float:
         """Learning rate of an iteration."""
         if not self.decay:
             return self.rate
-        return self.rate * (_LEAST_RATE + (1 - _LEAST_RATE) * 0.5 * (1 + math.cos(math.pi * iteration / self.iterations)))
+        falling = 0.5 * (1 + math.cos(math.pi * iteration / self.iterations))
+        return self.rate * (_LEAST_RATE + (1 - _LEAST_RATE) * falling)
 
 
 class Batch(NamedTuple):
-    """episodes: K B of them, a policy's next to each other; inputs: what the policies are told beside."""
+    """episodes: K B of them, a policy's next to each other; inputs: makes what the policies are told beside, for each
+    window anew, since encoders have learned meanwhile."""
 
     episodes: Any
-    inputs: Inputs
+    inputs: Callable[[], Inputs]
 
 
 class Stack:
-    """K policies and their encoders with Adam's moments, and the iteration that comes next."""
+    """K policies and their encoders with Adam's moments, and the iteration that comes next.
 
-    def __init__(self, policy: Policy, encoders: Sequence[nn.Module] = ()) -> None:
-        self.policy, self.encoders = policy, tuple(encoders)
+    Args:
+        policy: what is trained, in place.
+        encoders: which are trained too.
+        rates: (K,) share of the learning rate that each policy takes, to try rates side by side; None: all of it.
+    """
+
+    def __init__(self, policy: Policy, encoders: Sequence[nn.Module] = (), rates: Tensor | None = None) -> None:
+        self.policy, self.encoders, self.rates = policy, tuple(encoders), rates
         self.iteration = 0
         self._own = [*policy.parameters()]
         self._shared = [[*encoder.parameters()] for encoder in encoders]
@@ -96,7 +113,12 @@ class Stack:
             norm = torch.stack([part.square().sum() for part in mine]).sum().sqrt()
             torch._foreach_mul_(mine, float((clip / norm.clamp(min=1e-12)).clamp(max=1.0)))
             at += len(parameters)
+        before = [] if self.rates is None else [part.detach().clone() for part in self._own]
         adam_step(self._every, gradients, self._means, self._squares, self._steps, rate)
+        if self.rates is not None:  # Adam's step is proportional to its rate
+            with torch.no_grad():
+                for part, old in zip(self._own, before, strict=True):
+                    part.copy_(torch.lerp(old, part, self.rates.view(-1, *[1] * (part.dim() - 1))))
         return norms
 
     def state(self) -> dict[str, Any]:
@@ -109,7 +131,8 @@ class Stack:
         self.policy.load_state_dict(state["policy"])
         for encoder, own in zip(self.encoders, state["encoders"], strict=True):
             encoder.load_state_dict(own)
-        for mine, kept in ((self._means, state["means"]), (self._squares, state["squares"]), (self._steps, state["steps"])):
+        own = (self._means, self._squares, self._steps)
+        for mine, kept in zip(own, (state["means"], state["squares"], state["steps"]), strict=True):
             for part, value in zip(mine, kept, strict=True):
                 part.copy_(value)
         self.iteration = int(state["iteration"])
@@ -131,50 +154,77 @@ def load_state(path: Path) -> dict[str, Any]:
 
 
 def discounted(state: Any, discount: float) -> Any:
-    """The same state, through which gradients pass multiplied by `discount`; nested tuples are walked through."""
+    """The same state, through which gradients pass multiplied by `discount`; tuples are walked through."""
     if isinstance(state, Tensor):
-        return state if not state.requires_grad else torch.lerp(state.detach(), state, discount)
-    if isinstance(state, tuple) and hasattr(state, "_fields"):
-        return type(state)(*[discounted(part, discount) for part in state])
+        if not state.requires_grad:
+            return state
+        return torch.lerp(state.detach(), state, discount) if discount else state.detach()
+    if isinstance(state, tuple):
+        parts = [discounted(part, discount) for part in state]
+        return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)
     return state
 
 
-def episode_loss(environment: Environment, policy: Policy, batch: Batch, objective: Objective,
-                 settings: TrainingSettings) -> Tensor:
-    """(K,) mean of the objective over B episodes and the steps that count."""
-    state = environment.reset(batch.episodes)
-    observation = environment.observe(state)
-    memory = batch.inputs.start(observation)
-    total = torch.zeros(len(observation))
-    for step in range(settings.steps):
-        targets, memory = act(policy, environment, batch.inputs, state, observation, memory)
-        state, outcome = environment.step(state, targets)
-        state = discounted(state, settings.discount)
-        observation = environment.observe(state)
-        if step >= settings.warm_up:
-            total = total + objective(outcome)
-    return total.view(policy.members[0], -1).mean(dim=1) / (settings.steps - settings.warm_up)
-
-
 def train(environment: Environment, stack: Stack, batches: Callable[[int], Batch], objective: Objective,
-          settings: TrainingSettings, after: Callable[[int], None] = lambda iteration: None,
-          until: int | None = None) -> list[list[float]]:
+          settings: TrainingSettings, after: Callable[[int], None] = lambda iteration: None) -> list[list[float]]:
     """Trains from `stack.iteration` on.
 
     Args:
         environment: a differentiable one.
+        stack: what is trained, in place.
         batches: iteration -> what it is done on.
+        objective: what is minimised.
+        settings: how.
         after: called after each iteration with the number of those done; saves, refreshes trajectories.
-        until: stops before this iteration; None: `settings.iterations`.
 
     Returns:
-        (iterations, K) losses.
+        (iterations, K) mean losses of the windows.
+
+    Raises:
+        InputError: a loss is no finite number; the weights are those before it.
     """
     losses = []
-    for iteration in range(stack.iteration, settings.iterations if until is None else until):
-        loss = episode_loss(environment, stack.policy, batches(iteration), objective, settings)
-        stack.descend(loss.sum(), settings.rate_at(iteration), settings.clip)
+    for iteration in range(stack.iteration, settings.iterations):
+        losses.append(_episode(environment, stack, batches(iteration), objective, settings, iteration))
         stack.iteration = iteration + 1
-        losses.append(loss.tolist())
         after(stack.iteration)
     return losses
+
+
+def _episode(environment: Environment, stack: Stack, batch: Batch, objective: Objective, settings: TrainingSettings,
+             iteration: int) -> list[float]:
+    """(K,) one episode of each application, a step of Adam a window."""
+    state = environment.reset(batch.episodes)
+    observation = environment.observe(state)
+    memory = batch.inputs().start(observation)
+    losses = []
+    for begin in range(0, settings.steps, settings.window):
+        inputs, counted, violated = batch.inputs(), [], []
+        state, memory = discounted(state, 0.0), discounted(memory, 0.0)
+        observation = environment.observe(state)
+        for step in range(begin, min(begin + settings.window, settings.steps)):
+            targets, memory = act(stack.policy, environment, inputs, state, observation, memory)
+            targets.register_hook(partial(_limited, targets.detach(), settings.slope * stack.policy.members[0]
+                                          / (len(targets) * settings.window)))
+            state, outcome = environment.step(state, rounded(targets, environment.controls))
+            state = discounted(state, settings.discount)
+            observation = environment.observe(state)
+            if step >= settings.warm_up:
+                counted.append(objective(outcome))
+                violated.append(outcome.violated)
+        if not counted:
+            continue
+        loss = torch.stack(counted).mean(dim=0).view(stack.policy.members[0], -1).mean(dim=1)
+        if not bool(loss.isfinite().all()):
+            raise InputError(f"training: expected finite losses, got NaN or infinity (iteration {iteration + 1}, step "
+                             f"{begin}); lower the rate")
+        stack.descend(loss.sum(), settings.rate_at(iteration), settings.clip)
+        objective.observe(torch.stack(violated).mean(dim=0).view(stack.policy.members[0], -1).mean(dim=1))
+        losses.append(loss.detach())
+    return torch.stack(losses).mean(dim=0).tolist()
+
+
+def _limited(targets: Tensor, most: float, gradient: Tensor) -> Tensor:
+    """The gradient by the targets (N, m), cut to the norm `most` by the logarithms of each episode's."""
+    norm = (gradient * targets).norm(dim=1, keepdim=True)
+    return gradient * (most / norm.clamp(min=1e-12)).clamp(max=1.0)

@@ -3,8 +3,8 @@
     trajectory (L records) -> summary, recurrent or a mean -> mean over the M trajectories -> two layers -> embedding
 
 The recurrent state starts at zero for every trajectory, so at every switch of application; their order does not matter.
-The embedding is tanh of the last layer, so that it lies in the box [-1, 1]: a proof is over every embedding in that box.
-Without any trajectory the embedding is 0: the policy is then a generic one.
+The embedding is tanh of the last layer, so that it lies in the box [-1, 1]: a proof is over every embedding in that
+box. Without any trajectory the embedding is 0: the policy is then a generic one.
 
 The published sizes are two bidirectional layers of 256, fully connected layers of 256 and 64, an embedding of 64 and 20
 trajectories: 312 hours of pretraining there. The smaller ones are for two cores.
@@ -13,6 +13,7 @@ Symbols: B applications, M trajectories of each, L records, s numbers a record, 
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import torch
@@ -86,9 +87,11 @@ class TrajectoryEncoder(nn.Module):
                     self.summary, width = AttentionEncoder(numbers, 1, settings.width), settings.width
                 case _:
                     self.summary, width = MeanEncoder(numbers, settings.width), settings.width
+            if not isinstance(self.summary, MeanEncoder):
+                self.summary.output = nn.Identity()  # type: ignore[assignment]  # the embedding layers are `head`
             sizes = (width, *settings.head)
             layers: list[nn.Module] = []
-            for size, following in zip(sizes[:-1], sizes[1:], strict=True):
+            for size, following in pairwise(sizes):
                 layers += [nn.Linear(size, following), nn.ReLU()]
             self.head = nn.Sequential(*layers, nn.Linear(sizes[-1], settings.embedding))
 
@@ -99,7 +102,7 @@ class TrajectoryEncoder(nn.Module):
             records: (B, M, L, s).
             is_there: (B, M) bool; what is not there is not looked at.
         """
-        count, most, length, numbers = records.shape
+        count, most, length, _ = records.shape
         known = is_there.any(dim=1)
         flat = records[is_there]
         if not len(flat):

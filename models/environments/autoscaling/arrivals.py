@@ -10,7 +10,6 @@ Symbols: F series, M minutes, N episodes, T steps.
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -33,6 +32,8 @@ def read_traces(path: Path, least_a_minute: float = _LEAST_A_MINUTE) -> NDArray[
         InputError: no such file; no columns of minutes; fewer than two minutes; gaps, negative or infinite values; no
             series left.
     """
+    import pandas as pd  # where traces are read alone: the environment runs in interpreters without it
+
     try:
         table = pd.read_csv(path)
     except (OSError, ValueError) as error:
@@ -98,13 +99,15 @@ def pattern(name: str, minutes: int) -> NDArray[np.float64]:
 
 
 def split_traces(traces: NDArray[np.float64], split: str) -> NDArray[np.float64]:
-    """The series of `train` or `held_out`: every fifth judges. With one series both are its halves."""
+    """The series of `train` or `held_out`: every fifth judges, counted by rising spread, so that both are as bursty.
+
+    With one series both are its halves.
+    """
     if len(traces) == 1:
         half = traces.shape[1] // 2
         return traces[:, :half] if split == "train" else traces[:, half:]
-    held_out = np.arange(len(traces)) % _HELD_OUT_EVERY == _HELD_OUT_EVERY - 1
-    if len(traces) < _HELD_OUT_EVERY:
-        held_out[-1] = True
+    rank = np.argsort(np.argsort(traces.std(axis=1), kind="stable"), kind="stable")
+    held_out = rank % _HELD_OUT_EVERY == min(_HELD_OUT_EVERY, len(traces)) // 2
     return traces[held_out if split == "held_out" else ~held_out]
 
 

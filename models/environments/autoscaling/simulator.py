@@ -24,9 +24,9 @@ from models.environments.autoscaling import queueing
 from models.environments.autoscaling.applications import Applications, generate, numbers_of
 from models.environments.autoscaling.arrivals import made_traces, split_traces
 from models.environments.autoscaling.episodes import SCENARIOS, Episodes, draw_episodes
-from models.environments.autoscaling.interface import CONTROLS, FEATURES, SIGNALS, STEP_SECONDS
+from models.environments.autoscaling.interface import ANCHORS, CONTROLS, FEATURES, SIGNALS, STEP_SECONDS
 from models.environments.environment import Outcome
-from models.environments.signals import Control, Feature, Signal
+from models.environments.signals import Anchor, Control, Feature, Signal
 
 # Price of a GiB of memory for an hour over that of a core's: price lists of custom machine types, which state both, ask
 # for 0.11 to 0.14.
@@ -141,6 +141,7 @@ class Autoscaling:
     signals: tuple[Signal, ...] = SIGNALS
     controls: tuple[Control, ...] = CONTROLS
     features: tuple[Feature, ...] = FEATURES
+    anchors: Mapping[str, Anchor] = ANCHORS
     hidden: tuple[str, ...] = ("log CPU time a request", "service variation", "arrival variation", "log fixed latency",
                                "log workers", "contention", "log memory at rest", "log memory a request",
                                "start-up", "log speed", "stolen share")
@@ -273,7 +274,7 @@ class Autoscaling:
         metrics = Metrics(cpu_used / (serving * limit), used.clamp(max=1.2), (done * a.io).clamp(max=1.0),
                           (done * a.network).clamp(max=1.0), p99 * 1e3, 1.0 - lost, rate)
         outcome = self._outcome(a, state, metrics, rate, cpu_s, allocated, replicas, memory, p99, lost, starts, stops,
-                                killed, backlog)
+                                killed, backlog, used)
         ready, starting = self._kill(state.constants.delays, ready, starting, killed)
         return self._measured(state, at, metrics)._replace(
             step=state.step + 1, limit=limit, memory=memory, replicas=replicas, ready=ready, starting=starting,
@@ -312,7 +313,7 @@ class Autoscaling:
 
     def _outcome(self, a: Applications, state: State, metrics: Metrics, rate: Tensor, cpu_s: Tensor, allocated: Tensor,
                  replicas: Tensor, memory: Tensor, p99: Tensor, lost: Tensor, starts: Tensor, stops: Tensor,
-                 killed: Tensor, backlog: Tensor) -> Outcome:
+                 killed: Tensor, backlog: Tensor, used: Tensor) -> Outcome:
         over = p99 / a.slo_s
         log_latency = over.log()
         violated = ((over > 1.0) | (lost > 0.01)).float()
@@ -326,7 +327,8 @@ class Autoscaling:
                     "starts": starts, "stops": stops, "killed": killed, "log_latency": log_latency,
                     "p99_ms": p99 * 1e3, "backlog": backlog}
         cost = (allocated + GIB_IN_CORES * gib) / a.load_cores
-        violation = log_latency.clamp(min=0.0) + 4.0 * lost
+        # the share of what is lost has no slope where all replicas are killed: the missing memory has
+        violation = log_latency.clamp(min=0.0) + 4.0 * lost + used.log().clamp(min=0.0)
         return Outcome(reward, cost, violation, violated, measures)
 
 

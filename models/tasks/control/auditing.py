@@ -1,8 +1,8 @@
 """audit of control tasks: do the fallback rule's own actions obey what is demanded of the policy?
 
-The rule is run in the workload's environment with its default settings; each order of the specification is asked of pairs
-of what it saw and set. A rule that contradicts an order has been getting on without it: the demand may cost reward. That is
-said, and stops the workload where the task is not `by_policy`.
+The rule is run in the workload's environment with its default settings; each order of the specification is asked of
+pairs of what it saw and set. A rule that contradicts an order has been getting on without it: the demand may cost
+reward. That is said, and stops the workload where the task is not `by_policy`.
 """
 
 from pathlib import Path

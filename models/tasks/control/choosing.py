@@ -1,5 +1,6 @@
 """The better of several policies, by the same training episodes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -24,12 +25,10 @@ class Choice:
     reason: str
 
 
-def best_member(task: ControlTask, environment: Environment, policies: Policy, seed: int) -> tuple[int, Score]:
-    """The number of the best of S policies, and its score."""
-    found = member_scores(task, environment, policies, seed)
+def best_of(task: ControlTask, found: Sequence[Score]) -> int:
+    """The number of the best score."""
     losses = [_loss(task, score) for score in found]
-    number = losses.index(min(losses))
-    return number, found[number]
+    return losses.index(min(losses))
 
 
 def member_scores(task: ControlTask, environment: Environment, policies: Policy, seed: int) -> list[Score]:
@@ -43,7 +42,8 @@ def member_scores(task: ControlTask, environment: Environment, policies: Policy,
         targets = policies(observation.reshape(members, EPISODES, -1))
         return targets.reshape(len(observation), -1)
 
-    return scores(play(environment, episodes, steps, act, task.judging.counted_from(steps)), members, task.objective.violating_share)
+    played = play(environment, episodes, steps, act, task.judging.counted_from(steps))
+    return scores(played, members, task.objective.violating_share)
 
 
 def better(task: ControlTask, environment: Environment, new: Policy, old: Policy, seed: int) -> Choice:

@@ -17,7 +17,7 @@ from models.export.bundle import write_bundle
 from models.export.product import Versions
 from models.learners.policy import Policy
 from models.tasks.attempts import attempt
-from models.tasks.control.choosing import better
+from models.tasks.control.choosing import best_of, better, member_scores
 from models.tasks.control.policies import with_limits
 from models.tasks.control.pretraining import Pretrained, load_pretrained
 from models.tasks.control.product import policy_product, write_learner
@@ -31,41 +31,40 @@ from models.verification.verdict import Status
 
 
 def finetune(task: ControlTask, workloads: Sequence[str], seed: int, features: Path, pretrained: Path,
-             folders: Mapping[str, Path], finished: OnFinished, progress: OnProgress) -> None:
+             folders: Mapping[str, Path], checkpoints: Path, finished: OnFinished, progress: OnProgress) -> None:
     """Arguments as of `Kind.finetune`."""
     start = load_pretrained(pretrained)
     torch.set_num_threads(1)  # shards run side by side
     for name in workloads:
         def work(name: str) -> None:
-            _finetune_one(task, name, seed, features, start, folders[name], progress)
+            _finetune_one(task, name, seed, features, start, folders[name], checkpoints / name, progress)
 
+        (checkpoints / name).mkdir(exist_ok=True)
         with denormals_flushed():
             finished(name, attempt(partial(work, name)))
 
 
 def _finetune_one(task: ControlTask, name: str, seed: int, features: Path, start: Pretrained, folder: Path,
-                  progress: OnProgress) -> None:
+                  checkpoints: Path, progress: OnProgress) -> None:
     environment, settings = twin_of(task, name, features), task.training
     own = {rule: tune(task, rule, environment, seed) for rule in environment_of(task.environment).rules}
     generic = with_limits(start.policy, environment)
     policy, choice = generic, {"taken": "generic", "reason": "fine-tuning is switched off"}
-    if updates := settings.times_budget(settings.finetune_updates):
-        policy, choice = _better(task, name, environment, generic, updates, seed, own, progress)
+    if rounds := settings.times_budget(settings.finetune_rounds):
+        policy, choice = _better(task, name, environment, generic, rounds, seed, own, checkpoints, progress)
     write_learner(folder, policy, {**choice, "pretraining": dict(start.training)}, start.rules, own)
 
 
-def _better(task: ControlTask, name: str, environment: Environment, generic: Policy, updates: int, seed: int,
-            rules: Mapping[str, TunedRule], progress: OnProgress) -> tuple[Policy, dict[str, Any]]:
+def _better(task: ControlTask, name: str, environment: Environment, generic: Policy, rounds: int, seed: int,
+            rules: Mapping[str, TunedRule], checkpoints: Path, progress: OnProgress) -> tuple[Policy, dict[str, Any]]:
     """The fine-tuned policy or the generic one, and why."""
-    one = Policy(generic.shape, members=(1,))
-    one.load_state_dict({key: value[None] if key.startswith(("weights", "biases")) else value
-                         for key, value in generic.state_dict().items()})
-    trained = train(task, environment, one, updates, seed + 1, progress)
-    tuned = trained.policies.member(0)
+    trained = train(task, environment, rounds, seed + 1, checkpoints / "policy.npz", progress, generic)
+    scores = member_scores(task, environment, trained.policies, seed)
+    tuned = trained.policies.member(best_of(task, scores))
     found = better(task, environment, tuned, generic, seed)
-    choice: dict[str, Any] = {"history": list(trained.history), "diverged_in_update": trained.diverged}
-    if trained.diverged is not None:
-        progress({"done": 1.0, "said": f"{name} diverged in update {trained.diverged}; the policy before it counts"})
+    choice: dict[str, Any] = {"history": list(trained.history), "stopped": trained.stopped,
+                              "policies": [{"aim": aim, **vars(score)}
+                                           for aim, score in zip(trained.aims, scores, strict=True)]}
     if not found.taken:
         return generic, {**choice, "taken": "generic", "reason": found.reason}
     status = _proved(task, name, environment, tuned, rules[task.fallback_of(name)])

@@ -124,19 +124,19 @@ class Control:
         return task.by_policy
 
     def pretrain(self, task: ControlTask, workloads: Sequence[str], seed: int, features: Path, output: Path,
-                 progress: OnProgress) -> str:
+                 checkpoints: Path, progress: OnProgress) -> str:
         """The generic policy over randomised applications, and the tuned rules."""
         from models.tasks.control.pretraining import pretrain
 
-        pretrain(task, seed, output, progress)
+        pretrain(task, seed, output, checkpoints, progress)
         return ""
 
     def finetune(self, task: ControlTask, workloads: Sequence[str], seed: int, features: Path, pretrained: Path,
-                 folders: Mapping[str, Path], finished: OnFinished, progress: OnProgress) -> None:
+                 folders: Mapping[str, Path], checkpoints: Path, finished: OnFinished, progress: OnProgress) -> None:
         """The generic policy, or the better one that it becomes in the workload's own environment."""
         from models.tasks.control.finetuning import finetune
 
-        finetune(task, workloads, seed, features, pretrained, folders, finished, progress)
+        finetune(task, workloads, seed, features, pretrained, folders, checkpoints, finished, progress)
 
     def product(self, task: ControlTask, workload: str, versions: Versions, features: Path,
                 learner: Path) -> Product:

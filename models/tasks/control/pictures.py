@@ -19,7 +19,8 @@ POINTS = 480  # of a series in the evidence
 GRID = 21
 
 
-def day(task: ControlTask, environment: Environment, model: bytes, family: RuleFamily, rule: TunedRule) -> dict[str, Any]:
+def day(task: ControlTask, environment: Environment, model: bytes, family: RuleFamily,
+        rule: TunedRule) -> dict[str, Any]:
     """One held-out episode of a day (at most MOST_STEPS), under the policy and under the fallback."""
     steps = min(round(DAY_S / environment.step_seconds), MOST_STEPS)
     episodes = environment.draw("held_out", 1, steps, task.judging.seed + 1)
@@ -59,7 +60,7 @@ def action_map(environment: Environment, model: bytes, observations: NDArray[np.
     x, y = environment.signals[first], environment.signals[second]
     return {"x": {"name": x.name, "unit": x.unit, "values": _short(axes[0])},
             "y": {"name": y.name, "unit": y.unit, "values": _short(axes[1])},
-            "held_at": {name: float(f"{value:.5g}") for name, value in zip(names, np.median(seen, axis=0), strict=True)},
+            "held_at": dict(zip(names, _short(np.median(seen, axis=0)), strict=True)),
             "target_over_present": ratios}
 
 

@@ -1,28 +1,32 @@
-"""The policy of a control task: its shape, first weights, and the file that ships."""
+"""The policy of a control task: its shape, and the same weights under other limits."""
 
-import torch
+from dataclasses import replace
 
 from models.environments.environment import Environment
 from models.learners.policy import Gates, Policy, PolicyShape
 from models.tasks.control.task import ControlTask
+from models.training.reinforcement.monotone import Monotone
+from models.training.reinforcement.through_environment import Demands, NoDemands
 
 
 def policy_shape(task: ControlTask, environment: Environment) -> PolicyShape:
     """Of the task's sizes; limits are those of the environment's controls, so that a workload has its own."""
     written = task.by_construction
     gates = Gates() if written is None else Gates(written.metric, written.objective, written.near, written.idle)
-    return PolicyShape(tuple(environment.signals), tuple(environment.controls), tuple(environment.features), task.hidden,
-                       gates)
+    return PolicyShape(tuple(environment.signals), tuple(environment.controls), tuple(environment.features),
+                       task.hidden, gates, environment.anchors)
+
+
+def demands_of(task: ControlTask) -> Demands:
+    """What training has to keep beside the form of the network."""
+    written = task.by_construction
+    if written is None or not written.monotone:
+        return NoDemands()
+    return Monotone({name: 1 if direction == "increasing" else -1 for name, direction in written.monotone.items()})
 
 
 def with_limits(policy: Policy, environment: Environment) -> Policy:
     """The same weights under the limits of an environment's controls."""
-    shape = policy.shape
-    other = Policy(PolicyShape(shape.signals, tuple(environment.controls), shape.features, shape.hidden, shape.gates))
+    other = Policy(replace(policy.shape, controls=tuple(environment.controls)))
     other.load_state_dict(policy.state_dict())
     return other
-
-
-def first_policy(task: ControlTask, environment: Environment, seed: int, members: int) -> Policy:
-    """(members,) policies side by side."""
-    return Policy(policy_shape(task, environment), torch.Generator().manual_seed(seed), (members,))

@@ -1,6 +1,6 @@
 """pretrain: the generic policy over randomised applications, and the rules tuned on the same.
 
-    pretrained.zip    policy.safetensors; pretrained.json: rules with their settings, training history, the choice of seed
+    pretrained.zip    policy.safetensors; pretrained.json: tuned rules, training history, which policy was chosen
 """
 
 import json
@@ -15,8 +15,8 @@ import torch
 
 from models.environments.environments import environment_of
 from models.learners.policy import Policy
-from models.tasks.control.choosing import best_member
-from models.tasks.control.policies import first_policy
+from models.tasks.control.choosing import best_of, member_scores
+from models.tasks.control.held_out import on_held_out_applications
 from models.tasks.control.rule_tuning import TunedRule, tune
 from models.tasks.control.task import ControlTask
 from models.tasks.control.training import train
@@ -24,7 +24,6 @@ from models.tasks.kind import OnProgress
 from models.training.denormal_numbers import denormals_flushed
 
 _POLICY, _REST = "policy.safetensors", "pretrained.json"
-_NORMALISING_STEPS = 50
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Pretrained:
     Attributes:
         policy: the generic one.
         rules: by name, tuned on the training applications.
-        training: history, which seed was chosen, seconds, whether training diverged.
+        training: history, the policies that were trained, which was chosen, why training stopped early.
     """
 
     policy: Policy
@@ -42,7 +41,7 @@ class Pretrained:
     training: Mapping[str, Any]
 
 
-def pretrain(task: ControlTask, seed: int, output: Path, progress: OnProgress) -> None:
+def pretrain(task: ControlTask, seed: int, output: Path, checkpoints: Path, progress: OnProgress) -> None:
     """Writes the file `output`."""
     environment, settings = environment_of(task.environment), task.training
     torch.set_num_threads(1)
@@ -51,24 +50,14 @@ def pretrain(task: ControlTask, seed: int, output: Path, progress: OnProgress) -
         progress({"done": len(rules) / len(environment.rules), "said": f"rule {name}"})
         rules[name] = tune(task, name, environment, seed)
     with denormals_flushed():
-        first = first_policy(task, environment, seed, settings.seeds)
-        first.normalise(_observations(task, environment, rules[task.fallback], seed))
-        trained = train(task, environment, first, settings.times_budget(settings.updates), seed, progress)
-        number, score = best_member(task, environment, trained.policies, seed)
-    training = {"history": list(trained.history), "seed_chosen": number, "seeds": settings.seeds,
-                "diverged_in_update": trained.diverged, "score": vars(score)}
+        trained = train(task, environment, settings.times_budget(settings.rounds), seed, checkpoints / "policy.npz",
+                        progress)
+        scores = member_scores(task, environment, trained.policies, seed)
+        number = best_of(task, scores)
+    training = {"history": list(trained.history), "stopped": trained.stopped, "chosen": number,
+                "policies": [{"aim": aim, **vars(score)} for aim, score in zip(trained.aims, scores, strict=True)],
+                "held_out": on_held_out_applications(task, environment, trained, number, rules)}
     save_pretrained(Pretrained(trained.policies.member(number), rules, training), output)
-
-
-def _observations(task: ControlTask, environment: Any, rule: TunedRule, seed: int) -> torch.Tensor:
-    """(T, N, n) of the fallback: what features are normalised by."""
-    from models.tasks.control.judging import play, rule_acting
-
-    count = task.training.episodes
-    controller = environment.rules[rule.name].make(rule.settings)
-    episodes = environment.draw("train", count, _NORMALISING_STEPS, seed)
-    played = play(environment, episodes, _NORMALISING_STEPS, rule_acting(environment, controller, count))
-    return torch.from_numpy(played.observations)
 
 
 def save_pretrained(made: Pretrained, path: Path) -> None:

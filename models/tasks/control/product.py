@@ -1,7 +1,7 @@
 """A policy as a product: raw telemetry in, targets with units out, the scaling inside of the file.
 
-    learner/<workload>/    policy.safetensors; choice.json: where it comes from; rules.json: rules as they were tuned on the
-                           training applications, and to the workload
+    learner/<workload>/    policy.safetensors; choice.json: where it comes from; rules.json: rules as they were tuned on
+                           the training applications, and to the workload
 """
 
 import json

@@ -39,19 +39,26 @@ class Objective(Written):
 class Training(Written):
     """How a policy is trained."""
 
-    method: str = Field(default="through_environment", description="Name of a method that trains policies")
-    updates: PositiveWholeNumber = Field(default=400, description="Steps of the optimiser in pretraining")
-    finetune_updates: WholeNumber = Field(
-        default=60, description="Steps of the optimiser for each workload; 0: the generic policy ships")
-    episodes: PositiveWholeNumber = Field(default=256, description="Episodes that run side by side in an update")
+    method: Literal["through_environment"] = Field(
+        default="through_environment", description="Gradients through the environment (models/training/reinforcement)")
+    rounds: PositiveWholeNumber = Field(
+        default=120, json_schema_extra={"unit": "episodes"}, description="Of pretraining, on all applications")
+    finetune_rounds: WholeNumber = Field(
+        default=20, json_schema_extra={"unit": "episodes"},
+        description="For each workload; 0: the generic policy ships")
+    applications: PositiveWholeNumber = Field(default=64, description="Side by side in a round, for each policy")
     steps: PositiveWholeNumber | None = Field(
         default=None, description="Steps of an episode; default: the environment's")
-    seeds: PositiveWholeNumber = Field(default=1, description="Policies that are trained side by side; the best stays")
-    learning_rate: PositiveNumber = Field(default=3e-3, description="Of Adam")
+    window: PositiveWholeNumber = Field(
+        default=20, json_schema_extra={"unit": "steps"}, description="Through which a gradient flows back")
+    aims: Annotated[ListOf[Annotated[float, Field(gt=0)]], Field(min_length=1)] = Field(
+        default=(0.4, 0.6, 0.8, 1.0), json_schema_extra={"unit": "of the allowed violating share"},
+        description="Policies that are trained side by side, each for its share of violating steps; the best stays")
+    learning_rate: PositiveNumber = Field(default=5e-3, description="Of Adam")
     rule_trials: PositiveWholeNumber = Field(
         default=30, description="Settings that are tried for each rule, on the training applications")
     budget: PositiveNumber = Field(
-        default=1.0, description="Times the updates, fine-tuning and trials above: `assay run --budget 4`")
+        default=1.0, description="Times the rounds and trials above: `assay run --budget 4`")
     verify_seconds: PositiveNumber = Field(
         default=60.0, json_schema_extra={"unit": "s"}, description="Budget of the proof")
 
@@ -67,8 +74,8 @@ class Judging(Written):
     steps: PositiveWholeNumber | None = Field(
         default=None, description="Steps of an episode; default: the environment's")
     warm_up: WholeNumber = Field(
-        default=20, description="Steps at the start of an episode that do not count: what it began with is gone by then; "
-                                "at most a quarter of its steps")
+        default=20, description="Steps at the start of an episode that do not count: what it began with is gone by "
+                                "then; at most a quarter of its steps")
     seed: WholeNumber = Field(default=7, description="Of the episodes; not that of the run")
 
 
@@ -102,6 +109,8 @@ class ByConstruction(Written):
     idle: dict[str, dict[str, PositiveNumber]] = Field(
         default_factory=dict,
         description="Control -> {utilisation signal: floor}: below all floors, the objective being met, never raised")
+    monotone: dict[str, Literal["increasing", "decreasing"]] = Field(
+        default_factory=dict, description="Signal -> direction in which every target goes when it rises")
 
 
 class ControlWorkload(Written):

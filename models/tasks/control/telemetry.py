@@ -17,16 +17,16 @@ import pandas as pd
 
 from feature_store.errors import InputError
 from feature_store.features import combined_digest, write_whole
-from feature_store.mapping import Label, TelemetryMapping, TimeSource, parse_mapping
+from feature_store.mapping import Label, TelemetryMapping, TimeSource
 from feature_store.schema import IDENTITY, TelemetrySchema
 from feature_store.sources.files import read_telemetry
 from feature_store.sources.production import is_prometheus
-from feature_store.strict_yaml import parse_yaml
 from feature_store.written.model import parse_written
 from models.environments.environment import ControlledSystem
 from models.tasks.control.load_map import LoadMap, read_server
 from models.tasks.control.task import ControlTask
 
+FILE_COLUMNS = ("workload", "window_start", "window_s")
 TIME = ("window_start", "window_s")
 LOAD = "load.parquet"
 SAME_STEP = 0.01  # share by which the distance of two windows may differ from their length
@@ -42,13 +42,12 @@ def read_load(telemetry: str, mapping_yaml: str, columns: Sequence[str]) -> pd.D
         if not mapping_yaml:
             raise InputError("mapping: expected a load map (--mapping), which says what to ask of the server, got none")
         return read_server(telemetry, parse_written(LoadMap, mapping_yaml, "load map", "--mapping"), tuple(columns))
-    path = Path(telemetry)
     if mapping_yaml:
-        table = read_telemetry(path, parse_mapping(parse_yaml(mapping_yaml, "mapping", "mapping"), Path("mapping")))
-        return _numbers(table, columns, telemetry)
+        raise InputError(f"mapping: expected none for a file of load, which has the columns {', '.join(FILE_COLUMNS)} "
+                         f"and {', '.join(columns)}, got one; rename the file's columns ({telemetry})")
     plain = TelemetryMapping(workload=Label(column="workload"), columns={}, time=TimeSource("window_start"),
                              keep=("window_s", *columns), where="a control task")
-    return _numbers(read_telemetry(path, plain), columns, telemetry)
+    return _numbers(read_telemetry(Path(telemetry), plain), columns, telemetry)
 
 
 def _numbers(table: pd.DataFrame, columns: Sequence[str], where: str) -> pd.DataFrame:
@@ -79,8 +78,8 @@ def write_load(samples: pd.DataFrame, workload: str, columns: Sequence[str], lea
     rows = samples.loc[samples["workload"] == workload, [*TIME, *columns]].sort_values("window_start", kind="stable")
     stretch = longest_stretch(rows)
     if len(stretch) < least:
-        raise InputError(f"load: expected {least} windows in a row, got at most {len(stretch)} of {len(rows)} between two "
-                         f"gaps (workload {workload}); record it again, or lower `minimum_rows`")
+        raise InputError(f"load: expected {least} windows in a row, got at most {len(stretch)} of {len(rows)} between "
+                         f"two gaps (workload {workload}); record it again, or lower `minimum_rows`")
     if not (stretch[list(columns)] > 0).any().all():
         raise InputError(f"load: expected a window with any, got only zeros in {len(stretch)} windows in a row "
                          f"(workload {workload})")

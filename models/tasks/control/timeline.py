@@ -1,7 +1,7 @@
 """The lifecycle of a policy on training episodes of its workload: when it would have been let act (Algorithm 5.1).
 
-Episodes of the fallback first, while the policy is trained offline, then the policy's own. What is written here is of the
-twin; in production the same state machine follows the trajectory log (models/training/reinforcement/lifecycle_track.py).
+Episodes of the fallback first, while the policy is trained offline, then the policy's own. What is written here is of
+the twin; in production the same state machine follows the trajectory log (lifecycle_track.py).
 """
 
 from typing import Any

@@ -1,28 +1,21 @@
-"""Trains policies of a control task by gradients through its environment, several seeds side by side.
+"""Trains the policies of a control task, several side by side, as its `training` says.
 
-    loss = cost / cost of the fallback + price * mean violation
-    log price += rate * (violating share - allowed share)      the price of a violation is a Lagrange multiplier
-
-The price is each seed's own. Where the objective is the reward, the loss is its negative.
-
-Symbols: S seeds, B episodes each, n signals, m controls.
+Each aims at a share of violating steps of its own; which one stays is chosen afterwards (choosing.py).
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
-
-import torch
-from torch import Tensor
 
 from models.environments.environment import Environment
 from models.learners.policy import Policy
+from models.tasks.control.policies import demands_of, policy_shape
 from models.tasks.control.task import ControlTask
+from models.tasks.kind import OnProgress
+from models.training.reinforcement.through_environment import Settings, ThroughEnvironment, stack
 
-OnUpdate = Callable[[dict[str, Any]], None]
-PRICE_RATE, FIRST_PRICE = 0.5, 2.0
-LARGEST_NORM = 1.0  # of a gradient
-REPORTED = 40  # entries of the history, about
+LEAST_AIM = 1e-3  # of violating steps: none at all cannot be measured
 
 
 @dataclass(frozen=True)
@@ -30,72 +23,53 @@ class Trained:
     """What training came to.
 
     Attributes:
-        policies: (S,) side by side.
-        history: an entry every few updates: epoch, reward, cost, violating_share, price; means over the seeds.
-        diverged: in which update the loss or a gradient was no finite number; None: never. The policies are then those
-            of the last finite update.
+        policies: (K,) side by side.
+        aims: (K,) shares of violating steps that they were trained for.
+        history: an entry a judgement: epoch, cost, violating_share, reward; means over the policies.
+        stopped: why training ended early, with the best weights until then; "" where it did not.
     """
 
     policies: Policy
+    aims: tuple[float, ...]
     history: tuple[dict[str, float], ...]
-    diverged: int | None
+    stopped: str
 
 
-def train(task: ControlTask, environment: Environment, policies: Policy, updates: int, seed: int,
-          progress: OnUpdate) -> Trained:
-    """Trains copies of policies; what is given stays as it is.
+def train(task: ControlTask, environment: Environment, rounds: int, seed: int, checkpoint: Path,
+          progress: OnProgress, start: Policy | None = None) -> Trained:
+    """Trains one policy for each aim of the task, which keeps what holds by construction.
 
     Args:
-        policies: (S,) side by side.
-        updates: of the optimiser, from 1.
-        seed: of the episodes.
-        progress: called with each entry of the history.
+        environment: of the task or of a workload.
+        rounds: from 1.
+        seed: of first weights and episodes.
+        checkpoint: file from which a run that was killed goes on.
+        start: a single policy to go on from; None: new ones.
+
+    Raises:
+        InputError: training diverged before any weights were judged.
     """
-    settings, soft = task.training, environment.differentiable
-    steps = settings.steps or environment.steps
-    (members,) = policies.members
-    learner = Policy(policies.shape, members=policies.members)
-    learner.load_state_dict(policies.state_dict())
-    last = {name: value.clone() for name, value in learner.state_dict().items()}
-    optimiser = torch.optim.Adam(learner.parameters(), settings.learning_rate)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, updates, 0.05 * settings.learning_rate)
-    log_price = torch.full((members,), FIRST_PRICE).log()
+    aims = tuple(max(LEAST_AIM, aim * task.objective.violating_share) for aim in task.training.aims)
     history: list[dict[str, float]] = []
-    for update in range(updates):
-        drawn = soft.draw("train", settings.episodes, steps, seed + update)
-        episodes = drawn.take(torch.arange(settings.episodes).repeat(members))
-        reward, cost, violation, share = _rolled(soft, episodes, steps, learner)
-        objective = -reward if task.objective.maximise == "reward" else cost + log_price.exp() * violation
-        loss = objective.sum()
-        optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        norm = torch.nn.utils.clip_grad_norm_(learner.parameters(), LARGEST_NORM * members)
-        if not bool(torch.isfinite(loss)) or not bool(torch.isfinite(norm)):
-            learner.load_state_dict(last)
-            return Trained(learner, tuple(history), update)
-        last = {name: value.clone() for name, value in learner.state_dict().items()}
-        optimiser.step()
-        schedule.step()
-        log_price = log_price + PRICE_RATE * (share - task.objective.violating_share).clamp(-0.05, 0.2)
-        if update % max(1, updates // REPORTED) == 0 or update == updates - 1:
-            history.append({"epoch": float(update), "reward": float(reward.detach().mean()),
-                            "cost": float(cost.detach().mean()), "violating_share": float(share.mean()),
-                            "price": float(log_price.exp().mean())})
-            now = history[-1]
-            progress({"done": (update + 1) / updates, "said": f"update {update + 1} of {updates}, cost {now['cost']:.4g}, "
-                                                               f"violating {now['violating_share']:.1%}"})
-    return Trained(learner, tuple(history), None)
+
+    def on_progress(event: Mapping[str, Any]) -> None:
+        if "cost" in event:
+            history.append({"epoch": float(event["round"]), "cost": event["cost"], "reward": event["reward"],
+                            "violating_share": event["violated"]})
+        progress({"done": event["round"] / event["rounds"], "said": _said(event)})
+
+    settings = Settings(
+        objective="reward" if task.objective.maximise == "reward" else "cost", applications=task.training.applications,
+        rounds=rounds, steps=task.training.steps, window=task.training.window, rate=task.training.learning_rate,
+        multiplier=100.0, multiplier_rate=0.02, slope=3.0, judged_from=0.4)  # as benchmarks/autoscaling found them
+    first = None if start is None else stack([start] * len(aims))
+    trained = ThroughEnvironment(
+        environment.differentiable, environment, policy_shape(task, environment), settings,
+        [seed + number for number in range(len(aims))], aims, demands_of(task), first, checkpoint,
+        on_progress=on_progress).run()
+    return Trained(trained.policy, aims, tuple(history), trained.stopped)
 
 
-def _rolled(environment: Environment, episodes: Any, steps: int, policies: Policy) -> tuple[Tensor, ...]:
-    """(S,) each: mean reward, cost, violation, violating share (without a gradient)."""
-    (members,) = policies.members
-    state = environment.reset(episodes)
-    sums: list[Tensor] = []
-    for _ in range(steps):
-        observation = environment.observe(state)
-        targets = policies(observation.reshape(members, -1, observation.shape[-1]))
-        state, outcome = environment.step(state, targets.reshape(len(observation), -1))
-        found = [outcome.reward, outcome.cost, outcome.violation, outcome.violated.detach()]
-        sums = [total + value for total, value in zip(sums, found, strict=True)] if sums else found
-    return tuple(total.reshape(members, -1).mean(dim=1) / steps for total in sums)
+def _said(event: Mapping[str, Any]) -> str:
+    cost = f", cost {event['cost']:.4g}" if "cost" in event else ""
+    return f"round {event['round']} of {event['rounds']}{cost}, violating {event['violated']:.1%}"

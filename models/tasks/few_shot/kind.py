@@ -128,7 +128,7 @@ class FewShotKind:
         return task.workload(workload).by_policy
 
     def pretrain(self, task: FewShotTask, workloads: Sequence[str], seed: int, features: Path, output: Path,
-                 progress: OnProgress) -> str:
+                 checkpoints: Path, progress: OnProgress) -> str:
         """One head for all workloads, which their embeddings tell apart."""
         from models.training.pretraining import POOL_HEAD, pretrain, save_pretrained
         from models.training.workload import few_shot_pool, load_workload
@@ -139,7 +139,7 @@ class FewShotKind:
         return ""
 
     def finetune(self, task: FewShotTask, workloads: Sequence[str], seed: int, features: Path, pretrained: Path,
-                 folders: Mapping[str, Path], finished: OnFinished, progress: OnProgress) -> None:
+                 folders: Mapping[str, Path], checkpoints: Path, finished: OnFinished, progress: OnProgress) -> None:
         """The counterexample-guided loop, and an unverified twin."""
         from models.tasks.supervised.finetuning import finetune_workloads
 

@@ -132,7 +132,7 @@ class Prediction:
         return task.workload(workload).by_policy
 
     def pretrain(self, task: PredictionTask, workloads: Sequence[str], seed: int, features: Path, output: Path,
-                 progress: OnProgress) -> str:
+                 checkpoints: Path, progress: OnProgress) -> str:
         """A shared backbone with a head a workload."""
         from models.training.pretraining import pretrain, save_pretrained
         from models.training.workload import load_workload
@@ -142,7 +142,7 @@ class Prediction:
         return ""
 
     def finetune(self, task: PredictionTask, workloads: Sequence[str], seed: int, features: Path, pretrained: Path,
-                 folders: Mapping[str, Path], finished: OnFinished, progress: OnProgress) -> None:
+                 folders: Mapping[str, Path], checkpoints: Path, finished: OnFinished, progress: OnProgress) -> None:
         """The counterexample-guided loop, and an unverified twin."""
         from models.tasks.supervised.finetuning import finetune_workloads
 

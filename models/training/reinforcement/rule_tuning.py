@@ -12,7 +12,8 @@ Symbols: K settings of a trial batch, N applications.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -29,6 +30,7 @@ from models.environments.rollout import WARM_UP_STEPS, Rollout, roll_out
 
 Numbers = NDArray[np.float64]
 Settings = Mapping[str, float | str]
+_STEP = 0.2  # of a range, the standard deviation of a neighbour (Tolson and Shoemaker)
 _BATCH = 8192  # applications times settings side by side: what the caches hold
 
 
@@ -129,39 +131,48 @@ class Tuner:
         self._seed = seed
         self._searched = [setting for setting in self.family.declared if setting.search or setting.searched]
 
-    def search(self, trials: int, target: float | None, width: float = 1.0, batch: int = 16) -> None:
-        """Tries so many more settings by a tree-structured Parzen estimator.
+    def search(self, trials: int, target: float | None, batch: int = 16) -> None:
+        """Tries so many more settings anywhere, by Optuna's tree-structured Parzen estimator.
 
         Args:
             trials: how many.
             target: largest share of violating steps, for the least cost; None: for the largest reward.
-            width: share of each setting's range that is searched, about the best settings so far; 1 is all of it.
             batch: settings proposed and tried at once.
         """
-        verbosity = optuna.logging.get_verbosity()
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
-        try:
-            self._search(trials, target, width, batch)
-        finally:
-            optuna.logging.set_verbosity(verbosity)
-
-    def _search(self, trials: int, target: float | None, width: float, batch: int) -> None:
-        best = min(self.trials, key=lambda trial: _order(trial, target)).settings if self.trials else None
-        boxes = {setting.name: _distribution(setting, width, best) for setting in self._searched}
         sampler = optuna.samplers.TPESampler(seed=self._seed + len(self.trials), n_startup_trials=batch,
                                              constant_liar=True)
-        study = optuna.create_study(sampler=sampler)
-        for trial in self.trials:
-            if all(_contains(box, trial.settings[name]) for name, box in boxes.items()):
+        spaces = {setting.name: _distribution(setting) for setting in self._searched}
+        with _quiet_optuna():
+            study = optuna.create_study(sampler=sampler)
+            for trial in self.trials:
                 study.add_trial(optuna.trial.create_trial(
-                    params=dict(trial.settings), distributions=boxes, value=_loss(trial, target)))
-        if best is None:
-            study.enqueue_trial(self.searched({}))
-        end = len(self.trials) + trials
-        while len(self.trials) < end:
-            asked = [study.ask(boxes) for _ in range(min(batch, end - len(self.trials)))]
-            for number, trial in zip(asked, self.evaluate([one.params for one in asked]), strict=True):
-                study.tell(number, _loss(trial, target))
+                    params=dict(trial.settings), distributions=spaces, value=_loss(trial, target)))
+            if not self.trials:
+                study.enqueue_trial(self.searched({}))
+            end = len(self.trials) + trials
+            while len(self.trials) < end:
+                asked = [study.ask(spaces) for _ in range(min(batch, end - len(self.trials)))]
+                for number, trial in zip(asked, self.evaluate([one.params for one in asked]), strict=True):
+                    study.tell(number, _loss(trial, target))
+
+    def refine(self, trials: int, target: float | None, batch: int = 16) -> None:
+        """Tries so many settings near to the best: fewer and fewer of its numbers are moved at once.
+
+        Tolson and Shoemaker, Dynamically dimensioned search algorithm, Water Resources Research 43 (2007), equations 1
+        to 3, with a batch of neighbours in place of one.
+        """
+        random = np.random.default_rng([self._seed, len(self.trials)])
+        for first in range(0, trials, batch):
+            best = min(self.trials, key=lambda trial: _loss(trial, target)).settings
+            share = 1.0 - np.log1p(first) / np.log1p(trials)
+            self.evaluate([self._neighbour(best, share, random) for _ in range(min(batch, trials - first))])
+
+    def _neighbour(self, settings: Settings, share: float, random: np.random.Generator) -> dict[str, float | str]:
+        """Settings of which each is moved with probability `share`, but at least one."""
+        moved = random.random(len(self._searched)) < share
+        moved[random.integers(len(moved))] = True
+        return {setting.name: _moved(setting, settings[setting.name], random) if change else settings[setting.name]
+                for setting, change in zip(self._searched, moved, strict=True)}
 
     def evaluate(self, choices: Sequence[Settings]) -> list[Trial]:
         """Tries these settings on the tuning episodes, as few batches, and remembers them."""
@@ -292,14 +303,16 @@ def tune(environment: Environment, rule: str, applications: int = 256, steps: in
     known = [tuner.searched(one) for one in start]
     if known:
         coarse.evaluate(known)
-    coarse.search(trials(128), target)
-    coarse.search(trials(48), None)
-    # Few applications judge violations badly: the best for neighbouring targets are tried on all as well.
+    coarse.search(trials(96), target)
+    coarse.refine(trials(64), target)
+    coarse.refine(trials(48), None)
+    # Few applications judge violations badly, and other applications violate more or less than these at equal settings:
+    # so the best for neighbouring targets are tried as well, and a front has both sides of the target.
     leading = [one for share in (0.5, 1.0, 2.0) for one in coarse.leading(trials(6), share * target)]
     tuner.evaluate([*known, *leading, *coarse.leading(trials(6), None)])
-    for width in (0.4, 0.15):
-        tuner.search(trials(32), target, width)
-    tuner.search(trials(24), None, 0.3)
+    for share, count in ((1.0, 48), (0.5, 32), (2.0, 16)):
+        tuner.refine(trials(count), share * target)
+    tuner.refine(trials(24), None)
     return tuner
 
 
@@ -316,26 +329,34 @@ def _order(trial: Trial, target: float | None) -> tuple[float, float]:
     return (0.0, trial.cost) if trial.violated <= target else (trial.violated, trial.cost)
 
 
-def _distribution(setting: Setting, width: float, best: Settings | None) -> optuna.distributions.BaseDistribution:
-    """All that is searched of a setting, or of a number the share `width` about the best."""
+def _distribution(setting: Setting) -> optuna.distributions.BaseDistribution:
     if setting.choices:
-        words = setting.choices if best is None or width > 0.5 else (str(best[setting.name]),)
-        return optuna.distributions.CategoricalDistribution(words)
+        return optuna.distributions.CategoricalDistribution(setting.choices)
     low, high = setting.search or (setting.low, setting.high)
-    if best is not None and not setting.whole:
-        middle, ends = float(best[setting.name]), np.array([low, high])
-        if setting.log:
-            middle, ends = float(np.log(middle)), np.log(ends)
-        half = 0.5 * width * (ends[1] - ends[0])
-        ends = np.clip([middle - half, middle + half], *ends)
-        low, high = np.clip(np.exp(ends) if setting.log else ends, low, high).tolist()
     return optuna.distributions.FloatDistribution(low, high, log=setting.log, step=1.0 if setting.whole else None)
 
 
-def _contains(box: optuna.distributions.BaseDistribution, value: float | str) -> bool:
-    if isinstance(box, optuna.distributions.FloatDistribution):
-        return box.low <= float(value) <= box.high
-    return isinstance(box, optuna.distributions.CategoricalDistribution) and value in box.choices
+def _moved(setting: Setting, value: float | str, random: np.random.Generator) -> float | str:
+    """A value near to it, reflected at the ends of what is searched."""
+    if setting.choices:
+        return str(random.choice(setting.choices))
+    low, high = setting.search or (setting.low, setting.high)
+    if setting.log:
+        low, high, value = np.log(low), np.log(high), np.log(float(value))
+    place = abs((float(value) - low) / (high - low) + _STEP * random.standard_normal()) % 2.0
+    number = low + (high - low) * min(place, 2.0 - place)
+    number = np.exp(number) if setting.log else number
+    return _inside(setting, float(np.rint(number) if setting.whole else number))
+
+
+@contextmanager
+def _quiet_optuna() -> Iterator[None]:
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        yield
+    finally:
+        optuna.logging.set_verbosity(verbosity)
 
 
 def _inside(setting: Setting, value: float | str) -> float | str:

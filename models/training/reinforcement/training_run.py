@@ -27,10 +27,13 @@ from feature_store.errors import InputError
 from feature_store.whole_files import whole_file
 from feature_store.written.fields import PositiveWholeNumber
 from feature_store.written.model import ListOf, Written
+from models.controllers.controller import Controller
 from models.environments.environment import Environment
+from models.environments.rollout import WARM_UP_STEPS, roll_out
+from models.environments.rollout import Policy as Actor
 from models.learners.policy import Gates, Policy, PolicyShape
 from models.training.reinforcement.objective import Objective, ObjectiveSettings
-from models.training.reinforcement.trajectories import Act, collect
+from models.training.reinforcement.trajectories import collect
 
 VALIDATION_SEED = 7_700_000  # of episodes that measure a policy while it trains: never drawn for training
 
@@ -105,10 +108,11 @@ class Trained:
 Progress = Callable[[Row], None]
 
 
-def evaluate(environment: Environment, act: Act, split: str, count: int, seed: int,
-             steps: int | None = None) -> Measured:
-    """Someone who acts, measured on episodes of a split."""
-    found = collect(environment, act, split, count, steps or environment.steps, seed)
+def evaluate(environment: Environment, controller: Controller | Actor, split: str, count: int, seed: int) -> Measured:
+    """Someone who acts, measured on episodes of a split; what they begin with does not count."""
+    warm_up = min(WARM_UP_STEPS, environment.steps // 5)
+    steps = warm_up + environment.steps
+    found = roll_out(environment, controller, environment.draw(split, count, steps + 1, seed), steps, warm_up)
     return Measured(float(found.reward.mean()), float(found.cost.mean()), float(found.violated.mean()))
 
 
@@ -116,7 +120,7 @@ def new_policy(environment: Environment, hidden: Sequence[int], seed: int, gates
     """An untrained policy whose features are normalised over an episode in which targets wander."""
     generator = torch.Generator().manual_seed(seed)
     shape = PolicyShape(tuple(environment.signals), tuple(environment.controls), tuple(environment.features),
-                        tuple(hidden), gates)
+                        tuple(hidden), gates, environment.anchors)
     policy = Policy(shape, generator)
 
     def wander(observation: Tensor, _: int) -> Tensor:
@@ -198,8 +202,8 @@ def run(environment: Environment, learner: Learner, settings: RunSettings, seed:
                            f"most {kept}; a smaller learning rate may help")
         if (episode + 1) % settings.validate_every and episode + 1 < settings.episodes:
             continue
-        measured = evaluate(environment, lambda observation, _: learner.policy(observation), "train",
-                            settings.validation_applications, VALIDATION_SEED + seed)
+        measured = evaluate(environment, learner.policy, "train", settings.validation_applications,
+                            VALIDATION_SEED + seed)
         row = Row(episode + 1, *learner.counts, measured.reward, measured.cost, measured.violating_share,
                   explored.reward, explored.cost, explored.violating_share, learner.objective.multiplier, loss)
         history.append(row)

@@ -33,6 +33,9 @@ from models.verification.network.graph_tensors import GraphTensors, activate
 
 # Elements of one temporary tensor of the refinement: a few of them fit into the cache.
 CHUNK_ELEMENTS = 250_000
+# Neurons that are open for a smaller share of their interval than this are not cut: what is carried along a chain,
+# and never below zero but for rounding, is none of them.
+CUT = 1e-3
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,11 @@ class LayerBounds:
     floor: Tensor
     slope_low: Tensor
     slope_high: Tensor
+
+    def open_by(self, share: float) -> Tensor:
+        """(B, w): which z may have either sign, each for more than a share of their interval."""
+        least = share * (self.z_high - self.z_low)
+        return (self.z_low < -least) & (self.z_high > least)
 
 
 @dataclass(frozen=True)
@@ -323,10 +331,15 @@ class Bounder:
             if slopes is not None:
                 met[k] = on_a
             if intervals is not None and k == cut:
-                open_ = take((bound.z_low < 0) & (bound.z_high > 0))
-                ends = _at_ends(torch.where(open_, on_a, 0.0), *map(take, intervals[k + 1]))
+                low, high = intervals[k + 1]
+                open_ = take(bound.open_by(CUT))
+                ends = _at_ends(torch.where(open_, on_a, 0.0), take(low), take(high))
                 charge += self.eps(on_a.shape[-1]) * ends.abs().sum(-1)
                 constant, on_a = constant + ends.sum(-1), torch.where(open_, 0.0, on_a)
+                # what splits may gain there is the interval, where it is the lines' gap elsewhere
+                gap = take((high - low) / bound.lines.upper_offset.clamp_min(self.tiny))
+                if k in met:
+                    met[k] = torch.where(open_, met[k] * gap, met[k])
             # few passes over memory, in place: they cost as much as the products
             on_z = on_a.clamp_min(0)
             negative = on_a - on_z

@@ -26,6 +26,8 @@ from models.verification.network.graph_tensors import activate
 
 # Units u, relative, that torch's tanh and sigmoid may be off by: generously above the 2 to 4 that they are.
 CURVE_ULPS = 32
+# Share of an interval.
+SETTLED = 1e-6
 # Numbers f that the few operations of an offset lose at most where they underflow.
 LOST = 16
 
@@ -34,7 +36,8 @@ LOST = 16
 class Lines:
     """Coefficients of the two bounding lines, lower_offset None where it is zero.
 
-    freedom: by how much the lower slope may exceed `least` and stay valid: 1 - leak for an unstable ReLU, else 0.
+    freedom: by how much the lower slope may exceed `least` and stay valid: 1 - leak for a ReLU that is unstable in more
+    than SETTLED of its interval, else 0.
     """
 
     lower_slope: Tensor
@@ -69,9 +72,10 @@ def _piecewise(leak: float, low: Tensor, high: Tensor, unit: float, floor: float
     ground = (high > -low).to(low.dtype)
     if leak:
         ground = ground + leak * (1 - ground)
-    open_ = unstable.to(low.dtype)
-    return Lines(torch.where(unstable, ground, fixed), None, chord, offset, fixed + open_ * (leak - fixed),
-                 open_ * (1 - leak))
+    lower = torch.where(unstable, ground, fixed)
+    # a slope of a value that is carried along, and below zero by rounding alone, is not to be chosen
+    free = unstable & (torch.minimum(-low, high) > SETTLED * (high - low))
+    return Lines(lower, None, chord, offset, torch.where(free, leak, lower), free.to(low.dtype) * (1 - leak))
 
 
 def _curve(layer: Layer, low: Tensor, high: Tensor, unit: float, floor: float) -> Lines:

@@ -10,6 +10,7 @@ Symbols: values are vectors with names; a layer's blocks say how each is made of
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import onnx
@@ -37,7 +38,7 @@ class ChainBuilder:
         """Adds a layer of the blocks, and of the values that are kept, which are >= 0 where a ReLU follows."""
         made = {**{name: ({name: np.eye(self.sizes[name])}, np.zeros(self.sizes[name])) for name in kept}, **blocks}
         columns = np.cumsum([0, *self.sizes.values()])
-        places = dict(zip(self.sizes, (slice(a, b) for a, b in zip(columns, columns[1:], strict=False)), strict=True))
+        places = dict(zip(self.sizes, (slice(a, b) for a, b in pairwise(columns)), strict=True))
         rows = []
         for of, bias in made.values():
             row = np.zeros((len(bias), columns[-1]))

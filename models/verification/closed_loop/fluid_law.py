@@ -81,8 +81,8 @@ class Observation:
     def __post_init__(self) -> None:
         if self.matrix.ndim != 2 or self.matrix.shape[1] != len(STATE) or \
                 not self.low.shape == self.high.shape == self.matrix.shape[:1]:
-            raise InputError("observation must have a row of 3 and an interval for each input of the policy, got shapes "
-                             f"{self.matrix.shape}, {self.low.shape}, {self.high.shape}")
+            raise InputError("observation must have a row of 3 and an interval for each input of the policy, got "
+                             f"shapes {self.matrix.shape}, {self.low.shape}, {self.high.shape}")
         if not all(np.isfinite(values).all() for values in (self.matrix, self.low, self.high)):
             raise InputError("observation must be of finite numbers, got NaN or infinity")
         if (self.low > self.high).any():

@@ -31,16 +31,19 @@ import numpy as np
 from feature_store.errors import InputError
 from feature_store.whole_files import write_file
 from models.verification.checker.chain import Chain
+from models.verification.closed_loop.chain_builder import chain_values
+from models.verification.closed_loop.check_guarantee import DOCUMENT, policy_digest
 from models.verification.closed_loop.fluid_law import FluidLaw, Observation
 from models.verification.closed_loop.one_step import OneStep, Ramp
-from models.verification.closed_loop.ranking import Ranking, rank
+from models.verification.closed_loop.ranking import Ranking, RankingSearch
 from models.verification.closed_loop.simulation import Execute, Trajectories, simulate
 from models.verification.language.amounts import amount, plain
 from models.verification.verdict import Status
 
 # Steps of the simulation at least, and beyond what was proved; points of a trajectory that are kept.
 HORIZON, BEYOND, KEPT = 400, 200, 60
-DOCUMENT = "guarantee.json"
+# How much further than the starts allow V is let rise, where a policy does too little at first.
+WIDER = (1.0, 1.5, 2.5)
 
 
 @dataclass(frozen=True)
@@ -78,8 +81,8 @@ class Guarantee:
                     f"ever after, and from step {self.excess_steps} on capacity exceeds load by at most "
                     f"{amount(self.excess, unit)}")
         elif self.status is Status.REFUTED:
-            said = (f"the backlog does not come down: after {len(self.trajectory) - 1 or HORIZON} kept points of a "
-                    f"simulated trajectory it is {amount(self.trajectory[-1][0], f'{unit} x s')}")
+            said = (f"the backlog does not come down: after {HORIZON} steps of a trajectory it is "
+                    f"{amount(self.trajectory[-1][0], f'{unit} x s')}")
         else:
             said = "nothing is guaranteed, and no trajectory was found that does not come down"
         return f"In the fluid law, {about}: {said}. {self.weakness}".strip()
@@ -118,16 +121,13 @@ def closed_loop_guarantee(
     ramp = None if ramp_factor is None else Ramp.of(law, ramp_factor, ramp_headroom)
     loop = OneStep(policy, observation, law, ramp)
     folder.mkdir(parents=True, exist_ok=True)
-    highest = loop.highest(backlog)
-    fall = (law.capacity_high - law.load_high) * law.step_s
-    first = rank(loop, "backlog", highest, highest, fall if fall > 0 else law.step_s, max(backlog, highest), folder,
-                 seconds, 0.0, seed)
+    first = _backlog_ranking(loop, backlog, folder, seconds, seed)
     found = Guarantee(Status.UNKNOWN, law, backlog, None, None, None, None, None, (first,), 0.0)
     if first.proved:
         most = max(first.base, 0.0)
         widest = law.capacity_high - law.load_low
-        second = rank(loop, "capacity", first.base, widest, widest, most, folder,
-                      max(seconds - (time.monotonic() - began), 1.0), seed=seed)
+        second = RankingSearch(loop, "capacity", first.base, widest, widest, most, seed=seed).prove(
+            folder, max(seconds - (time.monotonic() - began), 1.0))
         found = replace(found, rankings=(first, second), backlog=most, steps=first.steps + 1)
         if second.proved:
             found = replace(found, status=Status.PROVED, excess=second.base,
@@ -136,6 +136,17 @@ def closed_loop_guarantee(
     found = replace(found, seconds=time.monotonic() - began)
     write_file(folder / DOCUMENT, json.dumps(_document(loop, found), indent=1, allow_nan=False))
     return found
+
+
+def _backlog_ranking(loop: OneStep, backlog: float, folder: Path, seconds: float, seed: int) -> Ranking:
+    """Over all that may come of the starts, or of more than these where the policy lets the backlog rise at first."""
+    law, highest = loop.law, loop.highest(backlog)
+    fall = max((law.capacity_high - law.load_high) * law.step_s, 1e-3 * law.load_high * law.step_s)
+    for within in (highest * factor for factor in WIDER):
+        search = RankingSearch(loop, "backlog", within, highest, fall, max(backlog, within), 0.0, seed)
+        if search.base < search.top:
+            break
+    return search.prove(folder, seconds)
 
 
 def guarantee_table(found: Sequence[Guarantee], unit: str = "cores") -> str:
@@ -182,8 +193,6 @@ def _replayed(loop: OneStep, seen: Trajectories, number: int,
 
     Its loads are those of the simulation, and what is free in the observation is in the middle.
     """
-    from models.verification.closed_loop.chain_builder import chain_values
-
     law = loop.law
     run = execute or (lambda x: chain_values(loop.policy, x)[:, 0])
     state = seen.states[0, number]
@@ -214,6 +223,7 @@ def _weakness(loop: OneStep, found: Guarantee) -> str:
 def _document(loop: OneStep, found: Guarantee) -> dict[str, Any]:
     observation, ramp = loop.observation, loop.ramp
     return found.to_json() | {
+        "policy_sha256": policy_digest(loop.policy),
         "observation": {"matrix": observation.matrix.tolist(), "low": observation.low.tolist(),
                         "high": observation.high.tolist()},
         "ramp": None if ramp is None else asdict(ramp)}

@@ -20,9 +20,10 @@ Symbols: as of fluid_law.py; K terms of the ramp.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from feature_store.errors import InputError
 from models.verification.checker.chain import Chain
@@ -182,14 +183,15 @@ class OneStep:
         reach = reach + np.maximum(np.abs(observation.low), np.abs(observation.high))
         depends, held = observation.matrix.any(axis=1), observation.low.astype(self.policy.fed) == observation.low
         exact = ~depends & held & (observation.low == observation.high)
-        return np.where(exact, 0.0, float(info.eps) * reach + float(info.tiny)) + np.where(depends, ROUNDED * reach, 0.0)
+        fed = np.where(exact, 0.0, float(info.eps) * reach + float(info.tiny))
+        return fed + np.where(depends, ROUNDED * reach, 0.0)
 
 
 @dataclass(frozen=True)
 class _Free:
     """places: the inputs of the policy that are free by so much (widths), from low (n,) on; matrix (n, free)."""
 
-    places: FloatArray
+    places: NDArray[np.integer[Any]]
     low: FloatArray
     widths: FloatArray
     matrix: FloatArray

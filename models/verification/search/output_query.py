@@ -3,9 +3,9 @@
 An alternative cannot happen in a box if one of its constraints is bounded below zero over the whole box, or one
 combination of them with weights >= 0: at every point of the box one is below zero then. So a property is proved under
 linear conditions that cut the box. The weights are climbed to on the rows' own linear bounds; the combination is then
-bounded as one row. The lower slopes of the unstable ReLUs in the last backward pass are improved by a few steps along the bound's supergradient
-(alpha-CROWN): the bound is the value of the chosen linear relaxations at their worst corner, so that its derivative
-by a slope is the coefficient on that activation times the relaxed pre-activation there.
+bounded as one row. The lower slopes of the unstable ReLUs in the last backward pass are improved by a few steps along
+the bound's supergradient (alpha-CROWN): the bound is the value of the chosen linear relaxations at their worst corner,
+so that its derivative by a slope is the coefficient on that activation times the relaxed pre-activation there.
 
 Symbols: B boxes, n inputs, K alternatives of M constraints, Q = K M rows per box.
 """

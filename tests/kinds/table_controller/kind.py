@@ -92,11 +92,12 @@ class TableController:
         return True
 
     def pretrain(self, task: TableControllerTask, workloads: Sequence[str], seed: int, features: Path, output: Path,
-                 progress: OnProgress) -> str:
+                 checkpoints: Path, progress: OnProgress) -> str:
         return "a table is fitted in a moment: there is nothing to pretrain"
 
     def finetune(self, task: TableControllerTask, workloads: Sequence[str], seed: int, features: Path,
-                 pretrained: Path, folders: Mapping[str, Path], finished: OnFinished, progress: OnProgress) -> None:
+                 pretrained: Path, folders: Mapping[str, Path], checkpoints: Path, finished: OnFinished,
+                 progress: OnProgress) -> None:
         from tests.kinds.table_controller.controller import fit
 
         for name in workloads:

@@ -198,12 +198,25 @@ def test_replicas_that_started_after_the_metrics_count_as_idle_on_the_way_up():
     assert after("hpa-cpu", seen, replicas_cpu_target=0.6)["target_replicas"] == 8  # 4 * 0.9 / 8 is no more than 0.6
 
 
+@pytest.mark.parametrize(("ready", "expected"), [(0.5, 1.0), (0.8, 2.0), (1.0, 2.0)])
+def test_a_replica_that_starts_within_the_interval_counts_and_half_a_replica_is_none(ready, expected):
+    seen = steady(replicas=1.0, ready_replicas=ready, cpu_utilization=1.0)
+    assert after("hpa-cpu", [seen, seen], replicas_cpu_target=0.5)["target_replicas"] == expected
+
+
 def test_keda_divides_the_rate_by_the_threshold():
     assert after("keda-rate", [steady()], replicas_threshold_rps=11.0)["target_replicas"] == 8  # doubled; 10 are wanted
     assert after("keda-rate", [steady(), steady(replicas=8.0)], replicas_threshold_rps=11.0)["target_replicas"] == 10
     assert after("keda-rate", [steady(), steady(replicas=8.0)], replicas_threshold_rps=12.0)["target_replicas"] == 8
     # without a threshold: 100/s take 2 cores, a core at 40 % serves 20/s
     assert after("keda-rate", [steady()], replicas_threshold_rps=0.0, replicas_cpu_target=0.4)["target_replicas"] == 5
+
+
+def test_keda_beside_a_moving_limit_keeps_the_threshold_of_the_deployed_one():
+    moved = [steady(), steady(cpu_limit_cores=2.0), steady(cpu_limit_cores=2.0, cpu_utilization=0.25)]
+    chosen = {"replicas_cpu_target": 0.4, "replicas_down_window_s": 0.0}
+    assert after("keda-rate-aimd-p99", moved, **chosen)["target_replicas"] == 5
+    assert after("keda-rate", moved, **chosen)["target_replicas"] < 5
 
 
 def test_keda_goes_to_idle_replicas_after_a_whole_cooldown():

@@ -51,6 +51,7 @@ class DdpgSettings(OffPolicySettings):
         default=40, json_schema_extra={"unit": "neurons"}, description="Of each of two hidden layers of the critic")
     batch_size: PositiveWholeNumber = Field(
         default=64, json_schema_extra={"unit": "transitions"}, description="Of an update")
+    updates_per_step: PositiveWholeNumber = Field(default=1, description="While all applications take one step")
     first_update: WholeNumber = Field(
         default=64, json_schema_extra={"unit": "transitions"}, description="In the buffer before updates begin")
     discount: float = Field(default=0.99, ge=0, lt=1, description="Of the next step's value; Table 3.3: 0.9")

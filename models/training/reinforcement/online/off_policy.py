@@ -29,14 +29,15 @@ from models.training.reinforcement.trajectories import Transitions
 class OffPolicySettings(RunSettings):
     """What off-policy methods share."""
 
+    applications: PositiveWholeNumber = Field(default=64, description="N, stepped as one operation")
     batch_size: PositiveWholeNumber = Field(
         default=512, json_schema_extra={"unit": "transitions"}, description="Of an update")
-    updates_per_step: PositiveWholeNumber = Field(default=1, description="Updates while all applications take one step")
+    updates_per_step: PositiveWholeNumber = Field(default=2, description="Updates while all applications take one step")
     first_update: WholeNumber = Field(
         default=2000, json_schema_extra={"unit": "transitions"}, description="In the buffer before updates begin")
     buffer_size: PositiveWholeNumber = Field(
         default=CAPACITY, json_schema_extra={"unit": "transitions"}, description="Of the replay buffer")
-    discount: float = Field(default=0.95, ge=0, lt=1, description="Of the next step's value")
+    discount: float = Field(default=0.9, ge=0, lt=1, description="Of the next step's value")
     actor_rate: PositiveNumber = Field(default=1e-3, description="Learning rate of the actor")
     critic_rate: PositiveNumber = Field(default=1e-3, description="Learning rate of the critics")
     target_share: PositiveNumber = Field(default=5e-3, description="By which target networks follow, an update")

@@ -39,13 +39,14 @@ class PpoSettings(RunSettings):
     """The paper's values for continuous control (Table 3), but for the shorter horizon of the discount."""
 
     epochs: PositiveWholeNumber = Field(default=5, description="Passes over a round's steps")
-    minibatches: PositiveWholeNumber = Field(default=8, description="Of a pass")
-    discount: float = Field(default=0.95, ge=0, lt=1, description="Of the next step's value")
+    applications: PositiveWholeNumber = Field(default=256, description="N, stepped as one operation")
+    minibatches: PositiveWholeNumber = Field(default=16, description="Of a pass")
+    discount: float = Field(default=0.9, ge=0, lt=1, description="Of the next step's value")
     trace: float = Field(default=0.9, ge=0, le=1, description="Lambda of the generalised advantage")
     clip: PositiveNumber = Field(default=0.2, description="Of the probability ratio")
-    rate: PositiveNumber = Field(default=1e-3, description="Learning rate of policy and value")
+    rate: PositiveNumber = Field(default=2e-3, description="Learning rate of policy and value")
     entropy: float = Field(default=0.0, ge=0, description="Weight of the entropy")
-    spread: PositiveNumber = Field(default=0.3, description="Standard deviation of actions at the start")
+    spread: PositiveNumber = Field(default=0.6, description="Standard deviation of actions at the start")
     value_hidden: PositiveWholeNumber = Field(
         default=64, json_schema_extra={"unit": "neurons"}, description="Of each of two hidden layers of the value")
 

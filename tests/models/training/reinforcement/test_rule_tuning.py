@@ -89,9 +89,21 @@ def test_tuned_rules_go_through_json(episodes):
 
 def test_tuning_as_a_whole_serves_the_target_and_the_reward():
     tuner = tune(ENVIRONMENT, RULE, applications=48, steps=50, target=0.25, effort=0.1)
-    assert len(tuner.trials) == 3 * 1 + 1 + 3 + 3 + 2
+    assert len(tuner.trials) == 3 * 1 + 1 + (5 + 3 + 2) + 2
     assert tuner.best(0.25).kept
     assert tuner.best(None).reward >= tuner.best(0.25).reward
+
+
+def test_refining_only_improves_and_stays_in_the_ranges(episodes):
+    tuner = search(episodes, 8)
+    before = tuner.best(0.1)
+    tuner.refine(40, 0.1)
+    after = tuner.best(0.1)
+    assert len(tuner.trials) == 48
+    assert (not after.kept, after.cost) < (not before.kept, before.cost)
+    ranges = {setting.name: setting.search for setting in RULES[RULE].declared if setting.search}
+    for trial in tuner.trials:
+        assert all(low <= trial.settings[name] <= high for name, (low, high) in ranges.items())
 
 
 def test_settings_found_for_another_rule_are_tried_first(episodes):

@@ -209,8 +209,6 @@ def test_overflow_is_no_proof(wall) -> None:
 def test_the_largest_of_several_rows_is_nowhere_below_its_bound(case, rows: int) -> None:
     network, lower, upper, rng = one_of_the_boxes(case)
     weights, biases = with_outputs(network, rng, 2)
-    outputs = np.array([[float(y) for y in exact_outputs(network, weights, biases, point)]
-                        for point in points_inside(rng, lower, upper, 20)])
     coefficients = rng.normal(size=(1, 2, rows, 2))
     coefficients[:, :, -1] = -coefficients[:, :, 0] * rng.choice([0.5, 1.0, 3.0])  # a combination of them is a constant
     constants = rng.normal(size=(1, 2, rows)) * 0.1
@@ -231,7 +229,7 @@ def test_a_combination_of_rows_proves_what_no_row_proves_alone() -> None:
     rows = np.array([[[[1.0, 1.0], [-1.0, -1.0]]]])  # x0 + x1 - 0.9 or 1.1 - x0 - x1 is above 0
     constants = np.array([[[-0.9, 1.1]]])
     assert check.leaf_margins(*one, *box, rows, constants)[0, 0] == pytest.approx(0.1)
-    assert (check.leaf_margins(*one, *box, rows[:, :, :, None, :].reshape(1, 2, 1, 2), constants.reshape(1, 2, 1)) < 0).all()
+    assert (check.leaf_margins(*one, *box, rows.reshape(1, 2, 1, 2), constants.reshape(1, 2, 1)) < 0).all()
     assert check.leaf_margins(*one, *box, rows, constants - 0.2)[0, 0] < 0
 
 

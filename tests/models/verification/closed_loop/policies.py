@@ -1,5 +1,7 @@
 """Policies for the tests of closed loops: capacity as a function of backlog, load and running capacity."""
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
@@ -68,5 +70,5 @@ def random_policy(seed: int = 0, width: int = 32) -> Chain:
     random = np.random.default_rng(seed)
     sizes = (3, width, width, 1)
     weights = [random.normal(size=(after, before)) * (2 / before) ** 0.5
-               for before, after in zip(sizes, sizes[1:], strict=False)]
+               for before, after in pairwise(sizes)]
     return policy(weights, [random.normal(size=size) * 0.1 for size in sizes[1:]])

@@ -48,7 +48,7 @@ def train(name: str, seed: int = 0, **changes: Any) -> OfflineTrained:
 
 
 def reward_of(policy: Policy) -> float:
-    return evaluate(Pond(), lambda observation, _: policy(observation), "held_out", 128, 99).reward
+    return evaluate(Pond(), policy, "held_out", 128, 99).reward
 
 
 def equal(one: Policy, other: Policy) -> bool:
@@ -58,7 +58,7 @@ def equal(one: Policy, other: Policy) -> bool:
 def test_a_clone_does_what_the_fallback_did() -> None:
     calm = transitions(collect(Pond(), fallback(0.0), "train", 300, 10, 0))
     policy = train("behaviour_cloning", experience=calm, updates=1500).policy
-    rule = evaluate(Pond(), fallback(0.0), "held_out", 128, 99)
+    rule = evaluate(Pond(), lambda observation: fallback(0.0)(observation, 0), "held_out", 128, 99)
     assert reward_of(policy) == pytest.approx(rule.reward, abs=0.5)
     assert reward_of(START) < rule.reward - 2.0
 

@@ -20,8 +20,9 @@ from tests.models.training.reinforcement.pond import Poisoned, Pond
 
 ROOT = Path(__file__).parents[5]
 FAST: dict[str, dict[str, Any]] = {
-    "ddpg": {"actor_rate": 3e-3, "updates_per_step": 2}, "td3": {"first_update": 200, "batch_size": 64},
-    "sac": {"first_update": 200, "batch_size": 64}, "ppo": {"rate": 3e-3},
+    "ddpg": {"actor_rate": 3e-3}, "td3": {"first_update": 200, "batch_size": 64, "updates_per_step": 1},
+    "sac": {"first_update": 200, "batch_size": 64, "updates_per_step": 1},
+    "ppo": {"rate": 3e-3, "minibatches": 2, "epochs": 4},
 }  # fmt: skip
 
 
@@ -42,9 +43,9 @@ def equal(one: Policy, other: Policy) -> bool:
 @pytest.mark.parametrize("name", METHODS)
 def test_it_learns(name: str) -> None:
     untrained = new_policy(Pond(), (16,), 0)
-    before = evaluate(Pond(), lambda observation, _: untrained(observation), "held_out", 64, 99)
-    trained = train(name, episodes=60, validate_every=10, applications=64)
-    after = evaluate(Pond(), lambda observation, _: trained.policy(observation), "held_out", 64, 99)
+    before = evaluate(Pond(), untrained, "held_out", 64, 99)
+    trained = train(name, episodes=40, validate_every=10, applications=64)
+    after = evaluate(Pond(), trained.policy, "held_out", 64, 99)
     assert not trained.stopped and after.reward > before.reward + 1.0, (before, after)
 
 
@@ -134,7 +135,7 @@ def test_an_unknown_method_is_refused() -> None:
 
 
 def test_violations_are_held_at_the_target_where_cost_is_minimised() -> None:
-    trained = train("ppo", episodes=80, validate_every=4, applications=64,
+    trained = train("ppo", episodes=60, validate_every=4, applications=64,
                     objective=ObjectiveSettings(kind="cost", violating_share=0.05, multiplier=10.0))
-    after = evaluate(Pond(), lambda observation, _: trained.policy(observation), "held_out", 256, 99)
+    after = evaluate(Pond(), trained.policy, "held_out", 256, 99)
     assert after.violating_share < 0.1 and after.cost < 16.0, after

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from feature_store.errors import InputError
-from models.environments.autoscaling.interface import CONTROLS, FEATURES, SIGNALS
+from models.environments.autoscaling.interface import ANCHORS, CONTROLS, FEATURES, SIGNALS
 from models.export.policy_model import INPUT, chain_onnx
 from models.learners.policy import Gates, Policy, PolicyShape
 from models.learners.policy_chain import Box, chain
@@ -21,8 +21,8 @@ GATES = Gates("p99_ms", "slo_ms", idle={
 TOLERANCE = 1e-6
 
 
-def shape(hidden=(24, 16), gates=GATES, extra=()):
-    return PolicyShape(SIGNALS, CONTROLS, FEATURES, hidden, gates).with_inputs(extra)
+def shape(hidden=(24, 16), gates=GATES, extra=(), anchors=None):
+    return PolicyShape(SIGNALS, CONTROLS, FEATURES, hidden, gates, anchors or {}).with_inputs(extra)
 
 
 def policy_of(of, seed=0, scale=1.0, members=()):
@@ -65,9 +65,10 @@ def run_chain(weights, biases, x):
 
 @pytest.mark.parametrize("hidden", [(), (24,), (24, 16)])
 @pytest.mark.parametrize("gates", [Gates(), GATES])
+@pytest.mark.parametrize("anchors", [{}, ANCHORS])
 @pytest.mark.parametrize("scale", [1.0, 30.0])  # of changes: small ones, and ones beyond every limit
-def test_the_chain_computes_what_the_policy_does(hidden, gates, scale):
-    of = shape(hidden, gates, ("code_0", "code_1"))
+def test_the_chain_computes_what_the_policy_does(hidden, gates, anchors, scale):
+    of = shape(hidden, gates, ("code_0", "code_1"), anchors)
     policy = policy_of(of, scale=scale)
     x = observations(of, 4000, 3)
     expected = policy(x).detach().numpy()
@@ -161,7 +162,7 @@ def test_the_onnx_file_computes_it_in_raw_units():
 
 
 def test_a_saved_policy_comes_back(tmp_path: Path):
-    of = shape(extra=("code_0",))
+    of = shape(extra=("code_0",), anchors=ANCHORS)
     policy = policy_of(of).float()
     policy.save(tmp_path / "policy.npz")
     again = Policy.load(tmp_path / "policy.npz")

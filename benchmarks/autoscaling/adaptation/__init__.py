@@ -1,0 +1,1 @@
+"""What adapting a policy to an application earns: the meta learner and its rivals."""

@@ -1,0 +1,45 @@
+"""Where training keeps what it needs to go on after a kill: a folder in the state folder, one for each very same work.
+
+    <state>/checkpoints/<key>/
+
+The key is made of the task, the seed, the code, the data and what training starts from: nothing of another work is
+taken.
+"""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from components.finished_learners import RESUME_VARIABLE
+from components.tracking import project_configuration
+from feature_store.names import inside
+
+
+@contextmanager
+def checkpoints(step: str, task_yaml: str, seed: int, code_version: str, features: Path,
+                pretrained: Path | None = None, workloads: Sequence[str] = ()) -> Iterator[Path]:
+    """The folder, which is there; where the block ends well it is removed, or of a shard what its workloads left in it.
+
+    Args:
+        step: pretrain or finetune.
+        features: the folder of all workloads, whose source.json names the data.
+        pretrained: what training starts from; None: nothing.
+        workloads: the shard; shards share the folder, in which each workload has its own.
+    """
+    digest = hashlib.sha256()
+    parts = [step.encode(), task_yaml.encode(), str(seed).encode(), code_version.encode(),
+             (features / "source.json").read_bytes(), b"" if pretrained is None else pretrained.read_bytes()]
+    for part in parts:
+        digest.update(hashlib.sha256(part).digest())
+    folder = project_configuration().home / "checkpoints" / digest.hexdigest()[:32]
+    if os.environ.get(RESUME_VARIABLE) == "0":
+        shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    yield folder
+    for part in [inside(folder, name) for name in workloads] or [folder]:
+        shutil.rmtree(part, ignore_errors=True)
+    with suppress(OSError):  # of other shards
+        folder.rmdir()

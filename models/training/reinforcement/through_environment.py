@@ -1,0 +1,347 @@
+"""Policy search by the gradient of the environment itself (analytic policy gradient), many policies side by side.
+
+A step of the environment is differentiable, so the cost of a window of steps has a gradient by the policy's weights. An
+episode is cut into windows through whose ends no gradient flows (truncated backpropagation through time). Policies are
+trained for
+
+    minimise cost  subject to  share of violating steps <= target
+
+by a Lagrange multiplier of each policy: the gradient is that of cost + multiplier * violation (smooth), the multiplier
+rises and falls with the share of violating steps that was measured. Or for the paper's reward alone.
+
+Every round draws new episodes of training applications; the seed of what is drawn is that of the round, so that a run
+that was killed goes on from its checkpoint to the same result. The best weights of each policy are chosen on training
+applications too, in episodes that no gradient has seen and in the environment that `judge` is (with whole replicas).
+
+Symbols: K policies, N applications of each in a round, T steps of an episode, W steps of a window.
+"""
+
+import io
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from feature_store.errors import InputError
+from feature_store.whole_files import write_file
+from models.environments.environment import Environment, Outcome
+from models.learners.policy import Policy, PolicyShape
+from models.training.adam import adam_step
+from models.training.reinforcement.rollouts import Scores, act, detached, judge, random_walk, rounded
+
+OnProgress = Callable[[Mapping[str, Any]], None]
+# A share of violating steps above the target counts as this much cost, where the best weights are chosen.
+EXCESS_COST = 30.0
+_JUDGES = 0xA55A  # seed of the episodes on which weights are chosen
+_SHARE_MEMORY = 0.8  # a window's, of the measured share of violating steps
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How policies are trained.
+
+    Attributes:
+        objective: cost under the constraint, or the paper's reward alone.
+        applications: N.
+        rounds: episodes' worth of training; the learning rate falls by a cosine over them.
+        steps: T; None: the environment's.
+        window: W.
+        rate: first learning rate of Adam.
+        last_rate: of the last round, a share of the first.
+        clip: largest norm of a policy's gradient.
+        slope: largest slope of (cost + multiplier * violation) / (1 + multiplier) by the logarithm of one application's
+            targets in one step. Without it a few applications near collapse, with slopes of thousands beside a median
+            of 0.1, decide everything.
+        open_loop: gradients do not flow through what the policy sees: a window is then that of a plan whose changes
+            last.
+        half_missed: violation that counts as half a violating step: whether it is missed counts, not how badly.
+        how_much: weight of how badly nevertheless, so that there is a slope wherever it is missed.
+        multiplier: first Lagrange multiplier.
+        multiplier_rate: change of its logarithm in a window in which twice the target was measured.
+        judged_every: rounds between judgements, from `judged_from` (a share of the rounds) on.
+        judged_applications: that each policy is judged on.
+    """
+
+    objective: Literal["cost", "reward"] = "cost"
+    applications: int = 64
+    rounds: int = 80
+    steps: int | None = None
+    window: int = 20
+    rate: float = 1e-3
+    last_rate: float = 0.02
+    clip: float = 1.0
+    slope: float = 3.0
+    open_loop: bool = False
+    half_missed: float = 0.2
+    how_much: float = 0.1
+    multiplier: float = 100.0
+    multiplier_rate: float = 0.02
+    judged_every: int = 10
+    judged_from: float = 0.5
+    judged_applications: int = 200
+
+
+class Demands(Protocol):
+    """What else is asked of the policies while they are trained, for example that they can be proved."""
+
+    def penalty(self, policy: Policy, progress: float) -> Tensor:
+        """(K,) loss beside that of the environment; progress: share of the rounds that are over."""
+
+    def project(self, policy: Policy) -> None:
+        """Moves weights to the nearest admissible ones, after every step of Adam."""
+
+
+class NoDemands:
+    """Nothing."""
+
+    def penalty(self, policy: Policy, progress: float) -> Tensor:
+        """Zero."""
+        return torch.zeros(policy.members)
+
+    def project(self, policy: Policy) -> None:
+        """Nothing to do."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Policies with their best weights, how they were judged, and why training ended early, "" where it did not."""
+
+    policy: Policy
+    scores: Scores
+    stopped: str = ""
+
+
+@dataclass
+class _Progress:
+    """All that a run needs to go on."""
+
+    policy: Policy
+    best: Policy
+    best_value: Tensor
+    best_scores: Tensor
+    multiplier: Tensor
+    share: Tensor
+    means: list[Tensor]
+    squares: list[Tensor]
+    steps: list[Tensor]
+    round: int = 0
+
+
+class ThroughEnvironment:
+    """One training of K policies.
+
+    Args:
+        environment: differentiable.
+        judge: the environment in which weights are chosen.
+        shape: of the policies.
+        seeds: (K,) of the first weights of each.
+        targets: (K,) shares of violating steps.
+        start: policies to go on from; None: new ones. Their normalisation is kept.
+        checkpoint: file from which a run that was killed goes on; removed by `run` at its end.
+    """
+
+    def __init__(self, environment: Environment, judge: Environment, shape: PolicyShape, settings: Settings,
+                 seeds: Sequence[int], targets: Sequence[float], demands: Demands | None = None,
+                 start: Policy | None = None, checkpoint: Path | None = None,
+                 on_progress: OnProgress = lambda event: None) -> None:
+        if len(seeds) != len(targets):
+            raise InputError(f"targets: expected one for each of {len(seeds)} seeds, got {len(targets)}")
+        if not all(0 < target < 1 for target in targets):
+            raise InputError(f"targets: expected shares between 0 and 1, got {list(targets)}")
+        self.environment, self.judge, self.settings, self.on_progress = environment, judge, settings, on_progress
+        self.demands = demands or NoDemands()
+        self.seeds, self.targets = tuple(seeds), torch.tensor(targets)
+        self.steps = settings.steps or environment.steps
+        self.checkpoint = checkpoint
+        policy = self._first(shape) if start is None else stack([start.member(k) for k in range(len(seeds))])
+        self.demands.project(policy)
+        parameters = list(policy.parameters())
+        count = len(seeds)
+        self.state = _Progress(
+            policy, stack([policy.member(k) for k in range(count)]), torch.full((count,), math.inf),
+            torch.full((3, count), math.nan), torch.full((count,), settings.multiplier), self.targets.clone(),
+            *([torch.zeros_like(one) for one in parameters] for _ in range(2)), [torch.zeros(()) for _ in parameters])
+        self.digest = json.dumps({"settings": asdict(settings), "shape": shape.document(), "seeds": self.seeds,
+                                  "targets": list(targets)}, sort_keys=True)
+
+    def run(self) -> Trained:
+        """Trains to the end; from the checkpoint, where there is one."""
+        if self.checkpoint is not None and self.checkpoint.exists():
+            self._resume(self.checkpoint)
+        settings, state = self.settings, self.state
+        stopped = ""
+        while state.round < settings.rounds:
+            stopped = self._round()
+            if stopped:
+                break
+            state.round += 1
+            done = state.round / settings.rounds
+            last = state.round == settings.rounds
+            if last or (done >= settings.judged_from and state.round % settings.judged_every == 0):
+                self._judge()
+            if self.checkpoint is not None:
+                self._save(self.checkpoint)
+        if stopped and not torch.isfinite(state.best_value).all():
+            raise InputError(f"training: {stopped}, before any weights were judged; lower `rate` or `clip`")
+        if self.checkpoint is not None and not stopped:
+            self.checkpoint.unlink(missing_ok=True)
+        return Trained(state.best, Scores(*state.best_scores), stopped)
+
+    def _first(self, shape: PolicyShape) -> Policy:
+        """New policies; features are normalised by what is seen while targets walk at random."""
+        policy = stack([Policy(shape, torch.Generator().manual_seed(seed)) for seed in self.seeds])
+        policy.normalise(random_walk(self.environment, policy.current, self.steps, self.seeds[0]))
+        return policy
+
+    def _round(self) -> str:
+        """One episode; why training has to stop, "" where it goes on."""
+        state, settings = self.state, self.settings
+        count = len(self.seeds)
+        episodes = self.environment.draw("train", count * settings.applications, self.steps,
+                                         _seed(self.seeds[0], state.round))
+        now = self.environment.reset(episodes)
+        progress = state.round / settings.rounds
+        cosine = 0.5 * (1 + math.cos(math.pi * progress))
+        rate = settings.rate * (settings.last_rate + (1 - settings.last_rate) * cosine)
+        losses: list[Tensor] = []
+        for begin in range(0, self.steps - settings.window + 1, settings.window):
+            outcomes = []
+            now = detached(now)
+            for _ in range(settings.window):
+                targets = act(state.policy, self.environment, now, settings.open_loop)
+                targets.register_hook(partial(self._limited, targets.detach()))
+                now, outcome = self.environment.step(now, rounded(targets, self.environment.controls))
+                outcomes.append(outcome)
+            loss = self._loss(outcomes) + self.demands.penalty(state.policy, progress)
+            gradients = torch.autograd.grad(loss.sum(), list(state.policy.parameters()))
+            norm = _norms(gradients, count)
+            if not (torch.isfinite(loss).all() and torch.isfinite(norm).all()):
+                bad = [k for k in range(count) if not (loss[k].isfinite() and norm[k].isfinite())]
+                return f"the loss of policies {bad} was no finite number in round {state.round + 1}, step {begin}"
+            self._step(gradients, norm, rate)
+            self._multiply(outcomes)
+            losses.append(loss.detach())
+        self.on_progress({"stage": "pretrain", "round": state.round + 1, "rounds": settings.rounds,
+                          "loss": float(torch.stack(losses).mean()), "violated": float(state.share.mean())})
+        return ""
+
+    def _limited(self, targets: Tensor, gradient: Tensor) -> Tensor:
+        """The gradient by the targets (K * N, m), no application's by their logarithms above `slope` times a mean."""
+        share = self.settings.applications * self.settings.window
+        norm = (gradient * targets).norm(dim=1, keepdim=True) * share
+        return gradient * (self.settings.slope / norm.clamp(min=1e-12)).clamp(max=1.0)
+
+    def _loss(self, outcomes: Sequence[Outcome]) -> Tensor:
+        """(K,)"""
+        if self.settings.objective == "reward":
+            return -_mean([outcome.reward for outcome in outcomes], len(self.seeds))
+        cost, violation = (_mean(values, len(self.seeds)) for values in (
+            [outcome.cost for outcome in outcomes], [self._missed(outcome.violation) for outcome in outcomes]))
+        return (cost + self.state.multiplier * violation) / (1.0 + self.state.multiplier)
+
+    def _missed(self, violation: Tensor) -> Tensor:
+        """A smooth step from 0 to 1 with a slope that does not vanish: how much counts little against whether."""
+        half = self.settings.half_missed
+        return violation / (violation + half) + self.settings.how_much * violation
+
+    def _step(self, gradients: Sequence[Tensor], norm: Tensor, rate: float) -> None:
+        state = self.state
+        factor = (self.settings.clip / norm.clamp(min=1e-12)).clamp(max=1.0)
+        # the fused kernel takes numbers in the order of memory: a transposed gradient would be another one
+        scaled = [(gradient * factor.reshape(-1, *[1] * (gradient.dim() - 1))).contiguous() for gradient in gradients]
+        parameters = [parameter.detach() for parameter in state.policy.parameters()]
+        adam_step(parameters, scaled, state.means, state.squares, state.steps, rate)
+        self.demands.project(state.policy)
+
+    @torch.no_grad()
+    def _multiply(self, outcomes: Sequence[Outcome]) -> None:
+        state = self.state
+        measured = _mean([outcome.violated for outcome in outcomes], len(self.seeds))
+        state.share = _SHARE_MEMORY * state.share + (1 - _SHARE_MEMORY) * measured
+        excess = (state.share / self.targets - 1.0).clamp(-1.0, 2.0)
+        state.multiplier = (state.multiplier.log() + self.settings.multiplier_rate * excess).exp().clamp(1e-2, 1e4)
+
+    def _judge(self) -> None:
+        """Keeps the weights that are the best so far."""
+        state, count = self.state, len(self.seeds)
+        applications = self.settings.judged_applications
+        # the same episodes for every policy and every time: paired
+        episodes = self.judge.draw("train", applications, self.steps, _JUDGES)
+        scores = judge(state.policy, self.judge, episodes.take(torch.arange(applications).repeat(count)), self.steps)
+        value = -scores.reward if self.settings.objective == "reward" else \
+            scores.cost + EXCESS_COST * (scores.violated - self.targets).clamp(min=0.0)
+        better = value < state.best_value
+        with torch.no_grad():
+            for best, now in zip(state.best.parameters(), state.policy.parameters(), strict=True):
+                best[better] = now[better]
+        state.best_value = torch.where(better, value, state.best_value)
+        together = torch.stack([scores.cost, scores.violated, scores.reward])
+        state.best_scores = torch.where(better, together, state.best_scores)
+        self.on_progress({"stage": "pretrain", "round": state.round, "rounds": self.settings.rounds,
+                          "cost": float(scores.cost.mean()), "violated": float(scores.violated.mean()),
+                          "reward": float(scores.reward.mean())})
+
+    def _tensors(self) -> dict[str, Tensor]:
+        state = self.state
+        named = {f"policy.{name}": value for name, value in state.policy.state_dict().items()}
+        named |= {f"best.{name}": value for name, value in state.best.state_dict().items()}
+        for name in ("best_value", "best_scores", "multiplier", "share"):
+            named[name] = getattr(state, name)
+        for name in ("means", "squares", "steps"):
+            named |= {f"{name}.{k}": value for k, value in enumerate(getattr(state, name))}
+        return named
+
+    def _save(self, path: Path) -> None:
+        content = io.BytesIO()
+        np.savez(content, allow_pickle=False, digest=np.frombuffer(self.digest.encode(), dtype=np.uint8),
+                 round=np.array(self.state.round),
+                 **{name: value.detach().numpy() for name, value in self._tensors().items()})
+        write_file(path, content.getvalue())
+
+    @torch.no_grad()
+    def _resume(self, path: Path) -> None:
+        """Raises InputError where the checkpoint is of another training."""
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                stored = {name: file[name] for name in file.files}
+        except (OSError, ValueError) as error:
+            raise InputError(f"checkpoint: expected one that this training wrote, got {error}; remove it ({path})") \
+                from error
+        if stored.pop("digest").tobytes().decode() != self.digest:
+            raise InputError("checkpoint: expected one of this training, got one of other settings; remove it "
+                             f"({path})")
+        self.state.round = int(stored.pop("round"))
+        for name, value in self._tensors().items():
+            value.copy_(torch.from_numpy(stored[name]))
+
+
+def stack(policies: Sequence[Policy]) -> Policy:
+    """Policies of one shape and normalisation as one module."""
+    many = Policy(policies[0].shape, members=(len(policies),))
+    many.mean.copy_(policies[0].mean)
+    many.spread.copy_(policies[0].spread)
+    with torch.no_grad():
+        for together, *alone in zip(many.parameters(), *(one.parameters() for one in policies), strict=True):
+            together.copy_(torch.stack(alone))
+    return many
+
+
+def _mean(values: Sequence[Tensor], members: int) -> Tensor:
+    """(K,) means over steps and applications of tensors (K * N,)."""
+    return torch.stack(list(values)).mean(dim=0).reshape(members, -1).mean(dim=1)
+
+
+def _norms(gradients: Sequence[Tensor], members: int) -> Tensor:
+    """(K,)"""
+    return torch.stack([gradient.reshape(members, -1).square().sum(dim=1) for gradient in gradients]).sum(dim=0).sqrt()
+
+
+def _seed(seed: int, round_number: int) -> int:
+    return int(np.random.SeedSequence([seed, round_number]).generate_state(1)[0])

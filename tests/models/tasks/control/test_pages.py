@@ -1,0 +1,162 @@
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from models.reporting import control_plots
+from models.reporting.document import Document, Fold, Grid, Note, Plot, Section, Table, render
+from models.tasks.control import learning_sections, sections
+from models.tasks.control.evidence_reading import titled
+from models.tasks.control.pages import ControlPages
+from models.tasks.pages import Pages
+from tests.models.tasks.control.sample import evidence
+
+PAGES: Pages = ControlPages()
+
+
+def parts(found: Any) -> dict[str, list[Any]]:
+    """Of each section, with what is folded or in a grid laid open."""
+    opened = {}
+    for anchor, _, content in PAGES.sections(None, found, None, "p"):
+        opened[anchor] = [inner for part in content
+                          for inner in ([part] if not isinstance(part, Fold | Grid) else
+                                        part.parts if isinstance(part, Fold) else part.plots)]
+    return opened
+
+
+def page(found: Any) -> str:
+    headed = [*PAGES.sections(None, found, None, "p"), *PAGES.run_sections([{"workload": "web", "evidence": found}])]
+    return render(Document("web", "", (), (PAGES.headline(found),), tuple(Section(*one) for one in headed)))
+
+
+def test_every_section_has_its_plot_and_the_page_is_whole():
+    opened = parts(evidence())
+    assert {anchor: sum(isinstance(part, Plot) for part in content) for anchor, content in opened.items()} == {
+        "front": 1, "day": 1, "episodes": 1, "actions": 1, "lifecycle": 1, "adaptation": 1,
+        "pretraining": 2}
+    text = page(evidence())
+    assert text.count("<svg") == 10 and 'class="missing"' not in text
+
+
+def test_headline_and_summary_say_what_was_measured():
+    facts = {label: (value, remark) for label, value, remark in PAGES.headline(evidence()).items}
+    assert facts["Cost saved against the best rule"] == (
+        "12.0\N{NO-BREAK SPACE}%", "at least 8.0\N{NO-BREAK SPACE}%; autopilot")
+    assert facts["Against the best rule tuned to it"][0] == "-1.0\N{NO-BREAK SPACE}%"
+    assert facts["A decision"][0] == "19.5\N{NO-BREAK SPACE}µs"
+    assert [figure.value for figure in PAGES.figures(evidence())] == [12.0, pytest.approx(1.8), 1.45]
+    assert PAGES.badness(evidence()) == -0.12
+    assert PAGES.parameters(evidence()) == {"fallback": "hpa-cpu", "policy": "finetuned"}
+    assert len(PAGES.cells(evidence())) == len(PAGES.columns([]).names) == 6
+
+
+def test_table_of_controllers_has_the_policy_first_and_the_rest_by_cost():
+    (table,) = [part for part in sections.front(evidence(), "p") if isinstance(part, Table)]
+    assert [row[0].text for row in table.rows] == ["policy", "hpa-cpu, own", "autopilot", "hpa-cpu"]
+    assert table.header == ("Controller", "Cost", "Violating steps", "Reward", "Cores", "CPU utilization")
+
+
+def test_early_training_is_told_by_quarters_against_the_fallback():
+    (table,) = [part for part in learning_sections.adaptation(evidence(), "p") if isinstance(part, Table)]
+    cells = {row[0].text: [cell.text for cell in row[1:]] for row in table.rows}
+    # six updates: quarters of 2, 2, 1 and 1; rewards from 1.00 to 1.05 beside 1.3, costs from 3.0 to 2.5 beside 3.2
+    assert cells["Reward a step"] == [f"{value}\N{NO-BREAK SPACE}%" for value in ("-22.7", "-21.2", "-20.0", "-19.2")]
+    assert cells["Cost"][0] == "-7.8\N{NO-BREAK SPACE}%" and cells["Violating steps"][-1] == "2.5 times"
+    assert "were there after 5 rounds" in table.note
+    without = learning_sections.adaptation({**evidence(), "fallback": {}}, "p")
+    assert not [part for part in without if isinstance(part, Table)]
+
+
+def test_the_generic_policy_stands_among_the_rules_on_held_out_applications():
+    plot, note = learning_sections.generic_front(evidence(), "p")
+    assert isinstance(plot, Plot) and isinstance(note, Note)
+    said = note.text.replace("\N{NO-BREAK SPACE}", " ")
+    assert "violates in 1.9 % of the steps" in said and "(autopilot): 9.0 %, between 5.0 % and 13.0 %." in said
+
+
+def test_a_missed_saving_is_said_with_its_sign():
+    (note,) = [part.text for part in sections.front(evidence(), "p") if isinstance(part, Note)]
+    assert "(hpa-cpu, own): -1.0 %, between -5.0 % and 3.0 %." in note.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_map_is_over_the_objective_where_it_bounds_what_is_shown():
+    def described(found: Any) -> str:
+        grid = sections.actions(found, "p")[0]
+        assert isinstance(grid, Grid)
+        return str(grid.plots[0].markup)
+
+    found = evidence()
+    assert "replicas: change of the target over p99 over SLO and CPU utilization" in described(found)
+    found["roles"]["objective"] = ""
+    assert "over p99 (ms) and CPU utilization" in described(found)
+
+
+@pytest.mark.parametrize("name, unit, shown", [
+    ("p99_ms", "ms", "p99 (ms)"), ("cpu_limit_cores", "cores", "CPU limit (cores)"), ("replicas", "count", "replicas"),
+    ("wait_over_slo", "1", "wait over SLO"), ("cores", "cores", "cores"), ("rate_rps", "1/s", "rate (1/s)")])
+def test_names_lose_the_unit_that_stands_in_brackets(name, unit, shown):
+    assert titled(name, unit) == shown
+
+
+BROKEN = (None, {}, [], "text", float("nan"), [float("nan"), None, "x"], {"policy": None}, -1)
+READ_BY = {
+    "metrics": (sections.front,), "best_rule": (sections.front, sections.episodes),
+    "best_own_rule": (sections.front,),
+    "fallback": (learning_sections.adaptation,), "objective": (sections.front, learning_sections.pretraining),
+    "cost_unit": (sections.front,),
+    "measures": (sections.front,), "controllers": (sections.front,), "episodes": (sections.episodes,),
+    "roles": (sections.day, sections.actions), "day": (sections.day,), "action_map": (sections.actions,),
+    "lifecycle": (sections.lifecycle,), "training": (learning_sections.adaptation, learning_sections.pretraining)}
+
+
+@pytest.fixture
+def unsaved(monkeypatch):
+    """Plots are drawn, and not written as SVG, which takes most of the time."""
+    def drawn(draw: Any, width: float, height: float, name: str, description: str) -> Markup:
+        draw(Figure(figsize=(width, height)))
+        return Markup("<svg></svg>")
+
+    monkeypatch.setattr(control_plots, "embed", drawn)
+
+
+@pytest.mark.parametrize("key", list(evidence()))
+def test_whatever_is_broken_in_the_evidence_leaves_a_section_of_parts(key, unsaved):
+    for value in BROKEN:
+        found = {**evidence(points=3), key: value}
+        for section in READ_BY[key]:
+            assert section(found, "p")
+        PAGES.headline(found), PAGES.cells(found), PAGES.parameters(found), PAGES.figures(found)
+
+
+def test_of_nothing_a_page_is_made_that_says_so():
+    for nothing in (None, {}):
+        text = page(nothing)
+        assert text.count("<svg") == 0 and "No day was recorded." in text and "missing" in text
+        assert all(figure.value is None for figure in PAGES.figures(nothing)) and PAGES.badness(nothing) is None
+
+
+@pytest.mark.slow
+def test_broken_numbers_anywhere_leave_a_page(unsaved):
+    """Each leaf of the evidence in turn is replaced."""
+    def places(data: Any, path: tuple[Any, ...] = ()) -> Any:
+        for key, value in data.items() if isinstance(data, dict) else enumerate(data):
+            if isinstance(value, dict | list):
+                yield from places(value, (*path, key))
+            else:
+                yield (*path, key)
+
+    whole = evidence(points=3)
+    random = np.random.default_rng(0)
+    paths = list(places(whole))
+    for path in [paths[index] for index in random.choice(len(paths), 40, replace=False)]:
+        for value in (float("nan"), 1e300, "x"):
+            found = copy.deepcopy(whole)
+            inner = found
+            for key in path[:-1]:
+                inner = inner[key]
+            inner[path[-1]] = value
+            assert all(section(found, "p") for section in READ_BY[path[0]])
+            PAGES.headline(found)
