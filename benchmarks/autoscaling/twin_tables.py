@@ -48,7 +48,7 @@ def servers_table(results: Mapping[str, Any]) -> str:
 
 def parameters_table(results: Mapping[str, Any]) -> str:
     """What was fitted to all points of each server."""
-    lines = [[entry["server"], entry["law"], *(number(entry["parameters"][name]) for name in _PARAMETERS)]
+    lines = [[entry["server"], entry["law"], *(number(round(entry["parameters"][name], 4)) for name in _PARAMETERS)]
              for entry in results.get("entries", ())]
     return table(["server", "law", *_PARAMETERS.values()], lines, range(2, 7)) if lines else NOT_MEASURED
 
