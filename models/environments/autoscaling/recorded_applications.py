@@ -157,7 +157,7 @@ def fit_campaign(folder: Path) -> dict[str, Any]:
 
 
 def _rounded(parameters: Mapping[str, float], but: Sequence[str] = ()) -> dict[str, float]:
-    return {name: float(f"{value:.5g}") for name, value in parameters.items() if name not in but}
+    return {name: float(f"{round(value, 6):.5g}") for name, value in parameters.items() if name not in but}
 
 
 def main(arguments: Sequence[str]) -> int:
