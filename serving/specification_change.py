@@ -137,7 +137,8 @@ def _limits(rule: Property, specification: Specification) -> Iterator[tuple[tupl
             if rule.maximum is not None:
                 yield ("at least", side(rule.minus), side(rule.output)), (-rule.maximum,)
         case OutputOrder():
-            scaled = () if rule.factor == 1 else (rule.factor,)  # another factor of a number of any sign is another demand
+            # of a number of any sign, another factor asks for something else
+            scaled = () if rule.factor == 1 else (rule.factor,)
             yield ("at least", side(rule.upper), side(rule.lower), *scaled), (rule.margin,)
         case Robustness():
             for point in rule.points.tolist():

@@ -19,7 +19,7 @@ from torch import Tensor
 from feature_store.schema import Column
 from models.controllers.controller import Controller
 from models.controllers.setting import Setting, Value
-from models.environments.signals import Control, Feature, Signal
+from models.environments.signals import Anchor, Control, Feature, Signal
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,6 +73,10 @@ class Environment(Protocol):
     @property
     def features(self) -> tuple[Feature, ...]:
         """(f) what networks take: sums of scaled signals."""
+
+    @property
+    def anchors(self) -> Mapping[str, Anchor]:
+        """By control, where a policy's targets stand before its network changes them; without one at what is set."""
 
     @property
     def hidden(self) -> tuple[str, ...]:

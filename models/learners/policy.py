@@ -31,10 +31,12 @@ from torch import Tensor, nn
 from feature_store.errors import InputError
 from feature_store.whole_files import write_file
 from models.environments.scaling import Scaling, interpolated_exp
-from models.environments.signals import Control, Feature, Signal, feature_matrix
+from models.environments.signals import Anchor, Control, Feature, Signal, feature_matrix
 
 # Wished changes of an untrained policy, against what He's initialisation gives: it nearly stands still.
 _FIRST_CHANGE = 0.02
+# A gate that holds changes down back ends at so many times a control's `high`: bounds of what it holds back are loose.
+SURE = 4.0
 # A feature that hardly varied where it was normalised may vary later: its unit is not made smaller than this.
 _LEAST_SPREAD = 0.1
 
@@ -68,18 +70,6 @@ class Gains:
 
     missed: float
     opened: float
-
-
-@dataclass(frozen=True)
-class Anchor:
-    """Where a control's target stands before the MLP changes it: exp(sum of terms * scaled signals + offset).
-
-    An anchor at the present value alone makes the policy an integrator: what is learned is a change, and a small bias
-    drifts to a limit. With less than 1 of the present value the target is drawn to what the other terms say.
-    """
-
-    terms: Mapping[str, float]
-    offset: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -119,7 +109,7 @@ class PolicyShape:
     def gains(self) -> "Gains":
         """Slopes of the gates."""
         low = self.signals[self.column(self.gates.objective)].low
-        return Gains(1.0 / ((1.0 - self.gates.near) * low), 1.0 / (self.gates.open_at * low))
+        return Gains(SURE / ((1.0 - self.gates.near) * low), 1.0 / (self.gates.open_at * low))
 
     def document(self) -> dict[str, Any]:
         """As JSON keeps it."""
@@ -260,7 +250,7 @@ class Policy(nn.Module):
             for name, floor in (floors or {}).items():
                 open_by = open_by + gates.gain_over(floor) * (clipped[..., shape.column(name), None] - floor).relu()
             columns.append(open_by)
-        return missed, (1.0 - torch.cat(columns, dim=-1)).relu()
+        return missed, SURE * (1.0 - torch.cat(columns, dim=-1)).relu()
 
     @torch.no_grad()
     def member(self, *index: int) -> "Policy":

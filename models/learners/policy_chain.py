@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.environments.signals import Control, Feature, Signal, feature_matrix
-from models.learners.policy import Policy
+from models.learners.policy import SURE, Policy
 
 Array = NDArray[np.float64]
 # Share of a signal's range by which the ReLU that clips at its low end lies below that: far above what rounding adds.
@@ -212,7 +212,7 @@ class _Builder:
         return self.layers.relu(_Row({metric: 1.0, objective: -gates.near})) * self.shape.gains.missed
 
     def _idle(self, control: Control) -> _Row:
-        """1 less what opens the gate."""
+        """What holds changes up back, less what opens the gate."""
         gates = self.shape.gates
         floors = gates.idle.get(control.name) if gates.metric else None
         if floors is None:
@@ -221,7 +221,7 @@ class _Builder:
         found = self.layers.relu(_Row({metric: 1.0, objective: -1.0})) * -self.shape.gains.opened + 1.0
         for name, floor in floors.items():
             found -= self._neuron(self.shape.column(name), 1.0, -floor) * gates.gain_over(floor)
-        return found
+        return found * SURE
 
     # --- the hidden layers ------------------------------------------------------------------------------------------
 

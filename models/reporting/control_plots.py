@@ -3,11 +3,12 @@
 Flow: a kind's pages clean the evidence into arrays (NaN: missing) and call these; figures.py embeds. The policy is blue
 and solid, what it is held against orange and dashed, what is asked for grey.
 
-Symbols: U updates, E episodes, T points in time; x (p,), y (q,) of a map.
+Symbols: E episodes, T points in time; x (p,), y (q,) of a map.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from markupsafe import Markup
@@ -46,22 +47,23 @@ class Panel:
     shade: NDArray[np.bool_] | None = None
 
 
-def learning_curves(updates: FloatArray, panels: Sequence[Panel], name: str) -> Markup:
-    """What training came to after each update, a panel a quantity, with what rules reach as lines."""
+def learning_curves(rounds: FloatArray, panels: Sequence[Panel], name: str) -> Markup:
+    """What training came to in each round, a panel a quantity, with what rules reach as lines."""
     def draw(figure: Figure) -> None:
         axes = np.atleast_1d(figure.subplots(1, len(panels)))
         for one, panel in zip(axes, panels, strict=True):
             for place, (label, values) in enumerate(panel.lines.items()):
-                one.plot(updates, values, color=(VERIFIED, BASELINE)[place > 0], label=plain(label))
+                one.plot(rounds, values, color=(VERIFIED, BASELINE)[place > 0], label=plain(label))
             for place, (label, level) in enumerate(panel.levels.items()):
                 one.axhline(level, color=(UNVERIFIED, SOFT)[place > 0], ls=(DASHED, DOTTED)[place > 0], lw=1.2,
                             label=plain(label))
             _finish(one, panel, list(panel.lines.values()))
             one.set_title(plain(panel.title))
-            one.set(xlabel="update")
+            one.set(xlabel="round")
         _legend(figure, list(axes))
 
-    return embed(draw, FULL_WIDTH, 2.7, name, f"{', '.join(panel.title for panel in panels)} over the updates")
+    return embed(draw, FULL_WIDTH, 2.7, name,
+                 f"{', '.join(panel.title for panel in panels)} over the rounds of training")
 
 
 @dataclass(frozen=True)
@@ -243,7 +245,7 @@ def lifecycle(stages: Sequence[str], rewards: FloatArray, levels: Mapping[str, f
 def _runs(stages: Sequence[str]) -> list[tuple[int, int, str]]:
     """Begin, end and name of each stretch of equal stages."""
     cuts = [0, *(k for k in range(1, len(stages)) if stages[k] != stages[k - 1]), len(stages)]
-    return [(begin, end, stages[begin]) for begin, end in zip(cuts, cuts[1:], strict=False) if end > begin]
+    return [(begin, end, stages[begin]) for begin, end in pairwise(cuts) if end > begin]
 
 
 def savings(rows: Sequence[tuple[str, tuple[float, float, float]]], label: str, name: str) -> Markup:

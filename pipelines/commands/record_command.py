@@ -20,7 +20,7 @@ _OWN = {
     COLOCATION: ("workloads", "theta", "combinations", "seconds_per_combination", "window_s", "environment", "profile",
                  "interference"),
     AUTOSCALING: ("servers", "utilisations", "point_s", "timeout_s", "most_disturbance_cores", "most_attempts", "trace",
-                  "sweeps_only"),
+                  "sweeps_only", "write_only"),
 }
 
 
@@ -52,6 +52,8 @@ def record(
         help="Autoscaling: CSV of invocations per minute, as in the Azure Functions trace; default: a made day.")] = "",
     sweeps_only: Annotated[bool, typer.Option(
         "--sweeps-only", help="Autoscaling: points alone, without steps, traces and resizes.")] = False,
+    write_only: Annotated[bool, typer.Option(
+        "--write-only", help="Autoscaling: record nothing, write what a stopped campaign has.")] = False,
     raw: Annotated[Path | None, typer.Option(help="Folder of the raw data; default: DESTINATION/raw.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a campaign that was stopped.")] = False,
     json_output: JsonOption = False,
@@ -80,7 +82,8 @@ def record(
             sweeps_only=sweeps_only)
         command = shlex.join(["assay", "record", "--task", AUTOSCALING, str(destination), *scaling.options()])
         with _progress(json_output) as show:
-            scaled = record_scaling(scaling, destination, show, raw=raw, resume=resume, command=command)
+            scaled = record_scaling(
+                scaling, destination, show, raw=raw, resume=resume, write_only=write_only, command=command)
         if json_output:
             print_json(vars(scaled))
         return

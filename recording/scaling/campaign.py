@@ -65,6 +65,7 @@ def record_scaling(
     *,
     raw: Path | None = None,
     resume: bool = False,
+    write_only: bool = False,
     scratch: Path | None = None,
     command: str = "assay record --task autoscaling",
 ) -> ScalingSummary:
@@ -76,6 +77,7 @@ def record_scaling(
         on_progress: called for everything worth telling.
         raw: folder of the raw data; `destination`/raw where None.
         resume: go on with the campaign in `raw`.
+        write_only: record nothing more; write the data set of what is finished in `raw`.
         scratch: parent of the temporary folder.
         command: the command line to write into the data card.
 
@@ -84,16 +86,17 @@ def record_scaling(
         InputError: where `raw` holds another campaign, or the trace cannot be used.
         SourceError: where a server cannot be prepared, or no trial gave data.
     """
-    require_tools(required_scaling_tools(settings))
+    if not write_only:
+        require_tools(required_scaling_tools(settings))
     plan = plan_scaling(settings, campaign_invocations(settings))
     trials = [trial for _, ones in plan for trial in ones]
-    folder = RawTrials(raw or destination / "raw", settings, resume=resume)
+    folder = RawTrials(raw or destination / "raw", settings, resume=resume or write_only)
 
     def tell(kind: str, message: str) -> None:
         finished = sum(folder.has(trial.identifier) for trial in trials)
         on_progress(ProgressEvent(kind, message, finished, len(trials)))
 
-    if not all(folder.has(trial.identifier) for trial in trials):
+    if not write_only and not all(folder.has(trial.identifier) for trial in trials):
         with terminate_as_exit(), Guard(scratch) as guard:
             groups = ControlGroups(guard, find_hierarchy())
             try:

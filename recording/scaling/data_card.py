@@ -15,6 +15,8 @@ from recording.scaling.servers.catalogue import SERVERS
 from recording.scaling.settings import ScalingSettings
 from recording.tools import tool_versions
 
+# Where other processes use more than this, cores, a reader is told.
+_QUIET_CORES = 0.3
 _AZURE = "Azure Functions Trace 2019 (Shahrad et al., USENIX ATC 2020), CC-BY-4.0"
 
 
@@ -22,6 +24,7 @@ def scaling_card(
     settings: ScalingSettings,
     tables: Mapping[str, pd.DataFrame],
     demands_s: Mapping[str, float],
+    missing: int,
     tools: list[str],
     command: str,
 ) -> dict[str, Any]:
@@ -31,6 +34,7 @@ def scaling_card(
         settings: of the campaign.
         tables: points, windows and events.
         demands_s: CPU seconds of a request by server, as measured before the trials.
+        missing: trials that were planned and not recorded.
         tools: programs that ran.
         command: the command line.
     """
@@ -47,6 +51,7 @@ def scaling_card(
         "trace": f"{trace}; {_AZURE}" if trace else "synthetic: a day's wave, noise and bursts",
         "machine": machine(),
         "versions": {"python": platform.python_version(), **tool_versions(tools)},
+        "trials_missing": missing,
         "rows": {name: len(table) for name, table in tables.items()},
         "servers": {
             server: {"request": SERVERS[server].request_text, "demand_ms": round(1000 * demand, 4),
@@ -86,12 +91,14 @@ def scaling_card_text(card: Mapping[str, Any]) -> str:
     sections = "\n\n".join(
         f"## Columns of {name}.parquet\n\n| column | unit | meaning |\n|---|---|---|\n{_rows(columns)}"
         for name, columns in (("points", POINTS), ("windows", WINDOWS), ("events", EVENTS)))
+    quiet = "" if disturbance["median_cores"] <= _QUIET_CORES else (
+        " **The machine was not quiet**: record again on one that is before you rely on single points.")
     notes = "\n".join(f"- {note}" for note in card["notes"])
     return f"""# {card["title"]}
 
 {card["rows"]["points"]} points, {card["rows"]["windows"]} windows and {card["rows"]["events"]} starts and resizes of
 {len(card["servers"])} servers. Recorded {card["recorded_utc"][0]} to {card["recorded_utc"][1]}.
-Licence: {card["licence"]}.
+Licence: {card["licence"]}. Planned and not recorded: {card["trials_missing"]} trials.
 
     {card["command"]}
 
@@ -110,7 +117,7 @@ The load generator turned to a request at most {generator["lateness_p99_ms"]["me
 
 Other processes used {disturbance["median_cores"]:g} cores (median over the points; at most
 {disturbance["max_cores"]:g}). A point was repeated while they used more than {disturbance["threshold_cores"]:g}:
-{disturbance["points_repeated"]} points were; {disturbance["points_above_threshold"]} stayed above it.
+{disturbance["points_repeated"]} points were; {disturbance["points_above_threshold"]} stayed above it.{quiet}
 
 {sections}
 

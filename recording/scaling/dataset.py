@@ -93,7 +93,7 @@ def write_scaling_dataset(
         table.to_parquet(files[-1], compression="zstd", index=False)
     missing = sum(not raw.has(trial.identifier) for trial in trials)
     demands = {server: demand for server in settings.servers if (demand := raw.demand_s(server)) is not None}
-    card = scaling_card(settings, vars(tables), demands, tools, command)
+    card = scaling_card(settings, vars(tables), demands, missing, tools, command)
     for name, text in (("card.json", json.dumps(card, indent=2) + "\n"), ("README.md", scaling_card_text(card))):
         write_file(destination / name, text)
         files.append(destination / name)

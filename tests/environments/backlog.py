@@ -21,7 +21,7 @@ from feature_store.schema import Column
 from models.controllers.controller import Array
 from models.controllers.setting import Setting, Value, checked
 from models.environments.environment import Outcome, RuleFamily
-from models.environments.signals import Control, Feature, Signal
+from models.environments.signals import Anchor, Control, Feature, Signal
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,6 +73,7 @@ class Backlog:
     """Implements `ControlledSystem`; the twin of a workload replays `load` and has its objective and limits."""
 
     signals, features, hidden = SIGNALS, FEATURES, ("efficiency",)
+    anchors: Mapping[str, Anchor] = {}
     measures: Mapping[str, str] = {"capacity_rps": "1/s", "wait_over_slo": "1"}
     cost_unit, step_seconds, steps = "capacity over mean load", STEP_S, 60
     scenarios: tuple[str, ...] = ("", "doubling")

@@ -58,7 +58,7 @@ def adaptation_table(results: Mapping[str, Any]) -> str:
                      f"{100 * violated[0].mean():.1f}", f"{100 * violated[-1].mean():.1f}",
                      f"{entries[name]['pretraining_cpu_s']:.0f}", *published.get(name, ("", ""))])
     return table(["method", "reward drop before adaptation, %", "episodes to 95 % of the converged reward",
-                  "reached within 60 episodes, %", "CPU ms an application until then", "violating steps before, %",
+                  "reached within 40 episodes, %", "CPU ms an application until then", "violating steps before, %",
                   "after, %", "CPU s of pretraining", "thesis: drop, %", "thesis: episodes"], rows,
                  right=(1, 2, 3, 4, 5, 6, 7, 8))
 

@@ -1,10 +1,13 @@
 """The policies that `python -m benchmarks autoscaling-rivals` compares: how each is trained and told what.
 
 All have the same layers, seeds, training applications and loads, iterations and first episodes; they differ in what
-they are told (models/adaptation/control/inputs.py) and in whether they are fine-tuned. A policy has L settings, one for
-each multiplier of its objective, and S seeds.
+they are told (models/adaptation/control/inputs.py) and in whether they are fine-tuned. Those that are told something
+begin as a trained generic policy that ignores it, and are trained on as long as that policy is: so what they lose or
+gain is what they are told, and not the luck of a short training. A policy has L settings, one for
+each target of its objective, and S seeds.
 """
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,22 +16,22 @@ from torch import Tensor
 
 from models.adaptation.control.exploration import explore
 from models.adaptation.control.fine_tuning import FineTuning, fine_tune, one_each
-from models.adaptation.control.inputs import Given, Inputs, Window
+from models.adaptation.control.inputs import Given, Inputs, Nothing, Window
 from models.adaptation.control.load_forecast import Autoregression, fit_autoregression
 from models.adaptation.control.meta_learner import MetaLearner, MetaSettings, MetaTraining
 from models.adaptation.control.objectives import CostAndViolations, Objective, PaperReward
 from models.adaptation.control.side_by_side import Ran, member_rows, run
 from models.adaptation.control.through_stacks import Batch, Stack, TrainingSettings, train
 from models.adaptation.control.trajectory_encoder import EncoderSettings
+from models.adaptation.control.widening import widened
 from models.environments.autoscaling.applications import numbers_of
 from models.environments.autoscaling.simulator import Autoscaling
 from models.learners.policy import Policy, PolicyShape
-from models.training.adam import Adam
+from models.training.reinforcement.rollouts import random_walk
 
 HIDDEN_LAYERS = (64, 64)
 EPISODE, WARM_UP = 60, 10
-_RULE_SEED, _EXPLORE_SEED, _TUNING_SEED = 11, 500_000, 600_000
-_RULE_STEPS = 300
+_SERIES_SEED, _EXPLORE_SEED, _TUNING_SEED = 11, 500_000, 600_000
 SOURCES = (17, 190, 363, 536, 709)  # that transfer learning starts from, one a seed; any would do
 
 
@@ -38,7 +41,7 @@ class Plan:
 
     Attributes:
         seeds: (S,).
-        multipliers: (L,); () trains for the paper's reward.
+        targets: (L,) shares of violating steps; () trains for the paper's reward.
         iterations: of training.
         applications: of a seed, an iteration.
         tuned: iterations of fine-tuning.
@@ -47,32 +50,46 @@ class Plan:
     """
 
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
-    multipliers: tuple[float, ...] = (6.0, 14.0, 32.0)
-    iterations: int = 80
-    applications: int = 32
+    targets: tuple[float, ...] = (0.01, 0.02, 0.04)
+    iterations: int = 60
+    applications: int = 24
     tuned: int = 40
     tuned_seeds: int = 1
     trajectories: int = 4
     hidden: tuple[int, ...] = HIDDEN_LAYERS
-    rate: float = 2e-3
-    linear_rate: float = 5e-3
+    rate: float = 5e-3
+    further_rate: float = 2e-3
+    tuned_rate: float = 3e-4
+
+    def with_budget(self, budget: float) -> "Plan":
+        """So many times the iterations of training."""
+        return replace(self, iterations=max(1, round(self.iterations * budget)))
 
     @property
     def policies(self) -> int:
         """K."""
-        return len(self.seeds) * max(1, len(self.multipliers))
+        return len(self.seeds) * max(1, len(self.targets))
 
-    def training(self, linear: bool) -> TrainingSettings:
-        """How all of them are trained."""
-        rate = self.linear_rate if linear else self.rate
+    def training(self, further: bool) -> TrainingSettings:
+        """How all of them are trained, from the beginning or from a trained generic policy."""
+        rate = self.further_rate if further else self.rate
         return TrainingSettings(self.iterations, EPISODE, warm_up=WARM_UP, rate=rate)
 
-    def objective(self, repeats: int = 1) -> Objective:
-        """Of all K policies; of `repeats` applications for each, where they are fine-tuned."""
-        if not self.multipliers:
-            return PaperReward()
-        multipliers = torch.tensor(self.multipliers * len(self.seeds))
-        return CostAndViolations(multipliers.repeat_interleave(repeats))
+    def objective(self) -> Objective:
+        """Of all K policies."""
+        return CostAndViolations(torch.tensor(self.targets * len(self.seeds))) if self.targets else PaperReward()
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """A trained generic policy (K,) and its objective, with the multipliers that it came to."""
+
+    policy: Policy
+    objective: Objective
+
+    def continued(self) -> Objective:
+        """The same objective for another policy."""
+        return copy.deepcopy(self.objective)
 
 
 @dataclass(frozen=True)
@@ -88,75 +105,71 @@ def training_applications(environment: Autoscaling) -> list[int]:
     return numbers_of("train", len(environment.applications)).tolist()
 
 
-def untrained(environment: Autoscaling, plan: Plan, inputs: Inputs, linear: bool, rule: bool = True) -> Policy:
-    """(K,) of which those of one seed begin equal: as a rule, or without it at random."""
+def untrained(environment: Autoscaling, plan: Plan, inputs: Inputs, linear: bool) -> Policy:
+    """(K,) of which those of one seed begin equal: about as the rule that they are anchored at."""
     shape = PolicyShape(environment.signals, environment.controls, environment.features,
-                        () if linear else plan.hidden).with_inputs(inputs.names, inputs.reach)
-    each = max(1, len(plan.multipliers))
+                        () if linear else plan.hidden, anchors=environment.anchors).with_inputs(inputs.names, inputs.reach)
+    each = max(1, len(plan.targets))
     policy = Policy(shape, members=(plan.policies,))
     with torch.no_grad():
         for s, seed in enumerate(plan.seeds):
-            first = Policy(shape, None if linear else torch.Generator().manual_seed(seed))
+            first = Policy(shape, torch.Generator().manual_seed(seed))
             for own, one in zip(policy.parameters(), first.parameters(), strict=True):
                 own[s * each:(s + 1) * each] = one
-    begin_as_rule(environment, policy, inputs, _RULE_STEPS if rule else 0)
+    normalise(environment, policy, inputs)
     return policy
 
 
-def begin_as_rule(environment: Autoscaling, policy: Policy, inputs: Inputs, steps: int) -> None:
-    """Features are normalised by what a proportional rule sees, and the policy begins as that rule.
-
-    The rule aims at 40 % of CPU by replicas and 60 % of memory by limits, as HPA does. Policies that begin at random
-    spend half of their training on finding that more load wants more replicas.
-    """
-    observations, extra, wished = _rule_episodes(environment, inputs)
-    plain = len(environment.features)
-    bare = Policy(replace(policy.shape, signals=policy.shape.signals[:len(environment.signals)],
-                          features=policy.shape.features[:plain]))
-    bare.normalise(observations)
-    policy.mean[:plain], policy.spread[:plain] = bare.mean, bare.spread
-    if isinstance(inputs, Window):  # earlier features are as spread as present ones; all else is about of unit spread
+@torch.no_grad()
+def told_more(policy: Policy, inputs: Inputs) -> Policy:
+    """The same policies with further inputs that they ignore."""
+    wide = widened(policy, inputs.names, inputs.reach)
+    if isinstance(inputs, Window):
+        plain = len(policy.mean)
         repeats = len(inputs.names) // plain
-        policy.mean[plain:], policy.spread[plain:] = bare.mean.repeat(repeats), bare.spread.repeat(repeats)
-    features = (policy.raw_features(torch.cat([observations, extra], dim=1)) - policy.mean) / policy.spread
-    optimiser, generator = Adam(policy.parameters()), torch.Generator().manual_seed(_RULE_SEED)
-    for step in range(steps):
-        rows = torch.randint(len(features), (256,), generator=generator)
-        loss = (policy.changes(features[rows]) - wished[rows]).square().mean(dim=(1, 2)).sum()
-        optimiser.step(loss, 5e-3 * (1.0 - 0.9 * step / steps))
+        wide.mean[plain:], wide.spread[plain:] = policy.mean.repeat(repeats), policy.spread.repeat(repeats)
+    return wide
 
 
 @torch.no_grad()
-def _rule_episodes(environment: Autoscaling, inputs: Inputs) -> tuple[Tensor, Tensor, Tensor]:
-    """(N T, n) observations, (N T, e) what is told, (N T, m) changes of logarithms that the rule wishes."""
-    names = [signal.name for signal in environment.signals]
-    cpu, memory = names.index("cpu_utilization"), names.index("memory_utilization")
-    count, generator = 256, torch.Generator().manual_seed(_RULE_SEED)
-    state = environment.reset(environment.draw("train", count, 100, _RULE_SEED))
-    observation = environment.observe(state)
-    remembered = inputs.start(observation) if isinstance(inputs, Window) else None
-    seen: list[tuple[Tensor, Tensor, Tensor]] = []
-    for _ in range(100):
-        if isinstance(inputs, Window):
-            extra, remembered = inputs(environment, state, observation, remembered)
-        else:  # noise: a rule does not look at what it is told
-            extra = 0.5 * torch.randn(count, len(inputs.names), generator=generator).clamp(-2.0, 2.0)
-        wished = torch.stack([torch.zeros(count), (observation[:, memory] / 0.6).log(),
-                              (observation[:, cpu] / 0.4).log()], dim=1).clamp(-0.3, 0.7)
-        seen.append((observation, extra, wished))
-        state, _ = environment.step(state, observation[:, :3] * wished.exp())
-        observation = environment.observe(state)
-    observations, extra, wished = (torch.cat(parts) for parts in zip(*seen, strict=True))
-    return observations, extra, wished
+def normalise(environment: Autoscaling, policy: Policy, inputs: Inputs) -> None:
+    """By what is seen while targets walk at random; further inputs but earlier features are about of unit spread."""
+    plain = len(environment.features)
+    bare = Policy(replace(policy.shape, signals=policy.shape.signals[:len(environment.signals)],
+                          features=policy.shape.features[:plain]))
+    bare.normalise(random_walk(environment.differentiable, policy.current, 100, 0))
+    policy.mean[:plain], policy.spread[:plain] = bare.mean, bare.spread
+    if isinstance(inputs, Window):
+        repeats = len(inputs.names) // plain
+        policy.mean[plain:], policy.spread[plain:] = bare.mean.repeat(repeats), bare.spread.repeat(repeats)
 
 
-def trained(environment: Autoscaling, plan: Plan, inputs: Inputs, linear: bool = False,
-            sources: Sequence[int] = ()) -> Policy:
-    """(K,) trained on all training applications, or each seed on one of `sources` (S,) alone."""
-    stack = Stack(untrained(environment, plan, inputs, linear))
-    seeds, each, count = len(plan.seeds), max(1, len(plan.multipliers)), plan.applications
+def first_policies(environment: Autoscaling, plan: Plan) -> Beginning:
+    """The generic policies that the others begin as."""
+    objective = plan.objective()
+    return Beginning(trained(environment, plan, Nothing(), objective=objective), objective)
+
+
+def trained(environment: Autoscaling, plan: Plan, inputs: Inputs, linear: bool = False, sources: Sequence[int] = (),
+            objective: Objective | None = None, begin: Beginning | None = None) -> Policy:
+    """(K,) trained on all training applications.
+
+    Args:
+        environment: see Autoscaling.
+        plan: how.
+        inputs: what the policies are told.
+        linear: without hidden layers.
+        sources: (S,) applications, one for each seed, that it is trained on alone; (): all.
+        objective: None: the plan's.
+        begin: what it goes on from; None: from the beginning.
+    """
+    if begin is not None:
+        stack, objective = Stack(told_more(begin.policy, inputs)), begin.continued()
+    else:
+        stack = Stack(untrained(environment, plan, inputs, linear))
+    seeds, each, count = len(plan.seeds), max(1, len(plan.targets)), plan.applications
     numbers = torch.tensor(training_applications(environment))
-    settings = plan.training(linear)
+    settings = plan.training(begin is not None)
 
     def batch(iteration: int) -> Batch:
         generator = torch.Generator().manual_seed(iteration)
@@ -167,7 +180,7 @@ def trained(environment: Autoscaling, plan: Plan, inputs: Inputs, linear: bool =
                                                    applications=chosen.tolist())
         return Batch(episodes.take(member_rows(seeds, each, count)), lambda: inputs)
 
-    train(environment.differentiable, stack, batch, plan.objective(), settings)
+    train(environment.differentiable, stack, batch, objective or plan.objective(), settings)
     return stack.policy
 
 
@@ -176,19 +189,21 @@ def same(inputs: Inputs) -> Callable[[Sequence[int], int], Inputs]:
     return lambda applications, times: inputs
 
 
-def meta_learner(environment: Autoscaling, plan: Plan, kind: str = "gru", identify: bool = False) -> MetaLearner:
+def meta_learner(environment: Autoscaling, plan: Plan, begin: Beginning, kind: str = "gru",
+                 identify: bool = False) -> MetaLearner:
     """The meta learner, or identification."""
     width = len(environment.hidden) if identify else 8
     encoder = EncoderSettings(kind, embedding=width, trajectories=plan.trajectories)
-    settings = MetaSettings(encoder, plan.training(False), plan.seeds, plan.multipliers, plan.applications, identify)
-    policy = untrained(environment, plan, Given(torch.zeros(1, width)), False)
-    return MetaTraining(environment, environment.differentiable, policy, settings,
-                        training_applications(environment)).run()
+    settings = MetaSettings(encoder, plan.training(True), plan.seeds, plan.targets, plan.applications, identify)
+    policy = told_more(begin.policy, Given(torch.zeros(1, width)))
+    return MetaTraining(environment, environment.differentiable, policy, settings, training_applications(environment),
+                        objective=begin.continued()).run()
 
 
-def told_trajectories(environment: Autoscaling, plan: Plan, kind: str = "gru", identify: bool = False) -> Rival:
+def told_trajectories(environment: Autoscaling, plan: Plan, begin: Beginning, kind: str = "gru",
+                      identify: bool = False) -> Rival:
     """The meta learner, or identification; in judging M episodes of every application come first."""
-    learner = meta_learner(environment, plan, kind, identify)
+    learner = meta_learner(environment, plan, begin, kind, identify)
 
     def told(applications: Sequence[int], times: int) -> Inputs:
         known = explore(environment, learner, "held_out", applications, plan.trajectories, EPISODE, WARM_UP,
@@ -198,14 +213,16 @@ def told_trajectories(environment: Autoscaling, plan: Plan, kind: str = "gru", i
     return Rival(learner.policy, told)
 
 
-def fine_tuned(environment: Autoscaling, plan: Plan, policy: Policy, inputs: Inputs,
-               applications: Sequence[int]) -> Policy:
-    """(K A,) one for each held-out application, fine-tuned in episodes of its own."""
+def fine_tuned(environment: Autoscaling, plan: Plan, policy: Policy, inputs: Inputs, applications: Sequence[int],
+               multipliers: Tensor) -> Policy:
+    """(K A,) one for each held-out application, fine-tuned in episodes of its own; the (K,) multipliers stay."""
     count = len(applications)
+    repeated = multipliers.repeat_interleave(count)
+    objective = CostAndViolations(torch.ones_like(repeated), repeated, rate=0.0)
     stack = one_each(policy, [k for k in range(plan.policies) for _ in range(count)])
-    settings = FineTuning(TrainingSettings(plan.tuned, EPISODE, warm_up=WARM_UP, rate=plan.rate / 4), 2, _TUNING_SEED)
+    settings = FineTuning(TrainingSettings(plan.tuned, EPISODE, warm_up=WARM_UP, rate=plan.tuned_rate), 2, _TUNING_SEED)
     fine_tune(environment.differentiable, stack, "held_out", list(applications) * plan.policies, lambda *_: inputs,
-              plan.objective(count), settings)
+              objective, settings)
     return stack.policy
 
 
@@ -222,4 +239,4 @@ def judge(environment: Autoscaling, rival: Rival, applications: Sequence[int], t
 
 def forecast_of(environment: Autoscaling) -> Autoregression:
     """ARIMA(8, 1, 0) of the rates of training episodes, by least squares."""
-    return fit_autoregression(environment.draw("train", 512, 240, _RULE_SEED).rate.T.log())
+    return fit_autoregression(environment.draw("train", 512, 240, _SERIES_SEED).rate.T.log())

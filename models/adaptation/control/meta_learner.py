@@ -9,7 +9,7 @@ and with any number of them. At inference the encoder is fixed. System identific
 goal: its embedding is fitted to the application's true hidden parameters (which a simulator knows), and the policy
 reads that without telling it anything.
 
-Symbols: S seeds, each with an encoder; L policies of each seed, one for each multiplier; K = S L; A training
+Symbols: S seeds, each with an encoder; L policies of each seed, one for each target; K = S L; A training
 applications; B of them an iteration; M trajectories, e embedding, h hidden parameters.
 """
 
@@ -43,7 +43,7 @@ class MetaSettings:
         encoder: sizes; `embedding` is replaced by h where hidden parameters are identified.
         training: of policies and encoders.
         seeds: (S,) of weights and episodes.
-        multipliers: (L,) of CostAndViolations; () trains one policy for the paper's reward.
+        targets: (L,) of CostAndViolations; () trains one policy for the paper's reward.
         applications: B.
         identify: fit the embedding to the hidden parameters.
         refresh: iterations between two new episodes of every application.
@@ -54,23 +54,23 @@ class MetaSettings:
     encoder: EncoderSettings = field(default_factory=EncoderSettings)
     training: TrainingSettings = field(default_factory=TrainingSettings)
     seeds: tuple[int, ...] = (0,)
-    multipliers: tuple[float, ...] = ()
+    targets: tuple[float, ...] = ()
     applications: int = 64
     identify: bool = False
     refresh: int = 20
     kept: int = 8
-    fits: int = 60
+    fits: int = 40
 
     @property
     def policies(self) -> int:
         """L."""
-        return max(1, len(self.multipliers))
+        return max(1, len(self.targets))
 
     def objective(self) -> Objective:
         """Of all K policies."""
-        if not self.multipliers:
+        if not self.targets:
             return PaperReward()
-        return CostAndViolations(torch.tensor(self.multipliers * len(self.seeds)))
+        return CostAndViolations(torch.tensor(self.targets * len(self.seeds)))
 
 
 @dataclass
@@ -102,13 +102,15 @@ class MetaTraining:
     Args:
         environment: in which trajectories are collected; its `differentiable` one trains.
         differentiable: the same with gradients.
-        policy: (K,) untrained, with e (or h) further inputs.
+        policy: (K,) with e (or h) further inputs; untrained, or one that was widened (widening.py).
         applications: (A,) numbers of the training applications.
         checkpoint: where the state is kept; None: nowhere.
+        objective: of all K policies; None: that of the settings, from its beginning.
     """
 
     def __init__(self, environment: Environment, differentiable: Environment, policy: Policy, settings: MetaSettings,
-                 applications: Sequence[int], checkpoint: Path | None = None) -> None:
+                 applications: Sequence[int], checkpoint: Path | None = None,
+                 objective: Objective | None = None) -> None:
         self.environment, self.differentiable, self.settings = environment, differentiable, settings
         self.applications = torch.as_tensor(list(applications))
         self.checkpoint = checkpoint
@@ -119,6 +121,7 @@ class MetaTraining:
         length = settings.training.steps // settings.encoder.stride
         self.stores = [TrajectoryStore.empty(len(self.applications), settings.kept, length, self.recorder.numbers)
                        for _ in settings.seeds]
+        self._objective = objective or settings.objective()
         self._fitting = [Adam(encoder.parameters()) for encoder in self.encoders]
         self._hidden: Tensor | None = None
 
@@ -128,8 +131,7 @@ class MetaTraining:
             self._restore(load_state(self.checkpoint))
         if not self.stack.iteration:
             self._refresh(0)
-        train(self.differentiable, self.stack, self._batch, self.settings.objective(), self.settings.training,
-              self._after)
+        train(self.differentiable, self.stack, self._batch, self._objective, self.settings.training, self._after)
         return MetaLearner(self.stack.policy, self.encoders, self.recorder)
 
     def _batch(self, iteration: int) -> Batch:
@@ -205,6 +207,7 @@ class MetaTraining:
     def _state(self) -> dict[str, Any]:
         return {"stack": self.stack.state(), "stores": [store.state() for store in self.stores],
                 "encoders": [encoder.state_dict() for encoder in self.encoders],
+                "objective": self._objective.state(),
                 "fitting": [[one.means, one.squares, one.steps] for one in self._fitting]}
 
     def _restore(self, state: dict[str, Any]) -> None:
@@ -213,6 +216,8 @@ class MetaTraining:
             encoder.load_state_dict(own)
         for store, kept in zip(self.stores, state["stores"], strict=True):
             store.restore(kept)
+        for name, own in self._objective.state().items():
+            own.copy_(state["objective"][name])
         for one, moments in zip(self._fitting, state["fitting"], strict=True):
             for mine, kept in zip((one.means, one.squares, one.steps), moments, strict=True):
                 for part, value in zip(mine, kept, strict=True):

@@ -3,29 +3,31 @@
 Symbols: N = K B episodes of K policies side by side, the episodes of one next to each other.
 """
 
-from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
 
 from models.environments.environment import Outcome
 
-# From here on its logarithm counts: an episode that runs away must not be all of the gradient, nor none.
-_LARGE_COST = 20.0
-_MARGIN, _SHARPNESS = 0.05, 10.0  # of the logistic that stands for the count of violating steps
-_DISTANCE_MARGIN, _DISTANCE_SHARPNESS, _DISTANCE_WEIGHT = 0.1, 8.0, 0.3
+# The smooth count of violating steps, as in training/reinforcement/through_environment.py.
+_HALF_MISSED, _HOW_MUCH = 0.2, 0.1
+_SHARE_MEMORY = 0.8  # a window's, of the measured share of violating steps
 
 
 class Objective(Protocol):
-    """(N,) what a step costs."""
+    """See the classes."""
 
     def __call__(self, outcome: Outcome) -> Tensor:
-        """See the class."""
+        """(N,) what a step costs."""
+
+    def observe(self, violated: Tensor) -> None:
+        """Takes the (K,) shares of violating steps of a window, after its gradient."""
+
+    def state(self) -> dict[str, Tensor]:
+        """Tensors that change in training; written in place by whoever goes on from a checkpoint."""
 
 
-@dataclass(frozen=True)
 class PaperReward:
     """The thesis's reward, to be maximised (section 5.2.2)."""
 
@@ -33,28 +35,40 @@ class PaperReward:
         """(N,)."""
         return -outcome.reward
 
+    def observe(self, violated: Tensor) -> None:
+        """Nothing changes."""
 
-@dataclass(frozen=True)
+    def state(self) -> dict[str, Tensor]:
+        """Nothing."""
+        return {}
+
+
 class CostAndViolations:
-    """Resources, and a multiplier times violating steps: Lagrange's form of "at most a share of the steps violates".
+    """Resources, and a multiplier times violating steps: at most a share of the steps violates, by Lagrange's method.
 
-    The count of violating steps has no gradient: a logistic of the margin to the objective stands for it, and a
-    softplus of it, which pulls back what is far beyond. The margin is the measure `log_latency` (log p99 / SLO) where
-    the environment has it, else its `violation`.
-
-    Attributes:
-        multipliers: (K,) cost units that one violating step is worth.
+    Args:
+        targets: (K,) shares of violating steps.
+        multipliers: (K,) cost units that one violating step is worth, at first.
+        rate: change of their logarithms in a window in which twice the target was measured; 0: they stay.
     """
 
-    multipliers: Tensor
+    def __init__(self, targets: Tensor, multipliers: Tensor | float = 50.0, rate: float = 0.03) -> None:
+        self.targets, self.rate = targets, rate
+        self.multipliers = torch.as_tensor(multipliers).expand(len(targets)).clone()
+        self.share = targets.clone()
 
     def __call__(self, outcome: Outcome) -> Tensor:
-        """(N,)."""
-        margin = outcome.measures.get("log_latency", outcome.violation)
-        rest = (outcome.violation - margin.clamp(min=0.0)).clamp(0.0, 1.0)  # requests that were lost
-        counted = 0.5 * torch.sigmoid((margin + _MARGIN) * _SHARPNESS)
-        distance = softplus((margin + _DISTANCE_MARGIN) * _DISTANCE_SHARPNESS) / _DISTANCE_SHARPNESS
-        missed = counted + _DISTANCE_WEIGHT * distance + rest
-        weight = self.multipliers.repeat_interleave(len(margin) // len(self.multipliers))
-        large = _LARGE_COST * (1.0 + (outcome.cost.clamp(min=_LARGE_COST) / _LARGE_COST).log())
-        return (torch.where(outcome.cost < _LARGE_COST, outcome.cost, large) + weight * missed) / (1.0 + weight / 10.0)
+        """(N,): (cost + multiplier * missed) / (1 + multiplier); missed: a smooth step whose slope does not vanish."""
+        missed = outcome.violation / (outcome.violation + _HALF_MISSED) + _HOW_MUCH * outcome.violation
+        weight = self.multipliers.repeat_interleave(len(missed) // len(self.multipliers))
+        return (outcome.cost + weight * missed) / (1.0 + weight)
+
+    def observe(self, violated: Tensor) -> None:
+        """Multipliers rise where more than the target was measured."""
+        self.share.lerp_(violated, 1.0 - _SHARE_MEMORY)
+        excess = (self.share / self.targets - 1.0).clamp(-1.0, 2.0)
+        self.multipliers.mul_((self.rate * excess).exp()).clamp_(1e-2, 1e4)
+
+    def state(self) -> dict[str, Tensor]:
+        """Multipliers and the measured share."""
+        return {"multipliers": self.multipliers, "share": self.share}

@@ -6,7 +6,9 @@ the number of the iteration, so that a run that goes on from a checkpoint ends w
 
 Gradients through many steps of a queue explode: an episode is cut into windows, each with a step of Adam, through whose
 ends no gradient flows; within one, what passes through the state from one step to the one before is multiplied by
-`discount`, and each policy's gradient is cut to the norm `clip`.
+`discount`, and each policy's gradient is cut to the norm `clip`. As in training/reinforcement/through_environment.py,
+whose policies have no further inputs, no single application's slope exceeds `slope`, and whole controls are rounded
+with gradients that pass straight through.
 
 Symbols: K policies, B episodes of each, T steps.
 """
@@ -15,6 +17,7 @@ import io
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +32,7 @@ from models.adaptation.control.side_by_side import act
 from models.environments.environment import Environment
 from models.learners.policy import Policy
 from models.training.adam import adam_step
+from models.training.reinforcement.rollouts import rounded
 
 _LEAST_RATE = 0.02  # share of the learning rate that is left at the end
 
@@ -45,6 +49,7 @@ class TrainingSettings:
         rate: Adam's, falling by a cosine; that of encoders is the same.
         clip: largest norm of a policy's gradient.
         discount: of the gradient through the state, a step.
+        slope: largest slope of the objective by the logarithm of one episode's targets in one step.
         decay: whether the rate falls.
     """
 
@@ -52,9 +57,10 @@ class TrainingSettings:
     steps: int = 60
     window: int = 20
     warm_up: int = 10
-    rate: float = 2e-3
+    rate: float = 5e-3
     clip: float = 1.0
     discount: float = 0.95
+    slope: float = 10.0
     decay: bool = True
 
     def rate_at(self, iteration: int) -> float:
@@ -193,16 +199,19 @@ def _episode(environment: Environment, stack: Stack, batch: Batch, objective: Ob
     memory = batch.inputs().start(observation)
     losses = []
     for begin in range(0, settings.steps, settings.window):
-        inputs, counted = batch.inputs(), []
+        inputs, counted, violated = batch.inputs(), [], []
         state, memory = discounted(state, 0.0), discounted(memory, 0.0)
         observation = environment.observe(state)
         for step in range(begin, min(begin + settings.window, settings.steps)):
             targets, memory = act(stack.policy, environment, inputs, state, observation, memory)
-            state, outcome = environment.step(state, targets)
+            targets.register_hook(partial(_limited, targets.detach(), settings.slope * stack.policy.members[0]
+                                          / (len(targets) * settings.window)))
+            state, outcome = environment.step(state, rounded(targets, environment.controls))
             state = discounted(state, settings.discount)
             observation = environment.observe(state)
             if step >= settings.warm_up:
                 counted.append(objective(outcome))
+                violated.append(outcome.violated)
         if not counted:
             continue
         loss = torch.stack(counted).mean(dim=0).view(stack.policy.members[0], -1).mean(dim=1)
@@ -210,5 +219,12 @@ def _episode(environment: Environment, stack: Stack, batch: Batch, objective: Ob
             raise InputError(f"training: expected finite losses, got NaN or infinity (iteration {iteration + 1}, step "
                              f"{begin}); lower the rate")
         stack.descend(loss.sum(), settings.rate_at(iteration), settings.clip)
+        objective.observe(torch.stack(violated).mean(dim=0).view(stack.policy.members[0], -1).mean(dim=1))
         losses.append(loss.detach())
     return torch.stack(losses).mean(dim=0).tolist()
+
+
+def _limited(targets: Tensor, most: float, gradient: Tensor) -> Tensor:
+    """The gradient by the targets (N, m), cut to the norm `most` by the logarithms of each episode's."""
+    norm = (gradient * targets).norm(dim=1, keepdim=True)
+    return gradient * (most / norm.clamp(min=1e-12)).clamp(max=1.0)

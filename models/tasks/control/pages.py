@@ -1,6 +1,6 @@
 """What a control task shows of its policies: cost, violations and reward beside the rules, and what the policy does."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from models.metrics import finite_number
@@ -9,8 +9,8 @@ from models.reporting.document import Cell, Facts, Note, Part, Plot, figures
 from models.reporting.formatting import number, percent
 from models.reporting.plots import FULL_WIDTH
 from models.reporting.reading import at, mapping
-from models.tasks.control import sections
-from models.tasks.control.sections import percent_signed
+from models.tasks.control import learning_sections, sections
+from models.tasks.control.evidence_reading import percent_signed
 from models.tasks.pages import Columns, Figure, TitledSection
 
 Json = Mapping[str, Any]
@@ -40,23 +40,26 @@ class ControlPages:
                 ("episodes", "Episode by episode", sections.episodes(evidence, page)),
                 ("actions", "What the policy does", sections.actions(evidence, page)),
                 ("lifecycle", "When it would have been let act", sections.lifecycle(evidence, page)),
-                ("adaptation", "Adaptation to this workload", sections.adaptation(evidence, page)),
-                ("pretraining", "Pretraining", sections.pretraining(evidence, page)))
+                ("adaptation", "Adaptation to this workload", learning_sections.adaptation(evidence, page)),
+                ("pretraining", "Pretraining", learning_sections.pretraining(evidence, page)))
 
     def run_sections(self, entries: Sequence[Json]) -> Sequence[TitledSection]:
-        """What all workloads save."""
+        """What all workloads save, and what they started from."""
         rows = []
         for entry in entries:
             saved, low, high = (_metric(entry.get("evidence"), f"cost_saved{end}") for end in ("", "_lower", "_upper"))
             if saved is not None and low is not None and high is not None:
                 rows.append((str(entry.get("workload", "")), (saved, low, high)))
+        pretrained = next((found for entry in entries if (found := entry.get("evidence"))), None)
+        generic = ("generic", "The generic policy on held-out applications",
+                   learning_sections.generic_front(pretrained, "run-generic"))
         if not rows:
-            return (("savings", "What the policies save", (Note("No saving was measured.", "missing"),)),)
+            return (("savings", "What the policies save", (Note("No saving was measured.", "missing"),)), generic)
         markup = savings(rows, "cost saved against the best rule", "run-savings")
         return (("savings", "What the policies save",
                  (Plot(markup, FULL_WIDTH, "Paired held-out episodes, with 99 % intervals. Best: the cheapest rule, "
                        "tuned on the training applications, that violates no more than is allowed, or than the policy "
-                       "itself."),)),)
+                       "itself."),)), generic)
 
     def columns(self, entries: Sequence[Json]) -> Columns:
         """Cost saved, violations, reward."""
@@ -68,9 +71,10 @@ class ControlPages:
 
     def cells(self, evidence: Json | None) -> tuple[Cell, ...]:
         """One workload's cells."""
-        shown = [*((percent_signed, name) for name in ("cost_saved", "own_cost_saved")),
-                 *((percent, name) for name in ("violating_share", "rule_violating_share")),
-                 *((number, name) for name in ("mean_reward", "rule_reward"))]
+        shown: list[tuple[Callable[[Any], str], str]] = [
+            *((percent_signed, name) for name in ("cost_saved", "own_cost_saved")),
+            *((percent, name) for name in ("violating_share", "rule_violating_share")),
+            *((number, name) for name in ("mean_reward", "rule_reward"))]
         return tuple(figures([say(_metric(evidence, name)) for say, name in shown]))
 
     def details(self, contract: Json | None, evidence: Json | None, scaling: Json | None,

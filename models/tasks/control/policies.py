@@ -1,8 +1,12 @@
 """The policy of a control task: its shape, and the same weights under other limits."""
 
+from dataclasses import replace
+
 from models.environments.environment import Environment
 from models.learners.policy import Gates, Policy, PolicyShape
 from models.tasks.control.task import ControlTask
+from models.training.reinforcement.monotone import Monotone
+from models.training.reinforcement.through_environment import Demands, NoDemands
 
 
 def policy_shape(task: ControlTask, environment: Environment) -> PolicyShape:
@@ -10,12 +14,19 @@ def policy_shape(task: ControlTask, environment: Environment) -> PolicyShape:
     written = task.by_construction
     gates = Gates() if written is None else Gates(written.metric, written.objective, written.near, written.idle)
     return PolicyShape(tuple(environment.signals), tuple(environment.controls), tuple(environment.features),
-                       task.hidden, gates)
+                       task.hidden, gates, environment.anchors)
+
+
+def demands_of(task: ControlTask) -> Demands:
+    """What training has to keep beside the form of the network."""
+    written = task.by_construction
+    if written is None or not written.monotone:
+        return NoDemands()
+    return Monotone({name: 1 if direction == "increasing" else -1 for name, direction in written.monotone.items()})
 
 
 def with_limits(policy: Policy, environment: Environment) -> Policy:
     """The same weights under the limits of an environment's controls."""
-    shape = policy.shape
-    other = Policy(PolicyShape(shape.signals, tuple(environment.controls), shape.features, shape.hidden, shape.gates))
+    other = Policy(replace(policy.shape, controls=tuple(environment.controls)))
     other.load_state_dict(policy.state_dict())
     return other

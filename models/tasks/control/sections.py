@@ -1,4 +1,4 @@
-"""Sections about a policy: what it learned, its place among the rules, a day under it, what it does, its lifecycle.
+"""Sections about a policy: its place among the rules, a day under it, what it does, its lifecycle.
 
 Flow: pages.py hands over the evidence (evidence.py) as it was read from JSON; each function returns the parts of one
 section, in words where something is not there.
@@ -15,110 +15,13 @@ from models.reporting.control_plots import FloatArray, Panel, Point
 from models.reporting.document import Cell, Fold, Grid, Note, Part, Plot, Table, figures, text
 from models.reporting.formatting import count, number, percent
 from models.reporting.plots import FULL_WIDTH
-from models.reporting.reading import at, column, floats, items, mapping, mappings
+from models.reporting.reading import at, floats, items, mapping, mappings
+from models.tasks.control.evidence_reading import cost_unit, interval, name_at, percent_signed, titled
 
 Json = Mapping[str, Any]
 OWN = ", own"
-# Suffixes of names that say the unit, and words that readers write otherwise.
-UNIT_SUFFIXES = ("ms", "s", "rps", "cores", "mib", "gib")
-ABBREVIATIONS = {"cpu": "CPU", "slo": "SLO", "io": "I/O", "kpi": "KPI"}
 MOST_MEASURES = 6  # in the table of controllers, the environment's first ones
-_LEAST_POINTS = 2  # of a curve or a series
-
-
-CURVES = (("reward", "reward a step"), ("cost", "cost"), ("violating_share", "violating steps"))
-QUARTERS = ("first quarter", "second", "third", "last")
-
-
-def pretraining(evidence: Json | None, page: str) -> tuple[Part, ...]:
-    """Curves over randomised applications; the line is what is allowed."""
-    allowed = finite_number(at(evidence, "objective", "violating_share"))
-    levels = {} if allowed is None else {"violating_share": {f"allowed, {percent(allowed)}": allowed}}
-    return _curves(evidence, ("training", "pretraining", "history"), levels, f"{page}-pretraining",
-                   "The generic policy: training episodes of randomised applications, update by update.")
-
-
-def adaptation(evidence: Json | None, page: str) -> tuple[Part, ...]:
-    """Curves in the workload's own environment beside the fallback (thesis, Figure 5.8 and Table 5.3)."""
-    fallback, score = _name(evidence, "fallback", "name"), mapping(evidence, "fallback", "score")
-    levels = {key: {f"{fallback}, tuned to it": value} for key, _ in CURVES
-              if (value := finite_number(score.get(key))) is not None}
-    curves = _curves(evidence, ("training", "history"), levels, f"{page}-adaptation",
-                     "From the generic policy on, in the twin of this workload: training episodes, update by update.")
-    return (*curves, *_early(mappings(evidence, "training", "history"), score, fallback), Note(_taken(evidence)))
-
-
-def _curves(evidence: Json | None, keys: Sequence[str], levels: Mapping[str, Mapping[str, float]], name: str,
-            caption: str) -> tuple[Part, ...]:
-    history = mappings(evidence, *keys)
-    updates = column(history, "epoch")
-    known = np.isfinite(updates)
-    if known.sum() < _LEAST_POINTS:
-        return (Note("No curve was recorded.", "missing"),)
-    panels = [Panel(label, {"policy": column(history, key)[known]}, levels.get(key, {}), share=key == "violating_share")
-              for key, label in CURVES]
-    unit = f" Cost: {_cost_unit(evidence)}." if _cost_unit(evidence) else ""
-    return (Plot(control_plots.learning_curves(updates[known], panels, name), FULL_WIDTH, caption + unit),)
-
-
-def _early(history: Sequence[Json], score: Json, fallback: str) -> tuple[Part, ...]:
-    """What the policy lost to the fallback while it adapted, quarter by quarter, and how soon it was there."""
-    if len(history) < len(QUARTERS) or not score:
-        return ()
-    rows = []
-    for key, label in CURVES:
-        reference, values = finite_number(score.get(key)), column(history, key)
-        quarters = [part[np.isfinite(part)] for part in np.array_split(values, len(QUARTERS))]
-        if reference is None or not all(len(part) for part in quarters):
-            continue
-        means = [float(part.mean()) for part in quarters]
-        if key == "violating_share":
-            shown = [f"{mean / reference:.2g} times" if reference > 0 else percent(mean) for mean in means]
-        else:
-            shown = [f"{100 * (mean / reference - 1):+.1f}\N{NO-BREAK SPACE}%" if reference else "" for mean in means]
-        rows.append((text(label[0].upper() + label[1:]), *figures(shown)))
-    if not rows:
-        return ()
-    return (Table(("Against the fallback", *QUARTERS), tuple(rows), f"Early training, against {fallback} (Table 5.3)",
-                  f"Means over the updates of a quarter.{_soon(history)} All of it is lost in the twin, not in "
-                  "production: a policy acts only after its proof and its gates."),)
-
-
-def _soon(history: Sequence[Json]) -> str:
-    """After how many updates 95 % of the way to the last reward were gone."""
-    updates, rewards = column(history, "epoch"), column(history, "reward")
-    if not (np.isfinite(updates) & np.isfinite(rewards)).all() or rewards[-1] <= rewards[0]:
-        return ""
-    there = int(np.argmax(rewards >= rewards[0] + 0.95 * (rewards[-1] - rewards[0])))
-    return f" 95 % of the gain in reward were there after {count(int(updates[there]) + 1, 'update')}."
-
-
-def _taken(evidence: Json | None) -> str:
-    training = mapping(evidence, "training")
-    taken, reason = training.get("taken"), training.get("reason")
-    if not taken:
-        return "Which policy was taken was not recorded."
-    which = {"generic": "The generic policy ships", "finetuned": "The fine-tuned policy ships"}.get(str(taken), str(taken))
-    early = training.get("stopped") or at(evidence, "training", "pretraining", "stopped")
-    stopped = f" Training stopped early: {early}; the best weights until then count." if early else ""
-    return f"{which}: {reason}.{stopped}"
-
-
-def _tuning_levels(evidence: Json | None) -> dict[str, dict[str, float]]:
-    """What pretraining is held against: the share of violating steps that is allowed."""
-    allowed = finite_number(at(evidence, "objective", "violating_share"))
-    return {} if allowed is None else {"violating_share": {f"allowed, {percent(allowed)}": allowed}}
-
-
-def _held_out_levels(evidence: Json | None) -> dict[str, dict[str, float]]:
-    """Fallback and best rule of the workload, by the figures that the curves have."""
-    levels: dict[str, dict[str, float]] = {}
-    for name in dict.fromkeys((at(evidence, "best_own_rule"), f"{at(evidence, 'fallback', 'name')}{OWN}")):
-        for key in ("reward", "cost", "violating_share"):
-            value = _figure(evidence, str(name), key)[0]
-            if np.isfinite(value):
-                levels.setdefault(key, {})[f"{name}, held-out episodes"] = value
-    return levels
+_LEAST_POINTS = 2  # of a series
 
 
 def front(evidence: Json | None, page: str) -> tuple[Part, ...]:
@@ -126,14 +29,14 @@ def front(evidence: Json | None, page: str) -> tuple[Part, ...]:
     names = list(mapping(evidence, "controllers"))
     if not names:
         return (Note("No controller was run in held-out episodes.", "missing"),)
-    best = {_name(evidence, "best_rule"), _name(evidence, "best_own_rule"), "policy"}
-    points = [Point(name if name in best else "", _group(name), _figure(evidence, name, "violating_share"),
-                    _figure(evidence, name, "cost")) for name in names]
+    best = {name_at(evidence, "best_rule"), name_at(evidence, "best_own_rule"), "policy"}
+    points = [Point(name if name in best else "", _group(name), interval(evidence, name, "violating_share"),
+                    interval(evidence, name, "cost")) for name in names]
     points = [point for point in points if np.isfinite([point.share[0], point.cost[0]]).all()]
     parts: list[Part] = [Note(_saved(evidence))]
     if points:
         allowed = finite_number(at(evidence, "objective", "violating_share"))
-        markup = control_plots.front(points, allowed, _cost_unit(evidence), f"{page}-front")
+        markup = control_plots.front(points, allowed, cost_unit(evidence), f"{page}-front")
         parts.append(Plot(markup, FULL_WIDTH, "Means over held-out episodes; bars are 99 % intervals. Rules were tuned "
                           "on the training applications, as the policy was, or to this workload."))
     parts.append(_controllers(evidence, names))
@@ -143,8 +46,9 @@ def front(evidence: Json | None, page: str) -> tuple[Part, ...]:
 def _saved(evidence: Json | None) -> str:
     metrics = mapping(evidence, "metrics")
     sentences = []
-    for prefix, rule, what in (("", _name(evidence, "best_rule"), "the best rule tuned on the training applications"),
-                               ("own_", _name(evidence, "best_own_rule"), "the best rule tuned to this workload")):
+    for prefix, what in (("", "the best rule tuned on the training applications"),
+                         ("own_", "the best rule tuned to this workload")):
+        rule = name_at(evidence, f"best_{prefix}rule")
         saved = metrics.get(f"{prefix}cost_saved")
         if finite_number(saved) is not None:
             ends = [percent_signed(metrics.get(f"{prefix}cost_saved_{end}")) for end in ("lower", "upper")]
@@ -156,14 +60,14 @@ def _saved(evidence: Json | None) -> str:
 
 def _controllers(evidence: Json | None, names: Sequence[str]) -> Table:
     keys = ["cost", "violating_share", "reward"]
-    measures = [name for name in mapping(evidence, "measures") if np.isfinite(_figure(evidence, names[0], name)[0])]
+    measures = [name for name in mapping(evidence, "measures") if np.isfinite(interval(evidence, names[0], name)[0])]
     keys += measures[:MOST_MEASURES]
-    ordered = sorted(names, key=lambda name: (name != "policy", _figure(evidence, name, "cost")[0]))
+    ordered = sorted(names, key=lambda name: (name != "policy", interval(evidence, name, "cost")[0]))
     rows = tuple((Cell(name, strong=name == "policy"), *figures([_shown(evidence, name, key) for key in keys]))
                  for name in ordered)
     header = ("Controller", *(_heading(key, str(at(evidence, "measures", key) or "")) for key in keys))
     return Table(header, rows, "Every controller in the held-out episodes of this workload",
-                 f"Cost: {_cost_unit(evidence)}.", sortable=True)
+                 f"Cost: {cost_unit(evidence)}.", sortable=True)
 
 
 def _heading(key: str, unit: str) -> str:
@@ -172,7 +76,7 @@ def _heading(key: str, unit: str) -> str:
 
 
 def _shown(evidence: Json | None, name: str, key: str) -> str:
-    value = _figure(evidence, name, key)[0]
+    value = interval(evidence, name, key)[0]
     is_share = key == "violating_share" or at(evidence, "measures", key) == "share"
     return percent(value) if is_share and value <= 1 else number(float(f"{value:.4g}") if np.isfinite(value) else None)
 
@@ -217,7 +121,7 @@ def episodes(evidence: Json | None, page: str) -> tuple[Part, ...]:
     policy, rule = (floats(items(evidence, "episodes", f"{who}_cost")) for who in ("policy", "rule"))
     if len(policy) < _LEAST_POINTS or len(policy) != len(rule) or not (np.isfinite(policy) & (rule > 0)).all():
         return (Note("The cost of each episode was not recorded.", "missing"),)
-    against = _name(evidence, "best_rule") or "the best rule"
+    against = name_at(evidence, "best_rule") or "the best rule"
     markup = control_plots.differences(policy, rule, against, f"{page}-episodes")
     shares = [floats(items(evidence, "episodes", f"{who}_violating_share")) for who in ("policy", "rule")]
     worse = "" if len(shares[0]) != len(shares[1]) or not len(shares[0]) else (
@@ -287,37 +191,5 @@ def _series(found: Json, controller: str, key: str) -> FloatArray:
     return floats(items(found, "series", controller, key))
 
 
-def _figure(evidence: Json | None, name: str, key: str) -> tuple[float, float, float]:
-    """Mean and both ends; NaN where it is not there."""
-    values = floats(items(evidence, "controllers", name, "figures", key))
-    padded = np.concatenate([values, np.full(3, np.nan)])[:3]
-    return float(padded[0]), float(padded[1]), float(padded[2])
-
-
-def _name(evidence: Json | None, *keys: str) -> str:
-    """The text that stands there; "" where none does."""
-    found = at(evidence, *keys)
-    return found if isinstance(found, str) else ""
-
-
 def _group(name: str) -> str:
     return "policy" if name == "policy" else "rule, tuned to the workload" if name.endswith(OWN) else "rule"
-
-
-def _cost_unit(evidence: Json | None) -> str:
-    return str(at(evidence, "cost_unit") or "")
-
-
-def titled(name: str, unit: str = "") -> str:
-    """A signal's name for readers; a suffix that says the unit gives way to brackets: p99_ms in ms -> p99 (ms)."""
-    parts = name.split("_")
-    if len(parts) > 1 and parts[-1] in UNIT_SUFFIXES:
-        parts.pop()
-    said = " ".join(ABBREVIATIONS.get(part, part) for part in parts)
-    return said if unit in ("", "1", "share", "count", said) else f"{said} ({unit})"
-
-
-def percent_signed(share: Any) -> str:
-    """A share that may be below zero, in percent."""
-    known = finite_number(share)
-    return number(None) if known is None else f"{100 * known:.1f}\N{NO-BREAK SPACE}%"

@@ -109,6 +109,8 @@ class ByConstruction(Written):
     idle: dict[str, dict[str, PositiveNumber]] = Field(
         default_factory=dict,
         description="Control -> {utilisation signal: floor}: below all floors, the objective being met, never raised")
+    monotone: dict[str, Literal["increasing", "decreasing"]] = Field(
+        default_factory=dict, description="Signal -> direction in which every target goes when it rises")
 
 
 class ControlWorkload(Written):

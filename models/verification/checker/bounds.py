@@ -78,11 +78,68 @@ class Rows(NamedTuple):
                     None if self.direct is None else self.direct[chosen])
 
 
+class Functions(NamedTuple):
+    """Linear bounds of v in the cube's coordinates: low, high (B, inputs that vary + 2, w).
+
+    Rows: a slope for each input that varies, the constant, the interval's end. total (B, w): sum of the absolute values
+    of all numbers that describe v, the lifts of lines included.
+    """
+
+    low: Array
+    high: Array
+    total: Array
+
+
+class Cube(NamedTuple):
+    """Inputs as coordinates in [-1, 1]: x = centre + radius * u (B, n); varying: the inputs that do.
+
+    given (B, C, inputs that vary + 1): linear functions of u, constants last, that are >= 0 wherever it matters.
+    """
+
+    centre: Array
+    radius: Array
+    varying: Numbers
+    given: Array
+
+    @classmethod
+    def of(cls, boxes: Box, given: Array | None = None) -> "Cube":
+        """given (B, C, n + 1): of x, constants last; None: none."""
+        centre = (boxes.lower + boxes.upper) / 2
+        radius = np.maximum(boxes.upper - centre, centre - boxes.lower) * (1 + 4 * UNIT) + TINY
+        varying = np.flatnonzero((boxes.lower < boxes.upper).any(axis=0))
+        if given is None:
+            return cls(centre, radius, varying, np.zeros((len(centre), 0, len(varying) + 1)))
+        on_x, offset = given[..., :-1], given[..., -1]
+        size = np.abs(on_x) @ (np.abs(centre) + radius)[..., None]
+        constant = offset + (on_x * centre[:, None]).sum(axis=2) + _eps(on_x.shape[2]) * (size[..., 0] + np.abs(offset))
+        slopes = (on_x * radius[:, None])[..., varying]
+        return cls(centre, radius, varying, np.concatenate([slopes, constant[..., None]], axis=2))
+
+    def least(self, slopes: Array, constant: Array) -> Array:
+        """Lower bounds (B, w) of slopes (B, inputs that vary, w) @ u + constant (B, w) where it matters.
+
+        Of a function f and one g >= 0, f >= f - m g for every m >= 0: tried are those m that cancel one slope of f.
+        """
+        best = constant - np.abs(slopes).sum(axis=1)
+        for c in range(self.given.shape[1]):
+            on_u, offset = self.given[:, c, :-1, None], self.given[:, c, -1:]
+            for i in np.flatnonzero((on_u[..., 0] != 0).any(axis=0)):
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    times = slopes[:, i] / on_u[:, i]
+                times = np.where(np.isfinite(times) & (times > 0), times, 0.0)
+                moved, shift = times[:, None] * on_u, times * offset
+                charge = _eps(len(self.varying)) * (np.abs(moved).sum(axis=1) + np.abs(slopes).sum(axis=1)
+                                                    + np.abs(shift) + np.abs(constant))
+                best = np.fmax(best, constant - shift - np.abs(slopes - moved).sum(axis=1) - charge)
+        return best
+
+
 @dataclass(frozen=True)
 class Layer:
     """z = weight @ v + bias, in [low, high] (B, w), and what it becomes.
 
     error (B, w): what rounding costs per unit of a coefficient on z; floor (B,): what underflow costs in any case.
+    behind: what is known of v'.
     """
 
     weight: Array
@@ -92,6 +149,7 @@ class Layer:
     lines: Lines
     error: Array
     floor: Array
+    behind: "Functions"
 
     def through(self, on_z: Array, constant: Array, box: Numbers) -> tuple[Array, Array]:
         """Coefficients (P, .) on v and constant (P,) for coefficients (P, w) on z over the boxes numbered (P,)."""
@@ -116,11 +174,14 @@ def bound_largest(weights: Sequence[Array], biases: Sequence[Array], boxes: Box,
     Where no row alone is above 0 throughout, a combination of them with weights >= 0 whose sum is 1 may be: it is never
     above the largest. So a property under linear conditions is proved, each point of the box by the property or by a
     condition that does not hold there. Combined are the rows' linear lower bounds in the inputs (`_combined`).
+    Last, of alternatives with rows of inputs alone, the other rows are bounded where none of those is above 0.
     """
     *layers, last = bound_layers(weights, biases, boxes, [*relaxations, partial(switched, np.True_, np.False_)])
     direct = None if on_inputs is None else on_inputs.reshape(constants.size, -1)
     asked = _rows_behind(last, coefficients, constants, direct)
     bounds = _backward(layers, boxes, asked.rows, asked.constant, asked.box, direct, ends=True)
+    if len(short := np.flatnonzero(~(bounds > 0))):
+        bounds[short] = np.fmax(bounds[short], _forward(layers, Cube.of(boxes), asked.of(short)))
     if len(short := np.flatnonzero(~(bounds > 0))):
         bounds[short] = np.fmax(bounds[short], _cut_backward(layers, boxes, asked.of(short)))
     largest = np.nan_to_num(bounds, nan=-np.inf).reshape(-1, constants.shape[2]).max(axis=1)
@@ -132,7 +193,41 @@ def bound_largest(weights: Sequence[Array], biases: Sequence[Array], boxes: Box,
         largest[left] = np.fmax(largest[left], _combined(
             rows.reshape(len(left), constants.shape[2], -1), constant.reshape(len(left), -1), boxes.lower[owner],
             boxes.upper[owner]))
+    if on_inputs is not None:
+        for number in np.flatnonzero(~(largest > 0)):
+            b, k = divmod(int(number), constants.shape[1])
+            on_x = (coefficients[b, k] == 0).all(axis=1) & (on_inputs[b, k] != 0).any(axis=1)
+            if on_x.any() and not on_x.all():
+                given = -np.concatenate([on_inputs[b, k, on_x], constants[b, k, on_x, None]], axis=1)[None]
+                largest[number] = np.fmax(largest[number], _under_conditions(
+                    weights, biases, Box(boxes.lower[b : b + 1], boxes.upper[b : b + 1]), relaxations, given,
+                    coefficients[b, k, ~on_x], constants[b, k, ~on_x], on_inputs[b, k, ~on_x]))
     return largest.reshape(constants.shape[:2])
+
+
+def _under_conditions(weights: Sequence[Array], biases: Sequence[Array], box: Box, relaxations: Sequence[Relaxation],
+                      given: Array, coefficients: Array, constants: Array, on_inputs: Array) -> float:
+    """The largest lower bound of the rows (M, ...) in one box where the functions `given` (1, C, n + 1) are >= 0."""
+    kinds: list[Relaxation] = [*relaxations, partial(switched, np.True_, np.False_)]
+    *layers, last = bound_layers(weights, biases, box, kinds, tight=False, given=given)
+    asked = _rows_behind(last, coefficients[None], constants[None], on_inputs)
+    return float(np.nan_to_num(_forward(layers, Cube.of(box, given), asked), nan=-np.inf).max())
+
+
+def _forward(layers: Sequence[Layer], cube: Cube, asked: Rows) -> Array:
+    """Lower bounds (P,) of rows of the last layer's v' from its linear bounds: what was clipped kept its relations."""
+    rows, constant, box, direct = asked
+    positive, behind = np.maximum(rows, 0), layers[-1].behind
+    found = (np.einsum("pw,piw->pi", positive, behind.low[box]) +
+             np.einsum("pw,piw->pi", rows - positive, behind.high[box]))
+    slopes, offset = found[:, :-2], constant + found[:, -2]
+    size = _dots(np.abs(rows), behind.total[box]) + np.abs(constant)
+    if direct is not None:
+        slopes = slopes + (direct * cube.radius[box])[:, cube.varying]
+        offset = offset + _dots(direct, cube.centre[box])
+        size = size + _dots(np.abs(direct), np.abs(cube.centre[box]) + cube.radius[box])
+    charge = 2 * _eps(rows.shape[1] + cube.centre.shape[1]) * size + TINY
+    return cube._replace(given=cube.given[box]).least(slopes[..., None], offset[:, None])[:, 0] - charge
 
 
 def _rows_behind(last: Layer, coefficients: Array, constants: Array, direct: Array | None) -> Rows:
@@ -141,16 +236,17 @@ def _rows_behind(last: Layer, coefficients: Array, constants: Array, direct: Arr
     return Rows(*last.through(coefficients.reshape(len(box), -1), constants.reshape(-1), box), box, direct)
 
 
-def bound_layers(weights: Sequence[Array], biases: Sequence[Array], boxes: Box,
-                 relaxations: Sequence[Relaxation], tight: bool = True) -> list[Layer]:
-    """Bounds of every layer over the boxes; tight: with a backward pass for each neuron that is left open."""
-    centre = (boxes.lower + boxes.upper) / 2
-    radius = np.maximum(boxes.upper - centre, centre - boxes.lower) * (1 + 4 * UNIT) + TINY
-    varying = np.flatnonzero((boxes.lower < boxes.upper).any(axis=0))
-    # v between low and high: (B, inputs that vary + 2, w), their slopes, the constant, the interval's end
-    slopes = np.eye(len(radius.T))[varying] * radius[:, None, :]
-    low, high = (np.concatenate([slopes, centre[:, None], wall[:, None]], axis=1) for wall in boxes)
-    summed = np.zeros_like(radius)
+def bound_layers(weights: Sequence[Array], biases: Sequence[Array], boxes: Box, relaxations: Sequence[Relaxation],
+                 tight: bool = True, given: Array | None = None) -> list[Layer]:
+    """Bounds of every layer over the boxes; tight: with a backward pass for each neuron that is left open.
+
+    given (B, C, n + 1): functions of x, constants last, that are >= 0 wherever it matters; None: none.
+    """
+    cube = Cube.of(boxes, given)
+    varying = cube.varying
+    slopes = np.eye(len(cube.radius.T))[varying] * cube.radius[:, None, :]
+    low, high = (np.concatenate([slopes, cube.centre[:, None], wall[:, None]], axis=1) for wall in boxes)
+    summed = np.zeros_like(cube.radius)
     layers: list[Layer] = []
     for k, (weight, bias, relaxation) in enumerate(zip(weights, biases, relaxations, strict=True)):
         total = np.abs(low).sum(axis=1) + np.abs(high).sum(axis=1) + summed + TINY
@@ -161,19 +257,45 @@ def bound_layers(weights: Sequence[Array], biases: Sequence[Array], boxes: Box,
         low, high = middle - half[:, :-1], middle + half[:, :-1]
         low[:, -2:] += (bias - error)[:, None]
         high[:, -2:] += (bias + error)[:, None]
-        z_low = np.maximum(low[:, -2] - np.abs(low[:, :-2]).sum(axis=1) - error, low[:, -1])
-        z_high = np.minimum(high[:, -2] + np.abs(high[:, :-2]).sum(axis=1) + error, high[:, -1])
+        linear_low = cube.least(low[:, :-2], low[:, -2]) - error
+        linear_high = -cube.least(-high[:, :-2], -high[:, -2]) + error
+        z_low, z_high = np.maximum(linear_low, low[:, -1]), np.minimum(linear_high, high[:, -1])
         lines = relaxation(z_low, z_high)
         if tight and k > 1:
             _tighten(layers, boxes, weight, bias, z_low, z_high, lines.below != lines.above)
             lines = relaxation(z_low, z_high)
-        layers.append(Layer(weight, bias, z_low, z_high, lines, error, TINY * (1 + total.sum(-1) + size.sum(-1))))
-        low, high = low * lines.below_slope[:, None], high * lines.above_slope[:, None]
-        low[:, -2] += lines.below
-        high[:, -2] += lines.above
-        low[:, -1], high[:, -1] = lines.least, lines.most
-        summed = lines.above - lines.below
+        floor = TINY * (1 + total.sum(-1) + size.sum(-1))
+        carried = lines
+        if relaxation is relu:
+            reach_low, reach_high = np.abs(low[:, :-2]).sum(axis=1), np.abs(high[:, :-2]).sum(axis=1)
+            carried = _own_lines(lines, low[:, -2] + reach_low + error, linear_low,
+                                 np.fmax(-reach_high + high[:, -2], cube.least(high[:, :-2], high[:, -2])) - error,
+                                 linear_high, high[:, -2])
+        low, high = low * carried.below_slope[:, None], high * carried.above_slope[:, None]
+        low[:, -2] += carried.below
+        high[:, -2] += carried.above
+        low[:, -1], high[:, -1] = carried.least, carried.most
+        summed = carried.above - carried.below
+        behind = Functions(low, high, np.abs(low).sum(axis=1) + np.abs(high).sum(axis=1) + summed + TINY)
+        layers.append(Layer(weight, bias, z_low, z_high, lines, error, floor, behind))
     return layers
+
+
+def _own_lines(lines: Lines, low_most: Array, low_least: Array, high_least: Array, high_most: Array,
+               high_centre: Array) -> Lines:
+    """Lines for the linear bounds l <= z <= h of a ReLU's input, each in the interval that it has itself.
+
+    relu(l) <= relu(z) <= relu(h): where h is never below 0, relu(h) is h, whatever z does. So what a clip bounds keeps
+    its relation to the inputs. (Symbolic intervals: Wang et al., Efficient formal safety analysis, NeurIPS 2018.)
+    low_least, low_most; high_least, high_most: the intervals of l and h (B, w); high_centre: h in the box's centre.
+    """
+    open_ = lines.below != lines.above
+    own = relu(high_least, np.maximum(high_most, high_least))
+    better = open_ & (own.above_slope * high_centre + own.above < lines.above_slope * high_centre + lines.above)
+    return lines._replace(
+        below_slope=np.where(open_, (low_most > -low_least).astype(np.float64), lines.below_slope),
+        above_slope=np.where(better, own.above_slope, lines.above_slope),
+        above=np.where(better, own.above, lines.above))
 
 
 def _tighten(layers: Sequence[Layer], boxes: Box, weight: Array, bias: Array, low: Array, high: Array,

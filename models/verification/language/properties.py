@@ -147,13 +147,17 @@ class OutputRange:
 
 @dataclass(frozen=True)
 class OutputOrder:
-    """upper >= factor lower + margin, of two outputs or of an output and an input; a negative margin gives room."""
+    """upper >= factor lower + margin, of two outputs or of an output and an input; a negative margin gives room.
+
+    at_least: pairs of inputs; it holds where the first of each is at least the second.
+    """
 
     upper: Side
     lower: Side
     margin: float = 0.0
     when: Conditions = ()
     factor: float = 1.0
+    at_least: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
         if self.upper == self.lower:
@@ -163,6 +167,8 @@ class OutputOrder:
         _require_finite("margin", self.margin)
         if not 0 < self.factor < math.inf:
             raise InputError(f"factor must be a number > 0, got {self.factor!r}")
+        if same := [more for more, less in self.at_least if more == less]:
+            raise InputError(f"at_least must compare two inputs, got input {same[0]} twice")
 
     @property
     def outputs(self) -> tuple[int, ...]:
@@ -172,14 +178,17 @@ class OutputOrder:
     @property
     def inputs(self) -> tuple[int, ...]:
         """The inputs whose values it is about."""
-        return tuple(side.feature for side in (self.upper, self.lower) if isinstance(side, InputValue))
+        sides = tuple(side.feature for side in (self.upper, self.lower) if isinstance(side, InputValue))
+        return sides + tuple(feature for pair in self.at_least for feature in pair)
 
     def statement(self, feature_names: Names, output_names: Names) -> str:
         """What holds, in words."""
         margin = f" {'plus' if self.margin > 0 else 'minus'} {abs(self.margin):.12g}" if self.margin else ""
         upper, lower = (side_name(side, feature_names, output_names) for side in (self.upper, self.lower))
         least = lower if self.factor == 1 else f"{self.factor:.12g} times {lower}"
-        return f"{upper} is at least {least}{margin}{where(self.when, feature_names)}"
+        compared = [f"{feature_names[more]} is at least {feature_names[less]}" for more, less in self.at_least]
+        only = f", where {' and '.join(compared)}" if compared else ""
+        return f"{upper} is at least {least}{margin}{where(self.when, feature_names)}{only}"
 
 
 @dataclass(frozen=True)
@@ -240,6 +249,8 @@ class Share:
     def __post_init__(self) -> None:
         if self.of.when:
             raise InputError("expected the condition beside `of`, got it inside of it")
+        if isinstance(self.of, OutputOrder) and self.of.at_least:
+            raise InputError("expected no `at_least` in what is counted, got one")
         for name, value in (("at_least", self.at_least), ("confidence", self.confidence)):
             if not 0 < value < 1:
                 raise InputError(f"{name} must be between 0 and 1, both excluded, got {value!r}")

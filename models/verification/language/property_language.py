@@ -63,7 +63,12 @@ class PropertyReader:
 
     def _order(self, body: Fields) -> Property:
         upper, lower = (self._side(body, key) for key in ("upper", "lower"))
-        return OutputOrder(upper, lower, float(body["margin"]), self._when(body), float(body["factor"]))
+        compared = []
+        for more, less in body.get("at_least", {}).items():
+            with at("at_least", more):
+                compared.append((index_of(more, self.features), index_of(less, self.features)))
+        return OutputOrder(upper, lower, float(body["margin"]), self._when(body), float(body["factor"]),
+                           tuple(sorted(compared)))
 
     def _robust(self, body: Fields) -> Property:
         rows = np.empty((len(body["points"]), len(self.features)))

@@ -50,6 +50,9 @@ class OrderFields(Written):
     factor: float = Field(default=1.0, gt=0, description="What `lower` is multiplied by: 0.75 for a fall of at most a "
                                                          "quarter")
     margin: float = Field(default=0.0, description="By how much at least; below 0 it gives room")
+    at_least: dict[str, str] | None = Field(
+        default=None, description="Condition: `{name of an input: name of another}`; it then holds where the first is "
+                                  "at least the second")
     when: When | None = Field(default=None, description=_WHEN)
 
 

@@ -74,7 +74,7 @@ def _entry(rule: Property, specification: Specification) -> dict[str, Any]:
                               **{key: value for key, value in sides.items() if value is not None}, **when}}
         case OutputOrder():
             return {"order": {"upper": called(rule.upper), "lower": called(rule.lower), "factor": rule.factor,
-                              "margin": rule.margin, **when}}
+                              "margin": rule.margin, **_at_least(rule, names), **when}}
         case Robustness():
             radius = {name: float(side) for name, side in zip(names, rule.radius, strict=True)}
             return {"robust": {"points": rule.points.tolist(), "radius": radius, "change": rule.change,
@@ -82,6 +82,10 @@ def _entry(rule: Property, specification: Specification) -> dict[str, Any]:
         case Share():
             return {"share": {"of": _entry(rule.of, specification), "at_least": rule.at_least,
                               "confidence": rule.confidence, "samples": rule.samples, **when}}
+
+
+def _at_least(rule: OutputOrder, names: tuple[str, ...]) -> dict[str, Any]:
+    return {"at_least": {names[more]: names[less] for more, less in rule.at_least}} if rule.at_least else {}
 
 
 def _when(conditions: Conditions, names: tuple[str, ...]) -> dict[str, Any]:

@@ -213,7 +213,9 @@ def _violations(rule: OutputRange | OutputOrder, outputs: int, columns: int) -> 
             return [(sign * (row(rule.output) - row(rule.minus)), np.array([_open(-sign * Fraction(side))]))
                     for sign, side in sides if side is not None]
         case OutputOrder():
-            return [(rule.factor * row(rule.lower) - row(rule.upper), np.array([_open(Fraction(rule.margin))]))]
+            compared = [row(InputValue(more)) - row(InputValue(less)) for more, less in rule.at_least]
+            constants = np.array([_open(Fraction(rule.margin)), *[0.0] * len(compared)])
+            return [(np.vstack([rule.factor * row(rule.lower) - row(rule.upper), *compared]), constants)]
 
 
 def _near_points(

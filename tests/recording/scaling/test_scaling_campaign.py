@@ -17,7 +17,7 @@ import pytest
 from feature_store.errors import InputError, MissingToolError, SourceError
 from recording import tools
 from recording.campaign import ProgressEvent
-from recording.scaling import campaign, plan
+from recording.scaling import campaign, dataset, plan
 from recording.scaling.campaign import record_scaling
 from recording.scaling.columns import EVENTS, POINTS, WINDOWS
 from recording.scaling.meters import Sample
@@ -143,6 +143,28 @@ def test_a_trial_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     for name, values in vars(again.result(outcome.identifier)).items():
         np.testing.assert_array_equal(values, getattr(result, name))
     assert again.demand_s("redis") is None and not again.has("nginx-0.5x1x1-04-instance")
+
+
+def test_what_a_stopped_campaign_has_is_written_without_recording(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tools, "SEARCH_PATH", "/nowhere")  # nothing could be started
+    monkeypatch.setattr(dataset, "scaling_card", lambda *arguments: {"missing": arguments[3]})
+    monkeypatch.setattr(dataset, "scaling_card_text", lambda card: "")
+    raw = RawTrials(tmp_path / "out" / "raw", SMALL, resume=False)
+    due = np.arange(0.0, 2.5, 0.01)
+    result = Result(due, due, due, due + 0.01, np.zeros(len(due), dtype=np.uint8))
+    samples = [Sample(0.5 * at, 0.1 * at, 0.0, 0.0, 0.1 * at, 0.0, 0, 0, 2.0) for at in range(6)]
+    raw.write(TrialOutcome("nginx-0.25x1x1-01-point", 1.7e9, 0.0, 0.001, 0.25, 1, ()), result, samples)
+    summary = record_scaling(SMALL, tmp_path / "out", lambda event: None, write_only=True)
+    assert summary.points == 1 and summary.missing == 17
+    (point,) = pd.read_parquet(tmp_path / "out" / "points.parquet").to_dict("records")
+    assert point["offered_per_s"] == pytest.approx(100.0) and point["latency_p50_ms"] == pytest.approx(10.0)
+    assert point["cpu_cores"] == pytest.approx(0.2) and point["utilisation"] == pytest.approx(0.8)
+    assert json.loads((tmp_path / "out" / "card.json").read_text()) == {"missing": 17}
+    empty = tmp_path / "empty"
+    with pytest.raises(SourceError, match="expected points, got none"):
+        record_scaling(SMALL, empty, lambda event: None, write_only=True)
 
 
 def test_a_raw_folder_in_use_is_not_overwritten(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ def rival(name, scale, seeds=2, applications=6):
     violated = np.array([0.005, 0.02, 0.08])[:, None] * np.ones((seeds, 1, applications))
     figures = {"cost": cost, "violated": violated, "reward": np.ones_like(cost)}
     return {"rival": name, "what": name, "operable": name != "oracle", "cpu_seconds": 1.0,
-            "plan": {"seeds": list(range(seeds)), "multipliers": [50.0, 20.0, 8.0]},
+            "plan": {"seeds": list(range(seeds)), "targets": [0.01, 0.02, 0.04]},
             "figures": {key: [" ".join(map(str, row)) for row in values.reshape(-1, applications)]
                         for key, values in figures.items()}}
 

@@ -12,12 +12,13 @@ from models.adaptation.control.objectives import CostAndViolations, PaperReward
 from models.adaptation.control.side_by_side import run
 from models.adaptation.control.through_stacks import TrainingSettings
 from models.adaptation.control.trajectory_encoder import EncoderSettings
+from models.adaptation.control.widening import widened
 from models.environments.environment import Outcome
 from tests.models.adaptation.control.adapting import TRAINING, policies, small
 
 TRAIN = TrainingSettings(iterations=4, steps=8, window=4, warm_up=2, rate=1e-2, decay=False)
 META = MetaSettings(EncoderSettings(width=8, head=(8,), embedding=2, trajectories=2, stride=2), TRAIN, seeds=(0, 1),
-                    multipliers=(10.0, 40.0), applications=4, refresh=2, kept=3, fits=3)
+                    targets=(0.01, 0.04), applications=4, refresh=2, kept=3, fits=3)
 
 
 def meta(settings=META, checkpoint=None):
@@ -112,14 +113,19 @@ def test_identification_fits_the_encoder_to_the_hidden_parameters():
     assert (found - hidden).square().mean() < 0.6 * (hidden - hidden.mean(dim=0)).square().mean()
 
 
-def test_the_objective_weighs_violations_by_each_policy_s_multiplier():
-    margin = torch.tensor([-1.0, 0.5, -1.0, 0.5])
-    outcome = Outcome(torch.zeros(4), torch.full((4,), 2.0), margin.clamp(min=0.0), (margin > 0).float(),
-                      {"log_latency": margin})
-    kept, missed, kept_too, missed_more = CostAndViolations(torch.tensor([10.0, 100.0]))(outcome).tolist()
-    assert kept == pytest.approx(2.0 / 2.0, rel=1e-2) and kept_too == pytest.approx(2.0 / 11.0, rel=2e-2)
-    # at least half a violating step, by the multiplier, over the scale that keeps steps of equal size
-    assert missed > (2.0 + 10.0 * 0.49) / 2.0 and missed_more > (2.0 + 100.0 * 0.49) / 11.0
+def test_multipliers_rise_where_more_than_the_target_violates():
+    objective = CostAndViolations(torch.tensor([0.01, 0.1]), 50.0, rate=0.1)
+    for _ in range(20):
+        objective.observe(torch.tensor([0.05, 0.05]))
+    assert objective.multipliers[0] > 60.0 and objective.multipliers[1] < 50.0
+    outcome = Outcome(torch.ones(4), torch.full((4,), 2.0), torch.tensor([0.0, 0.4] * 2),
+                      torch.tensor([0.0, 1.0] * 2), {})
+    weight = objective.multipliers
+    missed = 0.4 / 0.6 + 0.04
+    expected = [2.0 / (1.0 + weight[0]), (2.0 + weight[0] * missed) / (1.0 + weight[0]),
+                2.0 / (1.0 + weight[1]), (2.0 + weight[1] * missed) / (1.0 + weight[1])]
+    torch.testing.assert_close(objective(outcome), torch.stack(expected))
+    assert torch.equal(PaperReward()(outcome), -outcome.reward)
 
 
 def test_rates_are_tried_side_by_side():
@@ -134,3 +140,16 @@ def test_rates_are_tried_side_by_side():
         moved = now - first
         assert torch.equal(now[0], first[0])
         torch.testing.assert_close(moved[1], 0.25 * moved[2], rtol=1e-2, atol=1e-6)
+
+
+def test_a_widened_policy_ignores_its_further_inputs_until_it_is_trained():
+    environment = small()
+    policy = policies(environment, 2, Nothing())
+    wide = widened(policy, ("a", "b"), 1.0)
+    observation = environment.observe(environment.reset(environment.draw("train", 5, 10, 0)))
+    told = 2.0 * torch.rand(5, 2, generator=torch.Generator().manual_seed(0)) - 1.0
+    torch.testing.assert_close(wide(observation, told), policy(observation))
+    stack = one_each(wide, [0, 1])
+    fine_tune(environment.differentiable, stack, "held_out", [13, 13], lambda _, n: Given(repeated(told[:2], n)),
+              PaperReward(), FineTuning(TRAIN, episodes=2, seed=5))
+    assert (stack.policy(observation, told) - stack.policy(observation, -told)).abs().max() > 1e-4

@@ -8,9 +8,9 @@ from matplotlib.figure import Figure
 
 from models.reporting import control_plots
 from models.reporting.document import Document, Fold, Grid, Note, Plot, Section, Table, render
-from models.tasks.control import sections
+from models.tasks.control import learning_sections, sections
+from models.tasks.control.evidence_reading import titled
 from models.tasks.control.pages import ControlPages
-from models.tasks.control.sections import titled
 from models.tasks.pages import Pages
 from tests.models.tasks.control.sample import evidence
 
@@ -36,9 +36,9 @@ def test_every_section_has_its_plot_and_the_page_is_whole():
     opened = parts(evidence())
     assert {anchor: sum(isinstance(part, Plot) for part in content) for anchor, content in opened.items()} == {
         "front": 1, "day": 1, "episodes": 1, "actions": 1, "lifecycle": 1, "adaptation": 1,
-        "pretraining": 1}
+        "pretraining": 2}
     text = page(evidence())
-    assert text.count("<svg") == 8 and 'class="missing"' not in text
+    assert text.count("<svg") == 10 and 'class="missing"' not in text
 
 
 def test_headline_and_summary_say_what_was_measured():
@@ -60,13 +60,21 @@ def test_table_of_controllers_has_the_policy_first_and_the_rest_by_cost():
 
 
 def test_early_training_is_told_by_quarters_against_the_fallback():
-    (table,) = [part for part in sections.adaptation(evidence(), "p") if isinstance(part, Table)]
+    (table,) = [part for part in learning_sections.adaptation(evidence(), "p") if isinstance(part, Table)]
     cells = {row[0].text: [cell.text for cell in row[1:]] for row in table.rows}
     # six updates: quarters of 2, 2, 1 and 1; rewards from 1.00 to 1.05 beside 1.3, costs from 3.0 to 2.5 beside 3.2
     assert cells["Reward a step"] == [f"{value}\N{NO-BREAK SPACE}%" for value in ("-22.7", "-21.2", "-20.0", "-19.2")]
     assert cells["Cost"][0] == "-7.8\N{NO-BREAK SPACE}%" and cells["Violating steps"][-1] == "2.5 times"
-    assert "were there after 6 updates" in table.note
-    assert not [part for part in sections.adaptation({**evidence(), "fallback": {}}, "p") if isinstance(part, Table)]
+    assert "were there after 5 rounds" in table.note
+    without = learning_sections.adaptation({**evidence(), "fallback": {}}, "p")
+    assert not [part for part in without if isinstance(part, Table)]
+
+
+def test_the_generic_policy_stands_among_the_rules_on_held_out_applications():
+    plot, note = learning_sections.generic_front(evidence(), "p")
+    assert isinstance(plot, Plot) and isinstance(note, Note)
+    said = note.text.replace("\N{NO-BREAK SPACE}", " ")
+    assert "violates in 1.9 % of the steps" in said and "(autopilot): 9.0 %, between 5.0 % and 13.0 %." in said
 
 
 def test_a_missed_saving_is_said_with_its_sign():
@@ -97,11 +105,11 @@ BROKEN = (None, {}, [], "text", float("nan"), [float("nan"), None, "x"], {"polic
 READ_BY = {
     "metrics": (sections.front,), "best_rule": (sections.front, sections.episodes),
     "best_own_rule": (sections.front,),
-    "fallback": (sections.adaptation,), "objective": (sections.front, sections.pretraining),
+    "fallback": (learning_sections.adaptation,), "objective": (sections.front, learning_sections.pretraining),
     "cost_unit": (sections.front,),
     "measures": (sections.front,), "controllers": (sections.front,), "episodes": (sections.episodes,),
     "roles": (sections.day, sections.actions), "day": (sections.day,), "action_map": (sections.actions,),
-    "lifecycle": (sections.lifecycle,), "training": (sections.adaptation, sections.pretraining)}
+    "lifecycle": (sections.lifecycle,), "training": (learning_sections.adaptation, learning_sections.pretraining)}
 
 
 @pytest.fixture

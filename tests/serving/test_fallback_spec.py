@@ -1,0 +1,30 @@
+"""The fallback of a contract: what is read, and what is refused."""
+
+from typing import Any
+
+import pytest
+
+from feature_store.errors import InputError
+from serving.fallback_spec import fallback_spec
+
+RANGE = {"minimum": 1, "maximum": 64, "most_down": 0.25, "most_up": 1.0}
+GOOD: dict[str, Any] = {"rule": "hpa-cpu", "settings": {"target": 0.6, "mode": "AIMD"},
+                        "safe_ranges": {"replicas": RANGE}}
+
+
+def test_what_is_written_is_read_back() -> None:
+    assert fallback_spec(GOOD, ["replicas"]).to_json() == GOOD
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    ({"rule": ""}, "rule must"),
+    ({"settings": {"target": float("nan")}}, "settings must be names with numbers or words"),
+    ({"safe_ranges": {}}, "safe_ranges must be one for each of replicas"),
+    ({"safe_ranges": {"replicas": {**RANGE, "minimum": 65}}}, "safe range of replicas must have minimum <= maximum"),
+    ({"safe_ranges": {"replicas": {**RANGE, "most_down": 2}}}, "safe range of replicas"),
+    ({"more": 1}, "fallback must have the keys"),
+])
+def test_anything_else_is_one_line(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message) as refused:
+        fallback_spec({**GOOD, **change}, ["replicas"])
+    assert "\n" not in str(refused.value)
