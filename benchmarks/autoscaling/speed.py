@@ -90,15 +90,11 @@ def conditions_line(results: Mapping[str, Any]) -> str:
     machine, first = results["machine"], entries[0]
     missing = [f"{WAYS[entry['way']].label}: not measured ({entry['missing']})." for entry in entries
                if "missing" in entry]
-    compile_s = [entry["rows"][0]["set_up_cpu_s"] for entry in entries
-                 if entry["way"] == "compiled" and "rows" in entry]
+    busy = max(entry.get("load_average", 0.0) for entry in entries)
     return paragraph(
         f"Medians of {first['runs']} runs of {first['seconds']:g} s of CPU time on one core of",
-        f"{machine['cpu_model']}, beside other work;" if max(entry.get("load_average", 0) for entry in entries) > 1
-        else f"{machine['cpu_model']};",
-        f"goal: {number(GOAL / 1e6)} million at {GOAL_SIZE:,} applications.",
-        *(f"The first compilation takes {number(value)} s." for value in compile_s), *missing,
-        f"{machine['date'][:10]}.")
+        f"{machine['cpu_model']}{f', beside other work (load average up to {busy:.0f})' if busy > 1 else ''};",
+        f"goal: {number(GOAL / 1e6)} million at {GOAL_SIZE:,} applications.", *missing, f"{machine['date'][:10]}.")
 
 
 def _millions(value: float | None) -> str:

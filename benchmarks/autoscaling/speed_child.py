@@ -70,15 +70,12 @@ def measure(way: str, seconds: float, runs: int, counts: list[int]) -> list[dict
     environment = Autoscaling(steps=STEPS)
     rows = []
     for count in counts:
-        began = time.process_time()
         with torch.no_grad():
             step = WAYS[way](environment, count)
             for _ in range(_WARM_UP):
                 step()
-            set_up_s = time.process_time() - began
             values = [count / _seconds_a_step(step, seconds) for _ in range(runs)]
-        rows.append({"applications": count, "steps_per_s": values, "median": statistics.median(values),
-                     "set_up_cpu_s": set_up_s})
+        rows.append({"applications": count, "steps_per_s": values, "median": statistics.median(values)})
     return rows
 
 

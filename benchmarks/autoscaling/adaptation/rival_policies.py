@@ -25,7 +25,6 @@ from models.adaptation.control.through_stacks import Batch, Stack, TrainingSetti
 from models.adaptation.control.trajectory_encoder import EncoderSettings
 from models.adaptation.control.widening import widened
 from models.environments.autoscaling.applications import numbers_of
-from models.environments.autoscaling.policies import ANCHORS
 from models.environments.autoscaling.simulator import Autoscaling
 from models.learners.policy import Policy, PolicyShape
 from models.training.reinforcement.rollouts import random_walk
@@ -109,7 +108,7 @@ def training_applications(environment: Autoscaling) -> list[int]:
 def untrained(environment: Autoscaling, plan: Plan, inputs: Inputs, linear: bool) -> Policy:
     """(K,) of which those of one seed begin equal: about as the rule that they are anchored at."""
     shape = PolicyShape(environment.signals, environment.controls, environment.features,
-                        () if linear else plan.hidden, anchors=ANCHORS).with_inputs(inputs.names, inputs.reach)
+                        () if linear else plan.hidden, anchors=environment.anchors).with_inputs(inputs.names, inputs.reach)
     each = max(1, len(plan.targets))
     policy = Policy(shape, members=(plan.policies,))
     with torch.no_grad():
