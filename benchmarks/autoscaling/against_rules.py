@@ -28,7 +28,7 @@ from benchmarks.harness.machine import describe_machine, now_utc
 from benchmarks.harness.result_file import RESULTS
 from models.controllers.rules import RULES, make
 from models.environments.autoscaling.arrivals import read_traces
-from models.environments.autoscaling.policies import ANCHORS, GATES
+from models.environments.autoscaling.policies import GATES
 from models.environments.autoscaling.simulator import Autoscaling
 from models.environments.environment import Environment
 from models.environments.rollout import Rollout, roll_out
@@ -145,7 +145,7 @@ def policy_fronts(judge: Judge, environment: Autoscaling, form: Form, seeds: int
     started = time.monotonic()
     pairs = [(seed, target) for seed in range(seeds) for target in TARGETS]
     shape = PolicyShape(environment.signals, environment.controls, environment.features, form.hidden,
-                        GATES if form.provable else Gates(), ANCHORS)
+                        GATES if form.provable else Gates(), environment.anchors)
     settings = Settings(rounds=round(ROUNDS * budget), applications=40, rate=1e-3 if form.hidden else 3e-3,
                         multiplier=100.0, multiplier_rate=0.02, slope=3.0, judged_from=0.4)
     trained = ThroughEnvironment(

@@ -100,8 +100,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    digest = code_digest("benchmarks.autoscaling.time_to_reward_child", "benchmarks.autoscaling") + code_digest(
-        "models.training.reinforcement.methods", "models")
+    child = code_digest("benchmarks.autoscaling.time_to_reward_child", "benchmarks.autoscaling")
+    digest = child + "".join(code_digest(f"models.training.reinforcement.online.{name}", "models")
+                             for name, way in WAYS.items() if not way.by_peers)
     machine = describe_machine()
     asked = {"seconds": options.seconds, "trials": options.trials}
     entries = Entries(options.output, FORMAT, lambda entry: (entry["way"], entry["seed"]), lambda before, entry: (

@@ -52,7 +52,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Fits and judges; see the module."""
     servers = read_servers(options.data)
-    code = code_digest("models.environments.autoscaling.recorded_law", "models") + code_digest(__name__, "benchmarks")
+    code = (code_digest("models.environments.autoscaling.recorded_applications", "models")
+            + code_digest("benchmarks.autoscaling.twin", "benchmarks"))
     content = (options.data / "points.parquet").read_bytes()
     made_of = {"code": code, "bytes": len(content), "sum": int(np.frombuffer(content, dtype=np.uint8).sum())}
     results = Entries(options.output, FORMAT, _key, lambda _, entry: made_of.items() <= entry.items())

@@ -19,12 +19,10 @@ from torch import Tensor
 from feature_store.schema import Column
 from models.controllers.controller import Controller
 from models.controllers.setting import Setting, Value
-from models.environments.signals import Control, Feature, Signal
+from models.environments.signals import Anchor, Control, Feature, Signal
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from models.learners.policy import Anchor, Gates
 
 
 @dataclass(frozen=True)
@@ -75,6 +73,10 @@ class Environment(Protocol):
     @property
     def features(self) -> tuple[Feature, ...]:
         """(f) what networks take: sums of scaled signals."""
+
+    @property
+    def anchors(self) -> Mapping[str, Anchor]:
+        """By control, where a policy's targets stand before its network changes them; without one at what is set."""
 
     @property
     def hidden(self) -> tuple[str, ...]:
@@ -168,14 +170,6 @@ class ControlledSystem(Environment, Protocol):
     @property
     def largest_reward(self) -> float:
         """Of a step: what no reward exceeds."""
-
-    @property
-    def anchors(self) -> Mapping[str, Anchor]:
-        """By control, where a target stands before a network changes it; {}: at their present values."""
-
-    @property
-    def gates(self) -> Gates:
-        """What holds by the form of a policy, unless a task file says otherwise; Gates(): nothing."""
 
     @property
     def rules(self) -> Mapping[str, RuleFamily]:

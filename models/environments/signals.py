@@ -91,6 +91,18 @@ class Feature:
     terms: Mapping[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Anchor:
+    """Where a control's target stands before the MLP changes it: exp(sum of terms * scaled signals + offset).
+
+    An anchor at the present value alone makes the policy an integrator: what is learned is a change, and a small bias
+    drifts to a limit. With less than 1 of the present value the target is drawn to what the other terms say.
+    """
+
+    terms: Mapping[str, float]
+    offset: float = 0.0
+
+
 def feature_matrix(features: Sequence[Feature], signals: Sequence[Signal]) -> NDArray[np.float64]:
     """(f, n): features = matrix @ scaled signals. Raises ValueError for a term that is no signal."""
     names = [signal.name for signal in signals]

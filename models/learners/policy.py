@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from feature_store.errors import InputError
 from feature_store.whole_files import write_file
 from models.environments.scaling import Scaling, interpolated_exp
-from models.environments.signals import Control, Feature, Signal, feature_matrix
+from models.environments.signals import Anchor, Control, Feature, Signal, feature_matrix
 
 # Wished changes of an untrained policy, against what He's initialisation gives: it nearly stands still.
 _FIRST_CHANGE = 0.02
@@ -70,18 +70,6 @@ class Gains:
 
     missed: float
     opened: float
-
-
-@dataclass(frozen=True)
-class Anchor:
-    """Where a control's target stands before the MLP changes it: exp(sum of terms * scaled signals + offset).
-
-    An anchor at the present value alone makes the policy an integrator: what is learned is a change, and a small bias
-    drifts to a limit. With less than 1 of the present value the target is drawn to what the other terms say.
-    """
-
-    terms: Mapping[str, float]
-    offset: float = 0.0
 
 
 @dataclass(frozen=True)

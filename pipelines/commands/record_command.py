@@ -53,7 +53,7 @@ def record(
     sweeps_only: Annotated[bool, typer.Option(
         "--sweeps-only", help="Autoscaling: points alone, without steps, traces and resizes.")] = False,
     write_only: Annotated[bool, typer.Option(
-        "--write-only", help="Autoscaling: record nothing, write the data set of what a stopped campaign has.")] = False,
+        "--write-only", help="Autoscaling: record nothing, write what a stopped campaign has.")] = False,
     raw: Annotated[Path | None, typer.Option(help="Folder of the raw data; default: DESTINATION/raw.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a campaign that was stopped.")] = False,
     json_output: JsonOption = False,
@@ -82,7 +82,8 @@ def record(
             sweeps_only=sweeps_only)
         command = shlex.join(["assay", "record", "--task", AUTOSCALING, str(destination), *scaling.options()])
         with _progress(json_output) as show:
-            scaled = record_scaling(scaling, destination, show, raw=raw, resume=resume, write_only=write_only, command=command)
+            scaled = record_scaling(
+                scaling, destination, show, raw=raw, resume=resume, write_only=write_only, command=command)
         if json_output:
             print_json(vars(scaled))
         return

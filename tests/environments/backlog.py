@@ -21,8 +21,7 @@ from feature_store.schema import Column
 from models.controllers.controller import Array
 from models.controllers.setting import Setting, Value, checked
 from models.environments.environment import Outcome, RuleFamily
-from models.environments.signals import Control, Feature, Signal
-from models.learners.policy import Anchor, Gates
+from models.environments.signals import Anchor, Control, Feature, Signal
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,14 +73,13 @@ class Backlog:
     """Implements `ControlledSystem`; the twin of a workload replays `load` and has its objective and limits."""
 
     signals, features, hidden = SIGNALS, FEATURES, ("efficiency",)
+    anchors: Mapping[str, Anchor] = {}
     measures: Mapping[str, str] = {"capacity_rps": "1/s", "wait_over_slo": "1"}
     cost_unit, step_seconds, steps = "capacity over mean load", STEP_S, 60
     scenarios: tuple[str, ...] = ("", "doubling")
     columns: Mapping[str, Column] = {"rate_rps": Column("1/s", 0.0, None, "requests that came")}
     settings = (Setting("slo_s", 2.0, "s", 0.25, 16.0, meaning="objective of the wait"),)
     largest_reward = 1.0
-    anchors: Mapping[str, Anchor] = {}
-    gates = Gates("wait_s", "slo_s")  # while the objective is missed capacity never falls
     telemetry: Path | None = None
 
     def __init__(self, load: Mapping[str, Tensor] | None = None, slo_s: float = 2.0,

@@ -31,6 +31,7 @@ from benchmarks.autoscaling.adaptation.rival_policies import (
     SOURCES,
     WARM_UP,
     Plan,
+    first_policies,
     forecast_of,
     meta_learner,
     trained,
@@ -59,7 +60,7 @@ OUTPUT = RESULTS / "autoscaling_adaptation.json"
 FORMAT = "assay-autoscaling-adaptation/1"
 JUDGED_AT = (0, 1, 2, 4, 7, 10, 15, 20, 30, 40)  # episodes
 JUDGED_STEPS, JUDGED_WARM_UP, JUDGE_SEED, TUNING_SEED = 100, 10, 777, 810_000
-RATES = (5e-5, 2e-4)  # Adam's; every method is tried at each, and told at its best
+RATES = (5e-5, 2e-4, 8e-4)  # Adam's; every method is tried at each, and told at its best
 _CELLS = torch.tensor([-1.5, -0.75, -0.25, 0.25, 0.75, 1.5])  # normalised load a core
 _LATENCY, _LOAD = 0, 6  # features: latency over SLO, load a core
 Numbers = NDArray[np.float64]
@@ -131,17 +132,19 @@ def _at_each_rate(policy: Policy) -> Policy:
 
 
 def _meta(environment: Autoscaling, plan: Plan, applications: int) -> tuple[Policy, Told]:
-    learner = meta_learner(environment, plan)
+    learner = meta_learner(environment, plan, first_policies(environment, plan))
     learner = replace(learner, policy=_at_each_rate(learner.policy))
     return learner.policy, Embedded(Exploration(learner, applications, 8, EPISODE))
 
 
 def _generic(environment: Autoscaling, plan: Plan, applications: int) -> tuple[Policy, Told]:
-    return _at_each_rate(trained(environment, plan, Nothing())), Untold()
+    policy = trained(environment, plan, Nothing(), begin=first_policies(environment, plan))
+    return _at_each_rate(policy), Untold()
 
 
 def _transfer(environment: Autoscaling, plan: Plan, applications: int) -> tuple[Policy, Told]:
-    return _at_each_rate(trained(environment, plan, Nothing(), sources=SOURCES[:len(plan.seeds)])), Untold()
+    policy = trained(environment, plan.with_budget(2.0), Nothing(), sources=SOURCES[:len(plan.seeds)])
+    return _at_each_rate(policy), Untold()
 
 
 def _transfer_plus(environment: Autoscaling, plan: Plan, applications: int) -> tuple[Policy, Told]:
@@ -156,7 +159,7 @@ def _transfer_plus(environment: Autoscaling, plan: Plan, applications: int) -> t
     records = found.records[:, 0]
     own = allocation_table(records[..., _LOAD], records[..., _LATENCY], _CELLS, prior)
     told = Joined([forecast, Given(own.repeat_interleave(plan.applications, dim=0), "cell", 3.0)])
-    policy = trained(environment, plan, told, sources=SOURCES[:len(plan.seeds)])
+    policy = trained(environment, plan.with_budget(2.0), told, sources=SOURCES[:len(plan.seeds)])
     store = TrajectoryStore.empty(len(plan.seeds) * len(RATES) * applications, 8, EPISODE // 4, recorder.numbers)
     return _at_each_rate(policy), Plus(forecast, store, prior)
 
@@ -185,6 +188,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--applications", type=int, default=20, help="held-out ones that are adapted to; default: 20")
     parser.add_argument("--load", choices=["azure", "made"], default="azure")
+    parser.add_argument("--budget", type=float, default=1.0, help="of training, times the default's iterations")
     add_data_folder(parser)
 
 
@@ -193,9 +197,10 @@ def run(options: argparse.Namespace) -> None:
     code = code_digest("benchmarks.autoscaling.adaptation.new_application", "")
     results = Entries(options.output, FORMAT, lambda entry: entry["method"], lambda _, entry: (
         entry["method"] not in options.methods
-        or (entry["code"], entry["load"], entry["seeds"]) == (code, options.load, options.seeds)))
+        or (entry["code"], entry["load"], entry["seeds"], entry["budget"]) ==
+        (code, options.load, options.seeds, options.budget)))
     environment = environment_of(options.load, options.data_folder)
-    plan = Plan(seeds=tuple(range(options.seeds)), targets=())
+    plan = Plan(seeds=tuple(range(options.seeds)), targets=()).with_budget(options.budget)
     applications = [800 + 200 // options.applications * row for row in range(options.applications)]
     for name in options.methods:
         if results.has(name):
@@ -209,7 +214,7 @@ def run(options: argparse.Namespace) -> None:
         curves = {figure: values[:, :, chosen] for figure, values in curves.items()}
         results.content |= {"machine": describe_machine(), "judged_at": list(JUDGED_AT), "applications": applications}
         results.add({"method": name, "what": METHODS[name][0], "code": code, "load": options.load, "at": now_utc(),
-                     "seeds": options.seeds, "pretraining_cpu_s": pretraining,
+                     "seeds": options.seeds, "budget": options.budget, "pretraining_cpu_s": pretraining,
                      "adaptation_cpu_s": [second / len(RATES) for second in seconds],
                      "rate": RATES[chosen], "rates": list(RATES), "rewards_by_rate": tried.T.round(4).tolist(),
                      **{figure: [" ".join(f"{value:.4g}" for value in row.flatten()) for row in values]

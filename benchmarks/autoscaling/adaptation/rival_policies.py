@@ -1,10 +1,13 @@
 """The policies that `python -m benchmarks autoscaling-rivals` compares: how each is trained and told what.
 
 All have the same layers, seeds, training applications and loads, iterations and first episodes; they differ in what
-they are told (models/adaptation/control/inputs.py) and in whether they are fine-tuned. A policy has L settings, one for
+they are told (models/adaptation/control/inputs.py) and in whether they are fine-tuned. Those that are told something
+begin as a trained generic policy that ignores it, and are trained on as long as that policy is: so what they lose or
+gain is what they are told, and not the luck of a short training. A policy has L settings, one for
 each target of its objective, and S seeds.
 """
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,15 +16,15 @@ from torch import Tensor
 
 from models.adaptation.control.exploration import explore
 from models.adaptation.control.fine_tuning import FineTuning, fine_tune, one_each
-from models.adaptation.control.inputs import Given, Inputs, Window
+from models.adaptation.control.inputs import Given, Inputs, Nothing, Window
 from models.adaptation.control.load_forecast import Autoregression, fit_autoregression
 from models.adaptation.control.meta_learner import MetaLearner, MetaSettings, MetaTraining
 from models.adaptation.control.objectives import CostAndViolations, Objective, PaperReward
 from models.adaptation.control.side_by_side import Ran, member_rows, run
 from models.adaptation.control.through_stacks import Batch, Stack, TrainingSettings, train
 from models.adaptation.control.trajectory_encoder import EncoderSettings
+from models.adaptation.control.widening import widened
 from models.environments.autoscaling.applications import numbers_of
-from models.environments.autoscaling.policies import ANCHORS
 from models.environments.autoscaling.simulator import Autoscaling
 from models.learners.policy import Policy, PolicyShape
 from models.training.reinforcement.rollouts import random_walk
@@ -55,20 +58,38 @@ class Plan:
     trajectories: int = 4
     hidden: tuple[int, ...] = HIDDEN_LAYERS
     rate: float = 5e-3
+    further_rate: float = 2e-3
     tuned_rate: float = 3e-4
+
+    def with_budget(self, budget: float) -> "Plan":
+        """So many times the iterations of training."""
+        return replace(self, iterations=max(1, round(self.iterations * budget)))
 
     @property
     def policies(self) -> int:
         """K."""
         return len(self.seeds) * max(1, len(self.targets))
 
-    def training(self) -> TrainingSettings:
-        """How all of them are trained."""
-        return TrainingSettings(self.iterations, EPISODE, warm_up=WARM_UP, rate=self.rate)
+    def training(self, further: bool) -> TrainingSettings:
+        """How all of them are trained, from the beginning or from a trained generic policy."""
+        rate = self.further_rate if further else self.rate
+        return TrainingSettings(self.iterations, EPISODE, warm_up=WARM_UP, rate=rate)
 
     def objective(self) -> Objective:
         """Of all K policies."""
         return CostAndViolations(torch.tensor(self.targets * len(self.seeds))) if self.targets else PaperReward()
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """A trained generic policy (K,) and its objective, with the multipliers that it came to."""
+
+    policy: Policy
+    objective: Objective
+
+    def continued(self) -> Objective:
+        """The same objective for another policy."""
+        return copy.deepcopy(self.objective)
 
 
 @dataclass(frozen=True)
@@ -87,7 +108,7 @@ def training_applications(environment: Autoscaling) -> list[int]:
 def untrained(environment: Autoscaling, plan: Plan, inputs: Inputs, linear: bool) -> Policy:
     """(K,) of which those of one seed begin equal: about as the rule that they are anchored at."""
     shape = PolicyShape(environment.signals, environment.controls, environment.features,
-                        () if linear else plan.hidden, anchors=ANCHORS).with_inputs(inputs.names, inputs.reach)
+                        () if linear else plan.hidden, anchors=environment.anchors).with_inputs(inputs.names, inputs.reach)
     each = max(1, len(plan.targets))
     policy = Policy(shape, members=(plan.policies,))
     with torch.no_grad():
@@ -97,6 +118,17 @@ def untrained(environment: Autoscaling, plan: Plan, inputs: Inputs, linear: bool
                 own[s * each:(s + 1) * each] = one
     normalise(environment, policy, inputs)
     return policy
+
+
+@torch.no_grad()
+def told_more(policy: Policy, inputs: Inputs) -> Policy:
+    """The same policies with further inputs that they ignore."""
+    wide = widened(policy, inputs.names, inputs.reach)
+    if isinstance(inputs, Window):
+        plain = len(policy.mean)
+        repeats = len(inputs.names) // plain
+        wide.mean[plain:], wide.spread[plain:] = policy.mean.repeat(repeats), policy.spread.repeat(repeats)
+    return wide
 
 
 @torch.no_grad()
@@ -112,16 +144,32 @@ def normalise(environment: Autoscaling, policy: Policy, inputs: Inputs) -> None:
         policy.mean[plain:], policy.spread[plain:] = bare.mean.repeat(repeats), bare.spread.repeat(repeats)
 
 
-def trained(environment: Autoscaling, plan: Plan, inputs: Inputs, linear: bool = False,
-            sources: Sequence[int] = (), objective: Objective | None = None) -> Policy:
-    """(K,) trained on all training applications, or each seed on one of `sources` (S,) alone.
+def first_policies(environment: Autoscaling, plan: Plan) -> Beginning:
+    """The generic policies that the others begin as."""
+    objective = plan.objective()
+    return Beginning(trained(environment, plan, Nothing(), objective=objective), objective)
 
-    objective: None: the plan's.
+
+def trained(environment: Autoscaling, plan: Plan, inputs: Inputs, linear: bool = False, sources: Sequence[int] = (),
+            objective: Objective | None = None, begin: Beginning | None = None) -> Policy:
+    """(K,) trained on all training applications.
+
+    Args:
+        environment: see Autoscaling.
+        plan: how.
+        inputs: what the policies are told.
+        linear: without hidden layers.
+        sources: (S,) applications, one for each seed, that it is trained on alone; (): all.
+        objective: None: the plan's.
+        begin: what it goes on from; None: from the beginning.
     """
-    stack = Stack(untrained(environment, plan, inputs, linear))
+    if begin is not None:
+        stack, objective = Stack(told_more(begin.policy, inputs)), begin.continued()
+    else:
+        stack = Stack(untrained(environment, plan, inputs, linear))
     seeds, each, count = len(plan.seeds), max(1, len(plan.targets)), plan.applications
     numbers = torch.tensor(training_applications(environment))
-    settings = plan.training()
+    settings = plan.training(begin is not None)
 
     def batch(iteration: int) -> Batch:
         generator = torch.Generator().manual_seed(iteration)
@@ -141,19 +189,21 @@ def same(inputs: Inputs) -> Callable[[Sequence[int], int], Inputs]:
     return lambda applications, times: inputs
 
 
-def meta_learner(environment: Autoscaling, plan: Plan, kind: str = "gru", identify: bool = False) -> MetaLearner:
+def meta_learner(environment: Autoscaling, plan: Plan, begin: Beginning, kind: str = "gru",
+                 identify: bool = False) -> MetaLearner:
     """The meta learner, or identification."""
     width = len(environment.hidden) if identify else 8
     encoder = EncoderSettings(kind, embedding=width, trajectories=plan.trajectories)
-    settings = MetaSettings(encoder, plan.training(), plan.seeds, plan.targets, plan.applications, identify)
-    policy = untrained(environment, plan, Given(torch.zeros(1, width)), False)
-    return MetaTraining(environment, environment.differentiable, policy, settings,
-                        training_applications(environment)).run()
+    settings = MetaSettings(encoder, plan.training(True), plan.seeds, plan.targets, plan.applications, identify)
+    policy = told_more(begin.policy, Given(torch.zeros(1, width)))
+    return MetaTraining(environment, environment.differentiable, policy, settings, training_applications(environment),
+                        objective=begin.continued()).run()
 
 
-def told_trajectories(environment: Autoscaling, plan: Plan, kind: str = "gru", identify: bool = False) -> Rival:
+def told_trajectories(environment: Autoscaling, plan: Plan, begin: Beginning, kind: str = "gru",
+                      identify: bool = False) -> Rival:
     """The meta learner, or identification; in judging M episodes of every application come first."""
-    learner = meta_learner(environment, plan, kind, identify)
+    learner = meta_learner(environment, plan, begin, kind, identify)
 
     def told(applications: Sequence[int], times: int) -> Inputs:
         known = explore(environment, learner, "held_out", applications, plan.trajectories, EPISODE, WARM_UP,

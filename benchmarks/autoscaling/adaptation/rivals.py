@@ -1,6 +1,6 @@
 """What an embedding of the application earns: the meta learner beside every simpler rival, at equal violations.
 
-    python -m benchmarks autoscaling-rivals [--rivals generic meta ...] [--seeds 5]
+    python -m benchmarks autoscaling-rivals [--rivals generic meta ...] [--seeds 5] [--budget 1.0]
 
 All rivals are trained on the 800 training applications (rival_policies.py) and judged on the 200 held-out ones under
 loads that no training saw, on the same episodes. `cost` is what is allocated over the mean load; it is compared at 2 %
@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,9 +24,11 @@ from numpy.typing import NDArray
 
 from benchmarks.autoscaling.adaptation.rival_policies import (
     SOURCES,
+    Beginning,
     Plan,
     Rival,
     fine_tuned,
+    first_policies,
     judge,
     same,
     told_trajectories,
@@ -41,8 +44,9 @@ from benchmarks.harness.machine import describe_machine, now_utc
 from benchmarks.harness.markdown import paragraph, table
 from benchmarks.harness.result_file import RESULTS
 from models.adaptation.control.inputs import Coming, Hidden, Nothing, Window
-from models.adaptation.control.objectives import CostAndViolations
+from models.adaptation.control.meta_learner import members
 from models.adaptation.control.side_by_side import run as run_side_by_side
+from models.adaptation.control.through_stacks import load_state, save_state
 from models.environments.autoscaling.simulator import Autoscaling
 from models.learners.policy import Policy
 
@@ -54,7 +58,7 @@ HELD_OUT = tuple(range(800, 1000))
 WINDOW = 3  # steps: later ones add nothing that the exponential means do not say
 FIGURES = ("cost", "violated", "reward")
 Numbers = NDArray[np.float64]
-Builder = Callable[[Autoscaling, Plan], tuple[Rival, Plan]]
+Builder = Callable[[Autoscaling, Plan, Callable[[], Beginning]], tuple[Rival, Plan]]
 
 
 @dataclass(frozen=True)
@@ -66,35 +70,46 @@ class Kind:
     operable: bool = True
 
 
-def _general(inputs: Callable[[Autoscaling], Any], linear: bool = False) -> Builder:
-    def build(environment: Autoscaling, plan: Plan) -> tuple[Rival, Plan]:
+def _general(inputs: Callable[[Autoscaling], Any]) -> Builder:
+    def build(environment: Autoscaling, plan: Plan, begin: Callable[[], Beginning]) -> tuple[Rival, Plan]:
         told = inputs(environment)
-        return Rival(trained(environment, plan, told, linear), same(told)), plan
+        return Rival(trained(environment, plan, told, begin=begin()), same(told)), plan
+    return build
+
+
+def _linear(inputs: Callable[[Autoscaling], Any]) -> Builder:
+    """Of as many iterations in all as the others."""
+    def build(environment: Autoscaling, plan: Plan, begin: Callable[[], Beginning]) -> tuple[Rival, Plan]:
+        told = inputs(environment)
+        return Rival(trained(environment, plan.with_budget(2.0), told, linear=True), same(told)), plan
     return build
 
 
 def _of_trajectories(kind: str = "gru", identify: bool = False) -> Builder:
-    return lambda environment, plan: (told_trajectories(environment, plan, kind, identify), plan)
+    return lambda environment, plan, begin: (told_trajectories(environment, plan, begin(), kind, identify), plan)
 
 
 def _tuned(start: Callable[[Autoscaling, Plan], Policy] | None, sources: Sequence[int] = ()) -> Builder:
     """Fine-tuned from `start`, or from what is trained here, on one source where there is one."""
-    def build(environment: Autoscaling, plan: Plan) -> tuple[Rival, Plan]:
+    def build(environment: Autoscaling, plan: Plan, begin: Callable[[], Beginning]) -> tuple[Rival, Plan]:
         few = replace(plan, seeds=plan.seeds[:plan.tuned_seeds])
-        objective = CostAndViolations(torch.tensor(few.targets * len(few.seeds)))
+        rows = range(few.policies)
+        if start is not None:
+            policy = start(environment, few)
+        elif sources:
+            policy = trained(environment, few.with_budget(2.0), Nothing(), sources=sources[:len(few.seeds)])
+        else:
+            policy = members(begin().policy, rows)
         # multipliers of a generic policy: a target is one of the mean over applications, not of each
-        generic = trained(environment, few, Nothing(), objective=objective)
-        policy = start(environment, few) if start is not None else generic
-        if sources:
-            policy = trained(environment, few, Nothing(), sources=sources[:len(few.seeds)])
-        each = fine_tuned(environment, few, policy, Nothing(), HELD_OUT, objective.multipliers)
+        multipliers = begin().objective.state()["multipliers"][:few.policies]
+        each = fine_tuned(environment, few, policy, Nothing(), HELD_OUT, multipliers)
         return Rival(each, same(Nothing())), few
     return build
 
 
 KINDS: dict[str, Kind] = {
-    "linear": Kind("linear policy, present observation", _general(lambda _: Nothing(), linear=True)),
-    "linear-window": Kind("linear policy, window", _general(lambda e: Window(e, WINDOW), linear=True)),
+    "linear": Kind("linear policy, present observation", _linear(lambda _: Nothing())),
+    "linear-window": Kind("linear policy, window", _linear(lambda e: Window(e, WINDOW))),
     "generic": Kind("generic policy, present observation", _general(lambda _: Nothing())),
     "generic-window": Kind("generic policy, window", _general(lambda e: Window(e, WINDOW))),
     "meta": Kind("meta learner, recurrent encoder", _of_trajectories()),
@@ -114,6 +129,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rivals", nargs="+", choices=list(KINDS), default=list(KINDS))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--load", choices=["azure", "made"], default="azure")
+    parser.add_argument("--budget", type=float, default=1.0, help="of training, times the default's iterations")
+    parser.add_argument("--first", type=Path, default=None, metavar="FILE",
+                        help="keeps the generic policies that the others begin as; made where it is missing")
     add_data_folder(parser)
 
 
@@ -122,19 +140,23 @@ def run(options: argparse.Namespace) -> None:
     code = code_digest("benchmarks.autoscaling.adaptation.rivals", "")
     results = Entries(options.output, FORMAT, lambda entry: entry["rival"], lambda _, entry: (
         entry["rival"] not in options.rivals
-        or (entry["code"], entry["load"], entry["seeds"]) == (code, options.load, options.seeds)))
+        or (entry["code"], entry["load"], entry["seeds"], entry["budget"]) ==
+        (code, options.load, options.seeds, options.budget)))
     environment = environment_of(options.load, options.data_folder)
+    plan = Plan(seeds=tuple(range(options.seeds))).with_budget(options.budget)
+    begin = kept_beginning(environment, plan, options.first)
     for name in options.rivals:
         if results.has(name):
             continue
         began = time.process_time()
-        rival, plan = KINDS[name].build(environment, Plan(seeds=tuple(range(options.seeds))))
+        rival, own_plan = KINDS[name].build(environment, plan, begin)
         seconds = time.process_time() - began
-        found = _judged(environment, rival, plan, name)
+        found = _judged(environment, rival, own_plan)
         results.content |= {"machine": describe_machine(), "judged": {
             "steps": STEPS, "warm_up": JUDGED_WARM_UP, "episodes": TIMES, "applications": len(HELD_OUT)}}
         results.add({"rival": name, "what": KINDS[name].what, "operable": KINDS[name].operable, "code": code,
-                     "load": options.load, "seeds": options.seeds, "plan": asdict(plan), "cpu_seconds": seconds,
+                     "load": options.load, "seeds": options.seeds, "budget": options.budget, "plan": asdict(own_plan),
+                     "cpu_seconds": seconds,
                      "at": now_utc(),
                      "figures": {figure: [_written(row) for row in values.reshape(-1, values.shape[-1])]
                                  for figure, values in found.items()}})
@@ -142,7 +164,28 @@ def run(options: argparse.Namespace) -> None:
         print(f"{seconds:6.0f} s of CPU time  {name}: {means}", file=sys.stderr, flush=True)
 
 
-def _judged(environment: Autoscaling, rival: Rival, plan: Plan, name: str) -> dict[str, Numbers]:
+def kept_beginning(environment: Autoscaling, plan: Plan, path: Path | None) -> Callable[[], Beginning]:
+    """Makes or reads the generic policies when they are first asked for."""
+    made: list[Beginning] = []
+
+    def begin() -> Beginning:
+        if not made and path is not None and path.exists():
+            state, objective = load_state(path), plan.objective()
+            policy = untrained(environment, plan, Nothing(), False)
+            policy.load_state_dict(state["policy"])
+            for name, own in objective.state().items():
+                own.copy_(state["objective"][name])
+            made.append(Beginning(policy, objective))
+        if not made:
+            made.append(first_policies(environment, plan))
+            if path is not None:
+                save_state({"policy": made[0].policy.state_dict(), "objective": made[0].objective.state()}, path)
+        return made[0]
+
+    return begin
+
+
+def _judged(environment: Autoscaling, rival: Rival, plan: Plan) -> dict[str, Numbers]:
     """figure -> (S, L, A), means over the episodes of an application."""
     shape = (len(plan.seeds), len(plan.targets), TIMES, len(HELD_OUT))
     if rival.policy.members[0] == plan.policies:

@@ -27,7 +27,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from benchmarks.autoscaling.adaptation.rival_policies import EPISODE, WARM_UP, Plan, meta_learner, trained
+from benchmarks.autoscaling.adaptation.rival_policies import (
+    EPISODE,
+    WARM_UP,
+    Plan,
+    first_policies,
+    meta_learner,
+    trained,
+)
 from benchmarks.autoscaling.against_rules import environment_of
 from benchmarks.harness.code_digest import code_digest
 from benchmarks.harness.data_folder import add_data_folder
@@ -68,6 +75,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--applications", type=int, default=8, help="of each scenario; default: 8")
     parser.add_argument("--episodes", type=int, default=30, help="after the change; default: 30")
     parser.add_argument("--load", choices=["azure", "made"], default="azure")
+    parser.add_argument("--budget", type=float, default=1.0, help="of training, times the default's iterations")
     add_data_folder(parser)
 
 
@@ -75,14 +83,14 @@ def run(options: argparse.Namespace) -> None:
     """Serves, where that is missing."""
     code = code_digest("benchmarks.autoscaling.adaptation.serving", "")
     asked = {"code": code, "load": options.load, "seeds": options.seeds, "applications": options.applications,
-             "episodes": options.episodes}
+             "episodes": options.episodes, "budget": options.budget}
     results = Entries(options.output, FORMAT, lambda entry: entry["load"], lambda _, entry: (
         entry["load"] != options.load or {name: entry[name] for name in asked} == asked))
     if results.has(options.load):
         return
     environment = environment_of(options.load, options.data_folder)
-    found = serve(environment, Plan(seeds=tuple(range(options.seeds)), targets=()), options.applications,
-                  options.episodes)
+    plan = Plan(seeds=tuple(range(options.seeds)), targets=()).with_budget(options.budget)
+    found = serve(environment, plan, options.applications, options.episodes)
     results.content |= {"machine": describe_machine()}
     results.add({**asked, "at": now_utc(), "scenarios": list(environment.scenarios), "served": {
         server: {figure: [" ".join(f"{value:.4g}" for value in row) for row in values.reshape(len(values), -1)]
@@ -137,12 +145,14 @@ def serve(environment: Autoscaling, plan: Plan, each: int, episodes: int) -> dic
     seeds = len(plan.seeds)
     applications = chosen_applications(environment, each)
     every, shape = applications * seeds, (seeds, len(environment.scenarios), each)
-    learner = meta_learner(environment, plan)
+    begin = first_policies(environment, plan)
+    learner = meta_learner(environment, plan, begin)
     known = Exploration(learner, len(applications), 8, EPISODE)
-    stack = one_each(learner.policy, [seed for seed in range(seeds) for _ in applications])
+    starts = [seed for seed in range(seeds) for _ in applications]
+    stack = one_each(learner.policy, starts)
     before = _before(environment, stack, known, every)
     frozen, told_before = members(stack.policy, range(len(every))), known.embedding().flatten(0, 1)
-    generic = members(trained(environment, plan, Nothing()), [seed for seed in range(seeds) for _ in applications])
+    generic = members(trained(environment, plan, Nothing(), begin=begin), starts)
     best = one_each(stack.policy, range(len(every)))
     updated = _copy(known)
 

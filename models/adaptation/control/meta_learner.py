@@ -102,13 +102,15 @@ class MetaTraining:
     Args:
         environment: in which trajectories are collected; its `differentiable` one trains.
         differentiable: the same with gradients.
-        policy: (K,) untrained, with e (or h) further inputs.
+        policy: (K,) with e (or h) further inputs; untrained, or one that was widened (widening.py).
         applications: (A,) numbers of the training applications.
         checkpoint: where the state is kept; None: nowhere.
+        objective: of all K policies; None: that of the settings, from its beginning.
     """
 
     def __init__(self, environment: Environment, differentiable: Environment, policy: Policy, settings: MetaSettings,
-                 applications: Sequence[int], checkpoint: Path | None = None) -> None:
+                 applications: Sequence[int], checkpoint: Path | None = None,
+                 objective: Objective | None = None) -> None:
         self.environment, self.differentiable, self.settings = environment, differentiable, settings
         self.applications = torch.as_tensor(list(applications))
         self.checkpoint = checkpoint
@@ -119,7 +121,7 @@ class MetaTraining:
         length = settings.training.steps // settings.encoder.stride
         self.stores = [TrajectoryStore.empty(len(self.applications), settings.kept, length, self.recorder.numbers)
                        for _ in settings.seeds]
-        self._objective = settings.objective()
+        self._objective = objective or settings.objective()
         self._fitting = [Adam(encoder.parameters()) for encoder in self.encoders]
         self._hidden: Tensor | None = None
 

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 from feature_store.schema import Column
 from models.controllers.rules import RULES, RuleFamily
 from models.controllers.setting import Setting
-from models.environments.autoscaling.policies import ANCHORS, GATES
 from models.environments.autoscaling.simulator import Autoscaling
 from models.environments.autoscaling.twin import SETTINGS, twin
-from models.learners.policy import Anchor, Gates
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,8 +23,6 @@ class AutoscalingSystem(Autoscaling):
     columns: Mapping[str, Column] = {"rate_rps": Column("1/s", 0.0, None, "requests that came, a second")}
     settings: Sequence[Setting] = SETTINGS
     telemetry: Path | None = TELEMETRY
-    anchors: Mapping[str, Anchor] = ANCHORS
-    gates: Gates = GATES
     largest_reward = 2.0  # of a step: the objective met, CPU and memory used to the full (equation in simulator.py)
     rules: Mapping[str, RuleFamily] = RULES
 

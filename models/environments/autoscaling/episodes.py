@@ -86,7 +86,10 @@ def draw_episodes(pool: Applications, numbers: NDArray[np.int64], traces: Tensor
     picked = _picked(numbers, count, generator, chosen)
     applications = pool.take(picked)
     rows = (uniform(count) * len(traces)).long()
-    shape = windows(traces, rows, uniform(count) * traces.shape[1], steps, step_s).T.clamp(min=0.02)
+    starts = uniform(count) * traces.shape[1]
+    if len(traces) == 1:  # in the order of time: neighbours that overlap stand together (models/paired_comparison.py)
+        starts = starts.sort().values
+    shape = windows(traces, rows, starts, steps, step_s).T.clamp(min=0.02)
     jitter = (0.05 * normal(steps, count)).exp()
     rate = (applications.mean_rate * shape * jitter * _load_change(scenario, steps)).contiguous()
     drift = (0.25 * (uniform(count) - 0.5) * torch.linspace(-1, 1, steps)[:, None]).exp()

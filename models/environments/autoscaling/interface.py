@@ -4,7 +4,9 @@ The latency is observed as log(p99 / SLO), never capped at the SLO: the paper's 
 hides from a policy how near to a violation it is. The load comes with exponential means and its recent peak.
 """
 
-from models.environments.signals import Control, Feature, Signal
+import math
+
+from models.environments.signals import Anchor, Control, Feature, Signal
 
 STEP_SECONDS = 15.0
 
@@ -53,3 +55,11 @@ FEATURES = (
     Feature("replicas", {"replicas": 1.0}),
     Feature("SLO", {"slo_ms": 1.0}),
 )
+
+# Replicas are anchored at what the CPU that is used would take at half utilisation, as the HPA of Kubernetes does,
+# memory at what is used at 60 %, the CPU limit of a replica slowly at two cores: an untrained policy is a rule.
+ANCHORS = {
+    "target_cpu_limit_cores": Anchor({"cpu_limit_cores": 0.8}, 0.2 * math.log(2.0)),
+    "target_memory_limit_mib": Anchor({"memory_limit_mib": 1.0, "memory_utilization": 0.5}, -0.5 * math.log(0.6)),
+    "target_replicas": Anchor({"replicas": 0.3, "ready_replicas": 0.7, "cpu_utilization": 0.7}, -0.7 * math.log(0.5)),
+}

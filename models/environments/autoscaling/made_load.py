@@ -1,8 +1,9 @@
-"""Load that comes with Assay: three made workloads, a day of requests a minute each.
+"""Load that comes with Assay: three made workloads, three days of requests a minute each.
 
     python -m models.environments.autoscaling.made_load data/autoscaling/load.parquet
 
-Made, not recorded: daily waves with bursts, steps and drifts (arrivals.py, `made_traces`), at rates of 2 to 4 cores.
+Made, not recorded: a daily wave of each workload, with other bursts, steps and drifts on each day (arrivals.py,
+`made_traces`), at rates of 2 to 4 cores.
 """
 
 import sys
@@ -14,18 +15,26 @@ import pandas as pd
 from models.environments.autoscaling.arrivals import made_traces
 
 MEAN_RPS = {"api": 900.0, "images": 60.0, "web": 350.0}
-SEED = 20_26
+DAYS, SEED = 3, 2026
+DEPTH = (0.35, 0.6)  # of the daily wave
+OWN = 0.5  # by which power a day's own shape counts beside the wave
 START = pd.Timestamp("2026-03-02T00:00:00Z")
 
 
 def made_load() -> pd.DataFrame:
     """The table, workload by workload in order of time."""
-    shapes = made_traces(len(MEAN_RPS), SEED)
-    return pd.concat([pd.DataFrame({
-        "workload": name, "environment": "made", "combination": "unknown",
-        "window_start": pd.date_range(START, periods=len(shape), freq="60s"), "window_s": 60.0,
-        "rate_rps": np.round(mean * shape, 3)}) for (name, mean), shape in zip(MEAN_RPS.items(), shapes, strict=True)],
-        ignore_index=True)
+    random = np.random.default_rng(SEED)
+    tables = []
+    for number, (name, mean) in enumerate(MEAN_RPS.items()):
+        days = made_traces(DAYS, SEED + 1 + number)
+        minute = np.arange(days.shape[1])
+        wave = 1 + random.uniform(*DEPTH) * np.sin(2 * np.pi * (minute / len(minute) + random.uniform()))
+        shape = (wave * days**OWN).ravel()
+        tables.append(pd.DataFrame({
+            "workload": name, "environment": "made", "combination": "unknown",
+            "window_start": pd.date_range(START, periods=len(shape), freq="60s"), "window_s": 60.0,
+            "rate_rps": np.round(mean * shape / shape.mean(), 3)}))
+    return pd.concat(tables, ignore_index=True)
 
 
 if __name__ == "__main__":

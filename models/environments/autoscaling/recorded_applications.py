@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from feature_store.errors import InputError
 from feature_store.whole_files import write_file
-from models.environments.autoscaling.recorded_law import Array, LawParameters, Points, fit
+from models.environments.autoscaling.recorded_law import Array, LawParameters, Points, fit, told_by
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -127,7 +127,8 @@ def fit_application(points: "pd.DataFrame", events: "pd.DataFrame", settings: Ma
         "io": 0.0, "network": 0.0, "elasticity": 1.0,
         "startup_s": round(float(starts["took_s"].median()), 3),
         "warm_up_s": round(float(starts["settled_s"].median()), 2),
-        "with_bursts": _rounded(vars(bursts))}
+        "with_bursts": _rounded(vars(bursts)),
+        "not_told": [name for name in FREE_WITH_BURSTS if name not in told_by(every.take(half), FREE_WITH_BURSTS)]}
 
 
 def memory_line(points: "pd.DataFrame") -> tuple[float, float]:

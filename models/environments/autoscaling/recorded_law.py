@@ -139,12 +139,14 @@ def fit(
 
     Args:
         points: to fit to.
-        free: names of the parameters to fit; the others stay as in `start`.
+        free: names of the parameters to fit, of which those are left out that the points cannot tell (`told_by`); the
+            others stay as in `start`.
         start: where the fit begins.
         own_cpu: see `predict_p99_ms`.
     """
     from scipy.optimize import least_squares
 
+    free = told_by(points, free)
     begin = start or LawParameters(float(np.median(points.cpu_ms)), *(_BOUNDS[name][0] for name in ("cv2", "fixed_ms")))
     fixed = vars(begin)
 
@@ -166,6 +168,16 @@ def fit(
         found = least_squares(residuals, first, bounds=(low, high), loss="soft_l1", f_scale=_LOSS_SCALE, diff_step=1e-4)
         best = found if best is None or found.cost < best.cost else best
     return made(best.x)
+
+
+def told_by(points: Points, free: Sequence[str]) -> tuple[str, ...]:
+    """Those of the parameters that the points can tell; another value of the others would not change a prediction."""
+    silent = set()
+    if (np.minimum(points.quota, points.workers) <= 1.0).all():
+        silent.add("contention")
+    if (points.quota >= points.workers).all():
+        silent.add("burst_periods")
+    return tuple(name for name in free if name not in silent)
 
 
 def _code(name: str, value: float) -> float:

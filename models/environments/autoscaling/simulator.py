@@ -24,9 +24,9 @@ from models.environments.autoscaling import queueing
 from models.environments.autoscaling.applications import Applications, generate, numbers_of
 from models.environments.autoscaling.arrivals import made_traces, split_traces
 from models.environments.autoscaling.episodes import SCENARIOS, Episodes, draw_episodes
-from models.environments.autoscaling.interface import CONTROLS, FEATURES, SIGNALS, STEP_SECONDS
+from models.environments.autoscaling.interface import ANCHORS, CONTROLS, FEATURES, SIGNALS, STEP_SECONDS
 from models.environments.environment import Outcome
-from models.environments.signals import Control, Feature, Signal
+from models.environments.signals import Anchor, Control, Feature, Signal
 
 # Price of a GiB of memory for an hour over that of a core's: price lists of custom machine types, which state both, ask
 # for 0.11 to 0.14.
@@ -141,6 +141,7 @@ class Autoscaling:
     signals: tuple[Signal, ...] = SIGNALS
     controls: tuple[Control, ...] = CONTROLS
     features: tuple[Feature, ...] = FEATURES
+    anchors: Mapping[str, Anchor] = ANCHORS
     hidden: tuple[str, ...] = ("log CPU time a request", "service variation", "arrival variation", "log fixed latency",
                                "log workers", "contention", "log memory at rest", "log memory a request",
                                "start-up", "log speed", "stolen share")

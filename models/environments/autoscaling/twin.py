@@ -1,8 +1,9 @@
 """The environment of one workload: its load replayed on an application that is known as far as the task file says.
 
 What the file says of the application (CPU time a request, memory, ...) holds in all variations of it; what it does not
-say is drawn as for the randomised applications, so that a policy has to do well whatever the truth is. The earlier half
-of the load trains, the later half judges, and the variations are others.
+say is drawn as for the randomised applications, so that a policy has to do well whatever the truth is. The earlier
+two thirds of the load train, the later third judges, and the variations are others. In training the level of the load
+varies by LEVELS, for tomorrow's is not known. Episodes stand in the order of time: neighbours overlap.
 
 Without an objective a workload is best effort: the objective is the largest latency that can be observed.
 """
@@ -26,9 +27,11 @@ if TYPE_CHECKING:
 
 BEST_EFFORT_MS = 16_384.0
 VARIATIONS, JUDGING = 160, 40
-LEAST_VARIATIONS = 16  # that can meet the objective at all
+LEAST_VARIATIONS = 8  # that can meet the objective at all, to train and to judge
 SEED = 11
 MINUTE_S = 60.0
+TRAINS = 2 / 3  # of the minutes
+LEVELS = 1.6  # the load of a training variation is that of the telemetry, times or over as much
 
 SETTINGS = (
     Setting("slo_ms", BEST_EFFORT_MS, "ms", 4.0, BEST_EFFORT_MS, meaning="objective of the 99th percentile of latency"),
@@ -53,11 +56,20 @@ def twin(telemetry: "pd.DataFrame", settings: Mapping[str, float | str],
         InputError: the load is too short or all zeros; the objective cannot be met by an idle replica.
     """
     rate = minutes(telemetry)
-    pool = _variations(rate.mean(), {name: float(value) for name, value in settings.items()})
+    pool, judging = _variations(float(rate.mean()), {name: float(value) for name, value in settings.items()})
     controls = tuple(replace(one, low=low, high=high) for one in CONTROLS
                      for low, high in [limits.get(one.name, (one.low, one.high))])
-    shapes = (rate / rate.mean())[None]
-    return Autoscaling(pool, shapes, held_out=len(pool) // 4).with_controls(controls)
+    return _Twin(pool, rate / rate.mean(), judging).with_controls(controls)
+
+
+class _Twin(Autoscaling):
+    """One load, cut in time."""
+
+    def __init__(self, applications: Applications, shape: NDArray[np.float64], held_out: int) -> None:
+        super().__init__(applications, shape[None], held_out=held_out)
+        cut = int(TRAINS * len(shape))
+        self._traces = {"train": torch.tensor(shape[None, :cut], dtype=torch.float32),
+                        "held_out": torch.tensor(shape[None, cut:], dtype=torch.float32)}
 
 
 def minutes(telemetry: "pd.DataFrame") -> NDArray[np.float64]:
@@ -78,8 +90,11 @@ def minutes(telemetry: "pd.DataFrame") -> NDArray[np.float64]:
     return found
 
 
-def _variations(mean_rate: float, settings: Mapping[str, float]) -> Applications:
-    """Applications with the given parameters and others as they are drawn; load_cores follows from the rate."""
+def _variations(mean_rate: float, settings: Mapping[str, float]) -> tuple[Applications, int]:
+    """Applications with the given parameters and others as they are drawn, and how many of them, the last ones, judge.
+
+    load_cores follows from the rate.
+    """
     drawn = generate(VARIATIONS, SEED)
     given = {_PARAMETERS[name][0]: torch.full((VARIATIONS,), value * _PARAMETERS[name][1])
              for name, value in settings.items()}
@@ -87,12 +102,15 @@ def _variations(mean_rate: float, settings: Mapping[str, float]) -> Applications
     if "cpu_ms" in settings:  # as it was measured: on this machine
         given["speed"] = torch.ones(VARIATIONS)
     drawn = replace(drawn, **given)
-    drawn = replace(drawn, load_cores=(mean_rate * drawn.cpu_s / drawn.speed).clamp(min=1e-3))
+    level = torch.tensor(np.exp(np.random.default_rng(SEED).uniform(-1, 1, VARIATIONS) * np.log(LEVELS)))
+    level[-JUDGING:] = 1.0
+    drawn = replace(drawn, load_cores=(level.float() * mean_rate * drawn.cpu_s / drawn.speed).clamp(min=1e-3))
     idle = drawn.fixed_s + drawn.cpu_s / (drawn.speed * (1.0 - drawn.stolen)) * drawn.p99_factor
     possible = torch.nonzero((idle * 1.2 <= drawn.slo_s) & (drawn.load_cores < 256.0))[:, 0]
-    if len(possible) < LEAST_VARIATIONS:
+    judging = int((possible >= VARIATIONS - JUDGING).sum())
+    if min(len(possible) - judging, judging) < LEAST_VARIATIONS:
         least_ms = 1.2e3 * float(idle.sort().values[LEAST_VARIATIONS])
         raise InputError(f"slo_ms: expected at least {least_ms:.3g}, which a whole core without load takes, got "
                          f"{1e3 * float(drawn.slo_s[0]):g}, or a load that 256 cores can serve, got "
                          f"{mean_rate:.4g} requests a second")
-    return drawn.take(possible)
+    return drawn.take(possible), judging

@@ -52,7 +52,7 @@ def figures(played: Played) -> dict[str, float]:
 
 
 def ends(values: FloatArray) -> tuple[float, float]:
-    """Both ends of the interval of a mean (N,)."""
+    """Both ends of the interval of a mean (N,); episodes may resemble their neighbours."""
     return interval(values, block_length(values), CONFIDENCE)
 
 

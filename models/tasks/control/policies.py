@@ -3,17 +3,26 @@
 from dataclasses import replace
 
 from models.environments.environment import Environment
-from models.environments.environments import environment_of
 from models.learners.policy import Gates, Policy, PolicyShape
 from models.tasks.control.task import ControlTask
+from models.training.reinforcement.monotone import Monotone
+from models.training.reinforcement.through_environment import Demands, NoDemands
 
 
 def policy_shape(task: ControlTask, environment: Environment) -> PolicyShape:
     """Of the task's sizes; limits are those of the environment's controls, so that a workload has its own."""
-    written, system = task.by_construction, environment_of(task.environment)
-    gates = system.gates if written is None else Gates(written.metric, written.objective, written.near, written.idle)
+    written = task.by_construction
+    gates = Gates() if written is None else Gates(written.metric, written.objective, written.near, written.idle)
     return PolicyShape(tuple(environment.signals), tuple(environment.controls), tuple(environment.features),
-                       task.hidden, gates, system.anchors)
+                       task.hidden, gates, environment.anchors)
+
+
+def demands_of(task: ControlTask) -> Demands:
+    """What training has to keep beside the form of the network."""
+    written = task.by_construction
+    if written is None or not written.monotone:
+        return NoDemands()
+    return Monotone({name: 1 if direction == "increasing" else -1 for name, direction in written.monotone.items()})
 
 
 def with_limits(policy: Policy, environment: Environment) -> Policy:

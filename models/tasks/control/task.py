@@ -109,6 +109,8 @@ class ByConstruction(Written):
     idle: dict[str, dict[str, PositiveNumber]] = Field(
         default_factory=dict,
         description="Control -> {utilisation signal: floor}: below all floors, the objective being met, never raised")
+    monotone: dict[str, Literal["increasing", "decreasing"]] = Field(
+        default_factory=dict, description="Signal -> direction in which every target goes when it rises")
 
 
 class ControlWorkload(Written):
@@ -143,7 +145,7 @@ class ControlTask(TaskFile[ControlWorkload]):
         default=(64, 64), json_schema_extra={"unit": "neurons"}, description="Widths of the hidden layers")
     specification: dict[str, Any] = Field(description="What is to be proved, see specification.md; of all workloads")
     by_construction: ByConstruction | None = Field(
-        default=None, description="What the network keeps by its form; default: what the environment says")
+        default=None, description="What the network keeps by its form; without it the proof alone decides")
     by_policy: bool = Field(
         default=True, description="The specification is wished for, whatever recordings and rules say of it")
     profile: LifecycleProfile = Field(

@@ -10,10 +10,10 @@ from typing import Any
 
 from models.environments.environment import Environment
 from models.learners.policy import Policy
-from models.tasks.control.policies import policy_shape
+from models.tasks.control.policies import demands_of, policy_shape
 from models.tasks.control.task import ControlTask
 from models.tasks.kind import OnProgress
-from models.training.reinforcement.through_environment import Settings, ThroughEnvironment
+from models.training.reinforcement.through_environment import Settings, ThroughEnvironment, stack
 
 LEAST_AIM = 1e-3  # of violating steps: none at all cannot be measured
 
@@ -37,7 +37,7 @@ class Trained:
 
 def train(task: ControlTask, environment: Environment, rounds: int, seed: int, checkpoint: Path,
           progress: OnProgress, start: Policy | None = None) -> Trained:
-    """Trains one policy for each aim of the task.
+    """Trains one policy for each aim of the task, which keeps what holds by construction.
 
     Args:
         environment: of the task or of a workload.
@@ -60,11 +60,12 @@ def train(task: ControlTask, environment: Environment, rounds: int, seed: int, c
 
     settings = Settings(
         objective="reward" if task.objective.maximise == "reward" else "cost", applications=task.training.applications,
-        rounds=rounds, steps=task.training.steps, window=task.training.window, rate=task.training.learning_rate)
-    first = None if start is None else _repeated(start, len(aims))
+        rounds=rounds, steps=task.training.steps, window=task.training.window, rate=task.training.learning_rate,
+        multiplier=100.0, multiplier_rate=0.02, slope=3.0, judged_from=0.4)  # as benchmarks/autoscaling found them
+    first = None if start is None else stack([start] * len(aims))
     trained = ThroughEnvironment(
         environment.differentiable, environment, policy_shape(task, environment), settings,
-        [seed + number for number in range(len(aims))], aims, start=first, checkpoint=checkpoint,
+        [seed + number for number in range(len(aims))], aims, demands_of(task), first, checkpoint,
         on_progress=on_progress).run()
     return Trained(trained.policy, aims, tuple(history), trained.stopped)
 
@@ -72,9 +73,3 @@ def train(task: ControlTask, environment: Environment, rounds: int, seed: int, c
 def _said(event: Mapping[str, Any]) -> str:
     cost = f", cost {event['cost']:.4g}" if "cost" in event else ""
     return f"round {event['round']} of {event['rounds']}{cost}, violating {event['violated']:.1%}"
-
-
-def _repeated(policy: Policy, count: int) -> Policy:
-    from models.training.reinforcement.through_environment import stack
-
-    return stack([policy] * count)

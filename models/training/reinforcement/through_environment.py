@@ -56,10 +56,13 @@ class Settings:
         rate: first learning rate of Adam.
         last_rate: of the last round, a share of the first.
         clip: largest norm of a policy's gradient.
-        slope: largest slope of (cost + multiplier * violation) / (1 + multiplier) by the logarithm of one application's targets in one step. Without it a few
-            applications near collapse, with slopes of thousands beside a median of 0.1, decide everything.
+        slope: largest slope of (cost + multiplier * violation) / (1 + multiplier) by the logarithm of one application's
+            targets in one step. Without it a few applications near collapse, with slopes of thousands beside a median
+            of 0.1, decide everything.
         open_loop: gradients do not flow through what the policy sees: a window is then that of a plan whose changes
-            last. With them the loop of an untrained policy is chaotic, and its gradients are noise.
+            last.
+        half_missed: violation that counts as half a violating step: whether it is missed counts, not how badly.
+        how_much: weight of how badly nevertheless, so that there is a slope wherever it is missed.
         multiplier: first Lagrange multiplier.
         multiplier_rate: change of its logarithm in a window in which twice the target was measured.
         judged_every: rounds between judgements, from `judged_from` (a share of the rounds) on.
@@ -67,19 +70,19 @@ class Settings:
     """
 
     objective: Literal["cost", "reward"] = "cost"
-    applications: int = 32
-    rounds: int = 120
+    applications: int = 64
+    rounds: int = 80
     steps: int | None = None
     window: int = 20
-    rate: float = 5e-3
+    rate: float = 1e-3
     last_rate: float = 0.02
     clip: float = 1.0
-    slope: float = 10.0
+    slope: float = 3.0
     open_loop: bool = False
     half_missed: float = 0.2
     how_much: float = 0.1
-    multiplier: float = 50.0
-    multiplier_rate: float = 0.03
+    multiplier: float = 100.0
+    multiplier_rate: float = 0.02
     judged_every: int = 10
     judged_from: float = 0.5
     judged_applications: int = 200
@@ -205,7 +208,8 @@ class ThroughEnvironment:
                                          _seed(self.seeds[0], state.round))
         now = self.environment.reset(episodes)
         progress = state.round / settings.rounds
-        rate = settings.rate * (settings.last_rate + (1 - settings.last_rate) * 0.5 * (1 + math.cos(math.pi * progress)))
+        cosine = 0.5 * (1 + math.cos(math.pi * progress))
+        rate = settings.rate * (settings.last_rate + (1 - settings.last_rate) * cosine)
         losses: list[Tensor] = []
         for begin in range(0, self.steps - settings.window + 1, settings.window):
             outcomes = []
@@ -269,9 +273,8 @@ class ThroughEnvironment:
         state, count = self.state, len(self.seeds)
         applications = self.settings.judged_applications
         # the same episodes for every policy and every time: paired
-        numbers = self.judge.draw("train", applications, 2, _JUDGES).numbers.tolist()
-        episodes = self.judge.draw("train", count * applications, self.steps, _JUDGES, applications=numbers * count)
-        scores = judge(state.policy, self.judge, episodes, self.steps)
+        episodes = self.judge.draw("train", applications, self.steps, _JUDGES)
+        scores = judge(state.policy, self.judge, episodes.take(torch.arange(applications).repeat(count)), self.steps)
         value = -scores.reward if self.settings.objective == "reward" else \
             scores.cost + EXCESS_COST * (scores.violated - self.targets).clamp(min=0.0)
         better = value < state.best_value
@@ -312,7 +315,8 @@ class ThroughEnvironment:
             raise InputError(f"checkpoint: expected one that this training wrote, got {error}; remove it ({path})") \
                 from error
         if stored.pop("digest").tobytes().decode() != self.digest:
-            raise InputError(f"checkpoint: expected one of this training, got one of other settings; remove it ({path})")
+            raise InputError("checkpoint: expected one of this training, got one of other settings; remove it "
+                             f"({path})")
         self.state.round = int(stored.pop("round"))
         for name, value in self._tensors().items():
             value.copy_(torch.from_numpy(stored[name]))

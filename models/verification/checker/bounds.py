@@ -208,7 +208,7 @@ def bound_largest(weights: Sequence[Array], biases: Sequence[Array], boxes: Box,
 def _under_conditions(weights: Sequence[Array], biases: Sequence[Array], box: Box, relaxations: Sequence[Relaxation],
                       given: Array, coefficients: Array, constants: Array, on_inputs: Array) -> float:
     """The largest lower bound of the rows (M, ...) in one box where the functions `given` (1, C, n + 1) are >= 0."""
-    kinds = [*relaxations, partial(switched, np.True_, np.False_)]
+    kinds: list[Relaxation] = [*relaxations, partial(switched, np.True_, np.False_)]
     *layers, last = bound_layers(weights, biases, box, kinds, tight=False, given=given)
     asked = _rows_behind(last, coefficients[None], constants[None], on_inputs)
     return float(np.nan_to_num(_forward(layers, Cube.of(box, given), asked), nan=-np.inf).max())

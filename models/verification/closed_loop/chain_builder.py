@@ -17,6 +17,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from feature_store.errors import InputError
+from models.verification.checker.bounds import Box, bound_layers, linear, relu
 from models.verification.checker.chain import Chain
 from models.verification.network.graph import FloatArray, Graph
 
@@ -86,6 +87,13 @@ def chain_values(chain: Chain, x: FloatArray) -> FloatArray:
         values = values @ weight.astype(chain.executed).T + bias.astype(chain.executed)
         values = np.maximum(values, 0) if relu else values
     return np.asarray(values.astype(chain.fed), dtype=np.float64)
+
+
+def chain_interval(chain: Chain, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Walls (o,) of what the chain gives over a box (n,), by the checker's bounds."""
+    kinds = [relu if follows else linear for follows in (*chain.relus, False)]
+    last = bound_layers(chain.weights, chain.biases, Box(low[None], high[None]), kinds)[-1]
+    return last.low[0], last.high[0]
 
 
 def chain_file(chain: Chain) -> bytes:

@@ -44,6 +44,21 @@ def policy_digest(policy: Chain) -> str:
     return digest.hexdigest()
 
 
+def chain_document(chain: Chain | None) -> dict[str, Any] | None:
+    """A chain in float64 as plain values."""
+    if chain is None:
+        return None
+    return {"weights": [weight.tolist() for weight in chain.weights], "biases": [b.tolist() for b in chain.biases],
+            "relus": list(chain.relus)}
+
+
+def _chain(given: Mapping[str, Any] | None) -> Chain | None:
+    if given is None:
+        return None
+    weights, biases = ([np.array(values, dtype=np.float64) for values in given[name]] for name in ("weights", "biases"))
+    return Chain(tuple(weights), tuple(biases), tuple(bool(relu) for relu in given["relus"]))
+
+
 def check_guarantee(folder: Path, policy: Chain) -> GuaranteeCheck:
     """Whether the folder proves its guarantee of this policy. Never raises on a bad folder: refuses."""
     try:
@@ -63,8 +78,9 @@ def check_guarantee(folder: Path, policy: Chain) -> GuaranteeCheck:
 
 
 def _loop(document: Mapping[str, Any], policy: Chain) -> OneStep:
-    observation = Observation(*(np.array(document["observation"][name], dtype=np.float64)
-                                for name in ("matrix", "low", "high")))
+    seen = document["observation"]
+    matrix, low, high = (np.array(seen[name], dtype=np.float64) for name in ("matrix", "low", "high"))
+    observation = Observation(matrix, low, high, _chain(seen["function"]))
     ramp = None if document["ramp"] is None else Ramp(**document["ramp"])
     return OneStep(policy, observation, FluidLaw(**document["law"]), ramp)
 

@@ -21,6 +21,8 @@ from typing import Any
 import numpy as np
 
 from feature_store.errors import InputError
+from models.verification.checker.chain import Chain
+from models.verification.closed_loop.chain_builder import chain_interval, chain_values
 from models.verification.network.graph import FloatArray
 
 STATE = ("backlog", "load", "capacity")
@@ -66,10 +68,12 @@ class FluidLaw:
 
 @dataclass(frozen=True)
 class Observation:
-    """The policy's inputs as functions of the state: matrix (n, 3) @ (b, a, c) + something between low and high (n,).
+    """The policy's inputs as functions of the state: matrix (n, 3 + k) @ (b, a, c, function(b, a, c)) + an interval.
 
-    An input that does not depend on the state has a row of zeros and lies anywhere in its interval, another value at
-    every step; of one that does, the interval is what it is off by (a constant, and noise).
+    Something between low and high (n,) is added. An input that does not depend on the state has a row of zeros and lies
+    anywhere in its interval, another value at every step; of one that does, the interval is what it is off by (a
+    constant, noise, what a piecewise-linear function is off by). function: (3,) -> (k,), a chain in float64, for what
+    is not affine in the state (utilisation.py); None: k = 0.
 
     Raises InputError on shapes that do not fit, and on an interval that is infinite or the wrong way round.
     """
@@ -77,12 +81,17 @@ class Observation:
     matrix: FloatArray
     low: FloatArray
     high: FloatArray
+    function: Chain | None = None
 
     def __post_init__(self) -> None:
-        if self.matrix.ndim != 2 or self.matrix.shape[1] != len(STATE) or \
+        columns = len(STATE) + (0 if self.function is None else len(self.function.biases[-1]))
+        if self.matrix.ndim != 2 or self.matrix.shape[1] != columns or \
                 not self.low.shape == self.high.shape == self.matrix.shape[:1]:
-            raise InputError("observation must have a row of 3 and an interval for each input of the policy, got "
-                             f"shapes {self.matrix.shape}, {self.low.shape}, {self.high.shape}")
+            raise InputError(f"observation must have a row of {columns} and an interval for each input of the policy, "
+                             f"got shapes {self.matrix.shape}, {self.low.shape}, {self.high.shape}")
+        if self.function is not None and self.function.weights[0].shape[1] != len(STATE):
+            raise InputError("function of an observation must take (backlog, load, capacity), got "
+                             f"{self.function.weights[0].shape[1]} inputs")
         if not all(np.isfinite(values).all() for values in (self.matrix, self.low, self.high)):
             raise InputError("observation must be of finite numbers, got NaN or infinity")
         if (self.low > self.high).any():
@@ -90,26 +99,44 @@ class Observation:
                              f"{self.low.tolist()} and {self.high.tolist()}")
 
     @classmethod
-    def of(cls, rows: Sequence[Any], low: Sequence[float] | None = None,
-           high: Sequence[float] | None = None) -> "Observation":
+    def of(cls, rows: Sequence[Any] | FloatArray, low: Sequence[float] | None = None,
+           high: Sequence[float] | None = None, function: Chain | None = None) -> "Observation":
         """From nested lists; by default nothing is added."""
         matrix = np.array(rows, dtype=np.float64)
         begin = np.zeros(len(matrix)) if low is None else np.array(low, dtype=np.float64)
-        return cls(matrix, begin, begin if high is None else np.array(high, dtype=np.float64))
+        return cls(matrix, begin, begin if high is None else np.array(high, dtype=np.float64), function)
 
     @property
     def inputs(self) -> int:
         """n."""
         return len(self.matrix)
 
+    def of_state(self, state: FloatArray) -> FloatArray:
+        """What is seen (m, n) of states (m, 3) but for what is added."""
+        known = state if self.function is None else np.hstack([state, chain_values(self.function, state)])
+        return np.asarray(known @ self.matrix.T)
+
     def seen(self, backlog: FloatArray, load: FloatArray, capacity: FloatArray, share: FloatArray) -> FloatArray:
         """What the policy sees (m, n) in states (m,), each input at this share (m, n) of its interval, 0..1."""
         state = np.stack([backlog, load, capacity], axis=1)
-        return np.asarray(state @ self.matrix.T + self.low + share * (self.high - self.low))
+        return self.of_state(state) + self.low + share * (self.high - self.low)
 
     def interval(self, law: FluidLaw, backlog: float) -> tuple[FloatArray, FloatArray]:
-        """The smallest box (n,) of all that is seen with up to so much backlog; not rounded outward."""
-        low = np.array([0.0, law.load_low, law.capacity_low])
-        high = np.array([backlog, law.load_high, law.capacity_high])
+        """A box (n,) of all that is seen with up to so much backlog; not rounded outward."""
+        low, high = self._known(law, backlog)
         return (np.where(self.matrix > 0, self.matrix * low, self.matrix * high).sum(axis=1) + self.low,
                 np.where(self.matrix > 0, self.matrix * high, self.matrix * low).sum(axis=1) + self.high)
+
+    def reach(self, law: FluidLaw, backlog: float) -> FloatArray:
+        """(n,): the sum of all absolute terms that an input is added up from, at most."""
+        largest = np.maximum(*map(np.abs, self._known(law, backlog)))
+        return np.asarray(np.abs(self.matrix) @ largest + np.maximum(np.abs(self.low), np.abs(self.high)))
+
+    def _known(self, law: FluidLaw, backlog: float) -> tuple[FloatArray, FloatArray]:
+        """Walls (3 + k,) of the state and of its function."""
+        low = np.array([0.0, law.load_low, law.capacity_low])
+        high = np.array([backlog, law.load_high, law.capacity_high])
+        if self.function is None:
+            return low, high
+        least, most = chain_interval(self.function, low, high)
+        return np.concatenate([low, least]), np.concatenate([high, most])

@@ -32,7 +32,7 @@ from feature_store.errors import InputError
 from feature_store.whole_files import write_file
 from models.verification.checker.chain import Chain
 from models.verification.closed_loop.chain_builder import chain_values
-from models.verification.closed_loop.check_guarantee import DOCUMENT, policy_digest
+from models.verification.closed_loop.check_guarantee import DOCUMENT, chain_document, policy_digest
 from models.verification.closed_loop.fluid_law import FluidLaw, Observation
 from models.verification.closed_loop.one_step import OneStep, Ramp
 from models.verification.closed_loop.ranking import Ranking, RankingSearch
@@ -225,5 +225,5 @@ def _document(loop: OneStep, found: Guarantee) -> dict[str, Any]:
     return found.to_json() | {
         "policy_sha256": policy_digest(loop.policy),
         "observation": {"matrix": observation.matrix.tolist(), "low": observation.low.tolist(),
-                        "high": observation.high.tolist()},
+                        "high": observation.high.tolist(), "function": chain_document(observation.function)},
         "ramp": None if ramp is None else asdict(ramp)}

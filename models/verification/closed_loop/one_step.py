@@ -104,7 +104,7 @@ class OneStep:
     def taken(self, x: FloatArray, backlog: float) -> dict[str, float]:
         """The step that an input of the chain (n,) stands for: the state, the next load, and the policy's target."""
         law, free = self.law, self._free(backlog)
-        seen = self.observation.matrix @ x[:3] + free.low + free.matrix @ x[4:]
+        (seen,) = self.observation.of_state(x[None, :3]) + free.low + free.matrix @ x[4:]
         next_load = law.next_load(x[1:2], x[3:4] - law.change)
         return {"backlog": float(x[0]), "load": float(x[1]), "capacity": float(x[2]), "next_load": float(next_load[0]),
                 "target": float(chain_values(self.policy, seen[None])[0, 0])}
@@ -132,9 +132,14 @@ class OneStep:
         kept = [*STATE_VALUES, "next_b", "over", "under", *ramps]
         builder.layer({"next_b": scalars(0.0, b=1.0, a=dt, c=-dt), "over": scalars(-(d + law.load_high), a=1.0, e=1.0),
                        "under": scalars(law.load_low + d, a=-1.0, e=-1.0), **ramps}, [*STATE_VALUES, "f"])
-        matrix = self.observation.matrix
-        builder.layer({"seen": ({**{name: matrix[:, [j]] for j, name in enumerate(("b", "a", "c"))}, "f": free.matrix},
-                                free.low)}, kept, relu=False)
+        matrix, function = self.observation.matrix, self.observation.function
+        of_state = {name: matrix[:, [j]] for j, name in enumerate(("b", "a", "c"))}
+        if function is not None:
+            builder.layer({"state": ({name: np.eye(3)[:, [j]] for j, name in enumerate(("b", "a", "c"))}, np.zeros(3))},
+                          [*kept, "f"], relu=False)
+            builder.through(function, "state", "known", [*kept, "f"])
+            of_state["known"] = matrix[:, 3:]
+        builder.layer({"seen": ({**of_state, "f": free.matrix}, free.low)}, kept, relu=False)
         builder.through(self.policy, "seen", "target", kept)
         # the law's own limits of c', counted down from the upper one so that nothing cancels
         builder.layer({"below": scalars(law.capacity_high, target=-1.0)}, kept)
@@ -179,8 +184,7 @@ class OneStep:
     def _off(self, backlog: float) -> FloatArray:
         """How far what is fed may be from what is seen (n,): a step of the type, twice what rounding to it takes."""
         observation, info = self.observation, np.finfo(self.policy.fed)
-        reach = np.abs(observation.matrix) @ np.array([backlog, self.law.load_high, self.law.capacity_high])
-        reach = reach + np.maximum(np.abs(observation.low), np.abs(observation.high))
+        reach = observation.reach(self.law, backlog)
         depends, held = observation.matrix.any(axis=1), observation.low.astype(self.policy.fed) == observation.low
         exact = ~depends & held & (observation.low == observation.high)
         fed = np.where(exact, 0.0, float(info.eps) * reach + float(info.tiny))

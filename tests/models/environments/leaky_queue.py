@@ -1,13 +1,14 @@
 """A small environment for tests: a fluid queue whose service rate and spare room are set."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
 
 from models.environments.environment import Outcome
-from models.environments.signals import Control, Feature, Signal
+from models.environments.signals import Anchor, Control, Feature, Signal
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class LeakyQueue:
                 Control("target_room", "room", "count", 1.0, 64.0, 0.5, 0.5, whole=True))
     features = (Feature("rate", {"rate_rps": 1.0}), Feature("room over rate", {"room": 1.0, "rate_rps": -1.0}),
                 Feature("load", {"load_rps": 1.0}), Feature("backlog", {"backlog": 1.0}))
+    anchors: Mapping[str, Anchor] = MappingProxyType({})
     hidden = ()
     measures = {"lost": "count", "rate": "1/s"}
     cost_unit, step_seconds, steps, scenarios = "requests", 1.0, 5, ("", "calm")

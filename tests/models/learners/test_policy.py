@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from feature_store.errors import InputError
-from models.environments.autoscaling.interface import CONTROLS, FEATURES, SIGNALS
-from models.environments.autoscaling.policies import ANCHORS
+from models.environments.autoscaling.interface import ANCHORS, CONTROLS, FEATURES, SIGNALS
 from models.export.policy_model import INPUT, chain_onnx
 from models.learners.policy import Gates, Policy, PolicyShape
 from models.learners.policy_chain import Box, chain

@@ -1,4 +1,4 @@
-"""Policies that take raw telemetry are decided and certified as one chain: logarithms, change, limits and targets inside.
+"""Policies that take raw telemetry are decided and certified as one chain: logarithms, change, limits, targets.
 
 The logarithm is a sum of hinges that are counted down from their kinks, log x = log top - sum c relu(k - x) with every
 c > 0, so that nothing cancels; the clips are counted down from their upper ends; the former target is carried along

@@ -85,12 +85,18 @@ class OfflineMethod(Protocol):
         """Takes what `state` gave."""
 
 
+# Of a feature, in e-folds where it is a logarithm: what a fallback hardly moves varies by less, and a policy that then
+# moves it would see numbers far beyond all that it was trained on.
+_LEAST_SPREAD = 0.25
+
+
 def policy_for(environment: Environment, experience: Transitions, hidden: Sequence[int], seed: int) -> Policy:
     """An untrained policy whose features are normalised over the experience."""
     shape = PolicyShape(tuple(environment.signals), tuple(environment.controls), tuple(environment.features),
-                        tuple(hidden))
+                        tuple(hidden), anchors=environment.anchors)
     policy = Policy(shape, torch.Generator().manual_seed(seed))
     policy.normalise(experience.observation)
+    policy.spread.clamp_(min=_LEAST_SPREAD)
     return policy
 
 

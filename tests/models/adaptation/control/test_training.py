@@ -12,6 +12,7 @@ from models.adaptation.control.objectives import CostAndViolations, PaperReward
 from models.adaptation.control.side_by_side import run
 from models.adaptation.control.through_stacks import TrainingSettings
 from models.adaptation.control.trajectory_encoder import EncoderSettings
+from models.adaptation.control.widening import widened
 from models.environments.environment import Outcome
 from tests.models.adaptation.control.adapting import TRAINING, policies, small
 
@@ -139,3 +140,16 @@ def test_rates_are_tried_side_by_side():
         moved = now - first
         assert torch.equal(now[0], first[0])
         torch.testing.assert_close(moved[1], 0.25 * moved[2], rtol=1e-2, atol=1e-6)
+
+
+def test_a_widened_policy_ignores_its_further_inputs_until_it_is_trained():
+    environment = small()
+    policy = policies(environment, 2, Nothing())
+    wide = widened(policy, ("a", "b"), 1.0)
+    observation = environment.observe(environment.reset(environment.draw("train", 5, 10, 0)))
+    told = 2.0 * torch.rand(5, 2, generator=torch.Generator().manual_seed(0)) - 1.0
+    torch.testing.assert_close(wide(observation, told), policy(observation))
+    stack = one_each(wide, [0, 1])
+    fine_tune(environment.differentiable, stack, "held_out", [13, 13], lambda _, n: Given(repeated(told[:2], n)),
+              PaperReward(), FineTuning(TRAIN, episodes=2, seed=5))
+    assert (stack.policy(observation, told) - stack.policy(observation, -told)).abs().max() > 1e-4

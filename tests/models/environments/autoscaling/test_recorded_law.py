@@ -5,7 +5,14 @@ import dataclasses
 import numpy as np
 import pytest
 
-from models.environments.autoscaling.recorded_law import LawParameters, Points, fit, log_errors, predict_p99_ms
+from models.environments.autoscaling.recorded_law import (
+    LawParameters,
+    Points,
+    fit,
+    log_errors,
+    predict_p99_ms,
+    told_by,
+)
 
 FREE = ("cpu_ms", "cv2", "fixed_ms", "contention")
 TRUTHS = [
@@ -53,6 +60,15 @@ def test_a_burst_is_recovered_and_explains_what_the_plain_law_cannot() -> None:
     assert found.burst_periods == pytest.approx(0.4, abs=0.05)
     plain = fit(points, FREE)
     assert np.median(log_errors(found, points)) < 0.05 < np.median(log_errors(plain, points))
+
+
+def test_what_the_points_cannot_tell_stays_as_it_was() -> None:
+    points = made_points(TRUTHS[0])
+    single = points.take(np.flatnonzero(points.quota <= 1.0))
+    assert told_by(points, FREE) == FREE and told_by(single, FREE) == ("cpu_ms", "cv2", "fixed_ms")
+    assert fit(single, FREE).contention == 0.0
+    whole = points.take(np.flatnonzero(points.quota == 1.0))
+    assert told_by(whole, ("cv2", "burst_periods")) == ("cv2",)
 
 
 def test_only_what_is_free_is_fitted() -> None:

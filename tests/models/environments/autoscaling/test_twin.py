@@ -27,14 +27,15 @@ def test_settings_hold_in_every_variation_and_the_rest_differs() -> None:
     pool = twin.applications
     assert (pool.slo_s == 0.2).all() and (pool.cpu_s == 0.008).all() and (pool.speed == 1).all()
     assert pool.memory_mib.unique().numel() > 16
-    np.testing.assert_allclose(pool.mean_rate, waves().mean(), rtol=1e-5)
+    np.testing.assert_allclose(pool.mean_rate[-8:], waves().mean(), rtol=1e-5)  # judged at the level of the telemetry
+    assert pool.mean_rate[:100].min() < 0.8 * waves().mean() < 1.2 * waves().mean() < pool.mean_rate[:100].max()
 
 
-def test_the_earlier_half_trains_and_the_later_half_judges() -> None:
-    rates = np.concatenate([np.full(200, 100.0), np.full(200, 300.0)])
+def test_the_earlier_part_trains_and_the_later_third_judges() -> None:
+    rates = np.concatenate([np.full(400, 100.0), np.full(200, 300.0)])
     twin = ENVIRONMENT.twin(load(rates), SETTINGS, {})
     trained, judged = (twin.draw(split, 64, 100, 0).rate.mean() for split in ("train", "held_out"))
-    assert 90 < trained < 110 and 280 < judged < 320
+    assert 80 < trained < 120 and 280 < judged < 320
     numbers = [set(twin.draw(split, 64, 10, 0).numbers.tolist()) for split in ("train", "held_out")]
     assert not numbers[0] & numbers[1]
 

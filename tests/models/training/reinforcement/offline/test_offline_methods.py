@@ -156,3 +156,13 @@ def test_the_expectile_loss_is_least_at_the_expectile(expectile: float) -> None:
     least = values[torch.stack([expectile_loss(sample - value, expectile) for value in values]).argmin()]
     below, above = (sample - least).clamp(max=0).abs().sum(), (sample - least).clamp(min=0).sum()
     assert float(expectile * above) == pytest.approx(float((1 - expectile) * below), rel=0.05)
+
+
+def test_what_a_fallback_hardly_moves_is_not_blown_up() -> None:
+    calm = transitions(collect(Pond(), lambda observation, _: torch.tensor([[8.0, 16.0]]).expand(len(observation), 2),
+                               "train", 50, 10, 0))
+    actions = Actions(policy_for(Pond(), calm, (8,), 0))
+    moved = calm.observation.clone()
+    moved[:, 0] *= 2.0
+    difference = (actions.features(moved) - actions.features(calm.observation)).abs()
+    assert difference[:, 0].max() < 3.0  # log 2 over a quarter

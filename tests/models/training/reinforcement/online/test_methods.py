@@ -15,7 +15,12 @@ from feature_store.errors import InputError
 from models.learners.policy import Policy
 from models.training.reinforcement.methods import METHODS, method
 from models.training.reinforcement.objective import ObjectiveSettings
-from models.training.reinforcement.training_run import Row, Trained, evaluate, new_policy
+from models.training.reinforcement.online.ddpg import Ddpg
+from models.training.reinforcement.online.off_policy import OffPolicyLearner
+from models.training.reinforcement.online.sac import Sac
+from models.training.reinforcement.online.td3 import Td3
+from models.training.reinforcement.training_run import Row, Trained, clone, evaluate, new_policy
+from models.training.reinforcement.trajectories import collect, transitions
 from tests.models.training.reinforcement.pond import Poisoned, Pond
 
 ROOT = Path(__file__).parents[5]
@@ -139,3 +144,27 @@ def test_violations_are_held_at_the_target_where_cost_is_minimised() -> None:
                     objective=ObjectiveSettings(kind="cost", violating_share=0.05, multiplier=10.0))
     after = evaluate(Pond(), trained.policy, "held_out", 256, 99)
     assert after.violating_share < 0.1 and after.cost < 16.0, after
+
+
+@pytest.mark.parametrize(("name", "made"), [("ddpg", Ddpg), ("td3", Td3), ("sac", Sac)])
+def test_critics_learn_from_the_experience_of_others_before_the_actor_moves(name: str, made: Any) -> None:
+    start, generator = new_policy(Pond(), (16,), 5), torch.Generator().manual_seed(0)
+    known = transitions(collect(Pond(), lambda observation, _: observation[:, :2].clone(), "train", 40, 10, 1))
+    wanted, policy = settings(name, actor_from=20, first_update=64), clone(start)
+    learned = made(policy, wanted, generator)
+    learner = OffPolicyLearner(Pond(), wanted, policy, learned, generator, 0, known)
+    critic = learned.critic.weights[0].clone()
+    assert len(learner.buffer) == len(known)
+    for _ in range(20):
+        learner.update()
+    assert equal(policy, start) and not torch.equal(learned.critic.weights[0], critic)
+    for _ in range(2):
+        learner.update()
+    assert not equal(policy, start)
+
+
+def test_a_run_begins_with_those_updates() -> None:
+    known = transitions(collect(Pond(), lambda observation, _: observation[:, :2].clone(), "train", 40, 10, 1))
+    wanted = settings("ddpg", episodes=2, actor_from=30, updates_per_step=1)
+    trained = method("ddpg").train(Pond(), wanted, 0, None, None, new_policy(Pond(), (16,), 5), known)
+    assert trained.history[-1].updates == 30 + 2 * Pond.steps
