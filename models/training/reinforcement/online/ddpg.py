@@ -37,7 +37,7 @@ from models.training.reinforcement.actions import Actions, action_of
 from models.training.reinforcement.critics import Critics, Learned
 from models.training.reinforcement.online.off_policy import OffPolicyLearner, OffPolicySettings
 from models.training.reinforcement.replay_buffer import Batch
-from models.training.reinforcement.training_run import Progress, State, Trained, run, run_digest, start_from
+from models.training.reinforcement.training_run import Progress, State, Trained, clone, run, run_digest, start_from
 from models.training.reinforcement.trajectories import Transitions
 
 
@@ -72,7 +72,7 @@ class Ddpg:
 
     def __init__(self, policy: Policy, settings: DdpgSettings, generator: torch.Generator) -> None:
         self._settings = settings
-        self.actor, actor_target = Actions(policy), deepcopy(policy)
+        self.actor, actor_target = Actions(policy), clone(policy)
         self._slow_actor = Actions(actor_target)
         self.policy = Learned(policy, actor_target)
         critic = Critics(len(policy.mean), self.actor.count, (settings.critic_hidden,) * 2, 1, generator)

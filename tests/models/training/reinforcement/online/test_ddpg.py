@@ -9,7 +9,7 @@ from models.learners.policy import Policy
 from models.training.reinforcement.actions import Actions
 from models.training.reinforcement.online.ddpg import TABLE_3_3, Ddpg, DdpgSettings
 from models.training.reinforcement.replay_buffer import Batch
-from models.training.reinforcement.training_run import new_policy
+from models.training.reinforcement.training_run import clone, new_policy
 from tests.models.training.reinforcement.pond import Pond
 
 ROUNDING = 2e-5  # float32, ten updates of Adam
@@ -39,8 +39,8 @@ def test_an_update_is_equations_3_2_and_3_3() -> None:
     settings, generator = DdpgSettings(hidden=(8,), critic_hidden=8), torch.Generator().manual_seed(0)
     policy = new_policy(Pond(), (8,), 0)
     method = Ddpg(policy, settings, generator)
-    actor, critic = deepcopy(policy), plain_critic(method.critic)
-    slow_actor, slow_critic = deepcopy(actor), deepcopy(critic)
+    actor, critic = clone(policy), plain_critic(method.critic)
+    slow_actor, slow_critic = clone(actor), deepcopy(critic)
     of_actor, of_critic = (torch.optim.Adam(part.parameters(), rate) for part, rate in ((actor, 3e-4), (critic, 3e-3)))
 
     def value(network: nn.Sequential, features: Tensor, action: Tensor) -> Tensor:
