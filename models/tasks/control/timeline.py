@@ -12,6 +12,7 @@ from models.environments.environment import ControlledSystem
 from models.tasks.control.judging import FloatArray
 from models.tasks.control.task import ControlTask
 from models.training.reinforcement.lifecycle import EpisodeEnded, Profile, Started, State, advance
+from models.training.reinforcement.trajectory_log import Actor
 
 EPISODES = 60  # of each
 
@@ -42,9 +43,9 @@ def timeline(profile: Profile, fallback: FloatArray, policy: FloatArray) -> dict
     """
     state, _ = advance(State(), Started(), profile)
     stages, rewards, transitions = [], [], []
-    number = {"fallback": 0, "policy": 0}
+    number: dict[Actor, int] = {"fallback": 0, "policy": 0}
     for episode in range(min(len(fallback), EPISODES) + min(len(policy), EPISODES)):
-        actor = "fallback" if state.stage == "offline" else "policy"
+        actor: Actor = "fallback" if state.stage == "offline" else "policy"
         own = fallback if actor == "fallback" else policy
         reward = float(own[number[actor] % len(own)])
         number[actor] += 1

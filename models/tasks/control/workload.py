@@ -36,7 +36,7 @@ def specification_of(task: ControlTask, workload: str, environment: Environment,
     numbers = {setting.name: value for setting in environment_of(task.environment).settings
                for value in [written.settings.get(setting.name, setting.default)] if not isinstance(value, str)}
     place = ("workloads", workload, "specification") if own else ("specification",)
-    units = {each.name: each.unit for each in (*environment.signals, *environment.controls)}
+    units = {**{one.name: one.unit for one in environment.signals}, **{one.name: one.unit for one in environment.controls}}
     try:
         demands = demanded(task.demanded(workload), numbers)
     except FieldError as error:
