@@ -86,6 +86,7 @@ TABLES: dict[str, Source] = {
     "autoscaling-rivals": Source("autoscaling_rivals", rivals.rivals_table),
     "autoscaling-rivals-simplest": Source("autoscaling_rivals", rivals.simplest_line),
     "autoscaling-adaptation": Source("autoscaling_adaptation", new_application_tables.adaptation_table),
+    "autoscaling-serving-conditions": Source("autoscaling_serving", serving.conditions_line),
     "autoscaling-serving": Source("autoscaling_serving", serving.serving_table),
     "autoscaling-serving-scenarios": Source("autoscaling_serving", serving.scenarios_table),
     "autoscaling-training": Source("autoscaling_training", time_to_reward.training_table),

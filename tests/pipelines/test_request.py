@@ -211,5 +211,5 @@ def test_the_code_version_counts_the_environment_that_a_task_names(project: Path
 
 def test_a_mapping_needs_the_telemetry_that_it_maps(project: Path) -> None:
     tiny.write_yaml({"workload": {"constant": "redis"}, "columns": COLUMNS}, project / "mapping.yaml")
-    with pytest.raises(InputError, match="telemetry: expected the file or server that mapping.yaml maps"):
+    with pytest.raises(InputError, match=r"telemetry: expected the file or server that mapping\.yaml maps"):
         make_request("tiny.yaml", None, Path("mapping.yaml"), (), 0, "run")

@@ -107,8 +107,9 @@ def training_applications(environment: Autoscaling) -> list[int]:
 
 def untrained(environment: Autoscaling, plan: Plan, inputs: Inputs, linear: bool) -> Policy:
     """(K,) of which those of one seed begin equal: about as the rule that they are anchored at."""
-    shape = PolicyShape(environment.signals, environment.controls, environment.features,
-                        () if linear else plan.hidden, anchors=environment.anchors).with_inputs(inputs.names, inputs.reach)
+    hidden = () if linear else plan.hidden
+    shape = PolicyShape(environment.signals, environment.controls, environment.features, hidden,
+                        anchors=environment.anchors).with_inputs(inputs.names, inputs.reach)
     each = max(1, len(plan.targets))
     policy = Policy(shape, members=(plan.policies,))
     with torch.no_grad():

@@ -4,7 +4,7 @@ Episodes of the fallback first, while the policy is trained offline, then the po
 the twin; in production the same state machine follows the trajectory log (lifecycle_track.py).
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -12,7 +12,6 @@ from models.environments.environment import ControlledSystem
 from models.tasks.control.judging import FloatArray
 from models.tasks.control.task import ControlTask
 from models.training.reinforcement.lifecycle import EpisodeEnded, Profile, Started, State, advance
-from models.training.reinforcement.trajectory_log import Actor
 
 EPISODES = 60  # of each
 
@@ -43,9 +42,9 @@ def timeline(profile: Profile, fallback: FloatArray, policy: FloatArray) -> dict
     """
     state, _ = advance(State(), Started(), profile)
     stages, rewards, transitions = [], [], []
-    number: dict[Actor, int] = {"fallback": 0, "policy": 0}
+    number = {"fallback": 0, "policy": 0}
     for episode in range(min(len(fallback), EPISODES) + min(len(policy), EPISODES)):
-        actor: Actor = "fallback" if state.stage == "offline" else "policy"
+        actor: Literal["policy", "fallback"] = "fallback" if state.stage == "offline" else "policy"
         own = fallback if actor == "fallback" else policy
         reward = float(own[number[actor] % len(own)])
         number[actor] += 1

@@ -4,8 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.autoscaling.adaptation import new_application, new_application_tables, rivals, serving
-from models.adaptation.control.inputs import Forecast, Given, Joined, Nothing
+from benchmarks.autoscaling.adaptation import (
+    new_application,
+    new_application_tables,
+    rival_policies,
+    rivals,
+    serving,
+)
+from models.adaptation.control.inputs import Forecast, Given, Hidden, Joined, Nothing
 from models.adaptation.control.load_forecast import Autoregression
 from models.environments.autoscaling.simulator import Autoscaling
 
@@ -99,3 +105,17 @@ def test_serving_is_told_against_the_converged_policy():
     table = serving.serving_table({"entries": [entry]}).splitlines()
     assert "| AWARE | 0.950 | -5.0 ± 0.0 | 10.0 | 4.00 |" in table[2]
     assert "| payload file | -5.0 | -10.0 | -20.0 | -30.0 | -40.0 |" in serving.scenarios_table({"entries": [entry]})
+
+
+def test_the_policies_that_others_begin_as_are_kept_and_ignore_what_they_will_be_told(tmp_path):
+    environment, file = Autoscaling(), tmp_path / "first.pt"
+    plan = rival_policies.Plan(seeds=(0, 1), targets=(0.01, 0.04), iterations=1, applications=2)
+    made = rivals.kept_beginning(environment, plan, file)()
+    read = rivals.kept_beginning(environment, plan, file)()
+    for one, other in zip(made.policy.state_dict().values(), read.policy.state_dict().values(), strict=True):
+        assert torch.equal(one, other)
+    assert torch.equal(made.objective.multipliers, read.objective.multipliers)
+    observation = environment.observe(environment.reset(environment.draw("train", 3, 10, 0)))
+    told = torch.rand(3, 11, generator=torch.Generator().manual_seed(0))
+    wide = rival_policies.told_more(made.policy, Hidden(environment))
+    torch.testing.assert_close(wide(observation, told), made.policy(observation))

@@ -60,7 +60,8 @@ def test_without_an_objective_it_is_best_effort() -> None:
 
 
 def test_an_impossible_objective_is_one_line() -> None:
-    with pytest.raises(InputError, match=r"slo_ms: expected at least \d+.*a whole core without load takes, got 5") as no:
+    message = r"slo_ms: expected at least \d+.*a whole core without load takes, got 5"
+    with pytest.raises(InputError, match=message) as no:
         ENVIRONMENT.twin(load(waves()), {**SETTINGS, "slo_ms": 5.0}, {})
     assert "\n" not in str(no.value)
 
