@@ -32,6 +32,7 @@ BENCHMARKS: Mapping[str, str] = {
     "autoscaling-physics": "benchmarks.autoscaling.physics",
     "autoscaling-scenarios": "benchmarks.autoscaling.scenarios",
     "autoscaling-twin": "benchmarks.autoscaling.twin",
+    "autoscaling-proofs": "benchmarks.autoscaling.proofs",
     "autoscaling-rules": "benchmarks.autoscaling.against_rules",
     "autoscaling-speed": "benchmarks.autoscaling.speed",
     "autoscaling-training": "benchmarks.autoscaling.time_to_reward",

@@ -39,7 +39,7 @@ def checkpoints(step: str, task_yaml: str, seed: int, code_version: str, feature
         shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
     yield folder
-    for part in [inside(folder, name) for name in workloads] or [folder]:
-        shutil.rmtree(part, ignore_errors=True)
+    for own in [inside(folder, name) for name in workloads] or [folder]:
+        shutil.rmtree(own, ignore_errors=True)
     with suppress(OSError):  # of other shards
         folder.rmdir()

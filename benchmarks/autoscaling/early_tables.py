@@ -19,7 +19,7 @@ def early_table(content: Mapping[str, Any]) -> str:
     entries: list[Mapping[str, Any]] = content.get("entries", [])
     if not entries:
         return "*Not measured yet.*"
-    rows = [["thesis, from scratch", *(f"{one:+.0f} %" for one in THESIS["cpu_utilization"]),
+    rows = [["thesis, from scratch", "", *(f"{one:+.0f} %" for one in THESIS["cpu_utilization"]),
              *(f"{one:+.0f} %" for one in THESIS["memory_utilization"]),
              *(f"{one:.1f} x" for one in THESIS["violations"]), "", ""]]
     by_start: dict[str, dict[int, Mapping[str, list[float]]]] = {}
@@ -32,13 +32,13 @@ def early_table(content: Mapping[str, Any]) -> str:
                  zip(_segments(own.values(), measure), _segments(beside, measure), strict=True)]
         factors = [f"{ours / max(theirs, 1e-9):.1f} x" for ours, theirs in
                    zip(_segments(own.values(), "violated"), _segments(beside, "violated"), strict=True)]
-        rows.append([name, *cells, *factors, *_overall(own.values())])
-    rows.append([f"fallback ({content['fallback']})", *[""] * 12, *_overall(rule.values())])
+        rows.append([name, str(len(own)), *cells, *factors, *_overall(own.values())])
+    rows.append([f"fallback ({content['fallback']})", str(len(rule)), *[""] * 12, *_overall(rule.values())])
     quarters = [f"{label}, quarter {quarter}" for label in ("CPU use", "memory use", "violations")
                 for quarter in range(1, SEGMENTS + 1)]
-    header = ["start", *quarters, f"violating steps, first {FIRST} episodes", "reward an episode"]
+    header = ["start", "applications", *quarters, f"violating steps, first {FIRST} episodes", "reward an episode"]
     note = paragraph(
-        f"{len(rule)} held-out applications, an agent each, {content['asked']['episodes']} episodes of 100 steps; "
+        f"Held-out applications, an agent each, {content['asked']['episodes']} episodes of 100 steps; "
         "differences to the fallback on the same episodes; reward: mean ± standard deviation over applications.")
     return f"{table(header, rows)}\n\n{note}"
 

@@ -45,7 +45,7 @@ class Front:
         violated = np.log(np.maximum(means["violated"][order], _LEAST_SHARE))
         if len(order) == 1 or not violated[0] <= np.log(share) <= violated[-1]:
             return float("nan")
-        return float(np.exp(np.interp(np.log(share), violated, np.log(means[figure][order]))))
+        return float(np.exp(np.interp(np.log(share), violated, np.log(np.maximum(means[figure][order], 1e-9)))))
 
 
 def _efficient(violated: Numbers, cost: Numbers) -> NDArray[np.intp]:

@@ -85,7 +85,8 @@ def measure(way: str, seed: int, seconds: float, goal: float, peers_python: Path
     except OSError as error:
         return {"missing": without_paths(str(error))}
     if done.returncode:
-        return {"missing": without_paths(done.stderr.strip().split("\n")[-1])}
+        last = done.stderr.strip().split("\n")[-1]
+        return {"missing": without_paths(last) or f"ended with code {done.returncode}"}
     return {"curve": json.loads(done.stdout.strip().split("\n")[-1])}
 
 

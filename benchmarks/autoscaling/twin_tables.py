@@ -48,7 +48,7 @@ def servers_table(results: Mapping[str, Any]) -> str:
 
 def parameters_table(results: Mapping[str, Any]) -> str:
     """What was fitted to all points of each server."""
-    lines = [[entry["server"], entry["law"], *(number(entry["parameters"][name]) for name in _PARAMETERS)]
+    lines = [[entry["server"], entry["law"], *(number(round(entry["parameters"][name], 4)) for name in _PARAMETERS)]
              for entry in results.get("entries", ())]
     return table(["server", "law", *_PARAMETERS.values()], lines, range(2, 7)) if lines else NOT_MEASURED
 
@@ -93,7 +93,7 @@ def draw_twin(results: Mapping[str, Any], path: Path) -> None:
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
-    from matplotlib.ticker import FuncFormatter, NullFormatter
+    from matplotlib.ticker import FuncFormatter, NullLocator
 
     from models.reporting.figures import BASELINE, STYLE, UNVERIFIED, VERIFIED
 
@@ -117,10 +117,10 @@ def draw_twin(results: Mapping[str, Any], path: Path) -> None:
                         axes.plot(line["load"], line["fitted"], color=color, ls=dash, lw=1.2, label=f"law, {law}")
                 axes.set(yscale="log", xlim=(0, 1.3))
                 axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-                axes.yaxis.set_minor_formatter(NullFormatter())
+                axes.yaxis.set_minor_locator(NullLocator())
                 instances, quota, workers = shape
-                workers_text = f", {int(workers)} workers" if workers > 1 else ""
-                axes.set_title(f"{int(instances)} of {quota:g} cores{workers_text}", fontsize=7.0)
+                cores_text = f"{quota:g}, {int(workers)} workers" if workers > 1 else f"{quota:g} cores"
+                axes.set_title(f"{int(instances)} of {cores_text}", fontsize=7.0)
                 axes.tick_params(labelsize=7)
             row[0].set_ylabel(f"{server}\np99, ms")
         for axes in grid[-1]:

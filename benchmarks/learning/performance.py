@@ -31,7 +31,7 @@ from benchmarks.learning import data_sets, lipschitz_monotone
 from benchmarks.learning.data_sets import DATA_SETS, DEFAULT, open_data_sets
 from benchmarks.learning.job import Job, Prepared, find_directions, prepare, run_job, run_pretraining
 from benchmarks.learning.methods import METHODS, learning_code_version, make_tasks
-from pipelines.request import DEFAULT_TELEMETRY
+from feature_store.recorded import DEFAULT_TELEMETRY
 
 OUTPUT = RESULTS / "performance.json"
 FORMAT = "assay-performance/2"

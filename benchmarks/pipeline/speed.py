@@ -23,7 +23,8 @@ from benchmarks.harness.result_file import RESULTS, read_results, write_results
 from benchmarks.pipeline.sizes import QUICK, Sizes
 from feature_store.digests import content_digest
 from feature_store.errors import InputError
-from pipelines.request import DEFAULT_TELEMETRY, code_version
+from feature_store.recorded import DEFAULT_TELEMETRY
+from pipelines.request import code_version
 
 FORMAT = "assay-benchmark/1"
 OUTPUT = RESULTS / "pipeline.json"

@@ -5,10 +5,11 @@
     t = min(wished, most); up = relu(t - current - idle); down = relu(current - t - missed)
     target = min(max(current + up - down, least, low), high)
 
-An anchor is a sum of scaled signals, the logarithm of the present value or of what is used (`Anchor`). `least` and `most` are the control's limits a step. `missed` is 0 where the objective is met by some distance and so
-large that `down` is 0 wherever it is missed; `idle` is so large that `up` is 0 wherever the objective is met and all
-utilisations are below their floors (`Gates`; both are 0 without them). So the rules that an operator demands under
-conditions are part of the network, which policy_chain.py writes as one chain of ReLUs, and of what is trained.
+An anchor is a sum of scaled signals, the logarithm of the present value or of what is used (`Anchor`). `least` and
+`most` are the control's limits a step. `missed` is 0 where the objective is met by some distance and so large that
+`down` is 0 wherever it is missed; `idle` is so large that `up` is 0 wherever the objective is met and all utilisations
+are below their floors (`Gates`; both are 0 without them). So the rules that an operator demands under conditions are
+part of the network, which policy_chain.py writes as one chain of ReLUs, and of what is trained.
 
 Many policies of one shape are one module: every parameter has the leading axes S, () for a single policy, (K,) for K.
 
@@ -131,13 +132,15 @@ class _Clip(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, low: Tensor, high: Tensor) -> Tensor:  # noqa: D102
+    def forward(ctx: Any, x: Tensor, low: Tensor, high: Tensor) -> Tensor:
+        """See the class."""
         below, above = x < low, x > high
         ctx.save_for_backward(below, above)
         return x.maximum(low).minimum(high)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:  # type: ignore[override]  # noqa: D102
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """See the class."""
         below, above = ctx.saved_tensors
         outwards = (below & (gradient > 0)) | (above & (gradient < 0))
         limits = [gradient * side if needed else None
@@ -173,12 +176,13 @@ class Policy(nn.Module):
         anchors = [shape.anchor(control) for control in shape.controls]
         named = [Feature(control.name, anchor.terms) for control, anchor in zip(shape.controls, anchors, strict=True)]
         matrices = [torch.tensor(feature_matrix(of, shape.signals).T) for of in (shape.features, named)]
+        offsets = [math.log(low) - anchor.offset for low, anchor in zip(first, anchors, strict=True)]
         limits = torch.tensor([
-            [control.low for control in shape.controls], [control.high for control in shape.controls], first,
-            [math.log(low) - anchor.offset for low, anchor in zip(first, anchors, strict=True)], [control.most_down for control in shape.controls],
-            [control.most_up for control in shape.controls], [float(control.whole) for control in shape.controls],
-        ], dtype=torch.float64)
-        # (n, f) and (n, m): features and anchors of scaled signals; (7, m): low, high, lowest value observed, its logarithm less the anchor's offset, most_down, most_up, 1 where it is whole
+            [control.low for control in shape.controls], [control.high for control in shape.controls], first, offsets,
+            [control.most_down for control in shape.controls], [control.most_up for control in shape.controls],
+            [float(control.whole) for control in shape.controls]], dtype=torch.float64)
+        # (n, f) and (n, m): features and anchors of scaled signals; (7, m): low, high, lowest value observed, its
+        # logarithm less the anchor's offset, most_down, most_up, 1 where it is whole
         self._constants = {dtype: [part.to(dtype) for part in (*matrices, limits)]
                            for dtype in (torch.float32, torch.float64)}
         if generator is not None:
@@ -230,12 +234,11 @@ class Policy(nn.Module):
         current = clipped[..., self.current]
         log = scaled @ anchors - offset + change
         least, most = current - (down * current).maximum(whole), current + (up * current).maximum(whole)
-        rise = _Clip.apply(first * interpolated_exp(log.clamp(min=0.0)), least, most) - current
-        if not self.shape.gates.metric:
-            return _Clip.apply(current + rise, low, high)
-        missed, idle = self._gates(clipped)
-        moved = current + (rise - high * idle).relu() - (-rise - high * missed).relu()
-        return _Clip.apply(moved.maximum(least), low, high)
+        rise = _Clip.apply(first * interpolated_exp(log.clamp(min=0.0)), 0.0 * most, most) - current
+        if self.shape.gates.metric:
+            missed, idle = self._gates(clipped)
+            rise = (rise - high * idle).relu() - (-rise - high * missed).relu()
+        return _Clip.apply(current + rise, least.maximum(low), high)
 
     def _gates(self, clipped: Tensor) -> tuple[Tensor, Tensor]:
         """`missed` (..., 1) and `idle` (..., m) of clipped observations, as shares of `high`."""

@@ -33,7 +33,7 @@ def adam_step(parameters: Sequence[Tensor], gradients: Sequence[Tensor], means: 
               squares: Sequence[Tensor], steps: Sequence[Tensor], rate: float) -> None:
     """One step of each parameter, in place; steps: () each, how many it took before, one more afterwards.
 
-    The fused kernel takes every gradient for contiguous and says nothing where one is not, such as that of a weight that
+    The fused kernel takes every gradient for contiguous and says nothing where one is not, as that of a weight that
     was used transposed: it would step other weights.
     """
     gradients = [gradient.contiguous() for gradient in gradients]

@@ -14,7 +14,8 @@ DEPLOYMENT: Columns = {
 }
 MEASURED: Columns = {
     "offered_per_s": ("1/s", "requests that were due, in open loop"),
-    "throughput_per_s": ("1/s", "requests that were answered"),
+    "throughput_per_s": ("1/s", "requests that were answered in time"),
+    "completed_per_s": ("1/s", "requests that were answered, in time or after their client had given up"),
     "latency_mean_ms": ("ms", "mean from the time at which a request was due; time-outs and errors count the time-out"),
     "latency_p50_ms": ("ms", "median of it"),
     "latency_p95_ms": ("ms", "95th percentile of it"),

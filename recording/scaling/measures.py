@@ -34,7 +34,7 @@ def measure(
     gone = np.where(result.status == ANSWERED, result.done, result.due + timeout_s)
     gone = np.where(result.status == ERROR, np.fmax(result.done, result.due), gone)
     seconds = end_s - begin_s
-    answered_then = (result.status == ANSWERED) & (result.done >= begin_s) & (result.done < end_s)
+    done_then = (result.status != ERROR) & (result.done >= begin_s) & (result.done < end_s)
     latency = result.latency_ms(timeout_s)[chosen]
     enough = len(latency) >= _LEAST_REQUESTS
     percentiles = np.percentile(latency, [50, 95, 99]) if enough else np.full(3, np.nan)
@@ -45,7 +45,8 @@ def measure(
     flying = np.clip(np.minimum(sent_until, end_s) - np.maximum(result.sent, begin_s), 0.0, None)
     return {
         "offered_per_s": float(chosen.sum()) / seconds,
-        "throughput_per_s": float(answered_then.sum()) / seconds,
+        "throughput_per_s": float((done_then & (result.status == ANSWERED)).sum()) / seconds,
+        "completed_per_s": float(done_then.sum()) / seconds,
         "latency_mean_ms": float(latency.mean()) if enough else float("nan"),
         "latency_p50_ms": float(percentiles[0]),
         "latency_p95_ms": float(percentiles[1]),

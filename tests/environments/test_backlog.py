@@ -26,7 +26,8 @@ from tests.e2e import tiny
 from tests.e2e.processes import Project
 from tests.environments.traces import trace
 
-pytestmark = pytest.mark.filterwarnings(IGNORED_WARNING)
+# half a minute on two idle cores; on a busy machine many times as long
+pytestmark = [pytest.mark.filterwarnings(IGNORED_WARNING), pytest.mark.timeout(900)]
 
 TASK = Path(__file__).with_name("backlog.yaml")
 GATES = {"specification": {"verdict": "PROVED"},

@@ -1,5 +1,6 @@
 """What `assay run` is told, as plain values: read once, checked before any work."""
 
+import shutil
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ import yaml
 
 from feature_store.digests import content_digest
 from feature_store.errors import InputError
-from pipelines.request import DEFAULT_TELEMETRY, ROOT, TrainRequest, code_version, make_request
+from feature_store.recorded import DEFAULT_TELEMETRY
+from pipelines.request import ROOT, TrainRequest, code_version, make_request
 from tests.e2e import tiny
 
 COLUMNS = {"latency_ms": {"column": "rt"}}
@@ -187,3 +189,27 @@ def test_the_code_version_changes_with_the_code(monkeypatch: pytest.MonkeyPatch,
     after = code_version()
     (tmp_path / "models" / "notes.txt").write_text("3")
     assert before != after == code_version()
+
+
+def test_a_longer_budget_is_one_option_that_the_command_repeats(project: Path) -> None:
+    made = make_request("autoscaling", None, None, ("nginx",), 0, "run", budget=4.0)
+    assert made.task.training.budget == 4.0 and "budget: 4.0" in made.task_yaml
+    assert made.command.endswith("--workload nginx --seed 0 --budget 4")
+    assert Path(made.telemetry) == ROOT / "data" / "autoscaling" / "load.parquet"
+
+
+def test_a_kind_without_a_budget_says_so(project: Path) -> None:
+    with pytest.raises(InputError, match=r"training.budget: unknown field"):
+        make_request("tiny.yaml", "samples.parquet", None, (), 0, "run", budget=2.0)
+
+
+def test_the_code_version_counts_the_environment_that_a_task_names(project: Path) -> None:
+    shutil.copy(ROOT / "tests" / "environments" / "backlog.yaml", project / "backlog.yaml")
+    own = make_request("backlog.yaml", "samples.parquet", None, (), 0, "run").code_version
+    assert own == code_version([ROOT / "tests" / "environments" / "backlog.py"]) != code_version()
+
+
+def test_a_mapping_needs_the_telemetry_that_it_maps(project: Path) -> None:
+    tiny.write_yaml({"workload": {"constant": "redis"}, "columns": COLUMNS}, project / "mapping.yaml")
+    with pytest.raises(InputError, match=r"telemetry: expected the file or server that mapping\.yaml maps"):
+        make_request("tiny.yaml", None, Path("mapping.yaml"), (), 0, "run")

@@ -30,6 +30,7 @@ def test_on_a_terminal_every_kind_of_progress_is_a_bar_of_80_columns() -> None:
         display.show({"event": "start", "step": "finetune", "shard": "training"})
         for progress, note in (({"epoch": 120, "epochs": 150, "loss": 0.01234}, "epoch 120, loss 0.01234"),
                                ({"status": "PROVED", "counterexamples": 4, "epoch": 3}, "PROVED, 4 counterexamples"),
+                               ({"done": 0.5, "said": "round 3 of 6"}, "round 3 of 6"),
                                ({"proved_share": 0.25, "open_boxes": 12345, "worst_bound": -1e-3},
                                 "12345 boxes open, bound -1.00e-03")):
             display.show({"event": "progress", "step": "finetune", "shard": "training", **progress})

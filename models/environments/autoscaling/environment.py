@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from feature_store.schema import Column
 from models.controllers.rules import RULES, RuleFamily
 from models.controllers.setting import Setting
+from models.environments.autoscaling.applications import generate
+from models.environments.autoscaling.recorded_applications import recorded_applications
 from models.environments.autoscaling.simulator import Autoscaling
 from models.environments.autoscaling.twin import SETTINGS, twin
 
@@ -32,4 +34,4 @@ class AutoscalingSystem(Autoscaling):
         return twin(telemetry, settings, limits)
 
 
-ENVIRONMENT = AutoscalingSystem()
+ENVIRONMENT = AutoscalingSystem(generate(recorded=recorded_applications()))

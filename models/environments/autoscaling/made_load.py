@@ -1,9 +1,9 @@
-"""Load that comes with Assay: three made workloads, three days of requests a minute each.
+"""Load that comes with Assay: four workloads named after the recorded servers, three days of requests a minute each.
 
     python -m models.environments.autoscaling.made_load data/autoscaling/load.parquet
 
 Made, not recorded: a daily wave of each workload, with other bursts, steps and drifts on each day (arrivals.py,
-`made_traces`), at rates of 2 to 4 cores.
+`made_traces`), at rates of 2 to 3 cores.
 """
 
 import sys
@@ -14,7 +14,7 @@ import pandas as pd
 
 from models.environments.autoscaling.arrivals import made_traces
 
-MEAN_RPS = {"api": 900.0, "images": 60.0, "web": 350.0}
+MEAN_RPS = {"mysql": 4000.0, "nginx": 2500.0, "redis": 2000.0, "search": 3000.0}
 DAYS, SEED = 3, 2026
 DEPTH = (0.35, 0.6)  # of the daily wave
 OWN = 0.5  # by which power a day's own shape counts beside the wave

@@ -59,7 +59,7 @@ def read_points(folder: Path) -> "pd.DataFrame":
     path = folder / "points.parquet"
     try:
         table = pd.read_parquet(path)
-        return table[np.isfinite(table["latency_p99_ms"]) & (table["throughput_per_s"] > 0)].reset_index(drop=True)
+        return table[np.isfinite(table["latency_p99_ms"]) & (table["completed_per_s"] > 0)].reset_index(drop=True)
     except (OSError, ValueError, KeyError) as error:
         raise InputError(
             f"scaling data must have points.parquet with latency_p99_ms, got {error} ({folder}): make it with "
@@ -91,7 +91,7 @@ def points_of(table: "pd.DataFrame", settings: Mapping[str, Any]) -> Points:
     quota = np.where(np.isfinite(column("quota_cores")), column("quota_cores"), workers)
     return Points(
         rate=column("offered_per_s"), quota=quota, workers=workers, instances=column("instances"),
-        load=column("planned_utilisation"), cpu_ms=1000.0 * column("cpu_cores") / column("throughput_per_s"),
+        load=column("planned_utilisation"), cpu_ms=1000.0 * column("cpu_cores") / column("completed_per_s"),
         p99_ms=column("latency_p99_ms"), begin_s=float(settings["warm_up_s"]), seconds=float(settings["point_s"]),
         timeout_s=float(settings["timeout_s"]))
 
@@ -157,7 +157,7 @@ def fit_campaign(folder: Path) -> dict[str, Any]:
 
 
 def _rounded(parameters: Mapping[str, float], but: Sequence[str] = ()) -> dict[str, float]:
-    return {name: float(f"{value:.5g}") for name, value in parameters.items() if name not in but}
+    return {name: float(f"{round(value, 6):.5g}") for name, value in parameters.items() if name not in but}
 
 
 def main(arguments: Sequence[str]) -> int:

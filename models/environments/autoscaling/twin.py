@@ -1,11 +1,13 @@
 """The environment of one workload: its load replayed on an application that is known as far as the task file says.
 
 What the file says of the application (CPU time a request, memory, ...) holds in all variations of it; what it does not
-say is drawn as for the randomised applications, so that a policy has to do well whatever the truth is. The earlier
-two thirds of the load train, the later third judges, and the variations are others. In training the level of the load
+say is drawn as for the randomised applications, so that a policy has to do well whatever the truth is. The earlier two
+thirds of the load train, the later third judges, and the variations are others. In training the level of the load
 varies by LEVELS, for tomorrow's is not known. Episodes stand in the order of time: neighbours overlap.
 
-Without an objective a workload is best effort: the objective is the largest latency that can be observed.
+A workload that runs a recorded server has the server's fitted parameters (recorded_applications.py), but for those that
+the file gives. Without an objective a workload is best effort: the objective is the largest latency that can be
+observed.
 """
 
 from collections.abc import Mapping
@@ -20,6 +22,7 @@ from feature_store.errors import InputError
 from models.controllers.setting import Setting
 from models.environments.autoscaling.applications import Applications, generate
 from models.environments.autoscaling.interface import CONTROLS
+from models.environments.autoscaling.recorded_applications import recorded_applications
 from models.environments.autoscaling.simulator import Autoscaling
 
 if TYPE_CHECKING:
@@ -33,7 +36,10 @@ MINUTE_S = 60.0
 TRAINS = 2 / 3  # of the minutes
 LEVELS = 1.6  # the load of a training variation is that of the telemetry, times or over as much
 
+RECORDED = {str(one["name"]): one for one in recorded_applications()}
+
 SETTINGS = (
+    Setting("server", "", "", choices=("", *RECORDED), meaning="recorded server that it runs; empty: none of them"),
     Setting("slo_ms", BEST_EFFORT_MS, "ms", 4.0, BEST_EFFORT_MS, meaning="objective of the 99th percentile of latency"),
     Setting("cpu_ms", 10.0, "ms", 0.01, 10_000.0, meaning="CPU time a request on this machine"),
     Setting("fixed_ms", 1.0, "ms", 0.0, 10_000.0, meaning="latency that more CPU does not shorten"),
@@ -46,6 +52,10 @@ SETTINGS = (
 _PARAMETERS = {"slo_ms": ("slo_s", 1e-3), "cpu_ms": ("cpu_s", 1e-3), "fixed_ms": ("fixed_s", 1e-3),
                "workers": ("workers", 1.0), "memory_mib": ("memory_mib", 1.0), "request_mib": ("request_mib", 1.0),
                "startup_s": ("startup_s", 1.0)}
+# the same of a recorded server
+_FITTED = {**{name: found for name, found in _PARAMETERS.items() if name not in ("slo_ms", "workers")},
+           "cv2": ("service_cv2", 1.0), "contention": ("contention", 1.0), "io": ("io", 1e-3),
+           "network": ("network", 1e-3)}
 
 
 def twin(telemetry: "pd.DataFrame", settings: Mapping[str, float | str],
@@ -56,7 +66,7 @@ def twin(telemetry: "pd.DataFrame", settings: Mapping[str, float | str],
         InputError: the load is too short or all zeros; the objective cannot be met by an idle replica.
     """
     rate = minutes(telemetry)
-    pool, judging = _variations(float(rate.mean()), {name: float(value) for name, value in settings.items()})
+    pool, judging = _variations(float(rate.mean()), settings)
     controls = tuple(replace(one, low=low, high=high) for one in CONTROLS
                      for low, high in [limits.get(one.name, (one.low, one.high))])
     return _Twin(pool, rate / rate.mean(), judging).with_controls(controls)
@@ -90,16 +100,20 @@ def minutes(telemetry: "pd.DataFrame") -> NDArray[np.float64]:
     return found
 
 
-def _variations(mean_rate: float, settings: Mapping[str, float]) -> tuple[Applications, int]:
+def _variations(mean_rate: float, settings: Mapping[str, float | str]) -> tuple[Applications, int]:
     """Applications with the given parameters and others as they are drawn, and how many of them, the last ones, judge.
 
     load_cores follows from the rate.
     """
     drawn = generate(VARIATIONS, SEED)
-    given = {_PARAMETERS[name][0]: torch.full((VARIATIONS,), value * _PARAMETERS[name][1])
-             for name, value in settings.items()}
-    given.setdefault("slo_s", torch.full((VARIATIONS,), BEST_EFFORT_MS * 1e-3))
-    if "cpu_ms" in settings:  # as it was measured: on this machine
+    recorded = RECORDED.get(str(settings.get("server", "")), {})
+    known = {parameter: float(recorded[name]) * factor for name, (parameter, factor) in _FITTED.items()
+             if name in recorded and name not in recorded["not_told"]}
+    known["slo_s"] = BEST_EFFORT_MS * 1e-3
+    known |= {_PARAMETERS[name][0]: float(value) * _PARAMETERS[name][1]
+              for name, value in settings.items() if name != "server"}
+    given = {parameter: torch.full((VARIATIONS,), value) for parameter, value in known.items()}
+    if "cpu_s" in known:  # as it was measured: on this machine
         given["speed"] = torch.ones(VARIATIONS)
     drawn = replace(drawn, **given)
     level = torch.tensor(np.exp(np.random.default_rng(SEED).uniform(-1, 1, VARIATIONS) * np.log(LEVELS)))

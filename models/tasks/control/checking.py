@@ -44,7 +44,7 @@ def _check_profile(task: ControlTask, environment: ControlledSystem, where: str,
 
 def _check_rule(task: ControlTask, workload: str, environment: ControlledSystem) -> None:
     own = task.workload(workload).fallback
-    place = ["fallback"] if own is None else ["workloads", workload, "fallback"]
+    place: list[str | int] = ["fallback"] if own is None else ["workloads", workload, "fallback"]
     _known(place, task.fallback_of(workload), environment.rules, "a rule")
 
 

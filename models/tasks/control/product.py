@@ -39,7 +39,8 @@ def policy_product(task: ControlTask, workload: str, environment: Environment, p
         fallback: the workload's rule with its settings.
     """
     specification = specification_of(task, workload, environment)
-    units = {each.name: each.unit for each in (*environment.signals, *environment.controls)}
+    units = {signal.name: signal.unit for signal in environment.signals}
+    units |= {control.name: control.unit for control in environment.controls}
     promise = promised(specification, [control.high - control.low for control in environment.controls], units)
     metadata = {"task": task.name, "workload": workload, "code_version": versions.code_version,
                 "data_version": versions.data_version, "units": "inputs and outputs are in raw units"}

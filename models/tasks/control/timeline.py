@@ -4,7 +4,7 @@ Episodes of the fallback first, while the policy is trained offline, then the po
 the twin; in production the same state machine follows the trajectory log (lifecycle_track.py).
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -44,7 +44,7 @@ def timeline(profile: Profile, fallback: FloatArray, policy: FloatArray) -> dict
     stages, rewards, transitions = [], [], []
     number = {"fallback": 0, "policy": 0}
     for episode in range(min(len(fallback), EPISODES) + min(len(policy), EPISODES)):
-        actor = "fallback" if state.stage == "offline" else "policy"
+        actor: Literal["policy", "fallback"] = "fallback" if state.stage == "offline" else "policy"
         own = fallback if actor == "fallback" else policy
         reward = float(own[number[actor] % len(own)])
         number[actor] += 1

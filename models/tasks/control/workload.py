@@ -36,7 +36,8 @@ def specification_of(task: ControlTask, workload: str, environment: Environment,
     numbers = {setting.name: value for setting in environment_of(task.environment).settings
                for value in [written.settings.get(setting.name, setting.default)] if not isinstance(value, str)}
     place = ("workloads", workload, "specification") if own else ("specification",)
-    units = {each.name: each.unit for each in (*environment.signals, *environment.controls)}
+    units = {signal.name: signal.unit for signal in environment.signals}
+    units |= {control.name: control.unit for control in environment.controls}
     try:
         demands = demanded(task.demanded(workload), numbers)
     except FieldError as error:

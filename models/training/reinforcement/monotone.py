@@ -5,9 +5,17 @@ As models/training/sign_pattern.py does for predictors, with three differences. 
 direction in the features, a half-space. Units of sign 0 do not see these signals at all: what they give may be
 added and taken away freely. And many policies are projected at once.
 
-Hidden unit i has the sign s[i] in (+1, -1, 0). A weight between units of signs a, b != 0 has the sign a b or is zero; from a
-unit that sees the signals none goes to one that does not; the outputs' weights on unit i have the sign s[i], or any where
-s[i] is 0. The derivative by such a signal is then a sum of terms of one sign in every activation region.
+Hidden unit i has the sign s[i] in (+1, -1, 0). A weight between units of signs a, b != 0 has the sign a b or is 0;
+from a unit that sees the signals none goes to one that does not; the outputs' weights on unit i have the sign s[i], or
+any where s[i] is 0. The derivative by such a signal is then a sum of terms of one sign in every activation region.
+
+What is monotone in what, and why (all else equal: the present limits, utilisations and means of the load too):
+- every target rises with p99 and falls with the share that was served. A reading that is worse and equal otherwise is
+  never an argument for less of anything; it may be noise, and then more costs little.
+- every target rises with the rate of the last interval. Its means and its peak are other signals: that is a load
+  that grows. Not demanded: an order in utilisation, which falls when replicas are added, or in the means and the
+  peak, in which more load in the past with the same load now is a load that falls.
+- none in the objective: it is set, not observed, and moving it changes which application this is.
 
 Symbols: d directions, f features; weights (*S, out, in).
 """

@@ -52,7 +52,7 @@ def detached(state: Any) -> Any:
         case Tensor():
             return state.detach()
         case tuple() if hasattr(state, "_make"):
-            return state._make(map(detached, state))  # type: ignore[attr-defined]
+            return state._make(map(detached, state))
         case tuple() | list():
             return type(state)(map(detached, state))
         case Mapping():

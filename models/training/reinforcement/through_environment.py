@@ -167,7 +167,8 @@ class ThroughEnvironment:
         self.state = _Progress(
             policy, stack([policy.member(k) for k in range(count)]), torch.full((count,), math.inf),
             torch.full((3, count), math.nan), torch.full((count,), settings.multiplier), self.targets.clone(),
-            *([torch.zeros_like(one) for one in parameters] for _ in range(2)), [torch.zeros(()) for _ in parameters])
+            [torch.zeros_like(one) for one in parameters], [torch.zeros_like(one) for one in parameters],
+            [torch.zeros(()) for _ in parameters])
         self.digest = json.dumps({"settings": asdict(settings), "shape": shape.document(), "seeds": self.seeds,
                                   "targets": list(targets)}, sort_keys=True)
 

@@ -54,8 +54,8 @@ class ChainBuilder:
     def through(self, policy: Chain, seen: str, target: str, kept: Sequence[str]) -> None:
         """Carries the value `seen` through the policy, to the value `target`."""
         here = seen
-        for weight, bias, relu in zip(policy.weights, policy.biases, (*policy.relus, False), strict=True):
-            self.layer({target: ({here: weight}, bias)}, kept, relu)
+        for weight, bias, follows in zip(policy.weights, policy.biases, (*policy.relus, False), strict=True):
+            self.layer({target: ({here: weight}, bias)}, kept, follows)
             here = target
 
     def chain(self) -> Chain:
@@ -83,9 +83,9 @@ def chain_of(graph: Graph) -> Chain:
 def chain_values(chain: Chain, x: FloatArray) -> FloatArray:
     """y (m, o) at x (m, n), evaluated in the type that the chain is executed in."""
     values = x.astype(chain.fed).astype(chain.executed)
-    for weight, bias, relu in zip(chain.weights, chain.biases, (*chain.relus, False), strict=True):
+    for weight, bias, follows in zip(chain.weights, chain.biases, (*chain.relus, False), strict=True):
         values = values @ weight.astype(chain.executed).T + bias.astype(chain.executed)
-        values = np.maximum(values, 0) if relu else values
+        values = np.maximum(values, 0) if follows else values
     return np.asarray(values.astype(chain.fed), dtype=np.float64)
 
 

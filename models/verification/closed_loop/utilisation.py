@@ -10,7 +10,8 @@ w > 0; so is exp(-v), a convex function that falls. Nothing cancels, and all are
     log, kinks a factor r apart:     s - 1 - log s,        s = log r / (r - 1)
     exp(-v), kinks h apart from 0:   1 - s + s log s,      s = (1 - exp(-h)) / h     (largest next to 0)
 
-at most. max and exp(-v) for v >= 0 pass a difference on undiminished at most, so that u is off by two logarithms and one
+at most. max and exp(-v) for v >= 0 pass a difference on undiminished at most, so that u is off by two
+logarithms and one
 exponential.
 """
 

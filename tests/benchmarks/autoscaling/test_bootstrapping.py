@@ -17,7 +17,7 @@ def test_the_table_is_relative_to_the_fallback():
     content = {"fallback": "hpa", "asked": {"episodes": 8}, "entries": [
         {"application": 1, "start": name, "figures": of_start} for name, of_start in found.items()]}
     rows = early_table(content).split("\n")
-    assert rows[3].startswith("| scratch | -25 % | -25 % | -25 % | -25 % | +0 %") and "| 25.0 x | 50 % |" in rows[3]
+    assert rows[3].startswith("| scratch | 1 | -25 % | -25 % | -25 % | -25 % | +0 %") and "| 25.0 x | 50 % |" in rows[3]
     assert "| 2.0 x | 4 % |" in rows[4] and rows[5].startswith("| fallback (hpa)")
     assert early_table({}) == "*Not measured yet.*"
 

@@ -46,6 +46,8 @@ def test_sizes_rise_and_hold_the_goals():
 
 
 @pytest.mark.slow
+# torch 2.13's compiler imports what it has itself deprecated: https://github.com/pytorch/pytorch
+@pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
 def test_compiled_steps_are_those_of_eager_tensors():
     environment = Autoscaling()
     compiled = torch.compile(environment.step)

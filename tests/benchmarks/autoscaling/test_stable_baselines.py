@@ -25,7 +25,7 @@ make = {"one_by_one": one_by_one, "all_at_once": AllAtOnce}[sys.argv[1]]
 environment = VecMonitor(make(Autoscaling(), 4, episodes=Episodes(steps=10)))
 model = PPO("MlpPolicy", environment, n_steps=25, batch_size=20, n_epochs=1, seed=1)
 model.learn(100)
-print(json.dumps({"steps": model.num_timesteps, "lengths": [episode["l"] for episode in model.ep_info_buffer],
+print(json.dumps({"steps": model.num_timesteps, "lengths": [int(episode["l"]) for episode in model.ep_info_buffer],
                   "weight": float(next(model.policy.parameters()).detach().sum())}))"""
 
 

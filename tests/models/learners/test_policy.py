@@ -51,7 +51,8 @@ def observations(of, count, seed, knots=True):
     x = np.stack(columns, axis=1)
     names = [signal.name for signal in of.signals]
     near, p99, slo = random.random(count) < 0.3, names.index("p99_ms"), names.index("slo_ms")
-    ratios = random.choice([0.9, 0.95, 0.97, 1.0, 1.0001, 1.02, 1.05], near.sum())
+    # at some the gates are half open
+    ratios = random.choice([0.9, 0.95, 0.95003, 0.9503, 0.951, 0.97, 1.0, 1.0001, 1.02, 1.05], near.sum())
     x[near, p99] = np.clip(x[near, slo] * ratios, 1, 65536)
     return torch.tensor(x)
 

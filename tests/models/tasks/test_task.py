@@ -146,7 +146,8 @@ def test_parsing_does_not_change_what_it_is_given() -> None:
         ({"training": {"learning_rate": "2e-3"}}, "training.learning_rate: expected a number .*write 2.0e-3"),
         ({"training": {"verify_seconds": -1}}, "training.verify_seconds: expected a number above 0"),
         ({"training": {"hinge_margin": -1e-9}}, "training.hinge_margin: expected a number from 0"),
-        ({"kind": "predicton"}, r"kind: expected control, few_shot, prediction or .*did you mean 'prediction'\? \(here\)"),
+        ({"kind": "predicton"},
+         r"kind: expected control, few_shot, prediction or .*did you mean 'prediction'\? \(here\)"),
     ],
 )
 def test_a_mistake_is_named_with_its_place(changes: dict[Any, Any], message: str) -> None:

@@ -33,17 +33,19 @@ def test_a_stretch_counts_what_was_due_in_it() -> None:
     due = np.arange(40) / 10.0
     done, status = due + 0.1, np.full(40, ANSWERED, dtype=np.uint8)
     done[20], status[20], status[30] = np.nan, TIMED_OUT, ERROR
+    status[35] = TIMED_OUT  # its answer came, but its client had given up
     result = Result(due=due, noticed=due + 0.002, sent=due + 0.01, done=done, status=status)
     samples = [sample(50.0 + 0.5 * at, server_cpu_s=0.15 * at, machine_cpu_s=0.2 * at) for at in range(9)]
     row = measure(result, samples, 50.0, 2.0, 4.0, cores=0.6, timeout_s=2.0)
     assert set(row) == set(MEASURED)
     assert row["offered_per_s"] == 10.0
-    assert row["throughput_per_s"] == 9.0  # those done in it: due from 1.9 on, less the two
+    assert row["completed_per_s"] == 9.0  # those done in it: due from 1.9 on, less the two
+    assert row["throughput_per_s"] == 8.5
     assert row["latency_p50_ms"] == pytest.approx(100.0)
-    assert row["latency_p99_ms"] == pytest.approx(2000.0)  # both count as the time-out
-    assert row["latency_mean_ms"] == pytest.approx((18 * 100 + 2 * 2000) / 20)
-    assert (row["timed_out"], row["errors"]) == (1.0, 1.0)
-    assert row["backlog"] == 2.0  # the one that times out at 4 s, and the one due at 3.9 s
+    assert row["latency_p99_ms"] == pytest.approx(2000.0)  # all three count as the time-out
+    assert row["latency_mean_ms"] == pytest.approx((17 * 100 + 3 * 2000) / 20)
+    assert (row["timed_out"], row["errors"]) == (2.0, 1.0)
+    assert row["backlog"] == 3.0  # the two whose clients wait beyond 4 s, and the one due at 3.9 s
     assert row["cpu_cores"] == pytest.approx(0.3) and row["utilisation"] == pytest.approx(0.5)
     assert row["lateness_p99_ms"] == pytest.approx(2.0)
 

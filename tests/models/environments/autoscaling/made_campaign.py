@@ -24,8 +24,8 @@ def write_campaign(folder: Path) -> Path:
         rows["server"], rows["trial"] = server, [f"{server}-{number}" for number in range(len(rows))]
         capacity = rows["instances"] * rows[["quota_cores", "workers"]].min(axis=1) * 1000 / truth.cpu_ms
         rows["offered_per_s"] = rows["planned_utilisation"] * capacity
-        rows["throughput_per_s"] = rows["offered_per_s"].clip(upper=capacity)
-        rows["cpu_cores"] = rows["throughput_per_s"] * truth.cpu_ms / 1000
+        rows["completed_per_s"] = rows["offered_per_s"].clip(upper=capacity)
+        rows["cpu_cores"] = rows["completed_per_s"] * truth.cpu_ms / 1000
         rows["in_flight"] = 4 * rows["planned_utilisation"] * rows["instances"]
         rows["memory_mib"] = rows["instances"] * 40 + 0.5 * rows["in_flight"]
         rows["latency_p99_ms"] = 1.0

@@ -78,6 +78,6 @@ def test_training_that_diverges_keeps_the_best_weights_until_then_and_says_so(tm
 
 
 def test_training_that_diverges_at_once_is_an_error_in_one_line(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no finite number.*before any weights were judged") as refused:
+    with pytest.raises(InputError, match=r"no finite number.*before any weights were judged") as refused:
         train(task(), Diverging(1), 20, 0, tmp_path / "policy.npz", lambda event: None)
     assert "\n" not in str(refused.value)

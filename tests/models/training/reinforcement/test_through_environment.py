@@ -132,7 +132,8 @@ def test_a_loss_that_is_no_number_stops_training_and_the_last_good_weights_stay(
         good.state.round += 1
         if good.state.round % 2 == 0:
             good._judge()
-    assert all(torch.equal(a, b) for a, b in zip(trained.policy.parameters(), good.state.best.parameters(), strict=True))
+    for one, other in zip(trained.policy.parameters(), good.state.best.parameters(), strict=True):
+        assert torch.equal(one, other)
     assert checkpoint.exists()
 
 

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from models.verification.checker import check
+from models.verification.checker.bounds import Box, _under_conditions, relu
 from models.verification.language.specification import FloatArray
 from models.verification.network.fully_connected import ReluNetwork
 from tests.models.verification.hard_networks import (
@@ -240,3 +241,81 @@ def test_the_former_target_beside_a_clipped_change_keeps_its_relation_to_the_inp
     bounds = check.leaf_margins(weights, biases, np.zeros((1, 2)), np.array([[8.0, 1.0]]), np.ones((1, 1, 1, 1)),
                                 np.full((1, 1, 1), 1e-6), on_inputs=np.array([[[[-1.0, 0.0]]]]))
     assert 0 < bounds[0, 0] < 1e-5
+
+
+def attack_under_a_condition(case, points: int) -> None:
+    """Rows where a linear function of the inputs is not below 0, against exact values there."""
+    network, lower, upper, rng = one_of_the_boxes(case)
+    outputs = int(rng.integers(1, 3))
+    weights, biases = with_outputs(network, rng, outputs)
+    coefficients, on_inputs = rng.normal(size=(2, outputs)), rng.normal(size=(2, len(lower)))
+    chosen = points_inside(rng, lower, upper, points)
+    condition = rng.normal(size=len(lower)) * (rng.random(len(lower)) < 0.7)
+    condition[rng.integers(len(lower))] = 1.0
+    offset = -float(condition @ chosen[0])  # its border goes through a point
+    exact = [exact_outputs(network, weights, biases, point.tolist()) for point in chosen]
+
+    def row(number: int, point: int) -> Fraction:
+        y = sum((Fraction(float(c)) * v for c, v in zip(coefficients[number], exact[point], strict=True)), Fraction(0))
+        return y + linear(on_inputs[number], chosen[point]) + Fraction(float(constants[number]))
+
+    def linear(slopes: FloatArray, x: FloatArray) -> Fraction:
+        return sum((Fraction(float(a)) * Fraction(float(b)) for a, b in zip(slopes, x, strict=True)), Fraction(0))
+
+    constants = np.zeros(2)
+    constants[1] = -float(row(1, 0))
+    if not np.isfinite(constants).all():
+        constants[1] = 0.0
+    given = np.concatenate([condition, [offset]])[None, None]
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = _under_conditions(weights, biases, Box(lower[None], upper[None]), [relu] * (len(weights) - 1), given,
+                                  coefficients, constants, on_inputs)
+    inside = [k for k in range(points) if linear(condition, chosen[k]) + Fraction(offset) >= 0]
+    for k in inside:
+        assert not math.isfinite(found) or max(row(0, k), row(1, k)) >= Fraction(found)
+    rows = np.concatenate([coefficients, np.zeros((1, outputs))])[None, None]
+    direct = np.concatenate([on_inputs, -condition[None]])[None, None]
+    bound = check.leaf_margins(weights, biases, lower[None], upper[None], rows,
+                               np.concatenate([constants, [-offset]])[None, None], on_inputs=direct)[0, 0]
+    if bound > 0:
+        assert all(max(row(0, k), row(1, k)) > 0 for k in inside)
+
+
+@relaxed
+@given(case=st.one_of(SMALL, DEEP))
+def test_no_exact_row_lies_below_its_bound_where_a_condition_holds(case) -> None:
+    attack_under_a_condition(case, points=8)
+
+
+@relaxed
+@given(case=annihilating_networks())
+def test_rounding_does_not_push_a_bound_under_a_condition_above_the_row(case) -> None:
+    network, lower, upper, rng = case
+    attack_under_a_condition((network, lower, upper, rng), points=4)
+
+
+def test_a_clip_keeps_its_relation_to_the_inputs() -> None:
+    """y = max(x / 2, x - relu(x - z)): at least x / 2, however far z goes; and at most x."""
+    # inputs x in [1, 16], z in [0, 1000]; layers carry x along
+    weights = [np.array([[1.0, 0.0], [1.0, -1.0]]), np.array([[1.0, 0.0], [0.5, -1.0]]), np.array([[0.5, 1.0]])]
+    biases = [np.zeros(2), np.zeros(2), np.zeros(1)]
+    lower, upper = np.array([[1.0, 0.0]]), np.array([[16.0, 1000.0]])
+    coefficients, on_inputs = np.array([[[1.0], [-1.0]]]), np.array([[[-0.5, 0.0], [1.0, 0.0]]])
+    (bounds,) = leaf_margins(weights, biases, lower, upper, coefficients, np.full((1, 2), 1e-6), on_inputs=on_inputs)
+    assert (bounds > 0).all()
+
+
+def test_a_row_is_proved_where_a_condition_on_inputs_holds_and_not_elsewhere() -> None:
+    """y = relu(a - b) with a, b in [0, 10]: 0 where b >= a."""
+    weights, biases = [np.array([[1.0, -1.0]]), np.array([[1.0]])], [np.zeros(1), np.zeros(1)]
+    lower, upper = np.zeros((1, 2)), np.full((1, 2), 10.0)
+
+    def margin(condition: list[float]) -> float:
+        return float(check.leaf_margins(
+            weights, biases, lower, upper, np.array([[[[-1.0], [0.0]]]]), np.array([[[1e-6, 0.0]]]),
+            on_inputs=np.array([[[[0.0, 0.0], condition]]]))[0, 0])
+
+    assert margin([1.0, -1.0]) > 0  # safe, or a - b above 0
+    assert not margin([-1.0, 1.0]) > 0
+    assert margin([1.0, -0.9]) > 0
+    assert not margin([1.0, -1.1]) > 0

@@ -23,7 +23,8 @@ BASE: dict[str, Any] = {
         {"monotone": {"features": ["load", "cores"], "direction": "decreasing", "output": "p50"}},
         {"monotone": {"features": ["load"], "output": "no", "when": {"is_a": [1, 1], "load": [0.2, 0.3]}}},
         {"range": {"output": "no", "minimum": -1e-9, "minus": "load"}},
-        {"order": {"upper": "p50", "lower": "cores", "margin": -0.1, "factor": 0.75, "when": {"cores": [0.3, 1]}}},
+        {"order": {"upper": "p50", "lower": "cores", "margin": -0.1, "factor": 0.75, "at_least": {"cores": "load"},
+                   "when": {"cores": [0.3, 1]}}},
         {"robust": {"points": [[0.5, 1, 0, 1]], "radius": {"load": 0.01}, "change": 3, "output": "p50"}},
         {"share": {"of": {"range": {"output": "p50", "maximum": 9}}, "at_least": 0.9, "when": {"load": [0.1, 0.2]}}}]}
 
