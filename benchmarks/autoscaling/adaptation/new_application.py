@@ -3,9 +3,10 @@
     python -m benchmarks autoscaling-adaptation [--methods meta generic ...] [--seeds 5] [--applications 20]
 
 Every method is fine-tuned to each held-out application in episodes of its own, all applications and seeds in one stack,
-for the paper's reward (thesis, section 5.5.2 and Figure 5.8), at several learning rates, of which each is told at its
-best. After every few episodes all are judged on the same other episodes. The converged reward of an application is the
-highest that any method reached there: so nobody looks fast by converging to little.
+at several learning rates, of which each is told at its best. What is told is the paper's reward (section 5.5.2 and
+Figure 5.8); trained for is the cost under a constraint, or with `--objective reward` the paper's reward. After every
+few episodes all are judged on the same other episodes. The converged reward of an application is the highest that any
+method reached there: so nobody looks fast by converging to little.
 
     drop             1 - reward before the first gradient / converged reward
     episodes         until the reward is 95 % of the converged one; those that never are count as the last episode
@@ -29,11 +30,13 @@ from torch import Tensor
 from benchmarks.autoscaling.adaptation.rival_policies import (
     EPISODE,
     SOURCES,
+    TARGET,
     WARM_UP,
     Plan,
     first_policies,
     forecast_of,
     meta_learner,
+    repeated_objective,
     trained,
     untrained,
 )
@@ -48,7 +51,7 @@ from models.adaptation.control.fine_tuning import FineTuning, fine_tune, one_eac
 from models.adaptation.control.inputs import Forecast, Given, Inputs, Joined, Nothing
 from models.adaptation.control.load_forecast import allocation_table
 from models.adaptation.control.meta_learner import members
-from models.adaptation.control.objectives import PaperReward
+from models.adaptation.control.objectives import Objective
 from models.adaptation.control.side_by_side import Ran
 from models.adaptation.control.side_by_side import run as run_side_by_side
 from models.adaptation.control.through_stacks import TrainingSettings
@@ -187,6 +190,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--applications", type=int, default=20, help="held-out ones that are adapted to; default: 20")
+    parser.add_argument("--objective", choices=["constraint", "reward"], default="constraint")
     parser.add_argument("--load", choices=["azure", "made"], default="azure")
     parser.add_argument("--budget", type=float, default=1.0, help="of training, times the default's iterations")
     add_data_folder(parser)
@@ -197,10 +201,11 @@ def run(options: argparse.Namespace) -> None:
     code = code_digest("benchmarks.autoscaling.adaptation.new_application", "")
     results = Entries(options.output, FORMAT, lambda entry: entry["method"], lambda _, entry: (
         entry["method"] not in options.methods
-        or (entry["code"], entry["load"], entry["seeds"], entry["budget"]) ==
-        (code, options.load, options.seeds, options.budget)))
+        or (entry["code"], entry["load"], entry["seeds"], entry["budget"], entry["objective"]) ==
+        (code, options.load, options.seeds, options.budget, options.objective)))
     environment = environment_of(options.load, options.data_folder)
-    plan = Plan(seeds=tuple(range(options.seeds)), targets=()).with_budget(options.budget)
+    targets = (TARGET,) if options.objective == "constraint" else ()
+    plan = Plan(seeds=tuple(range(options.seeds)), targets=targets).with_budget(options.budget)
     applications = [800 + 200 // options.applications * row for row in range(options.applications)]
     for name in options.methods:
         if results.has(name):
@@ -208,13 +213,15 @@ def run(options: argparse.Namespace) -> None:
         began = time.process_time()
         policy, told = METHODS[name][1](environment, plan, len(applications))
         pretraining = time.process_time() - began
-        curves, seconds = adapt(environment, policy, told, applications)
+        objective = repeated_objective(plan.objective(), len(RATES) * len(applications))
+        curves, seconds = adapt(environment, policy, told, applications, objective)
         chosen = int(curves["reward"].mean(axis=(0, 1, 3)).argmax())  # the largest area under the curve
         tried = curves["reward"].mean(axis=(1, 3))
         curves = {figure: values[:, :, chosen] for figure, values in curves.items()}
         results.content |= {"machine": describe_machine(), "judged_at": list(JUDGED_AT), "applications": applications}
         results.add({"method": name, "what": METHODS[name][0], "code": code, "load": options.load, "at": now_utc(),
-                     "seeds": options.seeds, "budget": options.budget, "pretraining_cpu_s": pretraining,
+                     "seeds": options.seeds, "budget": options.budget,
+                     "objective": options.objective, "pretraining_cpu_s": pretraining,
                      "adaptation_cpu_s": [second / len(RATES) for second in seconds],
                      "rate": RATES[chosen], "rates": list(RATES), "rewards_by_rate": tried.T.round(4).tolist(),
                      **{figure: [" ".join(f"{value:.4g}" for value in row.flatten()) for row in values]
@@ -223,7 +230,7 @@ def run(options: argparse.Namespace) -> None:
               file=sys.stderr, flush=True)
 
 
-def adapt(environment: Autoscaling, policy: Policy, told: Told, applications: Sequence[int],
+def adapt(environment: Autoscaling, policy: Policy, told: Told, applications: Sequence[int], objective: Objective,
           ) -> tuple[dict[str, Numbers], list[float]]:
     """Fine-tunes (S R,) policies, those of a seed next to each other, one a rate, to A applications each.
 
@@ -256,7 +263,7 @@ def adapt(environment: Autoscaling, policy: Policy, told: Told, applications: Se
             told.observe(run_side_by_side(environment, stack.policy, told.inputs(), drawn, EPISODE, WARM_UP,
                                           recorder=recorder))
         one_more = TrainingSettings(episode + 1, EPISODE, warm_up=WARM_UP, rate=RATES[-1], decay=False)
-        fine_tune(environment.differentiable, stack, "held_out", every, lambda *_: told.inputs(), PaperReward(),
+        fine_tune(environment.differentiable, stack, "held_out", every, lambda *_: told.inputs(), objective,
                   FineTuning(one_more, 1, TUNING_SEED))
         spent += time.process_time() - began
     return {figure: np.stack(values) for figure, values in found.items()}, seconds

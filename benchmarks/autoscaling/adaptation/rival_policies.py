@@ -30,6 +30,7 @@ from models.learners.policy import Policy, PolicyShape
 from models.training.reinforcement.rollouts import random_walk
 
 HIDDEN_LAYERS = (64, 64)
+TARGET = 0.04  # of violating steps, where policies are trained under one constraint
 EPISODE, WARM_UP = 60, 10
 _SERIES_SEED, _EXPLORE_SEED, _TUNING_SEED = 11, 500_000, 600_000
 SOURCES = (17, 190, 363, 536, 709)  # that transfer learning starts from, one a seed; any would do
@@ -236,6 +237,15 @@ def judge(environment: Autoscaling, rival: Rival, applications: Sequence[int], t
     inputs = rival.told(applications, times)
     return run(environment, rival.policy, inputs, episodes.take(member_rows(1, members, len(episodes))), steps, warm_up,
                measures)
+
+
+def repeated_objective(objective: Objective, applications: int) -> Objective:
+    """Of a policy for each application, with the (S,) multipliers that training came to."""
+    state = objective.state()
+    if not state:
+        return PaperReward()
+    multipliers = state["multipliers"].repeat_interleave(applications)
+    return CostAndViolations(torch.full_like(multipliers, TARGET), multipliers, rate=0.0)
 
 
 def forecast_of(environment: Autoscaling) -> Autoregression:

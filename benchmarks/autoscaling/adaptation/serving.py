@@ -32,10 +32,12 @@ from numpy.typing import NDArray
 
 from benchmarks.autoscaling.adaptation.rival_policies import (
     EPISODE,
+    TARGET,
     WARM_UP,
     Plan,
     first_policies,
     meta_learner,
+    repeated_objective,
     trained,
 )
 from benchmarks.autoscaling.against_rules import environment_of
@@ -49,7 +51,7 @@ from models.adaptation.control.exploration import Exploration
 from models.adaptation.control.fine_tuning import FineTuning, fine_tune, one_each
 from models.adaptation.control.inputs import Given, Inputs, Nothing
 from models.adaptation.control.meta_learner import members
-from models.adaptation.control.objectives import CostAndViolations, Objective, PaperReward
+from models.adaptation.control.objectives import Objective
 from models.adaptation.control.side_by_side import Ran
 from models.adaptation.control.side_by_side import run as run_side_by_side
 from models.adaptation.control.through_stacks import Stack, TrainingSettings
@@ -65,7 +67,6 @@ FORMAT = "assay-autoscaling-serving/1"
 HELD_OUT = np.arange(800, 1000)
 BEFORE, RATE = 10, 1e-4  # episodes of fine-tuning before the change; Adam's rate
 THRESHOLD, RECENT = 0.026, 3  # of the reward before the change (section 5.5.3); episodes that the mean is over
-TARGET = 0.04  # of violating steps, under the constraint
 RULE = "hpa-cpu-vpa-memory"
 SERVERS = ("AWARE", "embedding", "no retraining", "generic", "rule", "converged")
 FIGURES = ("reward", "violated", "cpu_utilization", "memory_utilization")
@@ -189,15 +190,6 @@ def serve(environment: Autoscaling, plan: Plan, each: int, episodes: int) -> dic
         found["converged"].append(_figures(_run(environment, best.policy, told, changed(_SEED + episode), learner)))
     return {server: {figure: np.stack([one[figure] for one in rows]).reshape(-1, *shape) for figure in FIGURES}
             for server, rows in found.items()}
-
-
-def repeated_objective(objective: Objective, applications: int) -> Objective:
-    """Of a policy for each application, with the (S,) multipliers that training came to."""
-    state = objective.state()
-    if not state:
-        return PaperReward()
-    multipliers = state["multipliers"].repeat_interleave(applications)
-    return CostAndViolations(torch.full_like(multipliers, TARGET), multipliers, rate=0.0)
 
 
 def _before(environment: Autoscaling, stack: Stack, known: Exploration, every: Sequence[int],
