@@ -174,6 +174,15 @@ def compared(fronts: Sequence[Front], rules: Mapping[str, Front], each: Front) -
     return entry
 
 
+def _without_nan(value: Any) -> Any:
+    """The same with null where a figure lies outside of a front."""
+    if isinstance(value, dict):
+        return {name: _without_nan(own) for name, own in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(own) for own in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
 def at_share(front: Front) -> dict[str, float]:
     """Every figure at SHARE violating steps."""
     return {figure: front.at(SHARE, figure) for figure in JUDGED if figure != "violated"}
@@ -226,4 +235,5 @@ def run(options: argparse.Namespace) -> None:
     entries.content["machine"] = {**describe_machine(), "date": now_utc()}
     for load in options.loads:
         if not entries.has(LOADS.index(load)):
-            entries.add({**measure(load, options.data_folder, options.seeds, options.effort, options.budget), **wanted})
+            found = measure(load, options.data_folder, options.seeds, options.effort, options.budget)
+            entries.add({**_without_nan(found), **wanted})
