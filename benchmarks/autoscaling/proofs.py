@@ -5,7 +5,8 @@
 Policies of several seeds are trained side by side, monotone by construction (monotone.py in
 models/training/reinforcement); each is then fine-tuned for one application, once as it was trained and once plainly,
 from the same weights on the same episodes. Every exported file is decided against the specification of
-models/tasks/control/autoscaling.yaml, with its certificate. The rules under conditions are part of the network in all of them (models/learners/policy.py).
+models/tasks/control/autoscaling.yaml, with its certificate. The rules under conditions are part of the network in all
+of them (models/learners/policy.py).
 """
 
 import argparse

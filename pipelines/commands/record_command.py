@@ -61,7 +61,7 @@ def record(
     """Record real servers under real load on this host, as training telemetry.
 
     Starts nginx, Redis, MariaDB, a search engine (colocation: a training loop, Prometheus and its node exporter too) on
-    loopback, and leaves nothing behind. Examples: assay record data/mine --combinations 20 --seed 1;
+    loopback, and leaves nothing behind. Example: assay record data/mine --combinations 20 --seed 1;
     assay record --task autoscaling data/scaling-mine --servers nginx
     """
     if task not in _OWN:

@@ -1,5 +1,5 @@
 """Rules that a policy of autoscaling keeps by its form, and the signals that it is monotone in, as the default task has
-them (docs/autoscaling-specification.md says why).
+them (models/training/reinforcement/monotone.py says why).
 """
 
 from models.learners.policy import Gates
