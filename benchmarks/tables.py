@@ -15,7 +15,15 @@ from typing import Any
 
 from benchmarks.adaptation import accuracy_tables, cost_tables, pool_tables, sizing
 from benchmarks.adaptation.plots import draw_adaptation_scale
-from benchmarks.autoscaling import early_tables, physics_tables, scenarios, speed, time_to_reward, twin_tables
+from benchmarks.autoscaling import (
+    against_rules,
+    early_tables,
+    physics_tables,
+    scenarios,
+    speed,
+    time_to_reward,
+    twin_tables,
+)
 from benchmarks.autoscaling.adaptation import new_application_tables, rivals, serving
 from benchmarks.autoscaling.adaptation.plots import draw_adaptation, draw_rivals, draw_serving
 from benchmarks.gates import false_promotion
@@ -81,6 +89,8 @@ TABLES: dict[str, Source] = {
     "autoscaling-physics-conditions": Source("autoscaling_physics", physics_tables.conditions_line),
     "autoscaling-scenarios": Source("autoscaling_scenarios", scenarios.scenarios_table),
     "autoscaling-scenarios-conditions": Source("autoscaling_scenarios", scenarios.conditions_line),
+    "autoscaling-rules": Source("autoscaling_rules", against_rules.rules_table),
+    "autoscaling-savings": Source("autoscaling_rules", against_rules.savings_table),
     "autoscaling-speed": Source("autoscaling_speed", speed.speed_table),
     "autoscaling-speed-conditions": Source("autoscaling_speed", speed.conditions_line),
     "autoscaling-rivals": Source("autoscaling_rivals", rivals.rivals_table),

@@ -25,6 +25,7 @@ from benchmarks.harness.code_digest import code_digest
 from benchmarks.harness.data_folder import add_data_folder, required
 from benchmarks.harness.entries import Entries
 from benchmarks.harness.machine import describe_machine, now_utc
+from benchmarks.harness.markdown import table
 from benchmarks.harness.result_file import RESULTS
 from models.controllers.rules import RULES, make
 from models.environments.autoscaling.arrivals import read_traces
@@ -39,6 +40,7 @@ from models.training.reinforcement.through_environment import Settings, ThroughE
 
 OUTPUT = RESULTS / "autoscaling_rules.json"
 FORMAT = "assay-autoscaling-rules/1"
+NOT_MEASURED = "*Not measured yet.*"
 TARGETS = (0.004, 0.01, 0.02, 0.04)  # shares of violating steps that are trained and tuned for
 SHARE = 0.02  # at which savings are told
 STEPS, WARM_UP, EPISODES = 280, 40, 2  # of judging; episodes of each held-out application
@@ -212,6 +214,53 @@ def measure(load: str, folder: Path | None, seeds: int, effort: float, budget: f
         own = entry["policies"][name]
         print(name, f"{seconds:.0f} s", own["cost_saved"], own["cost_saved_each"], flush=True)
     return entry
+
+
+def rules_table(results: Mapping[str, Any]) -> str:
+    """A controller a row, at SHARE violating steps."""
+    rows = []
+    for entry in results.get("entries", ()):
+        ordered = sorted(entry["rules"].items(), key=lambda item: item[1]["at_share"]["cost"] or np.inf)
+        rows += [_row(entry["load"], name, [own["at_share"]]) for name, own in ordered]
+        each = entry["each"]
+        rows.append(_row(entry["load"], f"{each['rule']}, tuned for each application", [each["at_share"]]))
+        for name, own in entry["policies"].items():
+            seeds = len(own["at_share"])
+            rows.append(_row(entry["load"], f"policy: {name}, {seeds} seeds", own["at_share"]))
+    header = ["load", "controller", "cost", "cores", "memory, GiB", "violated requests, %", "starts and stops an hour",
+              "reward a step"]
+    return table(header, rows, range(2, len(header))) if rows else NOT_MEASURED
+
+
+def savings_table(results: Mapping[str, Any]) -> str:
+    """What each kind of policy saves."""
+    rows = [[entry["load"], name, _saved(own["cost_saved"]), _saved(own["cost_saved_each"]), _saved(own["cores_saved"]),
+             f"{own['seconds']:.0f}"]
+            for entry in results.get("entries", ()) for name, own in entry["policies"].items()]
+    header = ["load", "policy", "cost saved against the best rule, %", "against the rule tuned for each application, %",
+              "cores saved against the best rule, %", "s of training, all seeds and targets"]
+    return table(header, rows, range(2, len(header))) if rows else NOT_MEASURED
+
+
+def _row(load: str, name: str, found: Sequence[Mapping[str, float | None]]) -> list[str]:
+    def shown(figure: str, scale: float = 1.0, digits: int = 2) -> str:
+        values = [float(value) * scale for one in found if (value := one[figure]) is not None]
+        if not values:
+            return "outside of its front"
+        spread = f" ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else ""
+        missing = f" ({len(values)} of {len(found)})" if len(values) < len(found) else ""
+        return f"{np.mean(values):.{digits}f}{spread}{missing}"
+
+    return [load, name, shown("cost"), shown("cores"), shown("memory_gib"), shown("violated_requests", 100, 1),
+            shown("changes_an_hour", digits=0), shown("reward", digits=3)]
+
+
+def _saved(interval: Mapping[str, float | None]) -> str:
+    if interval["mean"] is None:
+        return "not told: a seed's front does not reach 2 %"
+    if interval["low"] is None or interval["high"] is None:
+        return f"{100 * interval['mean']:+.1f} (no interval)"
+    return f"{100 * interval['mean']:+.1f} ({100 * interval['low']:+.1f} to {100 * interval['high']:+.1f})"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -28,6 +28,7 @@ EXAMPLES = (
     ("docs/recipes/bring-your-own-telemetry.md", "workload:    {constant: checkout}", "telemetry-mapping"),
     ("docs/recipes/bring-your-own-telemetry.md", "window_s: 60\n", "production-map"),
     ("docs/reference/measurements.md", "workload: {column: workload}\nconfiguration:", "measurement-mapping"),
+    ("docs/recipes/add-a-control-task.md", "name: backlog\n", "task-control"),
     ("feature_store/measurement_mapping.py", "workload: {column: workload}\n", "measurement-mapping"),
     ("feature_store/sources/production_map.py", "window_s: 60 ", "production-map"),
     ("models/tasks/few_shot/measurements_task.py", "demand: {nodes: decreasing} ", "measurements-task"),
