@@ -229,7 +229,8 @@ def paired(fronts: Sequence[Front], others: Sequence[Front], share: float = SHAR
     random = np.random.default_rng(seed)
 
     def cost(some: Sequence[Front], weights: Numbers | None = None) -> float:
-        return float(np.nanmean([front.at(share, weights=weights) for front in some]))
+        found = np.array([front.at(share, weights=weights) for front in some])
+        return float(np.nanmean(found)) if np.isfinite(found).any() else float("nan")
 
     drawn = []
     for _ in range(resamples):

@@ -120,7 +120,7 @@ def new_policy(environment: Environment, hidden: Sequence[int], seed: int, gates
     """An untrained policy whose features are normalised over an episode in which targets wander."""
     generator = torch.Generator().manual_seed(seed)
     shape = PolicyShape(tuple(environment.signals), tuple(environment.controls), tuple(environment.features),
-                        tuple(hidden), gates, environment.anchors)
+                        tuple(hidden), gates)  # actions are changes of the present values
     policy = Policy(shape, generator)
 
     def wander(observation: Tensor, _: int) -> Tensor:

@@ -216,6 +216,8 @@ def _under_conditions(weights: Sequence[Array], biases: Sequence[Array], box: Bo
 
 def _forward(layers: Sequence[Layer], cube: Cube, asked: Rows) -> Array:
     """Lower bounds (P,) of rows of the last layer's v' from its linear bounds: what was clipped kept its relations."""
+    if not layers:  # the rows are of the inputs: a backward pass is exact
+        return np.full(len(asked.rows), -np.inf)
     rows, constant, box, direct = asked
     positive, behind = np.maximum(rows, 0), layers[-1].behind
     found = (np.einsum("pw,piw->pi", positive, behind.low[box]) +

@@ -93,7 +93,7 @@ _LEAST_SPREAD = 0.25
 def policy_for(environment: Environment, experience: Transitions, hidden: Sequence[int], seed: int) -> Policy:
     """An untrained policy whose features are normalised over the experience."""
     shape = PolicyShape(tuple(environment.signals), tuple(environment.controls), tuple(environment.features),
-                        tuple(hidden), anchors=environment.anchors)
+                        tuple(hidden))
     policy = Policy(shape, torch.Generator().manual_seed(seed))
     policy.normalise(experience.observation)
     policy.spread.clamp_(min=_LEAST_SPREAD)
