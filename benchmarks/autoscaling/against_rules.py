@@ -149,7 +149,7 @@ def policy_fronts(judge: Judge, environment: Autoscaling, form: Form, seeds: int
     shape = PolicyShape(environment.signals, environment.controls, environment.features, form.hidden,
                         GATES if form.provable else Gates(), environment.anchors)
     settings = Settings(rounds=round(ROUNDS * budget), applications=40, rate=1e-3 if form.hidden else 3e-3,
-                        multiplier=100.0, multiplier_rate=0.02, slope=3.0, judged_from=0.4)
+                        judged_from=0.4)
     trained = ThroughEnvironment(
         environment.differentiable, environment, shape, settings, [seed for seed, _ in pairs],
         [target for _, target in pairs], Monotone(DIRECTIONS) if form.provable else None, on_progress=_say).run()

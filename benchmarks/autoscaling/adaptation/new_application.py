@@ -51,13 +51,13 @@ from models.adaptation.control.fine_tuning import FineTuning, fine_tune, one_eac
 from models.adaptation.control.inputs import Forecast, Given, Inputs, Joined, Nothing
 from models.adaptation.control.load_forecast import allocation_table
 from models.adaptation.control.meta_learner import members
-from models.adaptation.control.objectives import Objective
 from models.adaptation.control.side_by_side import Ran
 from models.adaptation.control.side_by_side import run as run_side_by_side
 from models.adaptation.control.through_stacks import TrainingSettings
 from models.adaptation.control.trajectories import Recorder, TrajectoryStore
 from models.environments.autoscaling.simulator import Autoscaling
 from models.learners.policy import Policy
+from models.training.reinforcement.smooth_objectives import Objective
 
 OUTPUT = RESULTS / "autoscaling_adaptation.json"
 FORMAT = "assay-autoscaling-adaptation/1"

@@ -19,7 +19,6 @@ from models.adaptation.control.fine_tuning import FineTuning, fine_tune, one_eac
 from models.adaptation.control.inputs import Given, Inputs, Nothing, Window
 from models.adaptation.control.load_forecast import Autoregression, fit_autoregression
 from models.adaptation.control.meta_learner import MetaLearner, MetaSettings, MetaTraining
-from models.adaptation.control.objectives import CostAndViolations, Objective, PaperReward
 from models.adaptation.control.side_by_side import Ran, member_rows, run
 from models.adaptation.control.through_stacks import Batch, Stack, TrainingSettings, train
 from models.adaptation.control.trajectory_encoder import EncoderSettings
@@ -28,6 +27,7 @@ from models.environments.autoscaling.applications import numbers_of
 from models.environments.autoscaling.simulator import Autoscaling
 from models.learners.policy import Policy, PolicyShape
 from models.training.reinforcement.rollouts import random_walk
+from models.training.reinforcement.smooth_objectives import CostAndViolations, Objective, PaperReward
 
 HIDDEN_LAYERS = (64, 64)
 TARGET = 0.04  # of violating steps, where policies are trained under one constraint

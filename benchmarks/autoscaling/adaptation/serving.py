@@ -51,7 +51,6 @@ from models.adaptation.control.exploration import Exploration
 from models.adaptation.control.fine_tuning import FineTuning, fine_tune, one_each
 from models.adaptation.control.inputs import Given, Inputs, Nothing
 from models.adaptation.control.meta_learner import members
-from models.adaptation.control.objectives import Objective
 from models.adaptation.control.side_by_side import Ran
 from models.adaptation.control.side_by_side import run as run_side_by_side
 from models.adaptation.control.through_stacks import Stack, TrainingSettings
@@ -61,6 +60,7 @@ from models.environments.autoscaling.episodes import PAYLOAD_SCENARIOS, Episodes
 from models.environments.autoscaling.simulator import Autoscaling
 from models.environments.rollout import roll_out
 from models.learners.policy import Policy
+from models.training.reinforcement.smooth_objectives import Objective
 
 OUTPUT = RESULTS / "autoscaling_serving.json"
 FORMAT = "assay-autoscaling-serving/1"

@@ -16,10 +16,10 @@ from torch import Tensor
 
 from models.adaptation.control.inputs import Inputs
 from models.adaptation.control.meta_learner import members
-from models.adaptation.control.objectives import Objective
 from models.adaptation.control.through_stacks import Batch, Stack, TrainingSettings, train
 from models.environments.environment import Environment
 from models.learners.policy import Policy
+from models.training.reinforcement.smooth_objectives import Objective
 
 InputsOf = Callable[[int, int], Inputs]  # iteration, episodes of each application -> what N policies are told
 

@@ -23,7 +23,6 @@ from torch import Tensor
 from torch.nn.functional import mse_loss
 
 from models.adaptation.control.inputs import Given, Hidden
-from models.adaptation.control.objectives import CostAndViolations, Objective, PaperReward
 from models.adaptation.control.side_by_side import member_rows, run
 from models.adaptation.control.through_stacks import Batch, Stack, TrainingSettings, load_state, save_state, train
 from models.adaptation.control.trajectories import Recorder, TrajectoryStore
@@ -31,6 +30,7 @@ from models.adaptation.control.trajectory_encoder import EncoderSettings, Trajec
 from models.environments.environment import Environment
 from models.learners.policy import Policy
 from models.training.adam import Adam
+from models.training.reinforcement.smooth_objectives import CostAndViolations, Objective, PaperReward
 
 _REFRESH_SEED, _CHOICE_SEED = 700_000, 300_000  # apart from the seeds of training episodes
 

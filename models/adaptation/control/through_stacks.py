@@ -14,10 +14,8 @@ Symbols: K policies, B episodes of each, T steps.
 """
 
 import io
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,12 +25,13 @@ from torch import Tensor, nn
 from feature_store.errors import InputError
 from feature_store.whole_files import write_file
 from models.adaptation.control.inputs import Inputs
-from models.adaptation.control.objectives import Objective
 from models.adaptation.control.side_by_side import act
 from models.environments.environment import Environment
 from models.learners.policy import Policy
 from models.training.adam import adam_step
 from models.training.reinforcement.rollouts import rounded
+from models.training.reinforcement.smooth_objectives import Objective
+from models.training.reinforcement.windows import cut_to_norm, discounted, falling_rate, limit_slopes, member_means
 
 _LEAST_RATE = 0.02  # share of the learning rate that is left at the end
 
@@ -67,8 +66,7 @@ class TrainingSettings:
         """Learning rate of an iteration."""
         if not self.decay:
             return self.rate
-        falling = 0.5 * (1 + math.cos(math.pi * iteration / self.iterations))
-        return self.rate * (_LEAST_RATE + (1 - _LEAST_RATE) * falling)
+        return falling_rate(self.rate, _LEAST_RATE, iteration / self.iterations)
 
 
 class Batch(NamedTuple):
@@ -103,10 +101,7 @@ class Stack:
         gradients = [*torch.autograd.grad(loss, self._every, allow_unused=True)]
         gradients = [torch.zeros_like(part) if gradient is None else gradient.nan_to_num(0.0, 0.0, 0.0)
                      for part, gradient in zip(self._every, gradients, strict=True)]
-        norms = torch.stack([part.flatten(1).square().sum(dim=1) for part in gradients[:len(self._own)]]).sum(0).sqrt()
-        cut = (clip / norms.clamp(min=1e-12)).clamp(max=1.0)
-        for gradient in gradients[:len(self._own)]:
-            gradient.mul_(cut.view(-1, *[1] * (gradient.dim() - 1)))
+        gradients[:len(self._own)], norms = cut_to_norm(gradients[:len(self._own)], clip)
         at = len(self._own)
         for parameters in self._shared:
             mine = gradients[at:at + len(parameters)]
@@ -153,18 +148,6 @@ def load_state(path: Path) -> dict[str, Any]:
         raise InputError(f"checkpoint: expected a file that training wrote, got {error} ({path})") from error
 
 
-def discounted(state: Any, discount: float) -> Any:
-    """The same state, through which gradients pass multiplied by `discount`; tuples are walked through."""
-    if isinstance(state, Tensor):
-        if not state.requires_grad:
-            return state
-        return torch.lerp(state.detach(), state, discount) if discount else state.detach()
-    if isinstance(state, tuple):
-        parts = [discounted(part, discount) for part in state]
-        return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)
-    return state
-
-
 def train(environment: Environment, stack: Stack, batches: Callable[[int], Batch], objective: Objective,
           settings: TrainingSettings, after: Callable[[int], None] = lambda iteration: None) -> list[list[float]]:
     """Trains from `stack.iteration` on.
@@ -204,8 +187,7 @@ def _episode(environment: Environment, stack: Stack, batch: Batch, objective: Ob
         observation = environment.observe(state)
         for step in range(begin, min(begin + settings.window, settings.steps)):
             targets, memory = act(stack.policy, environment, inputs, state, observation, memory)
-            targets.register_hook(partial(_limited, targets.detach(), settings.slope * stack.policy.members[0]
-                                          / (len(targets) * settings.window)))
+            limit_slopes(targets, settings.slope * stack.policy.members[0] / (len(targets) * settings.window))
             state, outcome = environment.step(state, rounded(targets, environment.controls))
             state = discounted(state, settings.discount)
             observation = environment.observe(state)
@@ -214,17 +196,11 @@ def _episode(environment: Environment, stack: Stack, batch: Batch, objective: Ob
                 violated.append(outcome.violated)
         if not counted:
             continue
-        loss = torch.stack(counted).mean(dim=0).view(stack.policy.members[0], -1).mean(dim=1)
+        loss = member_means(counted, stack.policy.members[0])
         if not bool(loss.isfinite().all()):
             raise InputError(f"training: expected finite losses, got NaN or infinity (iteration {iteration + 1}, step "
                              f"{begin}); lower the rate")
         stack.descend(loss.sum(), settings.rate_at(iteration), settings.clip)
-        objective.observe(torch.stack(violated).mean(dim=0).view(stack.policy.members[0], -1).mean(dim=1))
+        objective.observe(member_means(violated, stack.policy.members[0]))
         losses.append(loss.detach())
     return torch.stack(losses).mean(dim=0).tolist()
-
-
-def _limited(targets: Tensor, most: float, gradient: Tensor) -> Tensor:
-    """The gradient by the targets (N, m), cut to the norm `most` by the logarithms of each episode's."""
-    norm = (gradient * targets).norm(dim=1, keepdim=True)
-    return gradient * (most / norm.clamp(min=1e-12)).clamp(max=1.0)

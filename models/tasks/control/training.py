@@ -61,7 +61,7 @@ def train(task: ControlTask, environment: Environment, rounds: int, seed: int, c
     settings = Settings(
         objective="reward" if task.objective.maximise == "reward" else "cost", applications=task.training.applications,
         rounds=rounds, steps=task.training.steps, window=task.training.window, rate=task.training.learning_rate,
-        multiplier=100.0, multiplier_rate=0.02, slope=3.0, judged_from=0.4)  # as benchmarks/autoscaling found them
+        judged_from=0.4)
     first = None if start is None else stack([start] * len(aims))
     trained = ThroughEnvironment(
         environment.differentiable, environment, policy_shape(task, environment), settings,

@@ -48,10 +48,6 @@ class Monotone:
     def __init__(self, directions: Mapping[str, int]) -> None:
         self.directions = dict(directions)
 
-    def penalty(self, policy: Policy, progress: float) -> Tensor:
-        """None: the weights are projected."""
-        return torch.zeros(policy.members)
-
     @torch.no_grad()
     def project(self, policy: Policy) -> None:
         """Moves the weights of policies to the nearest monotone ones, in place."""

@@ -3,7 +3,7 @@
 Symbols: K policies (1 where a policy is a single one), N applications of each; observations (K, N, n).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,20 +44,6 @@ def rounded(targets: Tensor, controls: Sequence[Control]) -> Tensor:
     """Targets (..., m), those that are whole rounded up; gradients pass as if they were not (straight through)."""
     whole = torch.tensor([control.whole for control in controls])
     return targets + torch.where(whole, (targets - _ROUNDING).ceil() - targets, 0.0).detach()
-
-
-def detached(state: Any) -> Any:
-    """The same state, through which no gradient flows further back: tensors in (named) tuples and mappings."""
-    match state:
-        case Tensor():
-            return state.detach()
-        case tuple() if hasattr(state, "_make"):
-            return state._make(map(detached, state))
-        case tuple() | list():
-            return type(state)(map(detached, state))
-        case Mapping():
-            return {key: detached(value) for key, value in state.items()}
-    return state
 
 
 @torch.no_grad()

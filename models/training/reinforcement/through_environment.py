@@ -16,12 +16,12 @@ applications too, in episodes that no gradient has seen and in the environment t
 Symbols: K policies, N applications of each in a round, T steps of an episode, W steps of a window.
 """
 
+import hashlib
 import io
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -31,10 +31,12 @@ from torch import Tensor
 
 from feature_store.errors import InputError
 from feature_store.whole_files import write_file
-from models.environments.environment import Environment, Outcome
+from models.environments.environment import Environment
 from models.learners.policy import Policy, PolicyShape
 from models.training.adam import adam_step
-from models.training.reinforcement.rollouts import Scores, act, detached, judge, random_walk, rounded
+from models.training.reinforcement.rollouts import Scores, act, judge, random_walk, rounded
+from models.training.reinforcement.smooth_objectives import CostAndViolations, Objective, PaperReward
+from models.training.reinforcement.windows import cut_to_norm, discounted, falling_rate, limit_slopes, member_means
 
 OnProgress = Callable[[Mapping[str, Any]], None]
 # A share of violating steps above the target counts as this much cost, where the best weights are chosen.
@@ -61,8 +63,6 @@ class Settings:
             of 0.1, decide everything.
         open_loop: gradients do not flow through what the policy sees: a window is then that of a plan whose changes
             last.
-        half_missed: violation that counts as half a violating step: whether it is missed counts, not how badly.
-        how_much: weight of how badly nevertheless, so that there is a slope wherever it is missed.
         multiplier: first Lagrange multiplier.
         multiplier_rate: change of its logarithm in a window in which twice the target was measured.
         judged_every: rounds between judgements, from `judged_from` (a share of the rounds) on.
@@ -79,8 +79,6 @@ class Settings:
     clip: float = 1.0
     slope: float = 3.0
     open_loop: bool = False
-    half_missed: float = 0.2
-    how_much: float = 0.1
     multiplier: float = 100.0
     multiplier_rate: float = 0.02
     judged_every: int = 10
@@ -91,19 +89,12 @@ class Settings:
 class Demands(Protocol):
     """What else is asked of the policies while they are trained, for example that they can be proved."""
 
-    def penalty(self, policy: Policy, progress: float) -> Tensor:
-        """(K,) loss beside that of the environment; progress: share of the rounds that are over."""
-
     def project(self, policy: Policy) -> None:
         """Moves weights to the nearest admissible ones, after every step of Adam."""
 
 
 class NoDemands:
     """Nothing."""
-
-    def penalty(self, policy: Policy, progress: float) -> Tensor:
-        """Zero."""
-        return torch.zeros(policy.members)
 
     def project(self, policy: Policy) -> None:
         """Nothing to do."""
@@ -126,8 +117,7 @@ class _Progress:
     best: Policy
     best_value: Tensor
     best_scores: Tensor
-    multiplier: Tensor
-    share: Tensor
+    objective: Objective
     means: list[Tensor]
     squares: list[Tensor]
     steps: list[Tensor]
@@ -159,6 +149,9 @@ class ThroughEnvironment:
         self.demands = demands or NoDemands()
         self.seeds, self.targets = tuple(seeds), torch.tensor(targets)
         self.steps = settings.steps or environment.steps
+        if not 1 <= settings.window <= self.steps:
+            raise InputError(f"window: expected 1 to {self.steps} steps, as many as an episode has, got "
+                             f"{settings.window}")
         self.checkpoint = checkpoint
         policy = self._first(shape) if start is None else stack([start.member(k) for k in range(len(seeds))])
         self.demands.project(policy)
@@ -166,11 +159,11 @@ class ThroughEnvironment:
         count = len(seeds)
         self.state = _Progress(
             policy, stack([policy.member(k) for k in range(count)]), torch.full((count,), math.inf),
-            torch.full((3, count), math.nan), torch.full((count,), settings.multiplier), self.targets.clone(),
-            [torch.zeros_like(one) for one in parameters], [torch.zeros_like(one) for one in parameters],
-            [torch.zeros(()) for _ in parameters])
+            torch.full((3, count), math.nan), self._objective(), [torch.zeros_like(one) for one in parameters],
+            [torch.zeros_like(one) for one in parameters], [torch.zeros(()) for _ in parameters])
+        weights = hashlib.sha256(b"".join(one.detach().numpy().tobytes() for one in policy.state_dict().values()))
         self.digest = json.dumps({"settings": asdict(settings), "shape": shape.document(), "seeds": self.seeds,
-                                  "targets": list(targets)}, sort_keys=True)
+                                  "targets": list(targets), "weights": weights.hexdigest()}, sort_keys=True)
 
     def run(self) -> Trained:
         """Trains to the end; from the checkpoint, where there is one."""
@@ -208,66 +201,36 @@ class ThroughEnvironment:
         episodes = self.environment.draw("train", count * settings.applications, self.steps,
                                          _seed(self.seeds[0], state.round))
         now = self.environment.reset(episodes)
-        progress = state.round / settings.rounds
-        cosine = 0.5 * (1 + math.cos(math.pi * progress))
-        rate = settings.rate * (settings.last_rate + (1 - settings.last_rate) * cosine)
-        losses: list[Tensor] = []
+        rate = falling_rate(settings.rate, settings.last_rate, state.round / settings.rounds)
+        losses, shares = [], []
         for begin in range(0, self.steps - settings.window + 1, settings.window):
             outcomes = []
-            now = detached(now)
+            now = discounted(now, 0.0)
             for _ in range(settings.window):
                 targets = act(state.policy, self.environment, now, settings.open_loop)
-                targets.register_hook(partial(self._limited, targets.detach()))
+                limit_slopes(targets, settings.slope / (settings.applications * settings.window))
                 now, outcome = self.environment.step(now, rounded(targets, self.environment.controls))
                 outcomes.append(outcome)
-            loss = self._loss(outcomes) + self.demands.penalty(state.policy, progress)
-            gradients = torch.autograd.grad(loss.sum(), list(state.policy.parameters()))
-            norm = _norms(gradients, count)
+            loss = member_means([state.objective(outcome) for outcome in outcomes], count)
+            gradients, norm = cut_to_norm(torch.autograd.grad(loss.sum(), list(state.policy.parameters())),
+                                          settings.clip)
             if not (torch.isfinite(loss).all() and torch.isfinite(norm).all()):
                 bad = [k for k in range(count) if not (loss[k].isfinite() and norm[k].isfinite())]
                 return f"the loss of policies {bad} was no finite number in round {state.round + 1}, step {begin}"
-            self._step(gradients, norm, rate)
-            self._multiply(outcomes)
+            parameters = [parameter.detach() for parameter in state.policy.parameters()]
+            adam_step(parameters, gradients, state.means, state.squares, state.steps, rate)
+            self.demands.project(state.policy)
+            shares.append(member_means([outcome.violated.detach() for outcome in outcomes], count))
+            state.objective.observe(shares[-1])
             losses.append(loss.detach())
         self.on_progress({"stage": "pretrain", "round": state.round + 1, "rounds": settings.rounds,
-                          "loss": float(torch.stack(losses).mean()), "violated": float(state.share.mean())})
+                          "loss": float(torch.stack(losses).mean()), "violated": float(torch.stack(shares).mean())})
         return ""
 
-    def _limited(self, targets: Tensor, gradient: Tensor) -> Tensor:
-        """The gradient by the targets (K * N, m), no application's by their logarithms above `slope` times a mean."""
-        share = self.settings.applications * self.settings.window
-        norm = (gradient * targets).norm(dim=1, keepdim=True) * share
-        return gradient * (self.settings.slope / norm.clamp(min=1e-12)).clamp(max=1.0)
-
-    def _loss(self, outcomes: Sequence[Outcome]) -> Tensor:
-        """(K,)"""
+    def _objective(self) -> Objective:
         if self.settings.objective == "reward":
-            return -_mean([outcome.reward for outcome in outcomes], len(self.seeds))
-        cost, violation = (_mean(values, len(self.seeds)) for values in (
-            [outcome.cost for outcome in outcomes], [self._missed(outcome.violation) for outcome in outcomes]))
-        return (cost + self.state.multiplier * violation) / (1.0 + self.state.multiplier)
-
-    def _missed(self, violation: Tensor) -> Tensor:
-        """A smooth step from 0 to 1 with a slope that does not vanish: how much counts little against whether."""
-        half = self.settings.half_missed
-        return violation / (violation + half) + self.settings.how_much * violation
-
-    def _step(self, gradients: Sequence[Tensor], norm: Tensor, rate: float) -> None:
-        state = self.state
-        factor = (self.settings.clip / norm.clamp(min=1e-12)).clamp(max=1.0)
-        # the fused kernel takes numbers in the order of memory: a transposed gradient would be another one
-        scaled = [(gradient * factor.reshape(-1, *[1] * (gradient.dim() - 1))).contiguous() for gradient in gradients]
-        parameters = [parameter.detach() for parameter in state.policy.parameters()]
-        adam_step(parameters, scaled, state.means, state.squares, state.steps, rate)
-        self.demands.project(state.policy)
-
-    @torch.no_grad()
-    def _multiply(self, outcomes: Sequence[Outcome]) -> None:
-        state = self.state
-        measured = _mean([outcome.violated for outcome in outcomes], len(self.seeds))
-        state.share = _SHARE_MEMORY * state.share + (1 - _SHARE_MEMORY) * measured
-        excess = (state.share / self.targets - 1.0).clamp(-1.0, 2.0)
-        state.multiplier = (state.multiplier.log() + self.settings.multiplier_rate * excess).exp().clamp(1e-2, 1e4)
+            return PaperReward()
+        return CostAndViolations(self.targets, self.settings.multiplier, self.settings.multiplier_rate)
 
     def _judge(self) -> None:
         """Keeps the weights that are the best so far."""
@@ -293,8 +256,7 @@ class ThroughEnvironment:
         state = self.state
         named = {f"policy.{name}": value for name, value in state.policy.state_dict().items()}
         named |= {f"best.{name}": value for name, value in state.best.state_dict().items()}
-        for name in ("best_value", "best_scores", "multiplier", "share"):
-            named[name] = getattr(state, name)
+        named |= {"best_value": state.best_value, "best_scores": state.best_scores, **state.objective.state()}
         for name in ("means", "squares", "steps"):
             named |= {f"{name}.{k}": value for k, value in enumerate(getattr(state, name))}
         return named
@@ -332,16 +294,6 @@ def stack(policies: Sequence[Policy]) -> Policy:
         for together, *alone in zip(many.parameters(), *(one.parameters() for one in policies), strict=True):
             together.copy_(torch.stack(alone))
     return many
-
-
-def _mean(values: Sequence[Tensor], members: int) -> Tensor:
-    """(K,) means over steps and applications of tensors (K * N,)."""
-    return torch.stack(list(values)).mean(dim=0).reshape(members, -1).mean(dim=1)
-
-
-def _norms(gradients: Sequence[Tensor], members: int) -> Tensor:
-    """(K,)"""
-    return torch.stack([gradient.reshape(members, -1).square().sum(dim=1) for gradient in gradients]).sum(dim=0).sqrt()
 
 
 def _seed(seed: int, round_number: int) -> int:

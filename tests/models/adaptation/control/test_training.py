@@ -8,12 +8,12 @@ import torch
 from models.adaptation.control.fine_tuning import FineTuning, fine_tune, one_each, repeated
 from models.adaptation.control.inputs import Given, Nothing
 from models.adaptation.control.meta_learner import MetaSettings, MetaTraining
-from models.adaptation.control.objectives import CostAndViolations, PaperReward
 from models.adaptation.control.side_by_side import run
 from models.adaptation.control.through_stacks import TrainingSettings
 from models.adaptation.control.trajectory_encoder import EncoderSettings
 from models.adaptation.control.widening import widened
 from models.environments.environment import Outcome
+from models.training.reinforcement.smooth_objectives import CostAndViolations, PaperReward
 from tests.models.adaptation.control.adapting import TRAINING, policies, small
 
 TRAIN = TrainingSettings(iterations=4, steps=8, window=4, warm_up=2, rate=1e-2, decay=False)

@@ -7,8 +7,9 @@ import torch
 
 from feature_store.errors import InputError
 from models.learners.policy import Policy, PolicyShape
-from models.training.reinforcement.rollouts import detached, judge, rounded
+from models.training.reinforcement.rollouts import judge, rounded
 from models.training.reinforcement.through_environment import Settings, ThroughEnvironment, stack
+from models.training.reinforcement.windows import discounted
 from tests.environments.backlog import CONTROLS, Backlog
 
 FAST = Settings(applications=16, rounds=6, steps=20, window=10, rate=5e-3, judged_every=2, judged_from=0.0,
@@ -152,6 +153,20 @@ def test_targets_that_are_none_are_refused(targets, message):
         training(targets=targets)
 
 
+def test_a_checkpoint_of_other_first_weights_is_refused(tmp_path):
+    start = training().run().policy
+    killed = training(start=start, checkpoint=tmp_path / "run.npz")
+    killed._round()
+    killed._save(killed.checkpoint)
+    with pytest.raises(InputError, match="expected one of this training, got one of other settings"):
+        training(checkpoint=tmp_path / "run.npz").run()
+
+
+def test_a_window_longer_than_an_episode_is_refused():
+    with pytest.raises(InputError, match="window: expected 1 to 5 steps, as many as an episode has, got 10"):
+        training(settings=replace(FAST, steps=5))
+
+
 def test_training_goes_on_from_given_policies():
     first = training().run().policy
     again = training(start=first)
@@ -175,10 +190,10 @@ def test_no_gradient_flows_out_of_a_detached_state():
     targets = torch.full((4, 1), 20.0, requires_grad=True)
     state, _ = environment.step(state, targets)
     assert state.capacity.requires_grad
-    free = detached(state)
+    free = discounted(state, 0.0)
     assert not any(part.requires_grad for part in free if isinstance(part, torch.Tensor))
     assert torch.equal(free.capacity, state.capacity)
-    nested = detached({"one": (targets * 2, [targets])})
+    nested = discounted({"one": (targets * 2, [targets])}, 0.0)
     assert not nested["one"][0].requires_grad and not nested["one"][1][0].requires_grad
 
 

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from models.environments.environment import Outcome
 
-# The smooth count of violating steps, as in training/reinforcement/through_environment.py.
+# The smooth count of violating steps: a violation that counts as half a step, since it counts whether the objective is
+# missed, not how badly; and the weight of how badly nevertheless, so that there is a slope wherever it is missed.
 _HALF_MISSED, _HOW_MUCH = 0.2, 0.1
 _SHARE_MEMORY = 0.8  # a window's, of the measured share of violating steps
 
