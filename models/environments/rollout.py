@@ -17,6 +17,8 @@ from models.controllers.controller import Controller
 from models.environments.environment import Environment
 
 Policy = Callable[[Tensor], Tensor]  # (N, n) raw observation -> (N, m) raw targets
+# (N, n) raw observations and seconds since the start -> (N, m) raw targets
+Acting = Callable[[Tensor, float], Tensor]
 Numbers = NDArray[np.float64]
 WARM_UP_STEPS = 20  # 5 minutes of an autoscaler: what it started with is gone by then
 
@@ -79,7 +81,7 @@ def roll_out(environment: Environment, controller: Controller | Policy, episodes
         raise InputError(f"warm-up must be from 0 to {steps - 1} of {steps} steps, got {warm_up}")
     state = environment.reset(episodes)
     observation = environment.observe(state)
-    act = _tensors(environment, controller, len(observation))
+    act = acting_of(environment, controller, len(observation))
     sums: dict[str, Tensor] = {}
     for step in range(steps):
         targets = act(observation, step * environment.step_seconds)
@@ -99,9 +101,8 @@ def roll_out(environment: Environment, controller: Controller | Policy, episodes
     return Rollout(**own, measures=means, steps=counted)
 
 
-def _tensors(environment: Environment, controller: Controller | Policy, count: int
-             ) -> Callable[[Tensor, float], Tensor]:
-    """The controller as a function of tensors, started."""
+def acting_of(environment: Environment, controller: Controller | Policy, count: int) -> Acting:
+    """The controller as a function of tensors, started for so many applications."""
     if not hasattr(controller, "act"):
         policy = controller
         return lambda observation, seconds: policy(observation)

@@ -16,8 +16,9 @@ import yaml
 
 from feature_store.errors import InputError
 from models.environments.environments import environment_names, environment_of, own_files
+from models.environments.rollout import acting_of
 from models.tasks.control.checking import check_task
-from models.tasks.control.judging import play, rule_acting
+from models.tasks.control.judging import play
 from models.tasks.task import load_task, parse_task
 from serving.bundle import check_bundle
 from serving.session import Predictor
@@ -80,7 +81,7 @@ def test_an_unknown_environment_is_one_line(name: str, message: str) -> None:
 def test_equal_draws_are_equal_episodes_and_the_rule_keeps_the_objective() -> None:
     environment = environment_of("tests.environments.backlog")
     rule = environment.rules["headroom"].make({"factor": 2.0})
-    first, again = (play(environment, environment.draw("train", 32, 40, 3), 40, rule_acting(environment, rule, 32))
+    first, again = (play(environment, environment.draw("train", 32, 40, 3), 40, acting_of(environment, rule, 32))
                     for _ in range(2))
     np.testing.assert_array_equal(first.observations, again.observations)
     assert first.violating_share.mean() < 0.02

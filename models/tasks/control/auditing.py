@@ -11,7 +11,8 @@ import numpy as np
 
 from models.audit.specification_audit import PropertyAudit, audit
 from models.environments.environments import environment_of
-from models.tasks.control.judging import play, rule_acting
+from models.environments.rollout import acting_of
+from models.tasks.control.judging import play
 from models.tasks.control.task import ControlTask
 from models.tasks.control.workload import specification_of, twin_of
 
@@ -24,7 +25,7 @@ def audit_actions(task: ControlTask, workload: str, features: Path) -> tuple[Pro
     specification = specification_of(task, workload, environment)
     rule = environment_of(task.environment).rules[task.fallback_of(workload)].make({})
     episodes = environment.draw("train", EPISODES, STEPS, SEED)
-    played = play(environment, episodes, STEPS, rule_acting(environment, rule, EPISODES))
+    played = play(environment, episodes, STEPS, acting_of(environment, rule, EPISODES))
     seen = played.observations.reshape(-1, len(environment.signals)).astype(np.float64)
     group = np.tile(np.arange(EPISODES), STEPS)
     found: list[PropertyAudit] = []

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from models.environments.environment import Environment, RuleFamily
+from models.environments.rollout import Acting, acting_of
 from models.paired_comparison import block_length, interval
-from models.tasks.control.judging import Acting, FloatArray, Played, play, rule_acting
+from models.tasks.control.judging import FloatArray, Played, play
 from models.tasks.control.rule_tuning import TunedRule
 from models.tasks.control.task import ControlTask
 
@@ -37,7 +38,7 @@ class JudgedEpisodes:
 
     def play_rule(self, family: RuleFamily, rule: TunedRule) -> Played:
         """What comes of a rule as it was tuned."""
-        return self.play(rule_acting(self.environment, family.make(rule.settings), self.count))
+        return self.play(acting_of(self.environment, family.make(rule.settings), self.count))
 
 
 def figures(played: Played) -> dict[str, float]:

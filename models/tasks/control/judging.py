@@ -5,7 +5,7 @@ Symbols: N episodes, T steps, n signals, m controls.
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,13 +14,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from models.controllers.controller import Controller
 from models.environments.environment import Environment
+from models.environments.rollout import Acting
 from models.export.parity import open_session
 
 FloatArray = NDArray[np.float64]
-# (N, n) raw observations and seconds since the start -> (N, m) raw targets
-Acting = Callable[[Tensor, float], Tensor]
 
 
 @dataclass(frozen=True)
@@ -69,20 +67,6 @@ def play(environment: Environment, episodes: Any, steps: int, acting: Acting, wa
     return Played(means["reward"], means["cost"], means["violated"],
                   {name: mean for name, mean in means.items() if name not in ("reward", "cost", "violated")},
                   torch.stack(observations).float().numpy(), torch.stack(targets).float().numpy(), arrays)
-
-
-def rule_acting(environment: Environment, controller: Controller, episodes: int) -> Acting:
-    """A rule, from its start on."""
-    controller.start(episodes)
-    names, controls = [one.name for one in environment.signals], [one.name for one in environment.controls]
-
-    def act(observation: Tensor, seconds: float) -> Tensor:
-        seen = observation.double().numpy()
-        asked = controller.act({name: seen[:, column] for column, name in enumerate(names)}, seconds)
-        return torch.tensor(np.stack([np.broadcast_to(asked[name], episodes) for name in controls], axis=1),
-                            dtype=torch.float32)
-
-    return act
 
 
 def model_acting(model: bytes) -> Acting:

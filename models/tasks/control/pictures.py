@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.environments.environment import Environment, RuleFamily
+from models.environments.rollout import Acting, acting_of
 from models.export.parity import open_session
-from models.tasks.control.judging import Acting, model_acting, play, rule_acting
+from models.tasks.control.judging import model_acting, play
 from models.tasks.control.rule_tuning import TunedRule
 from models.tasks.control.task import ControlTask
 
@@ -25,7 +26,7 @@ def day(task: ControlTask, environment: Environment, model: bytes, family: RuleF
     steps = min(round(DAY_S / environment.step_seconds), MOST_STEPS)
     episodes = environment.draw("held_out", 1, steps, task.judging.seed + 1)
     acting: dict[str, Acting] = {"policy": model_acting(model),
-                                 rule.name: rule_acting(environment, family.make(rule.settings), 1)}
+                                 rule.name: acting_of(environment, family.make(rule.settings), 1)}
     kept = np.unique(np.linspace(0, steps - 1, min(steps, POINTS)).astype(int))
     names = [signal.name for signal in environment.signals]
     series: dict[str, dict[str, list[float]]] = {}

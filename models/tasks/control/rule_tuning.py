@@ -1,26 +1,17 @@
-"""Settings of rules: the least cost at so many violating steps, searched by Optuna on training episodes.
+"""Rules as a task asks for them: searched on training episodes (models/training/reinforcement/rule_tuning.py)."""
 
-A round of settings is one batch: each is run on the same episodes, drawn once for each of them.
-
-Symbols: K settings a round, E episodes.
-"""
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import optuna
-
-from models.controllers.setting import Setting, Value
-from models.environments.environment import Environment, RuleFamily
+from models.environments.environment import Environment
 from models.environments.environments import environment_of
-from models.tasks.control.judging import play, rule_acting
-from models.tasks.control.scoring import Score, scores
+from models.tasks.control.scoring import Score, score
 from models.tasks.control.task import ControlTask
+from models.tasks.control.training import LEAST_AIM
+from models.training.reinforcement.rule_tuning import Tuner
 
-ROUND = 16  # settings that are tried side by side
-EPISODES = 64  # of each
+EPISODES = 64
 MOST_STEPS = 120
 
 
@@ -30,7 +21,7 @@ class TunedRule:
 
     Attributes:
         name: of the rule.
-        settings: those that differ from its defaults.
+        settings: all of it.
         score: in training.
         trials: how many settings were tried.
     """
@@ -52,66 +43,19 @@ class TunedRule:
 
 
 def tune(task: ControlTask, name: str, environment: Environment, seed: int) -> TunedRule:
-    """Tries the defaults first, then what Optuna's TPE suggests.
+    """Tries the defaults first, then what Optuna's TPE suggests, for what the task asks for.
 
     Args:
         name: of the rule.
         environment: where it acts: of the task or of a workload.
     """
-    family, settings = environment_of(task.environment).rules[name], task.training
-    trials = settings.times_budget(settings.rule_trials)
-    searched = [setting for setting in family.declared if setting.search is not None or setting.searched]
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed, constant_liar=True))
-    best: tuple[Score, dict[str, float | str]] | None = None
-    left = trials if searched else 1
-    tried = left
-    while left > 0:
-        count = min(ROUND, left)
-        asked = [study.ask() for _ in range(count)]
-        choices = [_suggested(trial, searched) for trial in asked]
-        if best is None:
-            choices[0] = {}
-        found = _tried(task, family, environment, choices, seed)
-        for trial, chosen, score in zip(asked, choices, found, strict=True):
-            if chosen:
-                study.tell(trial, score.loss)
-            if best is None or score.loss < best[0].loss:
-                best = (score, chosen)
-        left -= count
-    assert best is not None
-    return TunedRule(name, best[1], best[0], tried)
-
-
-def _suggested(trial: optuna.Trial, searched: Sequence[Setting]) -> dict[str, float | str]:
-    found: dict[str, float | str] = {}
-    for setting in searched:
-        low, high = setting.search or (setting.low, setting.high)
-        if setting.choices:
-            found[setting.name] = trial.suggest_categorical(setting.name, setting.choices)
-        elif setting.whole:
-            found[setting.name] = float(trial.suggest_int(setting.name, int(low), int(high)))
-        else:
-            found[setting.name] = trial.suggest_float(setting.name, low, high, log=setting.log)
-    return found
-
-
-def _tried(task: ControlTask, family: RuleFamily, environment: Environment,
-           settings: Sequence[Mapping[str, float | str]], seed: int) -> list[Score]:
-    """Of each of K settings."""
-    count, steps = len(settings), min(task.judging.steps or environment.steps, MOST_STEPS)
-    drawn = environment.draw("train", EPISODES, steps, seed)
-    episodes = drawn.take(_repeated(count))
-    defaults = {setting.name: setting.default for setting in family.declared}
-    values: dict[str, Value] = {name: np.repeat([one.get(name, defaults[name]) for one in settings], EPISODES)
-                                for name in {name for one in settings for name in one}}
-    controller = family.make(values)
-    played = play(environment, episodes, steps, rule_acting(environment, controller, count * EPISODES),
-                  task.judging.counted_from(steps))
-    return scores(played, count, task.objective.violating_share)
-
-
-def _repeated(count: int) -> Any:
-    import torch
-
-    return torch.arange(EPISODES).repeat(count)
+    family = environment_of(task.environment).rules[name]
+    steps = min(task.judging.steps or environment.steps, MOST_STEPS)
+    allowed = task.objective.violating_share
+    target = None if task.objective.maximise == "reward" else max(LEAST_AIM, allowed)
+    tuner = Tuner(environment, name, environment.draw("train", EPISODES, steps, seed), steps, seed,
+                  task.judging.counted_from(steps), family)
+    searched = any(setting.search or setting.searched for setting in family.declared)
+    tuner.search(task.training.times_budget(task.training.rule_trials) if searched else 1, target)
+    best = tuner.best(target)
+    return TunedRule(name, best.settings, score(best.cost, best.violated, best.reward, allowed), best.trials)

@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from models.tasks.control.judging import Played
 
 # Beyond the allowed share a violating step costs so many times the cost of a step: never worth it.
@@ -20,9 +18,13 @@ class Score:
     reward: float
 
 
+def score(cost: float, share: float, reward: float, target_share: float) -> Score:
+    """Of means over episodes."""
+    return Score(cost * (1.0 + PRICE * max(share - target_share, 0.0)), cost, share, reward)
+
+
 def scores(played: Played, groups: int, target_share: float) -> list[Score]:
     """Of `groups` groups of neighbouring episodes, all of one size."""
-    cost, share, reward = (values.reshape(groups, -1).mean(axis=1) for values in
-                           (played.cost, played.violating_share, played.reward))
-    loss = cost * (1.0 + PRICE * np.maximum(share - target_share, 0.0))
-    return [Score(*map(float, one)) for one in zip(loss, cost, share, reward, strict=True)]
+    means = [values.reshape(groups, -1).mean(axis=1).tolist() for values in
+             (played.cost, played.violating_share, played.reward)]
+    return [score(cost, share, reward, target_share) for cost, share, reward in zip(*means, strict=True)]
