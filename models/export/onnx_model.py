@@ -9,10 +9,12 @@ Casts, where it can: then sums are off by 1e-12 instead of 1e-3 of the output's 
 Symbols: n inputs; `telemetry` float32 (batch, n) raw units -> target float32 (batch, 1) raw units.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx
+from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from feature_store.errors import RefusedError
@@ -64,20 +66,40 @@ def build_onnx(network: ReluNetwork, scaling: FeatureScaling, output: str, metad
     nodes += [helper.make_node("Sub", [flowing, "feature_offset"], ["centred"], "centre"),
               helper.make_node("Mul", ["centred", "feature_factor"], ["layer_0_in"], "scale")]
     last = len(network.weights) - 1
-    for k, (weight, bias) in enumerate(zip(network.weights, network.biases, strict=True)):
-        tensors |= {f"weight_{k}": weight, f"bias_{k}": bias}
-        nodes.append(helper.make_node("Gemm", [f"layer_{k}_in", f"weight_{k}", f"bias_{k}"], [f"layer_{k}"],
-                                      f"linear_{k}", transB=1))
-        if k < last:
-            nodes.append(helper.make_node("Relu", [f"layer_{k}"], [f"layer_{k + 1}_in"], f"relu_{k}"))
+    nodes += linear_layers(network.weights, network.biases, tensors)
     nodes += [helper.make_node("Mul", [f"layer_{last}", "target_gain"], ["unscaled"], "unscale"),
               helper.make_node("Add", ["unscaled", "target_offset"], [result], "uncentre")]
     if wide:
         nodes.append(helper.make_node("Cast", [result], [output], "narrow", to=TensorProto.FLOAT))
+    return serialised(nodes, (INPUT, network.inputs), (output, 1), tensors, metadata, dtype)
+
+
+def linear_layers(weights: Sequence[NDArray[Any]], biases: Sequence[NDArray[Any]],
+                  tensors: dict[str, NDArray[Any]]) -> list[onnx.NodeProto]:
+    """Nodes from `layer_0_in` to `layer_<last>`, with a ReLU behind all but the last; adds their tensors."""
+    nodes = []
+    for k, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+        tensors |= {f"weight_{k}": weight, f"bias_{k}": bias}
+        nodes.append(helper.make_node("Gemm", [f"layer_{k}_in", f"weight_{k}", f"bias_{k}"], [f"layer_{k}"],
+                                      f"linear_{k}", transB=1))
+        if k < len(weights) - 1:
+            nodes.append(helper.make_node("Relu", [f"layer_{k}"], [f"layer_{k + 1}_in"], f"relu_{k}"))
+    return nodes
+
+
+def serialised(nodes: Sequence[onnx.NodeProto], inputs: tuple[str, int], outputs: tuple[str, int],
+               tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, str], dtype: type[np.floating]) -> bytes:
+    """The file of a graph.
+
+    Args:
+        inputs, outputs: name and width; float32 (batch, width).
+        tensors: stored in `dtype`.
+        metadata: stored in the file's metadata_props.
+    """
     graph = helper.make_graph(
         nodes, "assay",
-        [helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, ["batch", network.inputs])],
-        [helper.make_tensor_value_info(output, TensorProto.FLOAT, ["batch", 1])],
+        [helper.make_tensor_value_info(inputs[0], TensorProto.FLOAT, ["batch", inputs[1]])],
+        [helper.make_tensor_value_info(outputs[0], TensorProto.FLOAT, ["batch", outputs[1]])],
         [numpy_helper.from_array(np.ascontiguousarray(array, dtype=dtype), name)
          for name, array in tensors.items()])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION,
