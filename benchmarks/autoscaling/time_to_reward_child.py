@@ -71,7 +71,10 @@ def ours(name: str, seed: int, clock: Clock) -> None:
         return found[0]
 
     training_run.evaluate = evaluate  # type: ignore[assignment]  # the run's own measurement is this one
-    learned.train(environment, settings, seed)
+    try:
+        learned.train(environment, settings, seed)
+    finally:
+        training_run.evaluate = measure
 
 
 def peer(way: str, seed: int, clock: Clock) -> None:
