@@ -1,16 +1,12 @@
-"""When requests arrive: Poisson arrivals of a rate that changes in steps, and the shape of a day of real invocations.
-
-Source of the format: Azure Functions Trace 2019 (Shahrad et al., USENIX ATC 2020), one row a function, one column a
-minute.
-"""
+"""When requests arrive: Poisson arrivals of a rate that changes in steps, and the shape of a day of invocations."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from feature_store.errors import InputError
+from feature_store.sources.invocations import read_invocations
 
 # A function that is called less than this often has no shape to play back, calls a minute.
 _LEAST_PER_MINUTE = 10.0
@@ -37,26 +33,13 @@ def poisson_arrivals(random: np.random.Generator, rates: Sequence[float], second
     return np.concatenate(pieces) if pieces else np.empty(0)
 
 
-def read_invocations(path: Path) -> np.ndarray:
+def read_shapes(path: Path) -> np.ndarray:
     """Invocations per minute, [functions, minutes], of the functions that have a shape.
 
     Raises:
-        InputError: the file has no columns of minutes, values that are no counts, or no such function.
+        InputError: as `read_invocations`, or no such function.
     """
-    try:
-        table = pd.read_csv(path)
-    except (OSError, ValueError) as error:
-        raise InputError(f"trace must be a CSV of invocations per minute, got {error} ({path})") from error
-    minutes = [name for name in table.columns if name.removesuffix("_minute").isdigit()]
-    if not minutes:
-        raise InputError(f"trace must have a column for each minute (`1` or `1_minute`), got none ({path})")
-    counts = table[minutes].apply(pd.to_numeric, errors="coerce").to_numpy(dtype=float)
-    bad = ~np.isfinite(counts) | (counts < 0)
-    if bad.any():
-        row, column = np.argwhere(bad)[0]
-        raise InputError(
-            f"trace must hold counts of 0 or more, got {table[minutes[column]].iloc[row]!r} "
-            f"(row {row + 2}, column {minutes[column]}, {path})")
+    counts = read_invocations(path)
     means = counts.mean(axis=1)
     shaped = (means >= _LEAST_PER_MINUTE) & (counts.std(axis=1) >= _LEAST_VARIATION * means)
     if not shaped.any():

@@ -17,7 +17,7 @@ from recording.control_groups import ControlGroups, find_hierarchy
 from recording.loopback import accepts_connections
 from recording.preparation import prepare_state
 from recording.processes import Guard
-from recording.scaling.arrivals import read_invocations, synthetic_invocations
+from recording.scaling.arrivals import read_shapes, synthetic_invocations
 from recording.scaling.dataset import ScalingSummary, write_scaling_dataset
 from recording.scaling.live_deployment import LiveDeployment, Stage, own_processors
 from recording.scaling.meters import between
@@ -54,7 +54,7 @@ def required_scaling_tools(settings: ScalingSettings) -> list[str]:
 def campaign_invocations(settings: ScalingSettings) -> np.ndarray:
     """Invocations per minute that the traces are drawn from, [functions, minutes]."""
     if settings.trace:
-        return read_invocations(Path(settings.trace))
+        return read_shapes(Path(settings.trace))
     return synthetic_invocations(np.random.default_rng(settings.seed), functions=20)
 
 

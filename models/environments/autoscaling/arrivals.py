@@ -29,28 +29,12 @@ def read_traces(path: Path, least_a_minute: float = _LEAST_A_MINUTE) -> NDArray[
         least_a_minute: series with a smaller mean are left out.
 
     Raises:
-        InputError: no such file; no columns of minutes; fewer than two minutes; gaps, negative or infinite values; no
-            series left.
+        InputError: as `read_invocations`; no series left.
     """
-    import pandas as pd  # where traces are read alone: the environment runs in interpreters without it
+    # not at the top: the environment also runs in interpreters without pandas
+    from feature_store.sources.invocations import read_invocations
 
-    try:
-        table = pd.read_csv(path)
-    except (OSError, ValueError) as error:
-        raise InputError(f"traces: expected a CSV file, got {error} ({path})") from error
-    minutes = [name for name in table.columns if str(name).removesuffix("_minute").isdigit()]
-    if len(minutes) < 2:
-        raise InputError(f"traces: expected at least two columns of minutes (1_minute, 2_minute, ... or 1, 2, ...), "
-                         f"got {len(minutes)} ({path})")
-    numbers = table[minutes].apply(pd.to_numeric, errors="coerce").to_numpy(dtype=np.float64)
-    if not np.isfinite(numbers).all():
-        row, column = np.argwhere(~np.isfinite(numbers))[0]
-        raise InputError(f"traces: expected a number in every minute, got {str(table[minutes[column]].iloc[row])!r}; "
-                         f"fill or drop the gap ({path}, row {row + 1}, column {minutes[column]})")
-    if (numbers < 0).any():
-        row, column = np.argwhere(numbers < 0)[0]
-        raise InputError(f"traces: expected rates >= 0, got {numbers[row, column]:g} "
-                         f"({path}, row {row + 1}, column {minutes[column]})")
+    numbers = read_invocations(path)
     means = numbers.mean(axis=1)
     kept = means >= max(least_a_minute, 1e-9)
     if not kept.any():

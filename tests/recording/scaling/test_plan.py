@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from feature_store.errors import InputError
-from recording.scaling.arrivals import draw_shape, poisson_arrivals, read_invocations, synthetic_invocations
+from recording.scaling.arrivals import draw_shape, poisson_arrivals, read_shapes, synthetic_invocations
 from recording.scaling.plan import Deployment, Trial, plan_scaling
 from recording.scaling.settings import ScalingSettings
 
@@ -99,24 +99,24 @@ def write_trace(path: Path, rows: list[str]) -> Path:
 
 def test_a_trace_gives_the_functions_that_have_a_shape(tmp_path: Path) -> None:
     path = write_trace(tmp_path / "t.csv", ["a,10,90,10,20", "b,20,20,20,20", "c,0,1,0,0"])
-    assert read_invocations(path).tolist() == [[10, 90, 10, 20]]
+    assert read_shapes(path).tolist() == [[10, 90, 10, 20]]
 
 
 @pytest.mark.parametrize(("rows", "message"), [
-    (["a,10,-3,10,20"], r"counts of 0 or more, got .*-3.* \(row 2, column 2"),
-    (["a,10,90,10,20", "b,1,,3,4"], r"counts of 0 or more.*\(row 3, column 2"),
-    (["a,10,many,10,20"], "counts of 0 or more, got 'many'"),
+    (["a,10,-3,10,20"], r"a number of 0 or more in every minute, got '-3'.*line 2, column 2"),
+    (["a,10,90,10,20", "b,1,,3,4"], r"a number of 0 or more in every minute, got 'nan'.*line 3, column 2"),
+    (["a,10,many,10,20"], "a number of 0 or more in every minute, got 'many'"),
     (["a,0,0,0,0"], "got none in 1"),
 ])
 def test_a_trace_with_gaps_or_nonsense_is_refused(rows: list[str], message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=message):
-        read_invocations(write_trace(tmp_path / "t.csv", rows))
+        read_shapes(write_trace(tmp_path / "t.csv", rows))
 
 
 def test_a_file_that_is_no_trace_is_refused(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("time,rate\n1,2\n")
     with pytest.raises(InputError, match="a column for each minute"):
-        read_invocations(tmp_path / "t.csv")
+        read_shapes(tmp_path / "t.csv")
     (tmp_path / "empty.csv").write_text("")
-    with pytest.raises(InputError, match="CSV of invocations per minute"):
-        read_invocations(tmp_path / "empty.csv")
+    with pytest.raises(InputError, match="a CSV file of invocations per minute"):
+        read_shapes(tmp_path / "empty.csv")

@@ -222,11 +222,13 @@ class TestArrivals:
         assert found.tolist() == [[1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0]]
 
     @pytest.mark.parametrize(("content", "message"), [
-        ("1_minute,2_minute\n1,\n", "expected a number in every minute, got 'nan'.*row 1, column 2_minute"),
-        ("1_minute,2_minute\n1,2\n3,-4\n", "expected rates >= 0, got -4 .*row 2, column 2_minute"),
-        ("1_minute\n5\n", "at least two columns of minutes .*got 1"),
+        ("1_minute,2_minute\n1,\n",
+         "expected a number of 0 or more in every minute, got 'nan'; fill or drop.*line 2, column 2_minute"),
+        ("1_minute,2_minute\n1,2\n3,-4\n",
+         "expected a number of 0 or more in every minute, got '-4'.*line 3, column 2_minute"),
+        ("1_minute\n5\n", "a column for each minute .*at least two, got 1"),
         ("1_minute,2_minute\n0,0\n", "a series of at least 1 requests a minute, got at most 0"),
-        ("1_minute,2_minute\n1,many\n", "expected a number in every minute, got 'many'"),
+        ("1_minute,2_minute\n1,many\n", "expected a number of 0 or more in every minute, got 'many'"),
         ("", "expected a CSV file"),
     ])
     def test_bad_traces_are_refused_with_their_place(self, tmp_path, content: str, message: str) -> None:
