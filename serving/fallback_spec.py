@@ -3,8 +3,8 @@
     "fallback": {"rule": "hpa-cpu", "settings": {"replicas_cpu_target": 0.6},
                  "safe_ranges": {"target_replicas": {"minimum": 1, "maximum": 64, "most_down": 0.25, "most_up": 1.0}}}
 
-A target beyond a safe range, or a change by a larger share of the present value in one step, is never carried out,
-whoever asks for it.
+Whoever acts must not carry out a target beyond a safe range, nor a change by a larger share of the present value in one
+step.
 """
 
 import math

@@ -87,13 +87,15 @@ def _quantity(what: str, new: InputSpec | OutputSpec, old: InputSpec | OutputSpe
 class _Demand:
     """One thing that is proved, by names: of what (equal where two can be compared), how much, and where.
 
-    strength: larger is stronger, each number of it; words: for people.
+    strength: larger is stronger, each number of it; words: for people; compared: pairs of inputs of which the first is
+    at least the second wherever it holds.
     """
 
     of: tuple[object, ...]
     strength: tuple[float, ...]
     when: Conditions
     words: str
+    compared: frozenset[tuple[str, str]] = frozenset()
 
 
 def _properties(new: Specification, champion: Specification, leeway: float) -> Iterator[str]:
@@ -102,7 +104,8 @@ def _properties(new: Specification, champion: Specification, leeway: float) -> I
         domain = narrowed(champion, demand.when)
         if not any(one.of == demand.of and len(one.strength) == len(demand.strength)
                    and all(a >= b for a, b in zip(one.strength, demand.strength, strict=True))
-                   and _holds_throughout(one.when, new, domain) for one in proved) \
+                   and one.compared <= demand.compared and _holds_throughout(one.when, new, domain)
+                   for one in proved) \
                 or not _box_covers(new, domain, demand.when, leeway):
             yield f"{demand.words} is not proved any more"
 
@@ -117,8 +120,10 @@ def _demands(specification: Specification) -> Iterator[_Demand]:
                 yield _Demand(("monotone", outputs[rule.output], rule.direction, names[feature]), (), rule.when, words)
             continue
         said = rule.statement(names, outputs)
+        pairs = rule.at_least if isinstance(rule, OutputOrder) else ()
+        compared = frozenset((names[more], names[less]) for more, less in pairs)
         for of, strength in _limits(rule, specification):
-            yield _Demand(of, strength, rule.when, said)
+            yield _Demand(of, strength, rule.when, said, compared)
 
 
 def _limits(rule: Property, specification: Specification) -> Iterator[tuple[tuple[object, ...], tuple[float, ...]]]:

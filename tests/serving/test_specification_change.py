@@ -139,6 +139,18 @@ KINDS: dict[str, tuple[Json, list[Json], list[Json]]] = {
         [{"order": {"upper": "latency_ms", "lower": "connections", "factor": 0.75, "margin": 1}}],
         [{"order": {"upper": "latency_ms", "lower": "connections", "factor": 0.5}},
          {"order": {"upper": "latency_ms", "lower": "connections"}}]),
+    "order where one input is at least another": (
+        {"order": {"upper": "latency_ms", "lower": "connections", "at_least": {"psi_cpu_some": "psi_io_full"}}},
+        [{"order": {"upper": "latency_ms", "lower": "connections"}}, limited(minus="connections", minimum=0),
+         {"order": {"upper": "latency_ms", "lower": "connections", "margin": 1,
+                    "at_least": {"psi_cpu_some": "psi_io_full"}}}],
+        [{"order": {"upper": "latency_ms", "lower": "connections", "at_least": {"psi_io_full": "psi_cpu_some"}}},
+         {"order": {"upper": "latency_ms", "lower": "connections",
+                    "at_least": {"psi_cpu_some": "psi_io_full", "connections": "psi_io_full"}}}]),
+    "order everywhere": (
+        {"order": {"upper": "latency_ms", "lower": "connections"}},
+        [{"order": {"upper": "latency_ms", "lower": "connections", "margin": 1}}],
+        [{"order": {"upper": "latency_ms", "lower": "connections", "at_least": {"psi_cpu_some": "psi_io_full"}}}]),
     "robust": (robust(), [robust(radius=0.2), robust(change=1.0), robust([*POINTS, [0, 0.1, 1]])],
                [robust(radius=0.05), robust(change=3.0), robust(POINTS[:1])]),
     "share": ({"share": {"of": limited(maximum=9), "at_least": 0.9}}, [{"share": {"of": limited(maximum=9),
