@@ -43,13 +43,40 @@ RESULTS = "benchmarks/results"
 SCALE_PLOT = "docs/images/pipeline_scale.svg"
 CACTUS_PLOT = "docs/images/verification_cactus.svg"
 GROWTH_PLOT = "docs/images/verification_growth.svg"
-ADAPTATION_SCALE_PLOT = "docs/images/adaptation_scale.svg"
-AMORTISATION_PLOT = "docs/images/adaptation_cost.svg"
-TWIN_PLOT = "docs/images/autoscaling_twin.svg"
-PHYSICS_PLOT = "docs/images/autoscaling_physics.svg"
-SPEED_PLOT = "docs/images/autoscaling_speed.svg"
-SCENARIOS_PLOT = "docs/images/autoscaling_scenarios.svg"
-PATTERNS_PLOT = "docs/images/autoscaling_patterns.svg"
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A picture of a result file.
+
+    Attributes:
+        results: name of the file.
+        draw: called with the content (`whole`) or that of `needs`, and the path.
+        path: from the repository on.
+        needs: key without which there is nothing to draw.
+    """
+
+    results: str
+    draw: Callable[[Any, Path], None]
+    path: str
+    needs: str = "entries"
+    whole: bool = True
+
+
+PLOTS = (
+    Plot("verification_campaign", draw_cactus, CACTUS_PLOT),
+    Plot("verification_campaign", draw_growth, GROWTH_PLOT, "growth", False),
+    Plot("adaptation_scale", draw_adaptation_scale, "docs/images/adaptation_scale.svg"),
+    Plot("adaptation_cost", cost_tables.draw_amortisation, "docs/images/adaptation_cost.svg"),
+    Plot("autoscaling_physics", physics_tables.draw_physics, "docs/images/autoscaling_physics.svg"),
+    Plot("autoscaling_twin", twin_tables.draw_twin, "docs/images/autoscaling_twin.svg"),
+    Plot("autoscaling_speed", speed.draw_speed, "docs/images/autoscaling_speed.svg"),
+    Plot("autoscaling_scenarios", scenarios.draw_scenarios, "docs/images/autoscaling_scenarios.svg", "scenarios"),
+    Plot("autoscaling_scenarios", scenarios.draw_patterns, "docs/images/autoscaling_patterns.svg", "scenarios"),
+    Plot("autoscaling_rivals", draw_rivals, "docs/images/autoscaling_rivals.svg"),
+    Plot("autoscaling_adaptation", draw_adaptation, "docs/images/autoscaling_adaptation.svg"),
+    Plot("autoscaling_serving", draw_serving, "docs/images/autoscaling_serving.svg"),
+)
 
 
 @dataclass(frozen=True)
@@ -194,45 +221,12 @@ def new_pages(root: Path) -> dict[Path, str]:
 
 
 def _draw(root: Path) -> None:
-    results = read_results(root / RESULTS / "pipeline.json")
-    scale = (results or {}).get("measurements", {}).get("scale", {})
+    scale = (read_results(root / RESULTS / "pipeline.json") or {}).get("measurements", {}).get("scale", {})
     if scale.get("status") == "done":
         draw_scale(scale["details"], root / SCALE_PLOT)
         print(f"wrote {SCALE_PLOT}")
-    campaign = read_results(root / RESULTS / "verification_campaign.json") or {}
-    if campaign.get("entries"):
-        draw_cactus(campaign, root / CACTUS_PLOT)
-        print(f"wrote {CACTUS_PLOT}")
-    if campaign.get("growth"):
-        draw_growth(campaign["growth"], root / GROWTH_PLOT)
-        print(f"wrote {GROWTH_PLOT}")
-    adaptation_scale = read_results(root / RESULTS / "adaptation_scale.json") or {}
-    if adaptation_scale.get("entries"):
-        draw_adaptation_scale(adaptation_scale, root / ADAPTATION_SCALE_PLOT)
-        print(f"wrote {ADAPTATION_SCALE_PLOT}")
-    cost = read_results(root / RESULTS / "adaptation_cost.json") or {}
-    if cost.get("entries"):
-        cost_tables.draw_amortisation(cost, root / AMORTISATION_PLOT)
-        print(f"wrote {AMORTISATION_PLOT}")
-    physics = read_results(root / RESULTS / "autoscaling_physics.json") or {}
-    if physics.get("entries"):
-        physics_tables.draw_physics(physics, root / PHYSICS_PLOT)
-        print(f"wrote {PHYSICS_PLOT}")
-    twin = read_results(root / RESULTS / "autoscaling_twin.json") or {}
-    if twin.get("entries"):
-        twin_tables.draw_twin(twin, root / TWIN_PLOT)
-        print(f"wrote {TWIN_PLOT}")
-    speeds = read_results(root / RESULTS / "autoscaling_speed.json") or {}
-    if speeds.get("entries"):
-        speed.draw_speed(speeds, root / SPEED_PLOT)
-        print(f"wrote {SPEED_PLOT}")
-    changes = read_results(root / RESULTS / "autoscaling_scenarios.json") or {}
-    if changes.get("scenarios"):
-        scenarios.draw_scenarios(changes, root / SCENARIOS_PLOT)
-        scenarios.draw_patterns(changes, root / PATTERNS_PLOT)
-        print(f"wrote {SCENARIOS_PLOT} and {PATTERNS_PLOT}")
-    for name, draw in (("rivals", draw_rivals), ("adaptation", draw_adaptation), ("serving", draw_serving)):
-        content = read_results(root / RESULTS / f"autoscaling_{name}.json") or {}
-        if content.get("entries"):
-            draw(content, root / f"docs/images/autoscaling_{name}.svg")
-            print(f"wrote docs/images/autoscaling_{name}.svg")
+    for plot in PLOTS:
+        results = read_results(root / RESULTS / f"{plot.results}.json") or {}
+        if results.get(plot.needs):
+            plot.draw(results if plot.whole else results[plot.needs], root / plot.path)
+            print(f"wrote {plot.path}")
