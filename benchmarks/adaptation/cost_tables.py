@@ -8,6 +8,7 @@ import numpy as np
 from scipy.stats import spearmanr, t
 
 from benchmarks.harness.markdown import mean_and_spread, number, paragraph, table
+from benchmarks.harness.svg import svg
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -87,15 +88,9 @@ def cost_conditions_line(results: Results) -> str:
 def draw_amortisation(results: Results, path: Path) -> None:
     """A workload's share of all steps over the number of adapted workloads, pools of several sizes; and how the error
     falls."""
-    import matplotlib
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
+    from models.reporting.figures import BASELINE, UNVERIFIED, VERIFIED
 
-    from models.reporting.figures import BASELINE, STYLE, UNVERIFIED, VERIFIED
-
-    with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]
-        figure = Figure(figsize=(7.6, 5.4), layout="constrained")
-        FigureCanvasSVG(figure)
+    with svg(path, 7.6, 5.4) as figure:
         axes = figure.subplots(2, 2)
         count = np.unique(np.geomspace(1, 1000, 60).round())
         for row, data in enumerate(SIZING):
@@ -114,8 +109,6 @@ def draw_amortisation(results: Results, path: Path) -> None:
             fall.set(xscale="symlog", yscale="log", xlabel="steps of an adaptation", ylabel="MAPE",
                      title=f"{TITLES[data]}: error while adapting")
             fall.legend(fontsize=7.5)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, format="svg", facecolor="white", metadata={"Date": None})
 
 
 def _fall(axes: "Axes", curves: Sequence[Mapping[str, list[float]]], color: str, label: str) -> None:

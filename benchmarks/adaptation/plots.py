@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.adaptation.scale import FIXED_CONFIGURATIONS, FIXED_WORKLOADS
 from benchmarks.harness.power_law import fit_power_law
+from benchmarks.harness.svg import svg
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -15,18 +16,12 @@ Entry = Mapping[str, Any]
 
 def draw_adaptation_scale(results: Mapping[str, Any], path: Path) -> None:
     """Seconds over workloads, seconds over samples, memory over workloads; all axes logarithmic."""
-    import matplotlib
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-
-    from models.reporting.figures import BASELINE, STYLE, UNVERIFIED, VERIFIED
+    from models.reporting.figures import BASELINE, UNVERIFIED, VERIFIED
 
     entries = sorted(results["entries"], key=lambda entry: (entry["workloads"], entry["configurations"]))
     by_workloads = [entry for entry in entries if entry["configurations"] == FIXED_CONFIGURATIONS]
     by_configurations = [entry for entry in entries if entry["workloads"] == FIXED_WORKLOADS]
-    with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]
-        figure = Figure(figsize=(7.6, 3.1), layout="constrained")
-        FigureCanvasSVG(figure)
+    with svg(path, 7.6, 3.1) as figure:
         seconds, samples, memory = figure.subplots(1, 3)
         _line(seconds, by_workloads, "workloads", "fit_cpu_s", VERIFIED, "o", "fit")
         _line(seconds, by_workloads, "workloads", "pretrain_cpu_s", UNVERIFIED, "s", "with calibration")
@@ -36,8 +31,6 @@ def draw_adaptation_scale(results: Mapping[str, Any], path: Path) -> None:
         _finish(seconds, "workloads", "seconds of CPU time")
         _finish(samples, "samples", "seconds of CPU time, fit")
         _finish(memory, "workloads", "MiB")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, format="svg", facecolor="white", metadata={"Date": None})
 
 
 def _line(axes: "Axes", entries: Sequence[Entry], size: str, cost: str, color: str, marker: str, label: str) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from benchmarks.autoscaling.discrete_event import Array
 from benchmarks.autoscaling.physics import BANDS, REPLICATIONS, STEADY_REQUESTS
 from benchmarks.harness.markdown import paragraph, table
+from benchmarks.harness.svg import svg
 
 Rows = Sequence[Mapping[str, Any]]
 NOT_MEASURED = "*Not measured yet.*"
@@ -93,17 +94,12 @@ def _spread(ratios: Array) -> str:
 
 def draw_physics(results: Mapping[str, Any], path: Path) -> None:
     """Ratio of the law's 99th percentile to the simulation's over utilisation."""
-    import matplotlib
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 
-    from models.reporting.figures import STYLE, UNVERIFIED, VERIFIED
+    from models.reporting.figures import UNVERIFIED, VERIFIED
 
     rows = [row for entry in results["entries"] for row in entry["rows"]]
-    with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]
-        figure = Figure(figsize=(7.6, 3.2), layout="constrained")
-        FigureCanvasSVG(figure)
+    with svg(path, 7.6, 3.2) as figure:
         axes = figure.subplots()
         for label, backlog, color, marker in (("no backlog at first", False, VERIFIED, "o"),
                                               ("backlog of up to 9 s", True, UNVERIFIED, "^")):
@@ -118,5 +114,3 @@ def draw_physics(results: Mapping[str, Any], path: Path) -> None:
         axes.yaxis.set_minor_formatter(NullFormatter())
         axes.yaxis.set_minor_locator(NullLocator())
         axes.legend(loc="upper right", ncols=2)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, format="svg", facecolor="white", metadata={"Date": None})

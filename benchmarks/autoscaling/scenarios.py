@@ -18,6 +18,7 @@ import numpy as np
 from benchmarks.harness.machine import now_utc
 from benchmarks.harness.markdown import number, paragraph, table
 from benchmarks.harness.result_file import RESULTS, write_results
+from benchmarks.harness.svg import svg
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,17 +83,11 @@ def conditions_line(results: Mapping[str, Any]) -> str:
 
 def draw_scenarios(results: Mapping[str, Any], path: Path) -> None:
     """A column of load and payload for each scenario."""
-    import matplotlib
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-
-    from models.reporting.figures import STYLE, UNVERIFIED, VERIFIED
+    from models.reporting.figures import UNVERIFIED, VERIFIED
 
     entries = [entry for entry in results["scenarios"] if entry["scenario"]]
     minutes = np.arange(STEPS) * 0.25
-    with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]
-        figure = Figure(figsize=(9.6, 6.4), layout="constrained")
-        FigureCanvasSVG(figure)
+    with svg(path, 9.6, 6.4) as figure:
         axes = figure.subplots(4, len(entries) // 2, sharex=True)
         for place, entry in enumerate(entries):
             row, column = divmod(place, len(entries) // 2)
@@ -105,23 +100,15 @@ def draw_scenarios(results: Mapping[str, Any], path: Path) -> None:
                 payload.set_ylabel("CPU ms a request")
             if row == 1:
                 payload.set_xlabel("minutes")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, format="svg", facecolor="white", metadata={"Date": None})
 
 
 def draw_patterns(results: Mapping[str, Any], path: Path) -> None:
     """Clean patterns for tests, above two series of the mixture that training draws."""
-    import matplotlib
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-
-    from models.reporting.figures import STYLE, UNVERIFIED, VERIFIED
+    from models.reporting.figures import UNVERIFIED, VERIFIED
 
     shapes = {**{PATTERN_LABELS[name]: values for name, values in results["patterns"].items()},
               **{f"{results['traces']}, series {place + 1}": values for place, values in enumerate(results["series"])}}
-    with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]
-        figure = Figure(figsize=(9.6, 3.8), layout="constrained")
-        FigureCanvasSVG(figure)
+    with svg(path, 9.6, 3.8) as figure:
         for axes, (label, values) in zip(figure.subplots(2, 4).ravel(), shapes.items(), strict=False):
             _panel(axes, np.arange(len(values)) / 60, values,
                    VERIFIED if label in PATTERN_LABELS.values() else UNVERIFIED)
@@ -129,7 +116,6 @@ def draw_patterns(results: Mapping[str, Any], path: Path) -> None:
             axes.set_xlabel("hours")
         for axes in figure.axes[::4]:
             axes.set_ylabel("load over its mean")
-        figure.savefig(path, format="svg", facecolor="white", metadata={"Date": None})
 
 
 def _panel(axes: "Axes", x: Any, values: Sequence[float], color: str) -> None:

@@ -24,6 +24,7 @@ from benchmarks.harness.entries import Entries
 from benchmarks.harness.machine import describe_machine, load_average, now_utc, without_paths
 from benchmarks.harness.markdown import number, paragraph, table
 from benchmarks.harness.result_file import RESULTS
+from benchmarks.harness.svg import svg
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUT = RESULTS / "autoscaling_speed.json"
@@ -103,19 +104,14 @@ def _millions(value: float | None) -> str:
 
 def draw_speed(results: Mapping[str, Any], path: Path) -> None:
     """Steps a second over applications, both logarithmic."""
-    import matplotlib
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter
 
-    from models.reporting.figures import BASELINE, SOFT, STYLE, UNVERIFIED, VERIFIED
+    from models.reporting.figures import BASELINE, SOFT, UNVERIFIED, VERIFIED
 
     styles = {"eager": (VERIFIED, "o", "-"), "compiled": (VERIFIED, "s", (0, (4, 1.5))),
               "gymnasium_vector": (BASELINE, "D", "-"), "stable_baselines_over_ours": (UNVERIFIED, "^", "-"),
               "stable_baselines_wrapper": (UNVERIFIED, "v", (0, (4, 1.5)))}
-    with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]
-        figure = Figure(figsize=(7.6, 3.6), layout="constrained")
-        FigureCanvasSVG(figure)
+    with svg(path, 7.6, 3.6) as figure:
         axes = figure.subplots()
         for entry in results["entries"]:
             if rows := entry.get("rows"):
@@ -130,8 +126,6 @@ def draw_speed(results: Mapping[str, Any], path: Path) -> None:
         axes.yaxis.set_major_formatter(FuncFormatter(
             lambda value, _: f"{value / 1e6:g} million" if value >= 1e6 else f"{value:,.0f}"))
         figure.legend(loc="outside lower center", ncols=2)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, format="svg", facecolor="white", metadata={"Date": None})
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

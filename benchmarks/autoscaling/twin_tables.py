@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.harness.markdown import number, paragraph, table
+from benchmarks.harness.svg import svg
 
 NOT_MEASURED = "*Not measured yet.*"
 # Of offered load: name and upper end.
@@ -90,19 +91,14 @@ def _cell(errors: Array) -> str:
 
 def draw_twin(results: Mapping[str, Any], path: Path) -> None:
     """99th percentile over load: measured points, and both laws fitted to all of them, by server and deployment."""
-    import matplotlib
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter, NullLocator
 
-    from models.reporting.figures import BASELINE, STYLE, UNVERIFIED, VERIFIED
+    from models.reporting.figures import BASELINE, UNVERIFIED, VERIFIED
 
     entries = results["entries"]
     servers = list(dict.fromkeys(entry["server"] for entry in entries))
     # Deployments in the order in which they are recorded: marks by number of instances and quota.
-    with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]
-        figure = Figure(figsize=(7.6, 1.9 * len(servers)), layout="constrained")
-        FigureCanvasSVG(figure)
+    with svg(path, 7.6, 1.9 * len(servers)) as figure:
         grid = figure.subplots(len(servers), 6, sharex=True, sharey="row", squeeze=False)
         for row, server in zip(grid, servers, strict=True):
             own = {entry["law"]: entry for entry in entries if entry["server"] == server}
@@ -127,8 +123,6 @@ def draw_twin(results: Mapping[str, Any], path: Path) -> None:
             axes.set_xlabel("offered load", fontsize=7.5)
         handles, labels = grid[0][0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper center", ncols=3)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, format="svg", facecolor="white", metadata={"Date": None})
 
 
 def _of_shape(measured: Mapping[str, Any], shape: tuple[float, float, float]) -> dict[str, list[float]]:

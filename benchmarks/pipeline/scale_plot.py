@@ -5,22 +5,18 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness.power_law import PowerLaw
+from benchmarks.harness.svg import svg
 
 
 def draw_scale(details: Mapping[str, Any], path: Path) -> None:
     """Whole runs with the fitted line, and the stages that cost most, both axes logarithmic."""
-    import matplotlib
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
     from matplotlib.ticker import NullFormatter
 
-    from models.reporting.figures import BASELINE, STYLE, VERIFIED, logarithmic
+    from models.reporting.figures import BASELINE, VERIFIED, logarithmic
 
     numbers, law = details["workloads"], PowerLaw(**details["fit"])
     costly = sorted(details["stages"], key=lambda one: one["seconds"][-1], reverse=True)[:4]
-    with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]
-        figure = Figure(figsize=(7.2, 3.8), layout="constrained")
-        FigureCanvasSVG(figure)
+    with svg(path, 7.2, 3.8) as figure:
         axes = figure.add_subplot()
         axes.plot(numbers, [law.cost(n) for n in numbers], color=VERIFIED, ls=(0, (4, 1.5)),
                   label=f"fit: workloads to the {law.exponent:.2f}")
@@ -34,5 +30,3 @@ def draw_scale(details: Mapping[str, Any], path: Path) -> None:
         shown = [*details["seconds"], *(seconds for one in costly for seconds in one["seconds"])]
         logarithmic(axes, "y", min(shown), max(shown))
         figure.legend(fontsize=8, loc="outside right upper")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, format="svg", facecolor="white", metadata={"Date": None})

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.harness.svg import svg
 from benchmarks.verification.campaign_tables import DECIDED, OURS, SEARCH, TOOL_NAMES, Instance, instances
 
 if TYPE_CHECKING:
@@ -108,15 +109,6 @@ def _solved(measured: Sequence[Instance], tool: str) -> list[float]:
 
 def _save(draw: Callable[["Figure"], None], width: float, height: float, path: Path) -> None:
     """Draws on a figure of width x height inches and writes it as SVG, the same bytes for the same results."""
-    import matplotlib
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
 
-    from models.reporting.figures import STYLE
-
-    with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]
-        figure = Figure(figsize=(width, height), layout="constrained")
-        FigureCanvasSVG(figure)
+    with svg(path, width, height) as figure:
         draw(figure)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, format="svg", facecolor="white", metadata={"Date": None})

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,36 +10,16 @@ from benchmarks.autoscaling.adaptation.new_application import METHODS
 from benchmarks.autoscaling.adaptation.new_application_tables import converged, curves_of
 from benchmarks.autoscaling.adaptation.rivals import KINDS, SHARE, fronts_of
 from benchmarks.autoscaling.adaptation.serving import FIGURES, SERVERS, served_of
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from benchmarks.harness.svg import svg
 
 _MARKERS = "os^vDP*Xhd<>"
-
-
-def _figure(width: float, height: float) -> "Figure":
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasSVG(figure)
-    return figure
-
-
-def _save(figure: "Figure", path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, format="svg", facecolor="white", metadata={"Date": None})
+_SHARES = (0.25, 0.5, 1, 2, 4, 8)  # of violating steps, %
 
 
 def draw_rivals(results: Mapping[str, Any], path: Path) -> None:
     """Cost over violating steps, a line a rival: means over seeds at each setting."""
-    import matplotlib
-
-    from models.reporting.figures import STYLE
-
     entries = {entry["rival"]: entry for entry in results["entries"]}
-    with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]
-        figure = _figure(7.2, 4.2)
+    with svg(path, 7.2, 4.2) as figure:
         axes = figure.subplots()
         for marker, name in zip(_MARKERS, KINDS, strict=False):
             if name not in entries:
@@ -51,19 +31,16 @@ def draw_rivals(results: Mapping[str, Any], path: Path) -> None:
             axes.plot(100 * violated[order], cost[order], marker=marker, ms=4, lw=1.1, label=name)
         axes.axvline(100 * SHARE, color="0.6", lw=0.8, ls=":")
         axes.set(xscale="log", xlabel="violating steps, %", ylabel="allocated over mean load")
+        axes.set_xlim(*axes.get_xlim())  # ticks do not widen it
+        axes.set_xticks(_SHARES, [f"{share:g}" for share in _SHARES])
+        axes.minorticks_off()
         axes.legend(fontsize=7.5, ncols=2)
-        _save(figure, path)
 
 
 def draw_adaptation(results: Mapping[str, Any], path: Path) -> None:
     """Reward over episodes in a new application, of the converged one, with the band of the seeds."""
-    import matplotlib
-
-    from models.reporting.figures import STYLE
-
     best = converged(results).mean()
-    with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]
-        figure = _figure(7.2, 3.6)
+    with svg(path, 7.2, 3.6) as figure:
         axes = figure.subplots()
         entries = {entry["method"]: entry for entry in results["entries"]}
         for name, (what, _) in METHODS.items():
@@ -75,19 +52,16 @@ def draw_adaptation(results: Mapping[str, Any], path: Path) -> None:
                               alpha=0.15, lw=0)
         axes.axhline(95, color="0.6", lw=0.8, ls=":")
         axes.set(xscale="symlog", xlabel="episodes in the new application", ylabel="reward, % of the converged")
+        axes.set_xlim(0, results["judged_at"][-1])
+        axes.set_xticks(results["judged_at"], [str(episodes) for episodes in results["judged_at"]])
+        axes.minorticks_off()
         axes.legend(fontsize=7.5, loc="lower right")
-        _save(figure, path)
 
 
 def draw_serving(results: Mapping[str, Any], path: Path) -> None:
     """Reward, violations and utilisations after a change, a bar a server (Figure 5.9)."""
-    import matplotlib
-
-    from models.reporting.figures import STYLE
-
     entry = results["entries"][0]
-    with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]
-        figure = _figure(7.6, 2.8)
+    with svg(path, 7.6, 2.8) as figure:
         for axes, name in zip(figure.subplots(1, 4), FIGURES, strict=True):
             by_seed = np.array([served_of(entry, server, name).mean(axis=(0, 2, 3)) for server in SERVERS])
             scale = 1.0 if name == "reward" else 100.0
@@ -96,4 +70,3 @@ def draw_serving(results: Mapping[str, Any], path: Path) -> None:
             axes.set(yticks=range(len(SERVERS)), yticklabels=SERVERS if axes.get_subplotspec().is_first_col() else [],
                      xlabel=name.replace("_", " ") + ("" if name == "reward" else ", %"))
             axes.invert_yaxis()
-        _save(figure, path)
