@@ -41,11 +41,12 @@ PATTERN_LABELS = {"diurnal": "diurnal", "bursts": "bursts", "steps": "steps", "f
 def measure_scenario(environment: Any, name: str, count: int) -> dict[str, Any]:
     """Series of the application that the scenario changes most; figures before and after."""
     from models.controllers.rules import make
-    from models.tasks.control.judging import play, rule_acting
+    from models.environments.rollout import acting_of
+    from models.tasks.control.judging import play
 
     episodes = environment.draw("held_out", count, STEPS, SEED, scenario=name)
     controller = make(RULE, {})
-    played = play(environment, episodes, STEPS - 1, rule_acting(environment, controller, count))
+    played = play(environment, episodes, STEPS - 1, acting_of(environment, controller, count))
     half = STEPS // 2
     ordinary = environment.draw("held_out", count, STEPS, SEED)
     growth = episodes.cpu_s[-1] / ordinary.cpu_s[-1]

@@ -126,6 +126,7 @@ class Tuner:
         self.trials: list[Trial] = []
         self._environment = environment
         self._episodes = episodes
+        self._count = len(environment.observe(environment.reset(episodes)))
         self._steps = steps
         self._warm_up = warm_up
         self._seed = seed
@@ -176,7 +177,7 @@ class Tuner:
 
     def evaluate(self, choices: Sequence[Settings]) -> list[Trial]:
         """Tries these settings on the tuning episodes, as few batches, and remembers them."""
-        count = len(self._episodes)
+        count = self._count
         size = max(1, _BATCH // count)
         done: list[Trial] = []
         for first in range(0, len(choices), size):
