@@ -137,6 +137,7 @@ TABLES: dict[str, Source] = {
     "false-promotion-margin": Source("false_promotion", false_promotion.margin_table),
     "false-promotion-blocks": Source("false_promotion", false_promotion.block_table),
     "false-promotion-zero": Source("false_promotion", false_promotion.zero_table),
+    "false-promotion-autoscalers": Source("false_promotion", false_promotion.autoscaler_table),
     "false-promotion-conditions": Source("false_promotion", false_promotion.conditions_line),
     "performance": Source("performance", performance_tables.verified_table),
     "performance-methods": Source("performance", performance_tables.methods_table),

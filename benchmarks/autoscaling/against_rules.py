@@ -14,7 +14,7 @@ Resumable: a load that is there for the same code and options is kept.
 import argparse
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +29,16 @@ from benchmarks.harness.markdown import table
 from benchmarks.harness.result_file import RESULTS
 from models.controllers.rules import RULES, make
 from models.environments.autoscaling.arrivals import read_traces
-from models.environments.autoscaling.policies import GATES
+from models.environments.autoscaling.environment import ENVIRONMENT
 from models.environments.autoscaling.simulator import Autoscaling
 from models.environments.environment import Environment
 from models.environments.rollout import Rollout, roll_out
-from models.learners.policy import Gates, PolicyShape
-from models.training.reinforcement.monotone import Monotone
+from models.learners.policy import Gates
+from models.tasks.control.policies import demands_of, policy_shape
+from models.tasks.control.training import training_settings
+from models.tasks.task import load_task
 from models.training.reinforcement.rule_tuning import Tuner, choose_each, side_by_side, tune
-from models.training.reinforcement.through_environment import Settings, ThroughEnvironment
+from models.training.reinforcement.through_environment import ThroughEnvironment
 
 OUTPUT = RESULTS / "autoscaling_rules.json"
 FORMAT = "assay-autoscaling-rules/1"
@@ -46,7 +48,8 @@ SHARE = 0.02  # at which savings are told
 STEPS, WARM_UP, EPISODES = 280, 40, 2  # of judging; episodes of each held-out application
 TRAINING_APPLICATIONS, TRAINING_STEPS = 256, 240  # of tuning
 JUDGED = ("cost", "cores", "memory_gib", "reward", "violated", "violated_requests", "changes_an_hour")
-ROUNDS = 120
+TASK = "autoscaling"  # whose policies these are: layers, conditions, training
+LINEAR_RATE = 3.0  # times the learning rate of a network
 OWN_EPISODES = 3  # on which a rule is tuned for each application
 _FRONT_SHARE = 0.15  # settings that violate more are of no interest
 LOADS = ("azure", "made")
@@ -57,24 +60,23 @@ class Form:
     """A kind of policy.
 
     Attributes:
-        hidden: sizes of its hidden layers, () for a linear one.
+        linear: without hidden layers.
         provable: monotone by construction, with the conditions of the default specification as part of the network.
     """
 
-    hidden: tuple[int, ...]
+    linear: bool
     provable: bool
 
 
-FORMS = {"proved": Form((64, 64), True), "network": Form((64, 64), False), "linear": Form((), False)}
-# More p99, more load or fewer requests served never mean less of anything.
-DIRECTIONS = {"p99_ms": 1, "served_share": -1, "rate_rps": 1}
+FORMS = {"proved": Form(False, True), "network": Form(False, False), "linear": Form(True, False)}
 
 
 def environment_of(load: str, folder: Path | None) -> Autoscaling:
-    """The environment under real loads or made ones. Raises InputError where the real ones are not at hand."""
+    """The task's applications under real loads or made ones. Raises InputError where the real ones are not at hand."""
     if load == "made":
-        return Autoscaling()
-    return Autoscaling(traces=read_traces(required(folder) / "azure_functions" / "invocations_per_minute_1350.csv.gz"))
+        return Autoscaling(ENVIRONMENT.applications)
+    trace = required(folder) / "azure_functions" / "invocations_per_minute_1350.csv.gz"
+    return Autoscaling(ENVIRONMENT.applications, read_traces(trace))
 
 
 def figures_of(rollout: Rollout, applications: int) -> dict[str, np.ndarray[Any, Any]]:
@@ -146,13 +148,16 @@ def policy_fronts(judge: Judge, environment: Autoscaling, form: Form, seeds: int
     """A front for each seed, and seconds of training in all."""
     started = time.monotonic()
     pairs = [(seed, target) for seed in range(seeds) for target in TARGETS]
-    shape = PolicyShape(environment.signals, environment.controls, environment.features, form.hidden,
-                        GATES if form.provable else Gates(), environment.anchors)
-    settings = Settings(rounds=round(ROUNDS * budget), applications=40, rate=1e-3 if form.hidden else 3e-3,
-                        judged_from=0.4)
+    task = load_task(TASK)
+    shape = policy_shape(task, environment)
+    if not form.provable:
+        shape = replace(shape, gates=Gates())
+    settings = training_settings(task, round(task.training.rounds * budget))
+    if form.linear:
+        shape, settings = replace(shape, hidden=()), replace(settings, rate=LINEAR_RATE * settings.rate)
     trained = ThroughEnvironment(
         environment.differentiable, environment, shape, settings, [seed for seed, _ in pairs],
-        [target for _, target in pairs], Monotone(DIRECTIONS) if form.provable else None, on_progress=_say).run()
+        [target for _, target in pairs], demands_of(task) if form.provable else None, on_progress=_say).run()
     seconds = time.monotonic() - started
     members = [trained.policy.member(index) for index in range(len(pairs))]
     return [judge.front([str(target) for target in TARGETS],
@@ -207,7 +212,7 @@ def measure(load: str, folder: Path | None, seeds: int, effort: float, budget: f
     for name, form in FORMS.items():
         fronts, seconds = policy_fronts(judge, environment, form, seeds, budget)
         entry["policies"][name] = {
-            "hidden": list(form.hidden), "provable": form.provable, "seconds": seconds,
+            "linear": form.linear, "provable": form.provable, "seconds": seconds,
             "policies": seeds * len(TARGETS),
             "at_share": [at_share(front) for front in fronts], "fronts": [table_of(front) for front in fronts],
             **compared(fronts, rules, each)}

@@ -23,13 +23,14 @@ from benchmarks.harness.code_digest import code_digest
 from benchmarks.harness.entries import Entries
 from benchmarks.harness.machine import describe_machine, now_utc
 from benchmarks.harness.result_file import RESULTS
-from models.environments.autoscaling.policies import MONOTONE
 from models.environments.autoscaling.simulator import Autoscaling
 from models.environments.environment import Environment
 from models.export.policy_model import chain_onnx
-from models.learners.policy import Gates, Policy, PolicyShape
+from models.learners.policy import Policy, PolicyShape
 from models.learners.policy_chain import chain
-from models.training.reinforcement.monotone import Monotone
+from models.tasks.control.policies import demands_of, policy_shape
+from models.tasks.control.training import training_settings
+from models.tasks.task import load_task
 from models.training.reinforcement.through_environment import Demands, Settings, ThroughEnvironment
 from models.verification.decide import decide
 
@@ -93,18 +94,16 @@ def run(options: argparse.Namespace) -> None:
 def measure(policies: int, rounds: int, finetune_rounds: int) -> dict[str, Any]:
     """Verdicts of all policies, trained and fine-tuned in both ways."""
     written = yaml.safe_load(TASK.read_text())
-    gates, environment = Gates(**{key: value for key, value in written["by_construction"].items()
-                                  if key != "monotone"}), Autoscaling()
-    shape = PolicyShape(environment.signals, environment.controls, environment.features, (64, 64), gates,
-                        environment.anchors)
+    task, environment = load_task("autoscaling"), Autoscaling()
+    shape, monotone = policy_shape(task, environment), demands_of(task)
     seeds, targets = list(range(policies)), [VIOLATING] * policies
-    settings = Settings(rounds=rounds, judged_from=1.0, applications=32)
+    settings = replace(training_settings(task, rounds), judged_from=1.0, applications=32)
     trained = ThroughEnvironment(environment.differentiable, environment, shape, settings, seeds, targets,
-                                 Monotone(MONOTONE)).run()
+                                 monotone).run()
     numbers = environment.draw("held_out", policies, 2, 1).numbers.tolist()
     own, judge = Each(environment.differentiable, numbers), environment
     found: dict[str, Any] = {"trained": _all(trained.policy, written)}
-    ways: dict[str, Demands | None] = {"finetuned_monotone": Monotone(MONOTONE), "finetuned_plainly": None}
+    ways: dict[str, Demands | None] = {"finetuned_monotone": monotone, "finetuned_plainly": None}
     for name, demands in ways.items():
         tuned = _finetuned(own, judge, shape, replace(settings, rounds=finetune_rounds), seeds, targets, demands,
                            trained.policy)

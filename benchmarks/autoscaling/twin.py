@@ -9,7 +9,8 @@ The law (models/environments/autoscaling/recorded_law.py) is fitted to the 99th 
 - own CPU: to half of the points, and told of each judged point what CPU time a request took in it: what is left is the
   law's own error, and not that of a CPU time which depends on load and neighbours;
 - nearest: no law, but the point of the fitted half whose load is nearest, for comparison.
-As the simulator has it, and with bursts: a quota stops a server once it has run out, and does not slow it down before.
+As the simulator has it, where a quota stops a server once it has run out and does not slow it down before; and without
+bursts, where it slows every request down.
 """
 
 import argparse
@@ -26,7 +27,7 @@ from benchmarks.harness.machine import describe_machine, now_utc
 from benchmarks.harness.result_file import RESULTS
 from models.environments.autoscaling.recorded_applications import (
     FREE,
-    FREE_WITH_BURSTS,
+    FREE_WITHOUT_BURSTS,
     halves,
     points_of,
     read_card,
@@ -38,7 +39,7 @@ OUTPUT = RESULTS / "autoscaling_twin.json"
 FORMAT = "assay-autoscaling-twin/1"
 FEW = 4
 SPLITS = 5
-LAWS: Mapping[str, tuple[str, ...]] = {"simulator": FREE, "with bursts": FREE_WITH_BURSTS}
+LAWS: Mapping[str, tuple[str, ...]] = {"simulator": FREE, "without bursts": FREE_WITHOUT_BURSTS}
 Json = dict[str, Any]
 
 

@@ -107,7 +107,7 @@ def draw_twin(results: Mapping[str, Any], path: Path) -> None:
             for axes, shape in zip(row, shapes, strict=False):
                 chosen = _of_shape(measured, shape)
                 axes.plot(chosen["load"], chosen["p99_ms"], "o", color=BASELINE, ms=3.6, mew=0, label="measured")
-                for law, color, dash in (("simulator", UNVERIFIED, (0, (4, 1.5))), ("with bursts", VERIFIED, "-")):
+                for law, color, dash in (("without bursts", UNVERIFIED, (0, (4, 1.5))), ("simulator", VERIFIED, "-")):
                     if law in own:
                         line = _of_shape(measured | {"fitted": own[law]["fitted_p99_ms"]}, shape)
                         axes.plot(line["load"], line["fitted"], color=color, ls=dash, lw=1.2, label=f"law, {law}")

@@ -3,7 +3,8 @@
     python -m benchmarks false-promotion [--repeats 500] [--repeats-better 200]
 
 Simulated are the paired cases of a champion and of a challenger (simulated_cases.py): squared errors of test rows, and
-rewards of episodes, which are negative and have heavy tails. models/paired_comparison.py decides with the defaults of
+rewards of episodes, which are negative and have heavy tails; and two autoscalers are run on one workload's load of
+many days (autoscaled_cases.py). models/paired_comparison.py decides with the defaults of
 mlflow.yaml, as a registration does. Three more parts are for decision 11: what the margin of a reward should be a share
 of (the same pairs with the reward's zero moved, and with other shares of the spread), and how long blocks should be.
 Resumable: a cell that is there for the same code and number of repeats is kept.
@@ -17,6 +18,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from benchmarks.gates import autoscaled_cases
 from benchmarks.gates.simulated_cases import ERRORS, FAMILIES, REWARDS, Simulation, Traded
 from benchmarks.harness.code_digest import code_digest
 from benchmarks.harness.machine import describe_machine, now_utc
@@ -29,6 +31,7 @@ OUTPUT = RESULTS / "false_promotion.json"
 CASES = (35, 100, 350, 1000, 5000)
 IMPROVEMENTS = (0.0, 0.05, 0.2)
 REPEATS, REPEATS_BETTER = 500, 200
+DAYS = 125  # of a workload's load
 MARGIN_KIND, MARGIN_CASES = "student_t", 1000
 SHARES = (0.0, 0.01, 0.05, 0.1)  # of the champion's spread
 ZEROS = (0.0, 1.0, 10.0, 100.0)  # how far the reward's mean lies below zero, in spreads
@@ -79,13 +82,19 @@ def block_lengths(repeats: int) -> list[Json]:
     return found
 
 
+def code_of_autoscalers() -> str:
+    """Digest of what their part depends on."""
+    return "".join(code_digest(name, "") for name in ("benchmarks.gates.autoscaled_cases",
+                                                      "models.environments.autoscaling.environment"))
+
+
 def code_of_decision_and_simulation() -> str:
     """Digest of what a cell depends on."""
     return (code_digest("models.paired_comparison", "models")
             + code_digest("benchmarks.gates.simulated_cases", "benchmarks"))
 
 
-def measure(path: Path, repeats: int, repeats_better: int, say: Callable[[str], None]) -> Json:
+def measure(path: Path, repeats: int, repeats_better: int, say: Callable[[str], None], days: int = DAYS) -> Json:
     """Runs every cell that is not there yet; writes after each."""
     code = code_of_decision_and_simulation()
     known = read_results(path) or {}
@@ -107,10 +116,14 @@ def measure(path: Path, repeats: int, repeats_better: int, say: Callable[[str], 
                         say(f"{family}, {kind}, {cases} cases, {improvement:.0%} better: {cell['promoted']:.1%}")
                     results["cells"].append(cell)
                     write()
-    for part, work, count in (("margins", margins, repeats_better), ("blocks", block_lengths, repeats)):
+    def autoscalers(count: int) -> list[Json]:
+        return autoscaled_cases.measure(count, say)
+
+    for part, work, count, own in (("margins", margins, repeats_better, code), ("blocks", block_lengths, repeats, code),
+                                   ("autoscalers", autoscalers, days, code + code_of_autoscalers())):
         old = known.get(part, {})
-        same = old.get("code") == code and old.get("repeats") == count
-        results[part] = old if same else {"code": code, "repeats": count, "rows": work(count)}
+        same = old.get("code") == own and old.get("repeats") == count
+        results[part] = old if same else {"code": own, "repeats": count, "rows": work(count)}
         write()
     return results
 
@@ -160,6 +173,17 @@ def block_table(results: Mapping[str, Any]) -> str:
                  range(1, len(BLOCKS_CASES) + 1))
 
 
+def autoscaler_table(results: Mapping[str, Any]) -> str:
+    """Share of autoscalers that are promoted, by how much better they are."""
+    rows = results.get("autoscalers", {}).get("rows")
+    if not rows:
+        return "*Not measured yet.*"
+    shown = [[row["figure"], f"{100 * row['improvement']:g} % better" if row["improvement"] else "equal",
+              *(f"{100 * row[key]:.1f} %" for key in ("promoted", "gate"))] for row in rows]
+    return table(["compared by", "the challenger is", "replaces the champion", "passes a gate that asks for a saving"],
+                 shown, (2, 3))
+
+
 def _margin_table(results: Mapping[str, Any], key: str, label: str, show: Callable[[str], str]) -> str:
     rows = results.get("margins", {}).get("rows")
     if not rows:
@@ -185,8 +209,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """See benchmarks/harness/runner.py."""
     parser.add_argument("--repeats", type=int, default=REPEATS, help="simulated pairs of equal models a cell")
     parser.add_argument("--repeats-better", type=int, default=REPEATS_BETTER, help="of a better challenger")
+    parser.add_argument("--days", type=int, default=DAYS, help="of load of each workload, for two autoscalers")
 
 
 def run(options: argparse.Namespace) -> None:
     """Runs every cell that is not there yet."""
-    measure(options.output, options.repeats, options.repeats_better, lambda line: print(line, flush=True))
+    measure(options.output, options.repeats, options.repeats_better, lambda line: print(line, flush=True),
+            options.days)

@@ -6,10 +6,11 @@
     target = min(max(current + up - down, least, low), high)
 
 An anchor is a sum of scaled signals, the logarithm of the present value or of what is used (`Anchor`). `least` and
-`most` are the control's limits a step. `missed` is 0 where the objective is met by some distance and so large that
-`down` is 0 wherever it is missed; `idle` is so large that `up` is 0 wherever the objective is met and all utilisations
-are below their floors (`Gates`; both are 0 without them). So the rules that an operator demands under conditions are
-part of the network, which policy_chain.py writes as one chain of ReLUs, and of what is trained.
+`most` are the control's limits a step. `missed` is 0 where the objective is met by some distance, and so large that
+`down` is 0 wherever it is missed, or while a signal says that the control was raised a short time ago; `idle` is so
+large that `up` is 0 wherever the objective is met and all utilisations are below their floors (`Gates`; both are 0
+without them). So the rules that an operator demands under conditions are part of the network, which policy_chain.py
+writes as one chain of ReLUs, and of what is trained.
 
 Many policies of one shape are one module: every parameter has the leading axes S, () for a single policy, (K,) for K.
 
@@ -51,18 +52,27 @@ class Gates:
         objective: signal of the same unit.
         near: share of the objective from which on downward changes are held back, in (0, 1); from 1 on there are none.
         idle: control -> {utilisation signal: floor}; below all floors, the objective being met, it is never raised.
+        hold: control -> {signal: until}; never lowered while the signal is at most that, such as the seconds since it
+            was raised: what Kubernetes calls a stabilization window.
         open_at: share by which a floor or the objective must be exceeded for changes up to be free again.
+        freed_at: share by which `until` must be exceeded for changes down to be free again.
     """
 
     metric: str = ""
     objective: str = ""
     near: float = 0.95
     idle: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    hold: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     open_at: float = 0.05
+    freed_at: float = 0.25
 
     def gain_over(self, floor: float) -> float:
         """Slope at which exceeding a floor opens the gate of changes up."""
         return 1.0 / (self.open_at * floor)
+
+    def held_until(self, until: float) -> tuple[float, float]:
+        """Where a signal stops to hold changes down back, and the slope at which it does so below."""
+        return (1.0 + self.freed_at) * until, SURE / (self.freed_at * until)
 
 
 @dataclass(frozen=True)
@@ -241,19 +251,24 @@ class Policy(nn.Module):
         return _Clip.apply(current + rise, least.maximum(low), high)
 
     def _gates(self, clipped: Tensor) -> tuple[Tensor, Tensor]:
-        """`missed` (..., 1) and `idle` (..., m) of clipped observations, as shares of `high`."""
+        """`missed` and `idle` (..., m) of clipped observations, as shares of `high`."""
         shape, gates = self.shape, self.shape.gates
         metric, objective = (clipped[..., shape.column(name), None] for name in (gates.metric, gates.objective))
         missed = shape.gains.missed * (metric - gates.near * objective).relu()
         opened = shape.gains.opened * (metric - objective).relu()
-        columns = []
+        columns, held = [], []
         for control in shape.controls:
+            hold = missed
+            for name, until in gates.hold.get(control.name, {}).items():
+                end, slope = gates.held_until(until)
+                hold = hold + slope * (end - clipped[..., shape.column(name), None]).relu()
+            held.append(hold)
             floors = gates.idle.get(control.name)
             open_by = opened if floors else torch.ones_like(opened)
             for name, floor in (floors or {}).items():
                 open_by = open_by + gates.gain_over(floor) * (clipped[..., shape.column(name), None] - floor).relu()
             columns.append(open_by)
-        return missed, SURE * (1.0 - torch.cat(columns, dim=-1)).relu()
+        return torch.cat(held, dim=-1), SURE * (1.0 - torch.cat(columns, dim=-1)).relu()
 
     @torch.no_grad()
     def member(self, *index: int) -> "Policy":

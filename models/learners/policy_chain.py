@@ -164,7 +164,7 @@ class _Builder:
         carried = [
             _Carried(anchor * -1.0 + float(top), self._clipped(column),
                      self._beyond(column, control, control.most_up), self._beyond(column, control, control.most_down),
-                     self._missed(), self._idle(control))
+                     self._missed(control), self._idle(control))
             for (control, column), anchor, top in zip(self.columns, anchors, self.tops, strict=True)]
         self.layers.close()
         return self._limits(*self._hidden(scaled, carried))
@@ -204,12 +204,16 @@ class _Builder:
         here = control.whole and share * self.box.lower[column] < 1.0
         return self._neuron(column, -share, 1.0) if here else _Row()
 
-    def _missed(self) -> _Row:
+    def _missed(self, control: Control) -> _Row:
         gates = self.shape.gates
         if not gates.metric:
             return _Row()
         metric, objective = self.shape.column(gates.metric), self.shape.column(gates.objective)
-        return self.layers.relu(_Row({metric: 1.0, objective: -gates.near})) * self.shape.gains.missed
+        found = self.layers.relu(_Row({metric: 1.0, objective: -gates.near})) * self.shape.gains.missed
+        for name, until in gates.hold.get(control.name, {}).items():
+            end, slope = gates.held_until(until)
+            found += self._neuron(self.shape.column(name), -1.0, end) * slope
+        return found
 
     def _idle(self, control: Control) -> _Row:
         """What holds changes up back, less what opens the gate."""

@@ -21,6 +21,7 @@ from tests.e2e import tiny
 PROGRAM = Path(sys.executable).with_name("assay")
 # A run takes half a minute on two idle cores; on a busy machine many times as long.
 RUN_TIMEOUT_S = 600.0
+END_S = 20.0  # until all processes of a killed run are gone; it takes milliseconds on an idle machine
 
 
 @dataclass(frozen=True)
@@ -109,3 +110,15 @@ def wait_until(condition: Any, timeout_s: float, what: str) -> None:
         if time.monotonic() > deadline:
             raise AssertionError(f"must happen within {timeout_s:g} s: {what}")
         time.sleep(0.01)
+
+
+def kill_command(process: "subprocess.Popen[str]") -> None:
+    """`assay run` alone, as by `kill -9` or by the kernel: its children have to notice.
+
+    The step is stopped first, so that it cannot come to its end by itself: in a real run it has minutes to go.
+    """
+    for runner in psutil.Process(process.pid).children():
+        for step in runner.children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                step.suspend()
+    process.kill()

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 
 import mlflow
 import psutil
@@ -19,12 +18,20 @@ from serving.bundle import check_bundle
 from serving.ledger import Ledger
 from tests.components.small_disk import fill, mounted
 from tests.components.steps import IGNORED_WARNING
-from tests.e2e.processes import RUN_TIMEOUT_S, Project, finish, new_project, processes_of, wait_until
+from tests.e2e.processes import (
+    END_S,
+    RUN_TIMEOUT_S,
+    Project,
+    finish,
+    kill_command,
+    new_project,
+    processes_of,
+    wait_until,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.filterwarnings(IGNORED_WARNING)]
 
 RUN = ("run", "--task", "tiny.yaml", "--telemetry", "samples.parquet")
-END_S = 20.0  # until all processes of a killed run are gone; it takes milliseconds on an idle machine
 DISK_KB = 128 * 1024
 PAIR = ("tiny", "redis")
 
@@ -51,18 +58,6 @@ def is_at(project: Project, name: str, stage: str) -> bool:
     """Whether the run has begun `stage`; with `register`, whether it is in the middle of a registration."""
     begun = project.run_folder(name).exists() and stage in project.started(name)
     return begun and (stage != "register" or any(project.unfinished()))
-
-
-def kill_command(process: "subprocess.Popen[str]") -> None:
-    """`assay run` alone, as by `kill -9` or by the kernel: its children have to notice.
-
-    The step is stopped first, so that it cannot come to its end by itself: in a real run it has minutes to go.
-    """
-    for runner in psutil.Process(process.pid).children():
-        for step in runner.children(recursive=True):
-            with suppress(psutil.NoSuchProcess):
-                step.suspend()
-    process.kill()
 
 
 def kill_group(process: "subprocess.Popen[str]") -> None:

@@ -24,7 +24,7 @@ from serving.bundle import check_bundle
 from serving.session import Predictor
 from tests.components.steps import IGNORED_WARNING
 from tests.e2e import tiny
-from tests.e2e.processes import Project
+from tests.e2e.processes import END_S, RUN_TIMEOUT_S, Project, finish, kill_command, processes_of, wait_until
 from tests.environments.traces import trace
 
 # half a minute on two idle cores; on a busy machine many times as long
@@ -140,6 +140,28 @@ def test_it_goes_through_the_whole_pipeline_to_a_signed_champion(finished: tuple
     fallback = checked.contract.fallback
     assert fallback is not None and fallback.rule == "headroom" and set(fallback.settings) <= {"factor"}
     assert fallback.safe_ranges["target_capacity_rps"].maximum == 200
+
+
+@pytest.mark.slow
+def test_a_run_killed_in_training_goes_on_to_the_same_policy(finished: tuple[Project, dict[str, Any]],
+                                                             tmp_path: Path) -> None:
+    made = project(tmp_path)
+    process = made.start("run", "--task", str(TASK), "--telemetry", "load.csv", "--name", "killed")
+    try:
+        wait_until(lambda: any(made.home.rglob("policy.npz")) or process.poll() is not None, RUN_TIMEOUT_S,
+                   "a checkpoint of the training")
+        assert process.poll() is None, process.communicate()
+        kill_command(process)
+        finish(process, END_S)
+    finally:
+        process.kill()
+    wait_until(lambda: not processes_of(made.run_folder("killed")), END_S, "no process is left")
+    assert any(made.home.rglob("policy.npz"))
+    done = run(made, "--name", "again")
+    assert done.returncode == 0, done.stdout + done.stderr
+    whole, resumed = (Path(summary["entries"][0]["bundle"]) / "model.onnx" for summary in
+                      (finished[1], json.loads(done.stdout)))
+    assert resumed.read_bytes() == whole.read_bytes()
 
 
 @pytest.mark.slow

@@ -18,6 +18,8 @@ from torch import Tensor
 from models.environments.autoscaling.queueing import service_p99_factor
 
 TOTAL, HELD_OUT = 1000, 200
+QUOTA_PERIOD_S = 0.1  # of a CPU limit (Linux' default, which Kubernetes keeps)
+_BURST_PERIODS = (0.1, 0.7)  # of a segment: what was fitted to recorded servers
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ class Applications:
         fixed_s: latency that more CPU does not shorten, s.
         workers: requests that a replica works on at once, at most: it cannot use more cores.
         contention: loss of speed for each further core of a replica: c cores give c / (1 + contention (c - 1)).
+        burst_s: time for which a queue runs at full speed on saved quota before a limit slows it down, s.
         memory_mib: of a replica at rest.
         request_mib: of each request in it.
         io: share of a node's disk time a request a second.
@@ -101,6 +104,7 @@ class Applications:
     fixed_s: Tensor
     workers: Tensor
     contention: Tensor
+    burst_s: Tensor
     memory_mib: Tensor
     request_mib: Tensor
     io: Tensor
@@ -161,6 +165,8 @@ def _compose(columns: dict[str, NDArray[np.float64]], shares: NDArray[np.float64
         return float(part[name])  # type: ignore[arg-type]
 
     sizes = random.lognormal(0.0, 0.35, len(parts))  # of payloads
+    periods = number_of(parts[0], "burst_periods") if "burst_periods" in parts[0] else random.uniform(*_BURST_PERIODS)
+    burst = min(periods * random.lognormal(0.0, 0.2), 1.0)
     cpu = np.array([number_of(part, "cpu_ms") for part in parts]) * sizes
     spread = np.array([number_of(part, "cv2") for part in parts])
     values = {
@@ -170,6 +176,7 @@ def _compose(columns: dict[str, NDArray[np.float64]], shares: NDArray[np.float64
         "fixed_s": sum(number_of(part, "fixed_ms") for part in parts) * random.lognormal(0, 0.3) / 1e3,
         "workers": random.choice([1, 2, 4, 8, 16], p=[0.1, 0.2, 0.3, 0.25, 0.15]),
         "contention": random.uniform(0.0, 0.12),
+        "burst_s": QUOTA_PERIOD_S * burst,
         "memory_mib": max(number_of(part, "memory_mib") for part in parts) * random.lognormal(0.2, 0.3),
         "request_mib": max(number_of(part, "request_mib") for part in parts) * random.lognormal(0, 0.4),
         "io": sum(number_of(part, "io") for part in parts) / 1e3,

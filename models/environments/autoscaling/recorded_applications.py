@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 FILE = Path(__file__).with_name("recorded_applications.json")
 FORMAT = "assay-recorded-applications/1"
-# Fitted where a server was recorded on more than a core; the simulator's law, without bursts.
-FREE = ("cpu_ms", "cv2", "fixed_ms", "contention")
-FREE_WITH_BURSTS = (*FREE, "burst_periods")
+# Fitted where the points tell them (`told_by`): the simulator's law; and that of a quota that slows down.
+FREE_WITHOUT_BURSTS = ("cpu_ms", "cv2", "fixed_ms", "contention")
+FREE = (*FREE_WITHOUT_BURSTS, "burst_periods")
 SPLIT_SEED = 0
 # Of the environment's payloads the one that a server's requests differ in; cost is proportional to its size, as the
 # requests were drawn (a file, a basket of keys, a range of rows, words of a query).
@@ -116,19 +116,17 @@ def fit_application(points: "pd.DataFrame", events: "pd.DataFrame", settings: Ma
     every = points_of(points, settings)
     half, _ = halves(every.load, SPLIT_SEED)
     law = fit(every.take(half), FREE)
-    bursts = fit(every.take(half), FREE_WITH_BURSTS)
     at_rest, a_request = memory_line(points.iloc[half])
     starts = events[events["event"] == "start"]
     name = str(points["server"].iloc[0])
     return {
-        "name": name, "payload": _PAYLOADS.get(name, "text"), **_rounded(vars(law), but=("burst_periods",)),
+        "name": name, "payload": _PAYLOADS.get(name, "text"), **_rounded(vars(law)),
         "memory_mib": round(at_rest, 2), "request_mib": round(a_request, 4),
         # neither disk nor network was a limit on loopback
         "io": 0.0, "network": 0.0, "elasticity": 1.0,
         "startup_s": round(float(starts["took_s"].median()), 3),
         "warm_up_s": round(float(starts["settled_s"].median()), 2),
-        "with_bursts": _rounded(vars(bursts)),
-        "not_told": [name for name in FREE_WITH_BURSTS if name not in told_by(every.take(half), FREE_WITH_BURSTS)]}
+        "not_told": [name for name in FREE if name not in told_by(every.take(half), FREE)]}
 
 
 def memory_line(points: "pd.DataFrame") -> tuple[float, float]:
@@ -156,8 +154,8 @@ def fit_campaign(folder: Path) -> dict[str, Any]:
             for name in servers]}
 
 
-def _rounded(parameters: Mapping[str, float], but: Sequence[str] = ()) -> dict[str, float]:
-    return {name: float(f"{round(value, 6):.5g}") for name, value in parameters.items() if name not in but}
+def _rounded(parameters: Mapping[str, float]) -> dict[str, float]:
+    return {name: float(f"{round(value, 6):.5g}") for name, value in parameters.items()}
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -8,7 +8,7 @@ measured directly.
 A quota, though, does not slow a server down: it runs at full speed until the quota of a period of 100 ms has run out,
 and then not at all. `burst_periods` says how many periods of saved quota a queue may use up before it feels the quota:
 the wait is that of the slow server less this time, but never less than that of a server on whole cores (a token
-bucket: the delay is the slow queue's beyond the bucket). 0 is the simulator's law.
+bucket: the delay is the slow queue's beyond the bucket). 0: a quota slows down.
 
 Symbols, all (P,) for P points: rate a (1/s), quota, workers and instances of the deployment.
 """
@@ -22,11 +22,10 @@ import torch
 from numpy.typing import NDArray
 
 from models.environments.autoscaling import queueing
+from models.environments.autoscaling.applications import QUOTA_PERIOD_S
 
 Array = NDArray[np.float64]
 
-# Period of the quota, s (Linux' default, which Kubernetes keeps).
-PERIOD_S = 0.1
 # Weight of the logarithm of the CPU time a request beside that of the 99th percentile: it is measured to some percent,
 # a percentile of some hundred requests to some ten.
 _CPU_WEIGHT = 5.0
@@ -127,7 +126,7 @@ def predict_p99_ms(parameters: LawParameters, points: Points, *, own_cpu: bool =
 
     p99 = composed(cores)
     if parameters.burst_periods > 0:
-        p99 = composed(workers).maximum(p99 - parameters.burst_periods * PERIOD_S)
+        p99 = composed(workers).maximum(p99 - parameters.burst_periods * QUOTA_PERIOD_S)
     p99_ms: Array = (1000.0 * p99 + parameters.fixed_ms).clamp(max=1000.0 * points.timeout_s).numpy()
     return p99_ms
 

@@ -35,6 +35,8 @@ _TIMEOUT_S = 10.0
 _PRESSURE, _SLOWDOWN = 0.9, 4.0  # share of the limit from which reclaiming slows down; times slower at the limit
 _KILL_WIDTH = 0.1  # at 1 + this share of the limit all replicas are killed within a step
 _STARTING = 6  # steps: the longest start-up is 90 s
+_RAISED = 1.001  # replicas over those before, where there are more
+_LONG_AGO_S = 3600.0  # since replicas were raised, where an episode begins
 _LEAST_READY = 0.05  # replicas, so that nothing is divided by 0
 _FUTURE = 6  # steps that the clairvoyant sees: 90 s
 _MEMORY_PEAK = 15.0 / 300.0  # a step's share of five minutes
@@ -71,6 +73,8 @@ class Metrics(NamedTuple):
     p99_ms: Tensor
     served: Tensor
     rate: Tensor
+    cpu_cores: Tensor
+    memory_mib: Tensor
 
 
 class Constants(NamedTuple):
@@ -80,11 +84,13 @@ class Constants(NamedTuple):
         variability: mean of the squared coefficients of variation of arrivals and of service.
         p99_factor: `queueing.service_p99_factor`.
         delays: (_STARTING, N) which share of new replicas serves after how many steps: the nearest two whole numbers.
+        unlimited: cores that a replica makes of as many as it can use, without a limit.
     """
 
     variability: Tensor
     p99_factor: Tensor
     delays: Tensor
+    unlimited: Tensor
 
 
 class State(NamedTuple):
@@ -96,6 +102,7 @@ class State(NamedTuple):
         limit: CPU limit of a replica, cores.
         memory: memory limit of a replica, MiB.
         replicas: asked for.
+        raised_s: since more of them were asked for, s.
         ready: replicas that serve.
         starting: (_STARTING, N) replicas that will serve after 1, 2, ... steps.
         backlog: requests.
@@ -111,6 +118,7 @@ class State(NamedTuple):
     limit: Tensor
     memory: Tensor
     replicas: Tensor
+    raised_s: Tensor
     ready: Tensor
     starting: Tensor
     backlog: Tensor
@@ -144,7 +152,7 @@ class Autoscaling:
     anchors: Mapping[str, Anchor] = ANCHORS
     hidden: tuple[str, ...] = ("log CPU time a request", "service variation", "arrival variation", "log fixed latency",
                                "log workers", "contention", "log memory at rest", "log memory a request",
-                               "start-up", "log speed", "stolen share")
+                               "start-up", "log speed", "stolen share", "saved quota")
     measures: Mapping[str, str] = _MEASURES
     cost_unit = "cores a core of mean load"
     step_seconds = STEP_SECONDS
@@ -200,19 +208,20 @@ class Autoscaling:
         zero = torch.zeros_like(needed)
         nothing = Metrics(*[zero] * len(Metrics._fields))
         rate = episodes.rate[0]
-        state = State(episodes, _constants(a), -1, limit, memory, replicas, replicas,
-                      torch.zeros(_STARTING, len(zero)), zero, nothing, nothing, rate.expand(3, -1), rate)
+        state = State(episodes, _constants(a), -1, limit, memory, replicas, torch.full_like(needed, _LONG_AGO_S),
+                      replicas, torch.zeros(_STARTING, len(zero)), zero, nothing, nothing, rate.expand(3, -1), rate)
         state, _ = self._pass(state, limit, memory, replicas)
         return state._replace(shown=state.latest, means=state.latest.rate.expand(3, -1).clone(),
                               peak=state.latest.rate.clone())
 
     def observe(self, state: State) -> Tensor:
-        """(N, 16): interface.py."""
+        """(N, 19): interface.py."""
         shown, a = state.shown, state.episodes.applications
         # signals one after the other in memory: five times as fast as applications one after the other
         rows = torch.stack([
-            state.limit, state.memory, state.replicas, state.ready, shown.cpu, shown.memory, shown.io, shown.network,
-            shown.p99_ms, a.slo_s * 1e3, shown.served, shown.rate, *state.means, state.peak])
+            state.limit, state.memory, state.replicas, state.raised_s, state.ready, shown.cpu, shown.memory,
+            shown.cpu_cores, shown.memory_mib, shown.io, shown.network, shown.p99_ms, a.slo_s * 1e3, shown.served,
+            shown.rate, *state.means, state.peak])
         return rows.maximum(self._low).minimum(self._high).T
 
     def step(self, state: State, targets: Tensor) -> tuple[State, Outcome]:
@@ -227,11 +236,12 @@ class Autoscaling:
         return self._pass(state, limit, memory, replicas)
 
     def hidden_parameters(self, state: State) -> Tensor:
-        """(N, 11): `hidden`, about -2 to 2."""
+        """(N, 12): `hidden`, about -2 to 2."""
         a = state.episodes.applications
         columns = [(a.cpu_s.log() + 3.5) / 1.5, a.service_cv2 - 0.7, a.arrival_cv2.log(), (a.fixed_s.log() + 4.5) / 1.2,
                    a.workers.log() - 1.2, (a.contention - 0.06) * 20, a.memory_mib.log() - 5.0,
-                   a.request_mib.log() - 1.0, a.startup_s / 30.0 - 1.0, a.speed.log() * 4, a.stolen * 8 - 1.0]
+                   a.request_mib.log() - 1.0, a.startup_s / 30.0 - 1.0, a.speed.log() * 4, a.stolen * 8 - 1.0,
+                   a.burst_s * 40.0 - 1.5]
         return torch.stack(columns, dim=1).clamp(-4.0, 4.0)
 
     def coming_load(self, state: State) -> Tensor:
@@ -264,21 +274,38 @@ class Autoscaling:
         backlog = left.minimum(_TIMEOUT_S * capacity)
         longest = (0.99 * state.backlog.maximum(backlog) + 0.01 * state.backlog.minimum(backlog)) / capacity
         lost = (left - backlog) / (rate * STEP_SECONDS).clamp(min=1e-3)
-        p99 = a.fixed_s + queueing.p99_latency(rate, servers, service, state.constants.variability,
-                                               state.constants.p99_factor, longest, STEP_SECONDS)
+        p99 = a.fixed_s + self._p99(state.constants, a, rate, servers, service, longest, serving,
+                                    cpu_s * slower / speed)
         killed = ((used - 1.0) / _KILL_WIDTH).clamp(0.0, 1.0) * ready
         lost = (lost + killed / serving * 0.5).clamp(max=1.0)
         done = (work - left) / STEP_SECONDS
         cpu_used = done * cpu_s / a.speed * slower
         allocated = replicas * limit
         metrics = Metrics(cpu_used / (serving * limit), used.clamp(max=1.2), (done * a.io).clamp(max=1.0),
-                          (done * a.network).clamp(max=1.0), p99 * 1e3, 1.0 - lost, rate)
+                          (done * a.network).clamp(max=1.0), p99 * 1e3, 1.0 - lost, rate, cpu_used,
+                          used.clamp(max=1.2) * memory)
         outcome = self._outcome(a, state, metrics, rate, cpu_s, allocated, replicas, memory, p99, lost, starts, stops,
                                 killed, backlog, used)
         ready, starting = self._kill(state.constants.delays, ready, starting, killed)
         return self._measured(state, at, metrics)._replace(
             step=state.step + 1, limit=limit, memory=memory, replicas=replicas, ready=ready, starting=starting,
+            raised_s=torch.where(replicas > state.replicas * _RAISED, STEP_SECONDS, state.raised_s + STEP_SECONDS),
             backlog=backlog), outcome
+
+    @staticmethod
+    def _p99(constants: Constants, a: Applications, rate: Tensor, servers: Tensor, service: Tensor, backlog_s: Tensor,
+             serving: Tensor, unlimited_service: Tensor) -> Tensor:
+        """99th percentile of wait and service, s.
+
+        A limit does not slow a replica down: it runs at full speed until the quota of a period has run out. So a queue
+        waits as long as on the slow server, less what saved quota is good for, but never less than without a limit
+        (recorded_law.py).
+        """
+        spread, factor = constants.variability, constants.p99_factor
+        slow = queueing.p99_latency(rate, servers, service, spread, factor, backlog_s, STEP_SECONDS)
+        fast = queueing.p99_latency(rate, serving * constants.unlimited, unlimited_service, spread, factor,
+                                    torch.zeros(()), STEP_SECONDS)
+        return fast.maximum(slow - a.burst_s)
 
     def _replicas(self, state: State, replicas: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Replicas that serve in this interval, those that start, and how many were started and stopped."""
@@ -303,9 +330,11 @@ class Autoscaling:
         """Metrics as they are shown: an interval late, with noise."""
         noise = state.episodes.noise[at]
         if self.physics.noisy_metrics:
-            factors = (noise * self._noise).exp()
-            metrics = metrics._replace(p99_ms=metrics.p99_ms * factors[0], cpu=metrics.cpu * factors[1],
-                                       memory=metrics.memory * factors[1].sqrt(), rate=metrics.rate * factors[2])
+            latency, use, rate = (noise * self._noise).exp()
+            memory = use.sqrt()
+            metrics = metrics._replace(
+                p99_ms=metrics.p99_ms * latency, cpu=metrics.cpu * use, cpu_cores=metrics.cpu_cores * use,
+                memory=metrics.memory * memory, memory_mib=metrics.memory_mib * memory, rate=metrics.rate * rate)
         shown = state.latest if self.physics.late_metrics else metrics
         means = torch.lerp(shown.rate.expand(3, -1), state.means, self._weights)
         peak = shown.rate.maximum(state.peak - _MEMORY_PEAK * (state.peak - shown.rate).clamp(min=0.0))
@@ -335,7 +364,8 @@ class Autoscaling:
 def _constants(a: Applications) -> Constants:
     steps = (a.startup_s / STEP_SECONDS).clamp(0.0, _STARTING - 1.0)
     return Constants(0.5 * (a.arrival_cv2 + a.service_cv2), a.p99_factor,
-                     (1.0 - (steps - torch.arange(_STARTING)[:, None]).abs()).clamp(min=0.0))
+                     (1.0 - (steps - torch.arange(_STARTING)[:, None]).abs()).clamp(min=0.0),
+                     a.workers / (1.0 + a.contention * (a.workers - 1.0)))
 
 
 def _bounded(target: Tensor, current: Tensor, control: Control) -> Tensor:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from feature_store.errors import InputError
 from models.controllers.setting import Setting
-from models.environments.autoscaling.applications import Applications, generate
+from models.environments.autoscaling.applications import QUOTA_PERIOD_S, Applications, generate
 from models.environments.autoscaling.interface import CONTROLS
 from models.environments.autoscaling.recorded_applications import recorded_applications
 from models.environments.autoscaling.simulator import Autoscaling
@@ -54,7 +54,8 @@ _PARAMETERS = {"slo_ms": ("slo_s", 1e-3), "cpu_ms": ("cpu_s", 1e-3), "fixed_ms":
                "startup_s": ("startup_s", 1.0)}
 # the same of a recorded server
 _FITTED = {**{name: found for name, found in _PARAMETERS.items() if name not in ("slo_ms", "workers")},
-           "cv2": ("service_cv2", 1.0), "contention": ("contention", 1.0), "io": ("io", 1e-3),
+           "cv2": ("service_cv2", 1.0), "contention": ("contention", 1.0),
+           "burst_periods": ("burst_s", QUOTA_PERIOD_S), "io": ("io", 1e-3),
            "network": ("network", 1e-3)}
 
 

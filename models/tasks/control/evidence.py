@@ -16,6 +16,7 @@ import torch
 
 from models.environments.environment import Environment, RuleFamily
 from models.environments.environments import environment_of
+from models.environments.rollout import acting_of
 from models.export.parity import one_row_latency_us, open_session
 from models.learners.policy import Policy
 from models.paired_cases import Cases, recorded
@@ -72,16 +73,19 @@ def control_evidence(task: ControlTask, workload: str, seed: int, features: Path
         "lifecycle": _lifecycle(task, environment, model, families[fallback.name], fallback),
         "training": choice, "history": {"epochs": choice["pretraining"]["history"]},
         "roles": roles(task, environment, tuple(environment_of(task.environment).columns)),
-        "day": day(task, environment, model, families[fallback.name], fallback),
+        "day": day(task, environment, {
+            "policy": model_acting(model),
+            fallback.name: acting_of(environment, families[fallback.name].make(fallback.settings), 1)}),
         "action_map": action_map(environment, model, found.observations),
     }
 
 
 def champion_in_episodes(task: ControlTask, workload: str, features: Path, model: bytes) -> dict[str, Any]:
-    """The standing champion's file in the same episodes: {"metrics", "cases"}."""
+    """The standing champion's file in the same episodes: {"metrics", "cases", "day"}."""
     held_out = JudgedEpisodes(task, twin_of(task, workload, features))
     found = held_out.play(model_acting(model))
-    return {"metrics": figures(found), "cases": _cases(task, held_out.environment, held_out, found).to_json()}
+    return {"metrics": figures(found), "cases": _cases(task, held_out.environment, held_out, found).to_json(),
+            "day": day(task, held_out.environment, {"champion": model_acting(model)})}
 
 
 def _lifecycle(task: ControlTask, environment: Environment, model: bytes, family: RuleFamily,

@@ -3,16 +3,16 @@
 Symbols: T steps, n signals, m controls, G grid points a side.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from models.environments.environment import Environment, RuleFamily
-from models.environments.rollout import Acting, acting_of
+from models.environments.environment import Environment
+from models.environments.rollout import Acting
 from models.export.parity import open_session
-from models.tasks.control.judging import model_acting, play
-from models.tasks.control.rule_tuning import TunedRule
+from models.tasks.control.judging import play
 from models.tasks.control.task import ControlTask
 
 DAY_S, MOST_STEPS = 86_400.0, 1_440
@@ -20,17 +20,14 @@ POINTS = 480  # of a series in the evidence
 GRID = 21
 
 
-def day(task: ControlTask, environment: Environment, model: bytes, family: RuleFamily,
-        rule: TunedRule) -> dict[str, Any]:
-    """One held-out episode of a day (at most MOST_STEPS), under the policy and under the fallback."""
+def day(task: ControlTask, environment: Environment, controllers: Mapping[str, Acting]) -> dict[str, Any]:
+    """One held-out episode of a day (at most MOST_STEPS), the same under each controller, by its name."""
     steps = min(round(DAY_S / environment.step_seconds), MOST_STEPS)
     episodes = environment.draw("held_out", 1, steps, task.judging.seed + 1)
-    acting: dict[str, Acting] = {"policy": model_acting(model),
-                                 rule.name: acting_of(environment, family.make(rule.settings), 1)}
     kept = np.unique(np.linspace(0, steps - 1, min(steps, POINTS)).astype(int))
     names = [signal.name for signal in environment.signals]
     series: dict[str, dict[str, list[float]]] = {}
-    for name, act in acting.items():
+    for name, act in controllers.items():
         played = play(environment, episodes, steps, act)
         shown = {**{signal: played.observations[:, 0, column] for column, signal in enumerate(names)},
                  **{measure: values[:, 0] for measure, values in played.series.items()}}

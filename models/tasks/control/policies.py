@@ -12,7 +12,8 @@ from models.training.reinforcement.through_environment import Demands, NoDemands
 def policy_shape(task: ControlTask, environment: Environment) -> PolicyShape:
     """Of the task's sizes; limits are those of the environment's controls, so that a workload has its own."""
     written = task.by_construction
-    gates = Gates() if written is None else Gates(written.metric, written.objective, written.near, written.idle)
+    gates = Gates() if written is None else Gates(written.metric, written.objective, written.near, written.idle,
+                                                  written.hold)
     return PolicyShape(tuple(environment.signals), tuple(environment.controls), tuple(environment.features),
                        task.hidden, gates, environment.anchors)
 

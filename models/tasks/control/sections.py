@@ -83,7 +83,7 @@ def _shown(evidence: Json | None, name: str, key: str) -> str:
 
 def day(evidence: Json | None, page: str) -> tuple[Part, ...]:
     """Load, what is set and what came of it, under the policy and under the fallback (and the champion)."""
-    found = mapping(evidence, "day")
+    found = _day(evidence)
     hours = floats(items(found, "seconds")) / 3600.0
     controllers = list(mapping(found, "series"))
     usable = len(hours) >= _LEAST_POINTS and bool(np.isfinite(hours).all())
@@ -93,6 +93,14 @@ def day(evidence: Json | None, page: str) -> tuple[Part, ...]:
     markup = control_plots.time_series(hours, panels, f"{page}-day")
     return (Plot(markup, FULL_WIDTH, "One held-out episode: the same application, load and neighbours under each "
                  "controller. Shaded: the policy misses the objective."),)
+
+
+def _day(evidence: Json | None) -> Json:
+    """Under the champion too, where it went through the same load."""
+    found, champion = mapping(evidence, "day"), mapping(evidence, "champion", "day")
+    if items(champion, "seconds") != items(found, "seconds"):
+        return found
+    return {**found, "series": {**mapping(found, "series"), **mapping(champion, "series")}}
 
 
 def _day_panels(evidence: Json | None, found: Json, controllers: Sequence[str], points: int) -> list[Panel]:

@@ -109,6 +109,10 @@ class ByConstruction(Written):
     idle: dict[str, dict[str, PositiveNumber]] = Field(
         default_factory=dict,
         description="Control -> {utilisation signal: floor}: below all floors, the objective being met, never raised")
+    hold: dict[str, dict[str, PositiveNumber]] = Field(
+        default_factory=dict,
+        description="Control -> {signal: until}: never lowered while the signal is at most that, such as the seconds "
+                    "since it was raised")
     monotone: dict[str, Literal["increasing", "decreasing"]] = Field(
         default_factory=dict, description="Signal -> direction in which every target goes when it rises")
 

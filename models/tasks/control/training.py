@@ -16,6 +16,7 @@ from models.tasks.kind import OnProgress
 from models.training.reinforcement.through_environment import Settings, ThroughEnvironment, stack
 
 LEAST_AIM = 1e-3  # of violating steps: none at all cannot be measured
+_JUDGEMENTS = 12  # of a training, beside that of what it starts from
 
 
 @dataclass(frozen=True)
@@ -50,26 +51,30 @@ def train(task: ControlTask, environment: Environment, rounds: int, seed: int, c
         InputError: training diverged before any weights were judged.
     """
     aims = tuple(max(LEAST_AIM, aim * task.objective.violating_share) for aim in task.training.aims)
-    history: list[dict[str, float]] = []
 
     def on_progress(event: Mapping[str, Any]) -> None:
-        if "cost" in event:
-            history.append({"epoch": float(event["round"]), "cost": event["cost"], "reward": event["reward"],
-                            "violating_share": event["violated"]})
         progress({"done": event["round"] / event["rounds"], "said": _said(event)})
 
-    settings = Settings(
-        objective="reward" if task.objective.maximise == "reward" else "cost", applications=task.training.applications,
-        rounds=rounds, steps=task.training.steps, window=task.training.window, rate=task.training.learning_rate,
-        judged_from=0.4)
     first = None if start is None else stack([start] * len(aims))
     trained = ThroughEnvironment(
-        environment.differentiable, environment, policy_shape(task, environment), settings,
+        environment.differentiable, environment, policy_shape(task, environment),
+        training_settings(task, rounds),
         [seed + number for number in range(len(aims))], aims, demands_of(task), first, checkpoint,
         on_progress=on_progress).run()
-    return Trained(trained.policy, aims, tuple(history), trained.stopped)
+    history = tuple({"epoch": float(one.round), "cost": one.cost, "reward": one.reward,
+                     "violating_share": one.violated} for one in trained.judgements)
+    return Trained(trained.policy, aims, history, trained.stopped)
+
+
+def training_settings(task: ControlTask, rounds: int) -> Settings:
+    """As the task asks for, for so many rounds."""
+    written = task.training
+    return Settings(
+        objective="reward" if task.objective.maximise == "reward" else "cost", applications=written.applications,
+        rounds=rounds, steps=written.steps, window=written.window, rate=written.learning_rate,
+        judged_every=max(1, rounds // _JUDGEMENTS), judged_from=0.0)
 
 
 def _said(event: Mapping[str, Any]) -> str:
-    cost = f", cost {event['cost']:.4g}" if "cost" in event else ""
-    return f"round {event['round']} of {event['rounds']}{cost}, violating {event['violated']:.1%}"
+    return (f"round {event['round']} of {event['rounds']}, cost {event['cost']:.4g}, "
+            f"violating {event['violated']:.1%}")

@@ -31,8 +31,9 @@ from models.learners.policy import Policy
 
 # Signs of hidden units, over and over: as many see the monotone signals as do not.
 PATTERN = (1.0, 0.0, -1.0, 0.0)
-# A slope that is exactly 0 may be a trifle negative after rounding: of seen signals it is at least this.
-LEAST = 1e-6
+# A slope that is exactly 0 may be a trifle negative after rounding (a sum of some float32 weights of the size of 1,
+# times up to 10 a feature): of seen signals it is at least this.
+LEAST = 1e-5
 
 
 class Monotone:

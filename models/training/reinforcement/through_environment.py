@@ -21,7 +21,7 @@ import io
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -31,7 +31,7 @@ from torch import Tensor
 
 from feature_store.errors import InputError
 from feature_store.whole_files import write_file
-from models.environments.environment import Environment
+from models.environments.environment import Environment, Outcome
 from models.learners.policy import Policy, PolicyShape
 from models.training.adam import adam_step
 from models.training.reinforcement.rollouts import Scores, act, judge, random_walk, rounded
@@ -42,7 +42,7 @@ OnProgress = Callable[[Mapping[str, Any]], None]
 # A share of violating steps above the target counts as this much cost, where the best weights are chosen.
 EXCESS_COST = 30.0
 _JUDGES = 0xA55A  # seed of the episodes on which weights are chosen
-_SHARE_MEMORY = 0.8  # a window's, of the measured share of violating steps
+_FIGURES = ("cost", "violated", "reward")  # of a round, as they are reported
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,9 @@ class Settings:
         applications: N.
         rounds: episodes' worth of training; the learning rate falls by a cosine over them.
         steps: T; None: the environment's.
+        warm_up: first steps, which do not count: what an episode starts with is gone by then. < T.
         window: W.
+        discount: of the gradient through the state, a step: without it slopes of a queue explode.
         rate: first learning rate of Adam.
         last_rate: of the last round, a share of the first.
         clip: largest norm of a policy's gradient.
@@ -65,7 +67,8 @@ class Settings:
             last.
         multiplier: first Lagrange multiplier.
         multiplier_rate: change of its logarithm in a window in which twice the target was measured.
-        judged_every: rounds between judgements, from `judged_from` (a share of the rounds) on.
+        judged_every: rounds between judgements, from `judged_from` (a share of the rounds) on, after that of what
+            training starts from.
         judged_applications: that each policy is judged on.
     """
 
@@ -73,7 +76,9 @@ class Settings:
     applications: int = 64
     rounds: int = 80
     steps: int | None = None
+    warm_up: int = 10
     window: int = 20
+    discount: float = 0.95
     rate: float = 1e-3
     last_rate: float = 0.02
     clip: float = 1.0
@@ -101,11 +106,29 @@ class NoDemands:
 
 
 @dataclass(frozen=True)
+class Judgement:
+    """Of the weights after so many rounds, means over the policies; see `Scores`."""
+
+    round: int
+    cost: float
+    violated: float
+    reward: float
+
+
+@dataclass(frozen=True)
 class Trained:
-    """Policies with their best weights, how they were judged, and why training ended early, "" where it did not."""
+    """What training came to.
+
+    Attributes:
+        policy: with the best weights of each.
+        scores: of these weights.
+        judgements: all that there were, the first of what training started from.
+        stopped: why it ended early, "" where it did not.
+    """
 
     policy: Policy
     scores: Scores
+    judgements: tuple[Judgement, ...]
     stopped: str = ""
 
 
@@ -121,6 +144,7 @@ class _Progress:
     means: list[Tensor]
     squares: list[Tensor]
     steps: list[Tensor]
+    judgements: list[Judgement]
     round: int = 0
 
 
@@ -152,7 +176,10 @@ class ThroughEnvironment:
         if not 1 <= settings.window <= self.steps:
             raise InputError(f"window: expected 1 to {self.steps} steps, as many as an episode has, got "
                              f"{settings.window}")
-        self.checkpoint = checkpoint
+        if not 0 <= settings.warm_up < self.steps:
+            raise InputError(f"warm_up: expected 0 to {self.steps - 1} steps of an episode of {self.steps}, got "
+                             f"{settings.warm_up}")
+        self.checkpoint, self.started_anew = checkpoint, start is None
         policy = self._first(shape) if start is None else stack([start.member(k) for k in range(len(seeds))])
         self.demands.project(policy)
         parameters = list(policy.parameters())
@@ -160,7 +187,7 @@ class ThroughEnvironment:
         self.state = _Progress(
             policy, stack([policy.member(k) for k in range(count)]), torch.full((count,), math.inf),
             torch.full((3, count), math.nan), self._objective(), [torch.zeros_like(one) for one in parameters],
-            [torch.zeros_like(one) for one in parameters], [torch.zeros(()) for _ in parameters])
+            [torch.zeros_like(one) for one in parameters], [torch.zeros(()) for _ in parameters], [])
         weights = hashlib.sha256(b"".join(one.detach().numpy().tobytes() for one in policy.state_dict().values()))
         self.digest = json.dumps({"settings": asdict(settings), "shape": shape.document(), "seeds": self.seeds,
                                   "targets": list(targets), "weights": weights.hexdigest()}, sort_keys=True)
@@ -171,6 +198,8 @@ class ThroughEnvironment:
             self._resume(self.checkpoint)
         settings, state = self.settings, self.state
         stopped = ""
+        if not state.judgements:
+            self._judge()
         while state.round < settings.rounds:
             stopped = self._round()
             if stopped:
@@ -182,11 +211,11 @@ class ThroughEnvironment:
                 self._judge()
             if self.checkpoint is not None:
                 self._save(self.checkpoint)
-        if stopped and not torch.isfinite(state.best_value).all():
+        if stopped and self.started_anew and len(state.judgements) == 1:
             raise InputError(f"training: {stopped}, before any weights were judged; lower `rate` or `clip`")
         if self.checkpoint is not None and not stopped:
             self.checkpoint.unlink(missing_ok=True)
-        return Trained(state.best, Scores(*state.best_scores), stopped)
+        return Trained(state.best, Scores(*state.best_scores), tuple(state.judgements), stopped)
 
     def _first(self, shape: PolicyShape) -> Policy:
         """New policies; features are normalised by what is seen while targets walk at random."""
@@ -202,15 +231,12 @@ class ThroughEnvironment:
                                          _seed(self.seeds[0], state.round))
         now = self.environment.reset(episodes)
         rate = falling_rate(settings.rate, settings.last_rate, state.round / settings.rounds)
-        losses, shares = [], []
+        losses, seen = [], []
         for begin in range(0, self.steps - settings.window + 1, settings.window):
-            outcomes = []
             now = discounted(now, 0.0)
-            for _ in range(settings.window):
-                targets = act(state.policy, self.environment, now, settings.open_loop)
-                limit_slopes(targets, settings.slope / (settings.applications * settings.window))
-                now, outcome = self.environment.step(now, rounded(targets, self.environment.controls))
-                outcomes.append(outcome)
+            now, outcomes = self._window(now, begin)
+            if not outcomes:
+                continue
             loss = member_means([state.objective(outcome) for outcome in outcomes], count)
             gradients, norm = cut_to_norm(torch.autograd.grad(loss.sum(), list(state.policy.parameters())),
                                           settings.clip)
@@ -220,12 +246,29 @@ class ThroughEnvironment:
             parameters = [parameter.detach() for parameter in state.policy.parameters()]
             adam_step(parameters, gradients, state.means, state.squares, state.steps, rate)
             self.demands.project(state.policy)
-            shares.append(member_means([outcome.violated.detach() for outcome in outcomes], count))
-            state.objective.observe(shares[-1])
+            means = torch.stack([member_means([getattr(outcome, name).detach() for outcome in outcomes], count)
+                                 for name in _FIGURES])
+            state.objective.observe(means[_FIGURES.index("violated")])
             losses.append(loss.detach())
+            seen.append(means)
+        figures = torch.stack(seen).mean(dim=(0, 2)).tolist()
         self.on_progress({"stage": "pretrain", "round": state.round + 1, "rounds": settings.rounds,
-                          "loss": float(torch.stack(losses).mean()), "violated": float(torch.stack(shares).mean())})
+                          "loss": float(torch.stack(losses).mean()), **dict(zip(_FIGURES, figures, strict=True))})
         return ""
+
+    def _window(self, now: Any, begin: int) -> tuple[Any, list[Outcome]]:
+        """The steps of a window from the state `now` on; what those came to that count."""
+        settings, outcomes = self.settings, []
+        for step in range(begin, begin + settings.window):
+            with torch.set_grad_enabled(begin + settings.window > settings.warm_up):
+                targets = act(self.state.policy, self.environment, now, settings.open_loop)
+                if targets.requires_grad:
+                    limit_slopes(targets, settings.slope / (settings.applications * settings.window))
+                now, outcome = self.environment.step(now, rounded(targets, self.environment.controls))
+                now = discounted(now, settings.discount)
+            if step >= settings.warm_up:
+                outcomes.append(outcome)
+        return now, outcomes
 
     def _objective(self) -> Objective:
         if self.settings.objective == "reward":
@@ -238,7 +281,8 @@ class ThroughEnvironment:
         applications = self.settings.judged_applications
         # the same episodes for every policy and every time: paired
         episodes = self.judge.draw("train", applications, self.steps, _JUDGES)
-        scores = judge(state.policy, self.judge, episodes.take(torch.arange(applications).repeat(count)), self.steps)
+        scores = judge(state.policy, self.judge, episodes.take(torch.arange(applications).repeat(count)), self.steps,
+                       self.settings.warm_up)
         value = -scores.reward if self.settings.objective == "reward" else \
             scores.cost + EXCESS_COST * (scores.violated - self.targets).clamp(min=0.0)
         better = value < state.best_value
@@ -248,9 +292,7 @@ class ThroughEnvironment:
         state.best_value = torch.where(better, value, state.best_value)
         together = torch.stack([scores.cost, scores.violated, scores.reward])
         state.best_scores = torch.where(better, together, state.best_scores)
-        self.on_progress({"stage": "pretrain", "round": state.round, "rounds": self.settings.rounds,
-                          "cost": float(scores.cost.mean()), "violated": float(scores.violated.mean()),
-                          "reward": float(scores.reward.mean())})
+        state.judgements.append(Judgement(state.round, *(float(part.mean()) for part in together)))
 
     def _tensors(self) -> dict[str, Tensor]:
         state = self.state
@@ -265,6 +307,7 @@ class ThroughEnvironment:
         content = io.BytesIO()
         np.savez(content, allow_pickle=False, digest=np.frombuffer(self.digest.encode(), dtype=np.uint8),
                  round=np.array(self.state.round),
+                 judgements=np.array([astuple(one) for one in self.state.judgements], dtype=np.float64).reshape(-1, 4),
                  **{name: value.detach().numpy() for name, value in self._tensors().items()})
         write_file(path, content.getvalue())
 
@@ -281,6 +324,7 @@ class ThroughEnvironment:
             raise InputError("checkpoint: expected one of this training, got one of other settings; remove it "
                              f"({path})")
         self.state.round = int(stored.pop("round"))
+        self.state.judgements = [Judgement(int(row[0]), *row[1:]) for row in stored.pop("judgements").tolist()]
         for name, value in self._tensors().items():
             value.copy_(torch.from_numpy(stored[name]))
 

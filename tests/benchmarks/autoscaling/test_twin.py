@@ -25,14 +25,14 @@ def test_data_that_obey_the_law_are_predicted(tmp_path: Path) -> None:
     assert run_benchmark(command) == 0
     results = json.loads(output.read_text())
     assert {(entry["law"], entry["server"]) for entry in results["entries"]} == {
-        (law, server) for law in ("simulator", "with bursts") for server in TRUTHS}
+        (law, server) for law in ("simulator", "without bursts") for server in TRUTHS}
     for entry in results["entries"]:
         judged = {one["how"]: np.abs(one["log_ratio"]) for one in entry["judged"]}
         assert np.median(judged["half"]) < 0.03 < np.median(judged["nearest"])
         assert len(judged["half"]) == 21 and len(judged["demand"]) == len(judged["few"]) == 38
         assert entry["parameters"]["cpu_ms"] == pytest.approx(TRUTHS[entry["server"]].cpu_ms, rel=0.02)
     for text in (bands_table(results), servers_table(results), parameters_table(results)):
-        assert "simulator" in text and "with bursts" in text
+        assert "simulator" in text and "without bursts" in text
     assert "42 of nginx" in conditions_line(results)
     draw_twin(results, tmp_path / "twin.svg")
     assert "<svg" in (tmp_path / "twin.svg").read_text()

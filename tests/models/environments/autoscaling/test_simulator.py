@@ -37,7 +37,7 @@ def run(environment: Autoscaling, episodes: Episodes, steps: int) -> tuple[State
 def steady(**changes: float) -> Episodes:
     """One application with known parameters at a steady load, without noise or neighbours."""
     values = {"cpu_s": 0.01, "service_cv2": 1.0, "arrival_cv2": 1.0, "fixed_s": 0.002, "workers": 8.0,
-              "contention": 0.0, "memory_mib": 100.0, "request_mib": 1.0, "io": 1e-4, "network": 1e-4,
+              "contention": 0.0, "burst_s": 0.0, "memory_mib": 100.0, "request_mib": 1.0, "io": 1e-4, "network": 1e-4,
               "startup_s": 45.0, "speed": 1.0, "stolen": 0.0, "stolen_spread": 0.0, "slo_s": 0.2, "load_cores": 2.0}
     unknown = set(changes) - set(values) - {"rate"}
     assert not unknown
@@ -269,3 +269,49 @@ def test_gradients_stay_finite_where_the_probability_of_a_wait_underflows() -> N
         state, outcome = environment.step(state, environment.observe(state)[:, :3] * gain.exp())
     (outcome.cost + outcome.measures["log_latency"]).mean().backward()
     assert gain.grad is not None and torch.isfinite(gain.grad).all()
+
+
+def test_what_was_used_is_told_as_an_amount_and_as_a_share_of_the_limits_that_stood_then():
+    environment = Autoscaling(physics=Physics(noisy_metrics=False, whole_replicas=False, start_up=False))
+    state = environment.reset(environment.draw("train", 64, 20, 3))
+    before = environment.observe(state)
+    for step in range(6):
+        factor = 1.0 + 0.2 * (-1) ** step
+        state, _ = environment.step(state, before[:, :3] * torch.tensor([factor, 1.1, factor]))  # none is killed
+        now = environment.observe(state)
+        limit, serving, memory = (before[:, COLUMN[name]] for name in
+                                  ("cpu_limit_cores", "ready_replicas", "memory_limit_mib"))
+        inside = (now[:, COLUMN["cpu_utilization"]] > 0.02) & (now[:, COLUMN["cpu_used_cores"]] > 0.02)
+        torch.testing.assert_close(now[:, COLUMN["cpu_used_cores"]][inside],
+                                   (now[:, COLUMN["cpu_utilization"]] * limit * serving)[inside], rtol=1e-4, atol=0.0)
+        torch.testing.assert_close(now[:, COLUMN["memory_used_mib"]],
+                                   now[:, COLUMN["memory_utilization"]] * memory, rtol=1e-4, atol=1e-3)
+        before = now
+
+
+def test_a_limit_is_not_felt_until_the_saved_quota_is_used_up():
+    environment = Autoscaling(physics=Physics(late_metrics=False, noisy_metrics=False, whole_replicas=False))
+
+    def p99_ms(burst_s: float, limit: float, rate: float) -> float:
+        episodes = steady(burst_s=burst_s, rate=rate, workers=1.0, service_cv2=0.1)
+        return hold(environment, episodes, limit, 4096.0, 4.0)[-1].measures["p99_ms"].item()
+
+    light = 40.0  # 4 replicas, 10 ms a request: a tenth of their cores
+    slowed, free, saved = p99_ms(0.0, 0.25, light), p99_ms(0.0, 1.0, light), p99_ms(0.08, 0.25, light)
+    assert slowed > 2.0 * free
+    assert saved == pytest.approx(max(free, slowed - 80.0), rel=1e-3) and saved < slowed
+    assert p99_ms(0.1, 0.25, 5.0) == pytest.approx(p99_ms(0.0, 1.0, 5.0), rel=1e-3)  # hardly any load: never felt
+    busy = 200.0  # twice what a quarter of four cores can do: it waits for its time-out, whatever was saved
+    assert p99_ms(0.1, 0.25, busy) > 0.9 * p99_ms(0.0, 0.25, busy) > 5_000.0
+
+
+def test_it_is_told_how_long_ago_more_replicas_were_asked_for():
+    state = ENVIRONMENT.reset(steady())
+    seen = []
+    for replicas in (4.0, 6.0, 6.0, 5.0, 7.0, 7.0):
+        targets = ENVIRONMENT.observe(state)[:, :3].clone()
+        targets[:, 2] = replicas
+        state, _ = ENVIRONMENT.step(state, targets)
+        seen.append(ENVIRONMENT.observe(state)[0, COLUMN["raised_s_ago"]].item())
+    assert seen[0] == 960.0 or seen[0] == 15.0
+    assert seen[1:] == [15.0, 30.0, 45.0, 15.0, 30.0]

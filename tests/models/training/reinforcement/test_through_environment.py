@@ -126,8 +126,9 @@ def test_a_loss_that_is_no_number_stops_training_and_the_last_good_weights_stay(
     shape = PolicyShape(environment.signals, environment.controls, environment.features, (8,))
     trained = ThroughEnvironment(Diverging(5), environment, shape, FAST, (0, 1), (0.1, 0.02), None, None,
                                  checkpoint).run()
-    assert trained.stopped == "the loss of policies [0, 1] was no finite number in round 5, step 0"
+    assert trained.stopped == "the loss of policies [0, 1] was no finite number in round 5, step 10"
     good = training(settings=FAST)
+    good._judge()
     for _ in range(4):
         good._round()
         good.state.round += 1
@@ -160,6 +161,38 @@ def test_a_checkpoint_of_other_first_weights_is_refused(tmp_path):
     killed._save(killed.checkpoint)
     with pytest.raises(InputError, match="expected one of this training, got one of other settings"):
         training(checkpoint=tmp_path / "run.npz").run()
+
+
+def test_judgements_are_of_the_start_and_of_every_few_rounds_also_after_a_kill(tmp_path):
+    checkpoint = tmp_path / "checkpoint.npz"
+    with pytest.raises(Killed):
+        training(checkpoint=checkpoint, on_progress=killed_after(3)).run()
+    judged = training(checkpoint=checkpoint).run().judgements
+    assert [one.round for one in judged] == [0, 2, 4, 6]
+    assert judged == training().run().judgements
+    assert judged[-1].cost < judged[0].cost
+
+
+def test_fine_tuning_that_diverges_at_once_leaves_what_it_started_from():
+    environment, first = Backlog(), training().run().policy
+    shape = PolicyShape(environment.signals, environment.controls, environment.features, (8,))
+    trained = ThroughEnvironment(Diverging(0), environment, shape, FAST, (0, 1), (0.1, 0.02), start=first).run()
+    assert "round 1" in trained.stopped and same(trained, training(start=first, settings=replace(FAST, rounds=0)).run())
+
+
+def test_steps_of_the_warm_up_do_not_count():
+    class Early(Backlog):
+        """Its first steps cost more than all others."""
+
+        def step(self, state, targets):
+            after, outcome = super().step(state, targets)
+            return after, replace(outcome, cost=outcome.cost + (1e6 * targets[:, 0] if state.step < 10 else 0.0))
+
+    assert same(training().run(), training(Early()).run())
+    assert not same(training().run(), training(settings=replace(FAST, warm_up=5)).run())
+    assert not same(training().run(), training(settings=replace(FAST, discount=0.5)).run())
+    with pytest.raises(InputError, match="warm_up: expected 0 to 19 steps of an episode of 20, got 20"):
+        training(settings=replace(FAST, warm_up=20))
 
 
 def test_a_window_longer_than_an_episode_is_refused():
