@@ -50,7 +50,7 @@ TRAINING_APPLICATIONS, TRAINING_STEPS = 256, 240  # of tuning
 JUDGED = ("cost", "cores", "memory_gib", "reward", "violated", "violated_requests", "changes_an_hour")
 TASK = "autoscaling"  # whose policies these are: layers, conditions, training
 LINEAR_RATE = 3.0  # times the learning rate of a network
-OWN_EPISODES = 3  # on which a rule is tuned for each application
+OWN_EPISODES = 8  # on which a rule is tuned for each application
 _FRONT_SHARE = 0.15  # settings that violate more are of no interest
 LOADS = ("azure", "made")
 

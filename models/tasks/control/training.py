@@ -58,7 +58,7 @@ def train(task: ControlTask, environment: Environment, rounds: int, seed: int, c
     first = None if start is None else stack([start] * len(aims))
     trained = ThroughEnvironment(
         environment.differentiable, environment, policy_shape(task, environment),
-        training_settings(task, rounds),
+        training_settings(task, rounds, start is not None),
         [seed + number for number in range(len(aims))], aims, demands_of(task), first, checkpoint,
         on_progress=on_progress).run()
     history = tuple({"epoch": float(one.round), "cost": one.cost, "reward": one.reward,
@@ -66,12 +66,13 @@ def train(task: ControlTask, environment: Environment, rounds: int, seed: int, c
     return Trained(trained.policy, aims, history, trained.stopped)
 
 
-def training_settings(task: ControlTask, rounds: int) -> Settings:
+def training_settings(task: ControlTask, rounds: int, finetuning: bool = False) -> Settings:
     """As the task asks for, for so many rounds."""
     written = task.training
+    rate = written.finetune_learning_rate if finetuning else written.learning_rate
     return Settings(
         objective="reward" if task.objective.maximise == "reward" else "cost", applications=written.applications,
-        rounds=rounds, steps=written.steps, window=written.window, rate=written.learning_rate,
+        rounds=rounds, steps=written.steps, window=written.window, rate=rate,
         judged_every=max(1, rounds // _JUDGEMENTS), judged_from=0.0)
 
 

@@ -79,10 +79,10 @@ class Settings:
     warm_up: int = 10
     window: int = 20
     discount: float = 0.95
-    rate: float = 1e-3
+    rate: float = 5e-3
     last_rate: float = 0.02
     clip: float = 1.0
-    slope: float = 3.0
+    slope: float = 10.0
     open_loop: bool = False
     multiplier: float = 100.0
     multiplier_rate: float = 0.02
