@@ -63,7 +63,7 @@ def decide(model: Path, specification: Path, seconds: float = 120.0, points: Flo
     chain = None if certificate is None else checkable(model)
     run = _Run(network, claim, Replay(model, network), seconds, points, seed, on_progress, chain, started)
     file = model.read_bytes()
-    require_agreement(file, network.sha256, graph_stages(network.graph), claim.parts, str(model), network.executed)
+    require_agreement(file, network.sha256, graph_stages(network.graph), claim.fed, str(model), network.executed)
     run.work()
     if certificate is not None and run.status is Status.PROVED:
         checked = write_proof(certificate, model, specification, run.trees)

@@ -1,7 +1,7 @@
 """What executing a file adds to what was proved of it, as a sentence; and whether that leaves anything of the proof.
 
 A proof is about real arithmetic. How far the file's outputs can be from that when it is executed in its own type, with
-sums in any order, is bounded over the hull of the claim's boxes by the checker's means (checker/rounding.py), where the
+sums in any order, is bounded over the hull of all that the claim speaks of by the checker's means (checker/rounding.py), where the
 network is a chain that the checker reads. Orders that every operation keeps are kept in execution, exactly.
 
 Such bounds grow with the width and are far above what is seen (docs/decisions/0010). So they are said. A specification
@@ -139,10 +139,11 @@ def _keeps_orders(chain: Chain, claim: Claim) -> bool:
 
 
 def _error(chain: Chain, claim: Claim) -> FloatArray:
-    """(o,): how far executed outputs may be from the exact ones in the claim's boxes, fed with numbers of the type."""
-    boxes = [part for part in claim.parts if len(part.lower)]
+    """(o,): how far executed outputs may be from the exact ones where the claim speaks of them, fed with numbers of the
+    type."""
+    boxes = [fed for fed in claim.fed if len(fed.lower)]
     if not boxes:
         return np.zeros(len(claim.output_names))
-    lower = np.concatenate([part.lower for part in boxes]).min(axis=0)
-    upper = np.concatenate([part.upper for part in boxes]).max(axis=0)
+    lower = np.concatenate([fed.lower for fed in boxes]).min(axis=0)
+    upper = np.concatenate([fed.upper for fed in boxes]).max(axis=0)
     return chain_error(chain, lower, upper)

@@ -199,7 +199,7 @@ def _question(model: Path, specification: Path, seconds: float) -> _Question:
     network = read_onnx(model, seconds)
     claim = read_claim(specification, network.graph, network.number, seconds - (time.monotonic() - began))
     chain = checkable(model)
-    require_agreement(file, network.sha256, chain_stages(chain.weights, chain.biases, chain.relus), claim.parts,
+    require_agreement(file, network.sha256, chain_stages(chain.weights, chain.biases, chain.relus), claim.fed,
                       str(model), chain.executed)
     return _Question(file, text, network, claim, chain)
 

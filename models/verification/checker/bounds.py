@@ -255,7 +255,8 @@ def bound_layers(weights: Sequence[Array], biases: Sequence[Array], boxes: Box, 
         middle = _times((low + high) / 2, weight.T)
         half = _times(np.concatenate([(high - low) / 2, total[:, None]], axis=1), np.abs(weight).T)
         size = half[:, -1] + np.abs(bias)
-        error = 2 * _eps(weight.shape[1] + len(varying)) * size + TINY
+        # forward the sums are over the columns, in a backward step (`through`) over the rows
+        error = 2 * _eps(max(weight.shape) + len(varying)) * size + TINY
         low, high = middle - half[:, :-1], middle + half[:, :-1]
         low[:, -2:] += (bias - error)[:, None]
         high[:, -2:] += (bias + error)[:, None]

@@ -8,8 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
+
 from feature_store.whole_files import require_file
-from models.verification.language.properties import Share, where
+from models.verification.language.properties import Robustness, Share, where
 from models.verification.language.specification import Specification
 from models.verification.language.specification_language import read_specification
 from models.verification.language.unsafe_set import UnsafeSet
@@ -44,6 +46,14 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Fed:
+    """Boxes with walls lower, upper (R, n) of inputs that are fed."""
+
+    lower: FloatArray
+    upper: FloatArray
+
+
+@dataclass(frozen=True)
 class Claim:
     """All parts, what they say together, how inputs and outputs are called, and the units of those that have one."""
 
@@ -59,6 +69,23 @@ class Claim:
         """The specification; a VNN-LIB property has none, and no part that asks for it."""
         assert self.specification is not None
         return self.specification
+
+    @property
+    def fed(self) -> tuple[Fed, ...]:
+        """All inputs that the claim speaks of: those of its parts' boxes, also with the other value of a pair, and the
+        points that a change is measured from, which may lie anywhere."""
+        found = []
+        for part in self.parts:
+            found.append(Fed(part.lower, part.upper))
+            if isinstance(part.obligation, PairObligation):
+                walls = np.array([part.lower, part.upper])
+                walls[..., part.obligation.feature] = part.obligation.high
+                found.append(Fed(*walls))
+        for rule in () if self.specification is None else self.specification.properties:
+            if isinstance(measured := rule.of if isinstance(rule, Share) else rule, Robustness):
+                number = self.parts[0].number if self.parts else FLOAT64
+                found.append(Fed(*hull(measured.points, measured.points, number)))
+        return tuple(found)
 
 
 def read_claim(path: Path, graph: Graph, number: Number = FLOAT64, seconds: float = math.inf) -> Claim:

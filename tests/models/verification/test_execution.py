@@ -113,3 +113,36 @@ def test_execution_adds_to_an_order_the_error_of_the_lower_side_times_its_factor
     for limit, proved in ((most * 1.01, True), (most * 0.99, False)):
         found, _, _ = verify(model, rules, rounding={"y0": limit, "y1": 1.0})
         assert (found.status is Status.PROVED) == proved
+
+
+FAR = [[[1000.0, 1.0], [1000.0, 0.0]], [[1.0, -1.0]]], [[0.0, 0.0], [0.0]]  # x1, lost in float32 where x0 is 1000
+
+
+def executed(model: Path, *x: float) -> float:
+    return float(run_file(model, np.array(x, dtype=np.float64))[0])
+
+
+@pytest.mark.parametrize("limit", [1e-4, 10.0])
+def test_execution_is_bounded_at_the_largest_value_of_a_finite_input_too(tmp_path: Path, limit: float) -> None:
+    model = dense_file(tmp_path / "m.onnx", *FAR)
+    assert executed(model, 0.0, 0.03125) - executed(model, 1000.0, 0.03125) > 0.02  # falls, though real arithmetic does not
+    found, specification, proof = verify(
+        model, [{"monotone": {"features": ["x0"], "direction": "increasing"}}], box={"x1": [0, 1]},
+        inputs={"x0": {"values": [0, 1000]}}, tolerance={"y0": 0.001}, rounding={"y0": limit})
+    if limit < 1:
+        assert found.status is Status.UNKNOWN and not proof.exists()
+        assert "execution in float32 may add at most 0.0001 to a violation in y0, got" in found.parts[-1].reason
+    else:
+        assert found.status is Status.PROVED
+        assert float(re.findall(r"y0 by at most ([\d.]+)", found.execution)[0]) > 0.02
+        assert check_proof(proof, model, specification).accepted
+
+
+def test_execution_is_bounded_at_a_point_outside_of_the_box_too(tmp_path: Path) -> None:
+    model = dense_file(tmp_path / "m.onnx", *FAR)
+    assert abs(executed(model, 0.5, 0.03125) - executed(model, 1000.0, 0.03125)) > 0.02
+    found, _, proof = verify(
+        model, [{"robust": {"points": [[1000, 0.03125]], "radius": {"x0": 1000}, "change": 0.001}}],
+        box={"x0": [0, 1], "x1": [0, 1]}, rounding={"y0": 0.002})
+    assert found.status is Status.UNKNOWN and not proof.exists()
+    assert "execution in float32 may add at most 0.002 to a violation in y0, got" in found.parts[-1].reason

@@ -319,3 +319,37 @@ def test_a_row_is_proved_where_a_condition_on_inputs_holds_and_not_elsewhere() -
     assert not margin([-1.0, 1.0]) > 0
     assert margin([1.0, -0.9]) > 0
     assert not margin([1.0, -1.1]) > 0
+
+
+@pytest.mark.parametrize("outputs", [1024, 4096])
+@pytest.mark.parametrize("leaves", [1, 4])
+def test_sums_over_the_rows_of_a_wide_layer_are_charged_for_as_those_over_its_columns(outputs: int, leaves: int) -> None:
+    """A layer of one column: a step back through it adds up as many terms as it has rows."""
+    large = 2.0**53 + 2.0**22  # beside which 0.99 is lost, in some orders of a sum
+    for heads in (1, 4, 8, 16, 32):
+        for block in (256, 384, 1024):
+            bias = np.full(outputs, -0.99)
+            for first in range(0, outputs, block):
+                bias[first:first + heads] = large
+            taken = large * int((bias == large).sum())
+            found = check.leaf_margins([np.zeros((outputs, 1))], [bias], np.zeros((leaves, 1)), np.ones((leaves, 1)),
+                                       np.ones((leaves, 1, 1, outputs)), np.full((leaves, 1, 1), -taken))
+            assert float(found.max()) <= float(sum(map(Fraction, bias.tolist())) - Fraction(taken))
+
+
+@pytest.mark.parametrize(("neurons", "inputs"), [(4096, 1), (4096, 2)])
+def test_a_wide_hidden_layer_whose_terms_cancel_is_bounded_from_below(neurons: int, inputs: int) -> None:
+    large = 2.0**53
+    for heads in (1, 4, 8, 16, 32):
+        for block in (256, 1024, neurons):
+            slope, bias, last = np.full(neurons, 0.99), np.full(neurons, 0.99), np.full(neurons, -1.0)
+            for first in range(0, neurons, block):
+                slope[first:first + heads], bias[first:first + heads] = large + 2.0**16, -large
+                last[first:first + heads] = 1.0
+            weight = np.concatenate([slope[:, None], np.zeros((neurons, inputs - 1))], axis=1)
+            box = np.ones((4, inputs))
+            found = check.leaf_margins([weight, last[None]], [bias, np.zeros(1)], box, box, np.ones((4, 1, 1, 1)),
+                                       np.zeros((4, 1, 1)))
+            exact = sum(Fraction(a) * (Fraction(w) + Fraction(b))
+                        for a, w, b in zip(last.tolist(), slope.tolist(), bias.tolist(), strict=True))
+            assert Fraction(float(found.max())) <= exact
