@@ -77,6 +77,27 @@ def ours(name: str, seed: int, clock: Clock) -> None:
         training_run.evaluate = measure
 
 
+def through_environment(seed: int, clock: Clock) -> None:
+    """Gradients through the environment, with the defaults of its training; measured after each round."""
+    from models.learners.policy import PolicyShape
+    from models.training.reinforcement.through_environment import Settings, ThroughEnvironment
+    from models.training.reinforcement.training_run import evaluate
+
+    environment = Autoscaling()
+    settings = Settings(objective="reward", applications=256, rounds=100_000, judged_every=100_000,
+                        judged_applications=1)
+
+    def measured(event: Any) -> None:
+        policy = run.state.policy.member(0)
+        clock.measured(settings.applications * environment.steps * event["round"],
+                       lambda: float(evaluate(environment, policy, "train", MEASURED, MEASURING_SEED).reward))
+
+    shape = PolicyShape(environment.signals, environment.controls, environment.features, anchors=environment.anchors)
+    run = ThroughEnvironment(environment.differentiable, environment, shape, settings, [seed], [0.5],
+                             on_progress=measured)
+    run.run()
+
+
 def peer(way: str, seed: int, clock: Clock) -> None:
     """Stable-Baselines3; measured after each of its rollouts, or every 2,000 steps of SAC."""
     from stable_baselines3 import PPO, SAC
@@ -125,7 +146,10 @@ def main(way: str, seed: int, seconds: float, goal: float) -> None:
     torch.set_num_threads(1)
     clock = Clock(seconds, goal)
     with suppress(Over):
-        (peer if way.startswith("peer_") else ours)(way, seed, clock)
+        if way == "through_environment":
+            through_environment(seed, clock)
+        else:
+            (peer if way.startswith("peer_") else ours)(way, seed, clock)
     print(json.dumps(clock.curve))
 
 
