@@ -1,8 +1,9 @@
 """What executing a file adds to what was proved of it, as a sentence; and whether that leaves anything of the proof.
 
 A proof is about real arithmetic. How far the file's outputs can be from that when it is executed in its own type, with
-sums in any order, is bounded over the hull of all that the claim speaks of by the checker's means (checker/rounding.py), where the
-network is a chain that the checker reads. Orders that every operation keeps are kept in execution, exactly.
+sums in any order, is bounded over the hull of all that the claim speaks of by the checker's means
+(checker/rounding.py), where the network is a chain that the checker reads. Orders that every operation keeps are kept
+in execution, exactly.
 
 Such bounds grow with the width and are far above what is seen (docs/decisions/0010). So they are said. A specification
 may limit them (`rounding`): a proof is refused where execution may add more to a violation. Without a limit it is

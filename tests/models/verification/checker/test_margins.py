@@ -323,7 +323,7 @@ def test_a_row_is_proved_where_a_condition_on_inputs_holds_and_not_elsewhere() -
 
 @pytest.mark.parametrize("outputs", [1024, 4096])
 @pytest.mark.parametrize("leaves", [1, 4])
-def test_sums_over_the_rows_of_a_wide_layer_are_charged_for_as_those_over_its_columns(outputs: int, leaves: int) -> None:
+def test_sums_over_the_rows_of_a_wide_layer_are_charged_for_as_over_its_columns(outputs: int, leaves: int) -> None:
     """A layer of one column: a step back through it adds up as many terms as it has rows."""
     large = 2.0**53 + 2.0**22  # beside which 0.99 is lost, in some orders of a sum
     for heads in (1, 4, 8, 16, 32):
