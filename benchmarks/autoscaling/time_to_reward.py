@@ -3,11 +3,11 @@
     python -m benchmarks autoscaling-training [--seeds 3] [--seconds 60] [--peers-python PYTHON]
 
 What is maximised is the paper's reward; the goal is that of the best rule, tuned by Optuna on the training
-applications, plus 3 for an episode of 100 steps. Ways: gradients through the environment; our PPO, TD3 and DDPG (Table
-5.2) with their defaults; Stable-Baselines3's PPO and SAC with their defaults and 8 environments; and its PPO with our
-settings over our vector environment, with its normalisation: the fair peer. Every policy is measured without exploration on 256 training
-applications in episodes that it was not trained on. Each way and seed in a process of its own, on one thread; seconds
-of CPU time, without those of the measurements, so that work beside it does not count.
+applications, plus 3 for an episode of 100 steps. Ways: gradients through the environment; our PPO, TD3 and DDPG
+(Table 5.2) with their defaults; Stable-Baselines3's PPO and SAC with their defaults and 8 environments; and its PPO
+with our settings over our vector environment, with its normalisation: the fair peer. Every policy is measured without
+exploration on 256 training applications in episodes that it was not trained on. Each way and seed in a process of its
+own, on one thread; seconds of CPU time, without those of the measurements, so that work beside it does not count.
 
 Resumable: a way and seed that is there for the same code and options is kept.
 """
