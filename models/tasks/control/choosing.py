@@ -50,7 +50,7 @@ def better(task: ControlTask, environment: Environment, new: Policy, old: Policy
     """Whether one of two single policies is better than the other, on the same training episodes.
 
     The objective `reward`: by the reward. `saving`: at violations that are allowed, or no more than the other's, by the
-    cost; where the other violates more than allowed, by the violations.
+    cost; where the other violates more than allowed, by the violations too.
     """
     steps = task.judging.steps or environment.steps
     episodes = environment.draw("train", EPISODES, steps, seed + _SEED)
@@ -63,10 +63,12 @@ def better(task: ControlTask, environment: Environment, new: Policy, old: Policy
     if task.objective.maximise == "reward":
         return _chosen("reward", compare(after.reward, before.reward, "larger", NO_WORSE))
     allowed, share, share_before = task.objective.violating_share, after.violating_share, before.violating_share
-    if share_before.mean() > allowed and share.mean() < share_before.mean():
-        return _chosen("violating share", compare(share, share_before, "smaller", NO_WORSE))
     if share.mean() > max(allowed, share_before.mean()):
         return Choice(False, f"it violates in {share.mean():.2%} of the steps, the other in {share_before.mean():.2%}")
+    if share_before.mean() > allowed:
+        fewer = _chosen("violating share", compare(share, share_before, "smaller", NO_WORSE))
+        if fewer.taken:
+            return fewer
     return _chosen("cost", compare(after.cost, before.cost, "smaller", NO_WORSE))
 
 

@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 
+from models.paired_comparison import block_length, interval
 from models.tasks.control.judging import Played
 
 # Beyond the allowed share a violating step costs so many times the cost of a step: never worth it.
 PRICE = 20.0
+CONFIDENCE = 0.95  # that what is chosen keeps the objective on other episodes too: the later load is another one
 
 
 @dataclass(frozen=True)
@@ -18,13 +20,20 @@ class Score:
     reward: float
 
 
-def score(cost: float, share: float, reward: float, target_share: float) -> Score:
-    """Of means over episodes."""
-    return Score(cost * (1.0 + PRICE * max(share - target_share, 0.0)), cost, share, reward)
+def score(cost: float, share: float, reward: float, target_share: float, upper: float | None = None) -> Score:
+    """Of means over episodes; upper: the share of violating steps that counts, if it is not the mean."""
+    counted = share if upper is None else upper
+    return Score(cost * (1.0 + PRICE * max(counted - target_share, 0.0)), cost, share, reward)
 
 
 def scores(played: Played, groups: int, target_share: float) -> list[Score]:
-    """Of `groups` groups of neighbouring episodes, all of one size."""
-    means = [values.reshape(groups, -1).mean(axis=1).tolist() for values in
-             (played.cost, played.violating_share, played.reward)]
-    return [score(cost, share, reward, target_share) for cost, share, reward in zip(*means, strict=True)]
+    """Of `groups` groups of neighbouring episodes, all of one size.
+
+    What violates counts with the upper end of its mean: of several policies the least share in some episodes is often
+    luck.
+    """
+    cost, share, reward = (values.reshape(groups, -1) for values in
+                           (played.cost, played.violating_share, played.reward))
+    uppers = [interval(one, block_length(one), CONFIDENCE)[1] for one in share]
+    return [score(float(c.mean()), float(s.mean()), float(r.mean()), target_share, upper)
+            for c, s, r, upper in zip(cost, share, reward, uppers, strict=True)]

@@ -160,3 +160,14 @@ def test_broken_numbers_anywhere_leave_a_page(unsaved):
             inner[path[-1]] = value
             assert all(section(found, "p") for section in READ_BY[path[0]])
             PAGES.headline(found)
+
+
+def test_the_champion_stands_in_the_day_where_it_went_through_the_same_load():
+    found = evidence()
+    found["champion"] = {"day": {"seconds": found["day"]["seconds"],
+                                 "series": {"champion": found["day"]["series"]["hpa-cpu"]}}}
+    (plot,) = [part for part in sections.day(found, "p") if isinstance(part, Plot)]
+    assert "champion" in str(plot.markup)
+    found["champion"]["day"]["seconds"] = found["day"]["seconds"][:-1]
+    (plot,) = [part for part in sections.day(found, "p") if isinstance(part, Plot)]
+    assert "champion" not in str(plot.markup)
