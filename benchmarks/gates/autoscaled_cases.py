@@ -1,9 +1,10 @@
-"""Paired episodes of two autoscalers on the held-out load of a workload, as `assay run` compares a policy with another.
+"""Paired episodes of two autoscalers in the environment of a workload, as `assay run` compares a policy with another.
 
-For each repeat a day of load is made, and the workload's environment of it (models/environments/autoscaling/twin.py):
-its later third is what both are judged by, in episodes that overlap. Two rules of models/controllers act. The second
-one's figures are moved by what it is worse on average over all repeats of the workload, so that both are as good in the
-application, and one looks better by the luck of a day.
+Two rules of models/controllers act. The second one's figures are moved by what it is worse on average over all repeats
+of the workload, so that both are as good, and one looks better by luck. What the luck is of:
+
+    episodes   the workload's recorded load; each repeat draws other episodes and variations of the application
+    loads      each repeat has a made day of its own, of another shape: what nobody can know from one recorded load
 
 Symbols: W workloads, R repeats, N episodes.
 """
@@ -47,8 +48,8 @@ class Figure:
         return moved[repeat], champion[repeat]
 
 
-def play(repeats: int, say: Callable[[str], None]) -> tuple[Figure, Figure]:
-    """Cost and reward of both rules."""
+def play(luck: str, repeats: int, say: Callable[[str], None]) -> tuple[Figure, Figure]:
+    """Cost and reward of both rules, where repeats differ in `luck`: episodes or loads."""
     import pandas as pd
 
     from models.controllers.rules import make
@@ -59,18 +60,25 @@ def play(repeats: int, say: Callable[[str], None]) -> tuple[Figure, Figure]:
 
     task = load_task("autoscaling")
     system, steps, episodes = environment_of(task.environment), task.judging.steps, task.judging.episodes
+    assert system.telemetry is not None  # it comes with the task
+    telemetry = pd.read_parquet(system.telemetry)
     found = np.empty((2, 2, len(WORKLOADS), repeats, episodes))
     for w, workload in enumerate(WORKLOADS):
-        for r, shape in enumerate(made_traces(repeats, seed=100 + w)):
-            start = pd.Timestamp("2026-01-01", tz="UTC")
-            load = pd.DataFrame({"window_start": start + pd.to_timedelta(60.0 * np.arange(_MINUTES), unit="s"),
-                                 "window_s": 60.0, "rate_rps": 50.0 * shape})
-            environment = system.twin(load, task.workload(workload).settings, {})
-            drawn = environment.draw("held_out", episodes, steps, task.judging.seed)
+        settings = task.workload(workload).settings
+        recorded = telemetry[telemetry["workload"] == workload].sort_values("window_start")
+        shapes = made_traces(repeats, seed=100 + w)
+        environment = system.twin(recorded, settings, {})
+        for r in range(repeats):
+            if luck == "loads":
+                start = pd.Timestamp("2026-01-01", tz="UTC")
+                load = pd.DataFrame({"window_start": start + pd.to_timedelta(60.0 * np.arange(_MINUTES), unit="s"),
+                                     "window_s": 60.0, "rate_rps": float(recorded["rate_rps"].mean()) * shapes[r]})
+                environment = system.twin(load, settings, {})
+            drawn = environment.draw("held_out", episodes, steps, task.judging.seed + (r if luck == "episodes" else 0))
             for c, rule in enumerate(RULES):
                 rollout = roll_out(environment, make(rule, {}), drawn, steps, task.judging.counted_from(steps))
                 found[0, c, w, r], found[1, c, w, r] = rollout.cost, rollout.reward
-        say(f"autoscaling, {workload}: {repeats} days")
+        say(f"autoscaling, {workload}: {repeats} {luck}")
     return (Figure("cost", "smaller", *found[0]), Figure("reward", "larger", *found[1]))
 
 
@@ -90,5 +98,6 @@ def promoted(figure: Figure, improvement: float) -> Json:
 
 
 def measure(repeats: int, say: Callable[[str], None]) -> list[Json]:
-    """A row a figure and improvement."""
-    return [promoted(figure, improvement) for figure in play(repeats, say) for improvement in IMPROVEMENTS]
+    """A row a luck, figure and improvement."""
+    return [{"luck": luck, **promoted(figure, improvement)} for luck in ("episodes", "loads")
+            for figure in play(luck, repeats, say) for improvement in IMPROVEMENTS]

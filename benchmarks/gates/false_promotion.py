@@ -3,8 +3,8 @@
     python -m benchmarks false-promotion [--repeats 500] [--repeats-better 200]
 
 Simulated are the paired cases of a champion and of a challenger (simulated_cases.py): squared errors of test rows, and
-rewards of episodes, which are negative and have heavy tails; and two autoscalers are run on one workload's load of
-many days (autoscaled_cases.py). models/paired_comparison.py decides with the defaults of
+rewards of episodes, which are negative and have heavy tails; and two autoscalers are run in a workload's environment
+many times (autoscaled_cases.py). models/paired_comparison.py decides with the defaults of
 mlflow.yaml, as a registration does. Three more parts are for decision 11: what the margin of a reward should be a share
 of (the same pairs with the reward's zero moved, and with other shares of the spread), and how long blocks should be.
 Resumable: a cell that is there for the same code and number of repeats is kept.
@@ -31,7 +31,7 @@ OUTPUT = RESULTS / "false_promotion.json"
 CASES = (35, 100, 350, 1000, 5000)
 IMPROVEMENTS = (0.0, 0.05, 0.2)
 REPEATS, REPEATS_BETTER = 500, 200
-DAYS = 125  # of a workload's load
+DAYS = 125  # repeats of each workload
 MARGIN_KIND, MARGIN_CASES = "student_t", 1000
 SHARES = (0.0, 0.01, 0.05, 0.1)  # of the champion's spread
 ZEROS = (0.0, 1.0, 10.0, 100.0)  # how far the reward's mean lies below zero, in spreads
@@ -108,14 +108,15 @@ def measure(path: Path, repeats: int, repeats_better: int, say: Callable[[str], 
         for kind, simulation in simulations.items():
             for improvement in IMPROVEMENTS[:1] if isinstance(simulation, Traded) else IMPROVEMENTS:
                 for cases in CASES:
-                    wanted = {"family": family, "kind": kind, "cases": cases, "improvement": improvement, "code": code,
-                              "repeats": repeats_better if improvement else repeats}
+                    wanted: Json = {"family": family, "kind": kind, "cases": cases, "improvement": improvement,
+                                    "code": code, "repeats": repeats_better if improvement else repeats}
                     cell = next((one for one in kept if wanted.items() <= one.items()), None)
                     if cell is None:
                         cell = {**wanted, "promoted": promoted_share(simulation, cases, improvement, wanted["repeats"])}
                         say(f"{family}, {kind}, {cases} cases, {improvement:.0%} better: {cell['promoted']:.1%}")
                     results["cells"].append(cell)
                     write()
+
     def autoscalers(count: int) -> list[Json]:
         return autoscaled_cases.measure(count, say)
 
@@ -178,10 +179,10 @@ def autoscaler_table(results: Mapping[str, Any]) -> str:
     rows = results.get("autoscalers", {}).get("rows")
     if not rows:
         return "*Not measured yet.*"
-    shown = [[row["figure"], f"{100 * row['improvement']:g} % better" if row["improvement"] else "equal",
-              *(f"{100 * row[key]:.1f} %" for key in ("promoted", "gate"))] for row in rows]
-    return table(["compared by", "the challenger is", "replaces the champion", "passes a gate that asks for a saving"],
-                 shown, (2, 3))
+    shown = [[row["luck"], row["figure"],
+              f"{100 * row['improvement']:g} % better" if row["improvement"] else "equal", *(f"{100 * row[key]:.1f} %" for key in ("promoted", "gate"))] for row in rows]
+    return table(["luck of", "compared by", "the challenger is", "replaces the champion", "passes a gate that asks for a saving"],
+                 shown, (3, 4))
 
 
 def _margin_table(results: Mapping[str, Any], key: str, label: str, show: Callable[[str], str]) -> str:
@@ -209,7 +210,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """See benchmarks/harness/runner.py."""
     parser.add_argument("--repeats", type=int, default=REPEATS, help="simulated pairs of equal models a cell")
     parser.add_argument("--repeats-better", type=int, default=REPEATS_BETTER, help="of a better challenger")
-    parser.add_argument("--days", type=int, default=DAYS, help="of load of each workload, for two autoscalers")
+    parser.add_argument("--days", type=int, default=DAYS, help="repeats of each workload, for two autoscalers")
 
 
 def run(options: argparse.Namespace) -> None:

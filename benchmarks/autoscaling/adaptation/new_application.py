@@ -241,7 +241,8 @@ def adapt(environment: Autoscaling, policy: Policy, told: Told, applications: Se
     rates = torch.tensor(RATES).repeat(tried // len(RATES)).repeat_interleave(count) / RATES[-1]
     stack = one_each(policy, [start for start in range(tried) for _ in range(count)], rates)
     every = list(applications) * tried
-    recorder = Recorder(environment, policy.mean[:16], policy.spread[:16])
+    plain = len(environment.features)
+    recorder = Recorder(environment, policy.mean[:plain], policy.spread[:plain])
     judged = environment.draw("held_out", 2 * count, JUDGED_STEPS + 1, JUDGE_SEED,
                               applications=[number for number in applications for _ in range(2)])
     rows = torch.arange(2 * count).repeat(tried)

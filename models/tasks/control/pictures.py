@@ -15,8 +15,8 @@ from models.export.parity import open_session
 from models.tasks.control.judging import play
 from models.tasks.control.task import ControlTask
 
-DAY_S, MOST_STEPS = 86_400.0, 1_440
-POINTS = 480  # of a series in the evidence
+DAY_S, MOST_STEPS = 86_400.0, 5_760
+POINTS = 720  # of a series in the evidence
 GRID = 21
 
 

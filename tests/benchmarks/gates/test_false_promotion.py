@@ -68,7 +68,7 @@ def test_what_was_measured_is_kept_and_the_rest_is_measured(small: None, tmp_pat
     path, said = tmp_path / "results.json", []
     first = measure(path, 3, 2, said.append, days=2)
     workloads = sum(line.startswith("autoscaling, ") for line in said)
-    assert workloads == 4 and len(said) - workloads == len(first["cells"]) == 5 * 3 + 4 * 3 + 1
+    assert workloads == 8 and len(said) - workloads == len(first["cells"]) == 5 * 3 + 4 * 3 + 1
     stored: dict[str, Any] = json.loads(path.read_text())
     stored["cells"] = stored["cells"][:-1]
     path.write_text(json.dumps(stored))
