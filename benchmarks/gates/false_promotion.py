@@ -180,9 +180,11 @@ def autoscaler_table(results: Mapping[str, Any]) -> str:
     if not rows:
         return "*Not measured yet.*"
     shown = [[row["luck"], row["figure"],
-              f"{100 * row['improvement']:g} % better" if row["improvement"] else "equal", *(f"{100 * row[key]:.1f} %" for key in ("promoted", "gate"))] for row in rows]
-    return table(["luck of", "compared by", "the challenger is", "replaces the champion", "passes a gate that asks for a saving"],
-                 shown, (3, 4))
+              f"{100 * row['improvement']:g} % better" if row["improvement"] else "equal",
+              *(f"{100 * row[key]:.1f} %" for key in ("promoted", "gate"))] for row in rows]
+    header = ["luck of", "compared by", "the challenger is", "replaces the champion",
+              "passes a gate that asks for a saving"]
+    return table(header, shown, (3, 4))
 
 
 def _margin_table(results: Mapping[str, Any], key: str, label: str, show: Callable[[str], str]) -> str:
