@@ -117,6 +117,11 @@ def test_mistakes_in_the_task_file_are_named(change: dict[str, Any], message: st
     ({"workloads": {"shop": {"settings": {"slo_s": 0.001}}}}, "settings.slo_s: expected a number from 0.25 to 16 s"),
     ({"workloads": {"shop": {"limits": {"target_capacity_rps": [0.5, 8]}}}}, "expected limits inside of 1 to 256 1/s"),
     ({"specification": {"properties": [{"range": {"output": "capacity", "minimum": 1}}]}}, "capacity"),
+    ({"by_construction": {"metric": "wait", "objective": "slo_s"}}, "by_construction.metric: expected a signal of the"),
+    ({"by_construction": {"metric": "wait_s", "objective": "slo_s", "idle": {"capacity": {"wait_s": 1}}}},
+     "idle.capacity: expected a control of the environment, got 'capacity'"),
+    ({"by_construction": {"metric": "wait_s", "objective": "slo_s", "hold": {"target_capacity_rps": {"wait_s": 60}}}},
+     "hold.target_capacity_rps.wait_s: expected 0.0625 to 51.2 s, so that it ends inside"),
     ({"specification": {"box": {"slo_s": ["0.5 slo", 2]}, "properties": [
         {"range": {"output": "target_capacity_rps", "minimum": 1}}]}}, "a multiple of a setting.*'0.5 slo'; did you"),
 ])

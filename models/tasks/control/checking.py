@@ -9,6 +9,7 @@ from feature_store.written.field_errors import FieldError, field_error
 from models.environments.environment import ControlledSystem
 from models.environments.environments import environment_of
 from models.environments.signals import Control
+from models.learners.policy import Gates
 from models.tasks.control.task import ControlTask
 from models.tasks.control.workload import specification_of
 
@@ -30,6 +31,10 @@ def check_task(task: ControlTask, workload: str, where: str, lines: Lines | None
     except FieldError as error:
         raise field_error(error.path, str(error), where, lines) from error
     _check_profile(task, environment, where, lines)
+    try:
+        _check_by_construction(task, environment)
+    except FieldError as error:
+        raise field_error(error.path, str(error), where, lines) from error
     specification_of(task, workload, environment, where, lines)
 
 
@@ -40,6 +45,31 @@ def _check_profile(task: ControlTask, environment: ControlledSystem, where: str,
             raise field_error(["profile", name], f"expected at most the largest reward of a step, "
                               f"{environment.largest_reward:g}, got {threshold:g}; no policy could ever reach it",
                               where, lines)
+
+
+def _check_by_construction(task: ControlTask, environment: ControlledSystem) -> None:
+    written = task.by_construction
+    if written is None:
+        return
+    signals = {signal.name: signal for signal in environment.signals}
+    controls = [control.name for control in environment.controls]
+    place: list[str | int] = ["by_construction"]
+    for name in ("metric", "objective"):
+        _known([*place, name], getattr(written, name), signals, "a signal")
+    for name in written.monotone:
+        _known([*place, "monotone", name], name, signals, "a signal")
+    for part in ("idle", "hold"):
+        for control, conditions in getattr(written, part).items():
+            _known([*place, part, control], control, controls, "a control")
+            for name in conditions:
+                _known([*place, part, control, name], name, signals, "a signal")
+    for control, conditions in written.hold.items():
+        for name, until in conditions.items():
+            signal, (end, _) = signals[name], Gates().held_until(until)
+            if not signal.low <= until or not end <= signal.high:
+                raise FieldError([*place, "hold", control, name], f"expected {signal.low:g} to "
+                                 f"{signal.high * until / end:g} {signal.unit}, so that it ends inside of what can be "
+                                 f"observed, got {until:g}")
 
 
 def _check_rule(task: ControlTask, workload: str, environment: ControlledSystem) -> None:
