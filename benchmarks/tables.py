@@ -26,6 +26,7 @@ from benchmarks.autoscaling import (
 )
 from benchmarks.autoscaling.adaptation import new_application_tables, rivals, serving
 from benchmarks.autoscaling.adaptation.plots import draw_adaptation, draw_rivals, draw_serving
+from benchmarks.autoscaling.fronts_plot import draw_rules
 from benchmarks.gates import false_promotion
 from benchmarks.harness.markdown import fill, marked_tables
 from benchmarks.harness.result_file import read_results
@@ -73,6 +74,7 @@ PLOTS = (
     Plot("autoscaling_speed", speed.draw_speed, "docs/images/autoscaling_speed.svg"),
     Plot("autoscaling_scenarios", scenarios.draw_scenarios, "docs/images/autoscaling_scenarios.svg", "scenarios"),
     Plot("autoscaling_scenarios", scenarios.draw_patterns, "docs/images/autoscaling_patterns.svg", "scenarios"),
+    Plot("autoscaling_rules", draw_rules, "docs/images/autoscaling_rules.svg"),
     Plot("autoscaling_rivals", draw_rivals, "docs/images/autoscaling_rivals.svg"),
     Plot("autoscaling_adaptation", draw_adaptation, "docs/images/autoscaling_adaptation.svg"),
     Plot("autoscaling_serving", draw_serving, "docs/images/autoscaling_serving.svg"),
