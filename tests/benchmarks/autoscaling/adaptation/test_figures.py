@@ -116,6 +116,6 @@ def test_the_policies_that_others_begin_as_are_kept_and_ignore_what_they_will_be
         assert torch.equal(one, other)
     assert torch.equal(made.objective.multipliers, read.objective.multipliers)
     observation = environment.observe(environment.reset(environment.draw("train", 3, 10, 0)))
-    told = torch.rand(3, 11, generator=torch.Generator().manual_seed(0))
+    told = torch.rand(3, len(environment.hidden), generator=torch.Generator().manual_seed(0))
     wide = rival_policies.told_more(made.policy, Hidden(environment))
     torch.testing.assert_close(wide(observation, told), made.policy(observation))

@@ -58,15 +58,16 @@ def test_fine_tuning_of_many_is_that_of_each_alone():
     assert any((a[0] - b[0]).abs().max() > 1e-3 for a, b in zip(weights(together.policy), weights(policy), strict=True))
 
 
-def test_fine_tuning_brings_reward():
+def test_fine_tuning_saves_cost_and_keeps_the_objective():
     environment = small()
     policy = policies(environment, 1, Nothing())
     stack = one_each(policy, [0])
     settings = FineTuning(TrainingSettings(iterations=15, steps=20, warm_up=5, rate=1e-2), episodes=8)
-    fine_tune(environment.differentiable, stack, "held_out", [12], lambda _, n: Nothing(), PaperReward(), settings)
-    judged = environment.draw("held_out", 16, 31, 4, applications=[12] * 16)
-    after, before = (run(environment, one, Nothing(), judged, 30, 10).reward.mean() for one in (stack.policy, policy))
-    assert after > before + 0.02
+    objective = CostAndViolations(torch.tensor([0.05]), 5.0)
+    fine_tune(environment.differentiable, stack, "held_out", [13], lambda _, n: Nothing(), objective, settings)
+    judged = environment.draw("held_out", 16, 31, 4, applications=[13] * 16)
+    after, before = (run(environment, one, Nothing(), judged, 30, 10) for one in (stack.policy, policy))
+    assert after.cost.mean() < 0.7 * before.cost.mean() and after.violated.mean() <= 0.05
 
 
 @pytest.mark.parametrize("identify", [False, True])
@@ -110,7 +111,7 @@ def test_identification_fits_the_encoder_to_the_hidden_parameters():
     hidden = trained._hidden
     records, there = trained.stores[0].best(torch.arange(12), 2)
     found = learner.encoders[0](records, there)
-    assert (found - hidden).square().mean() < 0.6 * (hidden - hidden.mean(dim=0)).square().mean()
+    assert (found - hidden).square().mean() < 0.8 * (hidden - hidden.mean(dim=0)).square().mean()
 
 
 def test_multipliers_rise_where_more_than_the_target_violates():

@@ -46,7 +46,7 @@ def test_policies_learn_to_keep_the_objective_at_the_least_cost():
 
 
 def test_the_looser_constraint_costs_less():
-    trained = training(settings=LONGER, seeds=(0, 0), targets=(0.4, 0.02)).run()
+    trained = training(settings=replace(LONGER, multiplier_rate=0.1), seeds=(0, 0), targets=(0.4, 0.02)).run()
     assert trained.scores.violated[0] > trained.scores.violated[1]
     assert trained.scores.cost[0] < trained.scores.cost[1]
 
