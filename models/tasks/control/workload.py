@@ -22,7 +22,8 @@ def twin_of(task: ControlTask, workload: str, features: Path) -> Environment:
 
 def specification_of(task: ControlTask, workload: str, environment: Environment, where: str = "task",
                      lines: Lines | None = None) -> Specification:
-    """What is to be proved, in raw units; an input's box is all that can be observed, unless the task says another.
+    """What is to be proved, in raw units; an input's box is all that can be observed, unless the task says another, and
+    what is set at present is inside of the control's limits.
 
     Args:
         environment: the task's or the workload's.
@@ -42,7 +43,10 @@ def specification_of(task: ControlTask, workload: str, environment: Environment,
         demands = demanded(task.demanded(workload), numbers)
     except FieldError as error:
         raise field_error((*place, *error.path), str(error), where, lines) from error
+    observed = {signal.name: (signal.low, signal.high) for signal in environment.signals}
+    for control in environment.controls:
+        low, high = observed[control.current]
+        observed[control.current] = (max(low, control.low), min(high, control.high))
     return parse_specification(
-        demands, tuple(signal.name for signal in environment.signals),
-        {signal.name: (signal.low, signal.high) for signal in environment.signals}, f"{where}, workload {workload}",
+        demands, tuple(signal.name for signal in environment.signals), observed, f"{where}, workload {workload}",
         tuple(control.name for control in environment.controls), units, lines and lines.below(*place))
