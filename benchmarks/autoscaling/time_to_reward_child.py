@@ -142,14 +142,19 @@ def peer(way: str, seed: int, clock: Clock) -> None:
     model.learn(10**9, callback=Watch())
 
 
+def train(way: str, seed: int, clock: Clock) -> None:
+    """Raises Over at its end."""
+    if way == "through_environment":
+        through_environment(seed, clock)
+    else:
+        (peer if way.startswith("peer_") else ours)(way, seed, clock)
+
+
 def main(way: str, seed: int, seconds: float, goal: float) -> None:
     torch.set_num_threads(1)
     clock = Clock(seconds, goal)
     with suppress(Over):
-        if way == "through_environment":
-            through_environment(seed, clock)
-        else:
-            (peer if way.startswith("peer_") else ours)(way, seed, clock)
+        train(way, seed, clock)
     print(json.dumps(clock.curve))
 
 

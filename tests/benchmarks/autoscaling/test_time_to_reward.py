@@ -2,7 +2,7 @@ import pytest
 
 from benchmarks.autoscaling import time_to_reward_child
 from benchmarks.autoscaling.time_to_reward import WAYS, reached, training_table
-from benchmarks.autoscaling.time_to_reward_child import Clock, Over, ours
+from benchmarks.autoscaling.time_to_reward_child import Clock, Over, train
 
 CURVE = [{"seconds": 1.0, "steps": 1000, "reward": 1.3}, {"seconds": 4.0, "steps": 4000, "reward": 1.62}]
 RESULTS = {
@@ -40,5 +40,5 @@ def test_measuring_does_not_count_and_ends_at_the_goal(monkeypatch):
 def test_each_of_our_ways_has_a_curve(way):
     clock = Clock(0.0, 9.0)
     with pytest.raises(Over):
-        ours(way, 0, clock)
+        train(way, 0, clock)
     assert clock.curve[0]["steps"] > 0 and 0.0 < clock.curve[0]["reward"] < 2.0
