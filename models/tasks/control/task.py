@@ -54,6 +54,9 @@ class Training(Written):
     aims: Annotated[ListOf[Annotated[float, Field(gt=0)]], Field(min_length=1)] = Field(
         default=(0.4, 0.6, 0.8, 1.0), json_schema_extra={"unit": "of the allowed violating share"},
         description="Policies that are trained side by side, each for its share of violating steps; the best stays")
+    finetune_aims: ListOf[Annotated[float, Field(gt=0)]] = Field(
+        default=(), json_schema_extra={"unit": "of the allowed violating share"},
+        description="The same, for a workload, whose later load is another one: less than is allowed; default: `aims`")
     learning_rate: PositiveNumber = Field(default=5e-3, description="Of Adam; falls by a cosine to a fiftieth")
     finetune_learning_rate: PositiveNumber = Field(default=1e-3, description="The same, for a workload")
     rule_trials: PositiveWholeNumber = Field(

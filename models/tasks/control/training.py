@@ -50,7 +50,8 @@ def train(task: ControlTask, environment: Environment, rounds: int, seed: int, c
     Raises:
         InputError: training diverged before any weights were judged.
     """
-    aims = tuple(max(LEAST_AIM, aim * task.objective.violating_share) for aim in task.training.aims)
+    written = task.training.aims if start is None else task.training.finetune_aims or task.training.aims
+    aims = tuple(max(LEAST_AIM, aim * task.objective.violating_share) for aim in written)
 
     def on_progress(event: Mapping[str, Any]) -> None:
         progress({"done": event["round"] / event["rounds"], "said": _said(event)})
