@@ -1,4 +1,4 @@
-"""Plot of policies against rules: docs/images/autoscaling_rules.svg."""
+"""Plot of policies against rules: docs/images/autoscaling_rules.svg; the axis of violating steps of all such plots."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -44,10 +44,16 @@ def _draw(axes: Any, entry: Mapping[str, Any], key: str) -> None:
         axes.plot(violated, values, color=color, ls=dash, marker="o", ms=3, lw=1.4, label=f"policy: {name}")
     axes.axvline(100 * entry["share"], color="0.6", lw=0.8, ls=":")
     axes.set(xscale="log", xlim=(_SHARES[0], _SHARES[-1]))
-    axes.set_xticks(_SHARES, [f"{share:g}" for share in _SHARES])
-    axes.minorticks_off()
+    share_ticks(axes)
     if key == "cost":
         axes.set_ylim(1.5, 8.0)
+
+
+def share_ticks(axes: Any) -> None:
+    """Plain numbers on a logarithmic axis of violating steps, %, within the limits that it has."""
+    axes.set_xlim(*axes.get_xlim())  # ticks do not widen it
+    axes.set_xticks(_SHARES, [f"{share:g}" for share in _SHARES])
+    axes.minorticks_off()
 
 
 def _line(rows: Rows, key: str) -> tuple[Any, Any]:

@@ -10,10 +10,10 @@ from benchmarks.autoscaling.adaptation.new_application import METHODS
 from benchmarks.autoscaling.adaptation.new_application_tables import converged, curves_of
 from benchmarks.autoscaling.adaptation.rivals import KINDS, SHARE, fronts_of
 from benchmarks.autoscaling.adaptation.serving import FIGURES, SERVERS, served_of
+from benchmarks.autoscaling.fronts_plot import share_ticks
 from benchmarks.harness.svg import svg
 
 _MARKERS = "os^vDP*Xhd<>"
-_SHARES = (0.25, 0.5, 1, 2, 4, 8)  # of violating steps, %
 
 
 def draw_rivals(results: Mapping[str, Any], path: Path) -> None:
@@ -31,9 +31,7 @@ def draw_rivals(results: Mapping[str, Any], path: Path) -> None:
             axes.plot(100 * violated[order], cost[order], marker=marker, ms=4, lw=1.1, label=name)
         axes.axvline(100 * SHARE, color="0.6", lw=0.8, ls=":")
         axes.set(xscale="log", xlabel="violating steps, %", ylabel="allocated over mean load")
-        axes.set_xlim(*axes.get_xlim())  # ticks do not widen it
-        axes.set_xticks(_SHARES, [f"{share:g}" for share in _SHARES])
-        axes.minorticks_off()
+        share_ticks(axes)
         axes.legend(fontsize=7.5, ncols=2)
 
 
