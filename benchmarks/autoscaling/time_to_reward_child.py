@@ -114,11 +114,11 @@ def peer(environment: Autoscaling, way: str, seed: int, clock: Clock) -> None:
 
     judged = AllAtOnce(environment, MEASURED, episodes=Episodes("train", WARM_UP_STEPS + environment.steps))
     if way == "peer_ppo":
-        acting = VecNormalize(AllAtOnce(environment, 128), norm_reward=False)
-        model: Any = PPO("MlpPolicy", acting, learning_rate=2e-3, n_steps=environment.steps, batch_size=800,
-                         n_epochs=8, gamma=0.8, gae_lambda=0.95, seed=seed, device="cpu",
-                         policy_kwargs={"activation_fn": torch.nn.ReLU, "log_std_init": math.log(0.3)})
-        every = 2 * 128 * environment.steps
+        acting = VecNormalize(AllAtOnce(environment, 256), norm_reward=False)
+        model: Any = PPO("MlpPolicy", acting, learning_rate=2e-3, n_steps=environment.steps, batch_size=1600,
+                         n_epochs=5, gamma=0.9, gae_lambda=0.9, seed=seed, device="cpu",
+                         policy_kwargs={"activation_fn": torch.nn.ReLU, "log_std_init": math.log(0.6)})
+        every = 2 * 256 * environment.steps
     else:
         acting = one_by_one(environment, 8)
         model = (PPO if way == "peer_ppo_defaults" else SAC)("MlpPolicy", acting, seed=seed, device="cpu")
