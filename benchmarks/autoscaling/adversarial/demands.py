@@ -18,7 +18,7 @@ from feature_store.errors import InputError
 from models.environments.signals import Control
 from models.learners.policy import PolicyShape
 from models.tasks.control.task import ControlTask
-from models.verification.language.properties import InputValue, Monotonicity, OutputOrder, OutputRange, Property, Side
+from models.verification.language.properties import Monotonicity, OutputOrder, OutputRange, Property
 from models.verification.language.specification_language import parse_specification
 
 Array = NDArray[np.float64]
@@ -120,20 +120,6 @@ def set_targets(shape: PolicyShape, y: Array) -> Array:
     """(P, m) targets as they are set: whole numbers rounded up."""
     whole = np.array([control.whole for control in shape.controls])
     return np.where(whole, np.ceil(y - ROUNDING), y)
-
-
-def excess(rule: OutputOrder, x: Array, y: Array) -> tuple[NDArray[np.bool_], Array]:
-    """Each (P,): where the rule's conditions hold; by how much it is missed there, beyond its margin, in its unit."""
-    applies = np.ones(len(x), dtype=np.bool_)
-    for condition in rule.when:
-        applies &= (condition.lower <= x[:, condition.feature]) & (x[:, condition.feature] <= condition.upper)
-    for more, less in rule.at_least:
-        applies &= x[:, more] >= x[:, less]
-
-    def side(of: Side) -> Array:
-        return x[:, of.feature] if isinstance(of, InputValue) else y[:, of]
-
-    return applies, rule.factor * side(rule.lower) + rule.margin - side(rule.upper)
 
 
 def noticed(row: Row, shape: PolicyShape, x: Array, amount: Array) -> NDArray[np.bool_]:

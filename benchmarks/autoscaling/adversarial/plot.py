@@ -1,8 +1,8 @@
 """docs/images/autoscaling_adversarial_states.svg: the worst states, one signal swept, what each policy sets.
 
 A panel a demand: of its targets and seeds the one in which the unproved policy goes furthest, as a share of what is
-there. To the right is always worse, or earlier forbidden. Shaded: what the demand forbids; where it compares two
-states, what is less than at a better reading.
+there. Shaded: what the demand forbids; where it compares two states, worse to the right, what is less than this policy
+sets at a better reading.
 """
 
 import textwrap
@@ -107,7 +107,7 @@ def _forbidden(axes: "Axes", row: Row, x: Array, plain: Array, scale: float) -> 
     """Shades what the demand forbids, with a line where it begins or ends."""
     near, state = row["near"], row["near"]["states"][0]
     bottom, top = axes.get_ylim()
-    present, label = near["present"], "forbidden by the demand"
+    present, label = near["present"], "forbidden to the unproved policy"
     match row["demand"]:
         case "missed":
             _shade(axes, (state["slo_ms"], x.max()), (bottom, present), label)

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.autoscaling.adversarial.demands import Array, Row, alone, excess, noticed, rows_of, set_targets
+from benchmarks.autoscaling.adversarial.demands import Array, Row, alone, noticed, rows_of, set_targets
 from benchmarks.autoscaling.adversarial.sweeps import sweep
 from benchmarks.autoscaling.adversarial.worst import ExportedPolicy, Violation, chosen, swept, worst
 from benchmarks.autoscaling.proofs import verdict
@@ -38,6 +38,7 @@ from models.tasks.control.task import ControlTask
 from models.tasks.control.training import training_settings
 from models.tasks.task import load_task
 from models.training.reinforcement.through_environment import ThroughEnvironment
+from models.verification.language.broken import missed_by
 from models.verification.language.properties import OutputOrder
 
 OUTPUT = RESULTS / "autoscaling_adversarial_states.json"
@@ -104,7 +105,7 @@ def occurrence(policy: ExportedPolicy, row: Row, own: Seen) -> Occurrence:
     shape = policy.shape
     if row.feature is None:
         set_ = set_targets(shape, own.targets)
-        found = [excess(rule, own.states, set_) for rule in row.rules if isinstance(rule, OutputOrder)]
+        found = [missed_by(rule, own.states, set_) for rule in row.rules if isinstance(rule, OutputOrder)]
         about = np.any([where for where, _ in found], axis=0)
         states = own.states[about]
         amounts = np.max([np.where(where, amount, -np.inf) for where, amount in found], axis=0)[about]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.autoscaling.adversarial.demands import DEMANDS, excess, noticed, rows_of, set_targets
+from benchmarks.autoscaling.adversarial.demands import DEMANDS, noticed, rows_of, set_targets
 from benchmarks.autoscaling.adversarial.plot import caption, draw_states, worst_row
 from benchmarks.autoscaling.adversarial.states import measure
 from benchmarks.autoscaling.adversarial.tables import conditions_line, states_table
@@ -17,6 +17,7 @@ from models.learners.policy import Gates, Policy
 from models.tasks.control.policies import demands_of, policy_shape
 from models.tasks.task import load_task
 from models.training.reinforcement.rollouts import random_walk
+from models.verification.language.broken import missed_by
 
 TASK = load_task("autoscaling")
 ENVIRONMENT = Autoscaling(steps=12)
@@ -63,12 +64,13 @@ def test_every_demand_of_the_task_file_has_a_row_and_a_strange_one_is_refused():
         rows_of(TASK, SHAPE, [strange])
 
 
-def test_excess_is_what_is_missing_where_the_conditions_hold():
+def test_a_demand_is_missed_by_what_is_lacking_where_the_conditions_hold():
     row, state = row_of("missed"), np.repeat(SEEN[:1], 3, axis=0)
     state[:, SHAPE.column("replicas")] = 8.0
     state[:, SHAPE.column("slo_ms")], state[:, SHAPE.column("p99_ms")] = 100.0, [99.0, 100.0, 300.0]
     targets = np.array([[1.0, 100.0, 6.2]] * 3)
-    applies, amount = (np.array(one) for one in zip(*(excess(rule, state, targets) for rule in row.rules), strict=True))
+    found = [missed_by(rule, state, targets) for rule in row.rules]
+    applies, amount = (np.array(one) for one in zip(*found, strict=True))
     assert applies.any(axis=0).tolist() == [False, True, True] and amount[0] == pytest.approx(8.0 - 6.2 - 0.001)
     # six replicas and a bit are set as seven: one is seen to be taken away
     assert set_targets(SHAPE, targets)[0].tolist() == [1.0, 100.0, 7.0]
@@ -77,7 +79,7 @@ def test_excess_is_what_is_missing_where_the_conditions_hold():
 
 def test_boxes_hold_their_state_and_only_measurements_vary():
     lower, upper = around(SHAPE, SEEN)
-    assert ((lower <= SEEN) & (SEEN <= upper)).all()
+    assert ((lower <= SEEN) & (upper >= SEEN)).all()
     for name in ("replicas", "raised_s_ago", "slo_ms"):
         assert (lower[:, SHAPE.column(name)] == upper[:, SHAPE.column(name)]).all()
     rate = SHAPE.column("rate_5min_rps")
@@ -91,10 +93,10 @@ def test_the_worst_is_no_better_than_any_state_tried_and_replays(tmp_path):
     assert worst(policy, row, tmp_path, SEEN[:0], True) is None  # no state, nothing near
     found = worst(policy, row, tmp_path, SEEN, True)
     targets = policy.targets(SEEN)
-    tried = np.max([np.where(*excess(rule, SEEN, targets), -np.inf) for rule in row.rules])
+    tried = np.max([np.where(*missed_by(rule, SEEN, targets), -np.inf) for rule in row.rules])
     assert found is not None and found.amount >= 0.98 * tried > 0
     again = max(float(amount[0]) for applies, amount in
-                (excess(rule, found.states, policy.targets(found.states)) for rule in row.rules) if applies[0])
+                (missed_by(rule, found.states, policy.targets(found.states)) for rule in row.rules) if applies[0])
     assert again == pytest.approx(found.amount, abs=1e-4)
     anywhere = worst(policy, row, tmp_path, np.concatenate([SEEN, found.states]), False)
     assert anywhere is not None and anywhere.amount >= 0.98 * found.amount
