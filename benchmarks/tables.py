@@ -23,6 +23,7 @@ from benchmarks.autoscaling import (
     speed,
     time_to_reward,
     twin_tables,
+    whole_run,
 )
 from benchmarks.autoscaling.adaptation import new_application_tables, rivals, serving
 from benchmarks.autoscaling.adaptation.plots import draw_adaptation, draw_rivals, draw_serving
@@ -128,6 +129,10 @@ TABLES: dict[str, Source] = {
                                                         adversarial_tables.conditions_line),
     "autoscaling-speed": Source("autoscaling_speed", speed.speed_table),
     "autoscaling-speed-conditions": Source("autoscaling_speed", speed.conditions_line),
+    "autoscaling-speed-gpu": Source("autoscaling_speed_gpu", speed.speed_table),
+    "autoscaling-speed-gpu-conditions": Source("autoscaling_speed_gpu", speed.conditions_line),
+    "autoscaling-training-gpu": Source("autoscaling_training_gpu", time_to_reward.training_table),
+    "autoscaling-run": Source("autoscaling_run", whole_run.run_table),
     "autoscaling-rivals": Source("autoscaling_rivals", rivals.rivals_table),
     "autoscaling-rivals-simplest": Source("autoscaling_rivals", rivals.simplest_line),
     "autoscaling-adaptation": Source("autoscaling_adaptation", new_application_tables.adaptation_table),
