@@ -34,6 +34,7 @@ BENCHMARKS: Mapping[str, str] = {
     "autoscaling-twin": "benchmarks.autoscaling.twin",
     "autoscaling-proofs": "benchmarks.autoscaling.proofs",
     "autoscaling-rules": "benchmarks.autoscaling.against_rules",
+    "autoscaling-adversarial-states": "benchmarks.autoscaling.adversarial.states",
     "autoscaling-run": "benchmarks.autoscaling.whole_run",
     "autoscaling-speed": "benchmarks.autoscaling.speed",
     "autoscaling-training": "benchmarks.autoscaling.time_to_reward",

@@ -27,6 +27,8 @@ from benchmarks.autoscaling import (
 )
 from benchmarks.autoscaling.adaptation import new_application_tables, rivals, serving
 from benchmarks.autoscaling.adaptation.plots import draw_adaptation, draw_rivals, draw_serving
+from benchmarks.autoscaling.adversarial import tables as adversarial_tables
+from benchmarks.autoscaling.adversarial.plot import draw_states
 from benchmarks.autoscaling.fronts_plot import draw_rules
 from benchmarks.gates import false_promotion
 from benchmarks.harness.markdown import fill, marked_tables
@@ -76,6 +78,7 @@ PLOTS = (
     Plot("autoscaling_scenarios", scenarios.draw_scenarios, "docs/images/autoscaling_scenarios.svg", "scenarios"),
     Plot("autoscaling_scenarios", scenarios.draw_patterns, "docs/images/autoscaling_patterns.svg", "scenarios"),
     Plot("autoscaling_rules", draw_rules, "docs/images/autoscaling_rules.svg"),
+    Plot("autoscaling_adversarial_states", draw_states, "docs/images/autoscaling_adversarial_states.svg"),
     Plot("autoscaling_rivals", draw_rivals, "docs/images/autoscaling_rivals.svg"),
     Plot("autoscaling_adaptation", draw_adaptation, "docs/images/autoscaling_adaptation.svg"),
     Plot("autoscaling_serving", draw_serving, "docs/images/autoscaling_serving.svg"),
@@ -121,6 +124,9 @@ TABLES: dict[str, Source] = {
     "autoscaling-scenarios-conditions": Source("autoscaling_scenarios", scenarios.conditions_line),
     "autoscaling-rules": Source("autoscaling_rules", against_rules.rules_table),
     "autoscaling-savings": Source("autoscaling_rules", against_rules.savings_table),
+    "autoscaling-adversarial-states": Source("autoscaling_adversarial_states", adversarial_tables.states_table),
+    "autoscaling-adversarial-states-conditions": Source("autoscaling_adversarial_states",
+                                                        adversarial_tables.conditions_line),
     "autoscaling-speed": Source("autoscaling_speed", speed.speed_table),
     "autoscaling-speed-conditions": Source("autoscaling_speed", speed.conditions_line),
     "autoscaling-speed-gpu": Source("autoscaling_speed_gpu", speed.speed_table),
