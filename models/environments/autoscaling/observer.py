@@ -6,11 +6,11 @@ The equations are those of simulator.py (`_measured`, `step`); tests hold one ag
 import math
 from collections.abc import Mapping
 
-from models.environments.autoscaling.interface import CONTROLS, SIGNALS, STEP_SECONDS
+from models.environments.autoscaling.interface import CONTROLS, GIB_IN_CORES, SIGNALS, STEP_SECONDS
 from models.environments.observer import finite_state
 
 ALPHA = 0.5  # weight of the objective in the paper's reward
-LONG_AGO_S = 3600.0  # since replicas were raised, where that is not known to be later
+LONG_AGO_S = next(signal.high for signal in SIGNALS if signal.name == "raised_s_ago")
 MEANS = {"rate_1min_rps": 60.0, "rate_5min_rps": 300.0, "rate_25min_rps": 1500.0}  # s
 PEAK, PEAK_S = "rate_peak_5min_rps", 300.0
 RAISED = 1.001  # replicas over those before, where there are more
@@ -40,7 +40,7 @@ class AutoscalingObserver:
             peak = state[PEAK] if math.isfinite(state[PEAK]) else rate
             state[PEAK] = max(rate, peak - passed / PEAK_S * max(peak - rate, 0.0))
         replicas = float(present.get("replicas", math.nan))
-        state["raised_s_ago"] = max(STEP_SECONDS, state["raised_s_ago"] + passed)
+        state["raised_s_ago"] = min(state["raised_s_ago"] + passed, LONG_AGO_S)
         if replicas > state["replicas"] * RAISED:
             state["raised_s_ago"] = STEP_SECONDS
         if math.isfinite(replicas):
@@ -50,13 +50,20 @@ class AutoscalingObserver:
         return known | {name: state[name] for name in _DERIVED}
 
     def outcome(self, observation: Mapping[str, float]) -> dict[str, float]:
-        """See `Observer`: the paper's reward (thesis, section 5.2.2). The cost needs the mean load and is not known."""
+        """See `Observer`: the paper's reward (thesis, section 5.2.2).
+
+        The cost is over the mean load in cores, which is taken for the CPU that a request uses now, times the mean rate
+        of the last 25 minutes.
+        """
         ratio = observation["p99_ms"] / observation["slo_ms"]
         use = sum(min(observation[name], 1.0) for name in ("cpu_utilization", "memory_utilization"))
         lost = 1.0 - observation["served_share"]
-        if not all(map(math.isfinite, (ratio, use, lost))) or ratio <= 0:
+        replica = observation["cpu_limit_cores"] + GIB_IN_CORES * observation["memory_limit_mib"] / 1024.0
+        cores = observation["cpu_used_cores"] / observation["rate_rps"] * observation["rate_25min_rps"]
+        cost = observation["replicas"] * replica / cores
+        if not all(map(math.isfinite, (ratio, use, lost, cost))) or ratio <= 0:
             return dict.fromkeys(("reward", "cost", "violation", "violated"), math.nan)
-        return {"reward": ALPHA * min(1.0, 1.0 / ratio) * 2.0 + (1.0 - ALPHA) * use, "cost": math.nan,
+        return {"reward": ALPHA * min(1.0, 1.0 / ratio) * 2.0 + (1.0 - ALPHA) * use, "cost": cost,
                 "violation": max(0.0, math.log(ratio)) + LOST_WEIGHT * lost,
                 "violated": float(ratio > 1.0 or lost > LOST)}
 

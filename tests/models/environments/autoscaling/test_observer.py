@@ -109,10 +109,14 @@ def test_reward_and_violations_are_those_of_the_environment():
     raw = torch.stack([state.shown.cpu, state.shown.memory, state.shown.p99_ms, state.shown.served], dim=1)
     inside = [n for n in range(300) if 1.0 < raw[n, 2] < 65536 and raw[n, :2].min() > 0.016]
     assert len(inside) > 200
+    off = []
     for number in inside:
         found = AutoscalingObserver().outcome(dict(zip(NAMES, observation[number].tolist(), strict=True)))
+        off.append(math.log(found["cost"] / float(outcome.cost[number])))
         assert found["reward"] == pytest.approx(float(outcome.reward[number]), abs=1e-4)
         assert found["violated"] == float(outcome.violated[number])
+    # the mean load is estimated: within a fifth of the true one at the median
+    assert abs(sorted(off)[len(off) // 2]) < 0.2
 
 
 def test_an_outcome_of_what_was_not_measured_is_not_known():
