@@ -33,6 +33,7 @@ BENCHMARKS: Mapping[str, str] = {
     "autoscaling-scenarios": "benchmarks.autoscaling.scenarios",
     "autoscaling-twin": "benchmarks.autoscaling.twin",
     "autoscaling-proofs": "benchmarks.autoscaling.proofs",
+    "autoscaling-closed-loop": "benchmarks.autoscaling.closed_loop",
     "autoscaling-rules": "benchmarks.autoscaling.against_rules",
     "autoscaling-speed": "benchmarks.autoscaling.speed",
     "autoscaling-training": "benchmarks.autoscaling.time_to_reward",

@@ -43,11 +43,11 @@ def backlog_bound(law: ScalerLaw, backlog: float, headroom: float, growth: float
         start: B.
 
     Returns:
-        None where nothing follows: capacity does not outgrow the load.
+        None where nothing follows: capacity does not outgrow the load, or v0 may be within the objective.
     """
     margin = law.replicas_high * KEPT
     above = headroom - margin
-    if not (above > law.change and (growth - 1) * (law.load_low + above) >= law.change and growth > 1):
+    if not (law.misses(backlog) and above > law.change and (growth - 1) * (law.load_low + above) >= law.change and growth > 1):
         return None
     steps = _steps_until(law, start + (law.load_high - law.least) * law.step_s, backlog, above, growth)
     if steps is None:

@@ -73,7 +73,8 @@ class Scaler:
 class ScalerLaw:
     """The fluid law of a scaler (fluid_law.py), in cores: c = k L.
 
-    change: d, by how much the load changes in a step at most. kept_share: of its capacity, what is left after a step at
+    change: d, by how much the load changes in a step at most. objective_ms: of latency; while it is missed nothing is
+    taken away. kept_share: of its capacity, what is left after a step at
     least, by the limits of change of the policy's specification. Raises InputError on limits that do not fit.
     """
 
@@ -85,6 +86,7 @@ class ScalerLaw:
     limit_high: float
     replicas_low: int
     replicas_high: int
+    objective_ms: float
     kept_share: float
 
     def __post_init__(self) -> None:
@@ -94,6 +96,10 @@ class ScalerLaw:
         if self.load_low > self.load_high or self.limit_low > self.limit_high or self.kept_share > 1 or \
                 self.replicas_low > self.replicas_high:
             raise InputError(f"limits of a law must have low <= high, got {self}")
+
+    def misses(self, backlog: float) -> bool:
+        """Whether that backlog misses the objective whatever capacity is running."""
+        return PERCENTILE * 1e3 * backlog >= self.objective_ms * self.replicas_high * self.limit_high
 
     @property
     def least(self) -> float:
@@ -121,7 +127,7 @@ class CatchingUp:
             high = max(np.floor(low * CELL * GRAIN), np.floor(low * GRAIN) + 1) / GRAIN
             found.append((low, float(min(high, top))))
             low = float(high)
-        return found
+        return found or ([(low, low)] if low == top else [])
 
     def box(self, cell: tuple[float, float]) -> tuple[FloatArray, FloatArray]:
         """Walls of the chain's inputs in a cell."""

@@ -40,6 +40,7 @@ DOCUMENT = "scaler_guarantee.json"
 # Random points of a cell; share of the sampled growth that is tried first, and of what is left after each attempt.
 SAMPLES, ROOM, SMALLER, ATTEMPTS = 4096, 0.7, 0.7, 3
 LEAST_GROWTH = 1.01
+LEAST_SECONDS = 1.0  # with less no file can be read
 
 
 @dataclass(frozen=True)
@@ -137,8 +138,10 @@ def _proved(found: ScalerGuarantee, scaler: Scaler, folder: Path, seconds: float
     # the one with the worst sample first
     for claim in sorted(claims, key=lambda one: one.replicas != found.worst_replicas):
         model, specification, proof = files_of(folder, claim.replicas)
+        left = seconds - (time.monotonic() - began)
+        if left < LEAST_SECONDS:
+            return replace(found, boxes=boxes, reason=f"The time ended before {claim.replicas} replicas.")
         write_claim(claim, folder)
-        left = max(seconds - (time.monotonic() - began), 1e-3)
         verdict = decide(model, specification, left, certificate=proof, seed=seed)
         boxes += sum(part.boxes for part in verdict.parts)
         if verdict.status is not Status.PROVED or verdict.certificate is None:
