@@ -33,8 +33,16 @@ from benchmarks.harness.machine import describe_machine, now_utc
 from benchmarks.harness.markdown import table
 from benchmarks.harness.result_file import RESULTS
 from models.environments.autoscaling.environment import TELEMETRY
-from models.environments.autoscaling.in_fluid_law import Execute, FloatArray, Runs, Serve, Service, law_of, run_law
-from models.environments.autoscaling.in_fluid_law import scaler_of
+from models.environments.autoscaling.in_fluid_law import (
+    Execute,
+    FloatArray,
+    Runs,
+    Serve,
+    Service,
+    law_of,
+    run_law,
+    scaler_of,
+)
 from models.environments.autoscaling.simulator import Autoscaling, Physics
 from models.environments.autoscaling.twin import RECORDED
 from models.environments.environments import environment_of
@@ -81,6 +89,8 @@ def run(options: argparse.Namespace) -> None:
             + code_digest("models.environments.autoscaling.in_fluid_law", "models.environments.autoscaling"))
     entries = Entries(options.output, FORMAT, lambda entry: (entry["policy"], entry["change"]),
                       lambda _, entry: entry["code"] == code)
+    entries.content["settings"] = {"load": LOAD, "limits": LIMITS, "replicas": REPLICAS, "start": START,
+                                   "threshold": THRESHOLD, "headroom": HEADROOM, "seconds": SECONDS}
     entries.content["machine"] = {**describe_machine(), "date": now_utc()}
     names = [*_bundles(options.bundles), *(f"seed {k}" for k in range(options.policies))]
     if all(entries.has((name, change)) for name in names for change in CHANGES):
@@ -90,8 +100,9 @@ def run(options: argparse.Namespace) -> None:
             if not entries.has((name, change)):
                 steps = options.request_steps if (name, change) == (SERVER, CHANGES[-2]) else 0
                 found = measure(server, model, change, steps)
+                digest = hashlib.sha256(model).hexdigest()
                 entries.add({"policy": name, "server": server, "change": change, "code": code,
-                             "specification_proved": proved, "model_sha256": hashlib.sha256(model).hexdigest(), **found})
+                             "specification_proved": proved, "model_sha256": digest, **found})
                 print(name, change, found["status"], found["statement"], flush=True)
 
 

@@ -149,10 +149,10 @@ def run_law(execute: Execute, service: Service, law: ScalerLaw, start: float, st
 def _starts(law: ScalerLaw, start: float, count: int, random: np.random.Generator) -> tuple[FloatArray, ...]:
     """Backlogs, loads, replicas and limits; the least capacity among them often."""
     load = law.load_low + random.random(count) * (law.load_high - law.load_low)
-    number = random.integers(law.replicas_low, law.replicas_high + 1, count)
-    number = np.where(random.random(count) < 0.3, law.replicas_low, number).astype(np.float64)
+    drawn = random.integers(law.replicas_low, law.replicas_high + 1, count)
+    number = np.where(random.random(count) < 0.3, float(law.replicas_low), drawn)
     limit = law.limit_low + random.integers(0, 2, count) * random.random(count) * (law.limit_high - law.limit_low)
-    return start * random.integers(0, 2, count).astype(np.float64), load, number, limit
+    return np.where(random.random(count) < 0.5, start, 0.0), load, number, limit
 
 
 def _fluid(step_s: float) -> Serve:

@@ -47,7 +47,8 @@ def backlog_bound(law: ScalerLaw, backlog: float, headroom: float, growth: float
     """
     margin = law.replicas_high * KEPT
     above = headroom - margin
-    if not (law.misses(backlog) and above > law.change and (growth - 1) * (law.load_low + above) >= law.change and growth > 1):
+    outgrows = growth > 1 and above > law.change and (growth - 1) * (law.load_low + above) >= law.change
+    if not (law.misses(backlog) and outgrows):
         return None
     steps = _steps_until(law, start + (law.load_high - law.least) * law.step_s, backlog, above, growth)
     if steps is None:

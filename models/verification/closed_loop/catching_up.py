@@ -22,8 +22,10 @@ load, limit, least latency, and what is free, counted from its low end.
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from feature_store.errors import InputError
 from models.verification.checker.chain import Chain
@@ -59,8 +61,8 @@ class Scaler:
     def __post_init__(self) -> None:
         inputs, outputs = self.policy.weights[0].shape[1], len(self.policy.biases[-1])
         if self.matrix.shape != (inputs, len(PARTS)) or not self.low.shape == self.high.shape == (inputs,):
-            raise InputError(f"observation must have a row of {len(PARTS)} and an interval for each of {inputs} inputs, "
-                             f"got shapes {self.matrix.shape}, {self.low.shape}, {self.high.shape}")
+            raise InputError(f"observation must have a row of {len(PARTS)} and an interval for each of {inputs} "
+                             f"inputs, got shapes {self.matrix.shape}, {self.low.shape}, {self.high.shape}")
         if not all(np.isfinite(values).all() for values in (self.matrix, self.low, self.high)) or \
                 (self.low > self.high).any():
             raise InputError("observation must be of finite numbers with low <= high")
@@ -221,7 +223,7 @@ class CatchingUp:
             constant.astype(scaler.policy.fed) == constant)
         return np.where(exact, 0.0, (float(info.eps) + ROUNDED) * reach + float(info.tiny))
 
-    def _free(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def _free(self) -> tuple[FloatArray, FloatArray, NDArray[np.integer[Any]]]:
         """low (n,), widths and places of what is free, with what rounding adds."""
         off = self._off()
         low, high = self.scaler.low - off, self.scaler.high + off

@@ -173,8 +173,8 @@ def check_scaler_guarantee(folder: Path, policy: Chain) -> GuaranteeCheck:
         if document["policy_sha256"] != policy_digest(policy):
             raise Rejected("policy must be the one that the guarantee is about, its SHA-256 differs")
         seen, law = document["observation"], ScalerLaw(**document["law"])
-        scaler = Scaler(policy, *(np.array(seen[name], dtype=np.float64) for name in ("matrix", "low", "high")),
-                        limit=seen["limit"], replicas=seen["replicas"])
+        matrix, low, high = (np.array(seen[name], dtype=np.float64) for name in ("matrix", "low", "high"))
+        scaler = Scaler(policy, matrix, low, high, seen["limit"], seen["replicas"])
         numbers = {name: float(document[name]) for name in ("threshold", "headroom", "growth")}
         _require_consequence(document, law, numbers)
         claims = claims_of(scaler, law, **numbers)

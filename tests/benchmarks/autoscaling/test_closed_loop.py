@@ -25,7 +25,8 @@ def entry(policy: str, change: float, bound: list[float] | None) -> dict[str, ob
 
 
 def test_tables_print_what_is_proved_alone() -> None:
-    content = {"entries": [entry("seed 0", 0.0, [71.11, 40]), entry("nginx", 0.01, None), entry("nginx", 0.0, [7.0, 4])]}
+    content = {"entries": [entry("seed 0", 0.0, [71.11, 40]), entry("nginx", 0.01, None),
+                           entry("nginx", 0.0, [7.0, 4])]}
     lines = guarantees_table(content).splitlines()
     assert [line.split("|")[1].strip() for line in lines[2:]] == ["nginx", "nginx", "seed 0"]
     assert "71.2" in lines[-1] and "| 40 |" in lines[-1]

@@ -103,4 +103,4 @@ def test_a_server_in_place_of_the_fluid_is_asked_for_every_step() -> None:
 
     runs = run_law(lambda seen: seen[:, [0, 1, 2]], SERVICE, LAW, 60.0, 5, count=4, serve=serve)
     assert len(asked) == 5 and (runs.backlog == 7.0).all()
-    assert in_fluid_law.STEP_SECONDS == LAW.step_s
+    assert LAW.step_s == in_fluid_law.STEP_SECONDS

@@ -1,0 +1,110 @@
+"""What an exported policy guarantees in the closed loop with the fluid law: a few quick ones, for a run's report.
+
+A workload that runs a recorded server has its CPU time and memory; others have what the task file says. The assumptions
+are those of in_fluid_law.py.
+"""
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from models.environments.autoscaling.in_fluid_law import Service, law_of, scaler_of
+from models.environments.autoscaling.twin import RECORDED, SETTINGS
+from models.verification.checker.chain import read_chain
+from models.verification.closed_loop.catching_up import KEPT, ROUNDED_DOWN
+from models.verification.closed_loop.scaler_guarantee import check_scaler_guarantee, scaler_guarantee
+
+# Cores a step; cores of load, CPU limits and replicas of the law, where the task file allows them; B and v0 in core
+# seconds, headroom in cores; for the proofs of one change.
+CHANGES = (0.0, 0.0025, 0.005)
+LOAD, LIMITS, REPLICAS = (1.0, 5.0), (0.5, 2.0), (2, 32)
+START, THRESHOLD, HEADROOM, SECONDS = 60.0, 4.0, 0.5, 15.0
+ASSUMED = ("A core works off a core second a second, replicas serve at once, metrics are those of the last step and "
+           "exact, memory stays as it is set, disk and network idle, the load has changed no faster for half an hour. "
+           "It rests on the orders that are proved of the file itself: more latency never means less, and nothing is "
+           "taken away while the objective is missed.")
+
+
+# target -> (what is set at present, by how much an order may be missed)
+_TARGETS = {"target_cpu_limit_cores": ("cpu_limit_cores", KEPT), "target_replicas": ("replicas", ROUNDED_DOWN)}
+
+
+def missing(properties: Sequence[Mapping[str, Any]]) -> str:
+    """What a specification (its `properties`, written out) lacks for a guarantee to rest on it; "": nothing."""
+    monotone = {(name, one["monotone"]["direction"], one["monotone"]["output"]) for one in properties
+                if "monotone" in one for name in one["monotone"]["features"]}
+    orders = [one["order"] for one in properties if "order" in one]
+    for target, (current, margin) in _TARGETS.items():
+        for name, direction in (("p99_ms", "increasing"), ("served_share", "decreasing")):
+            if (name, direction, target) not in monotone:
+                return f"{target} must be monotone in {name} ({direction})"
+        of = [one for one in orders if (one["upper"], one["lower"]) == (target, current)]
+        kept = [one for one in of if one.get("at_least", {}) == {"p99_ms": "slo_ms"}]
+        if not _everywhere(kept, current, lambda low, one: one["factor"] >= 1 and one["margin"] >= -margin):
+            return f"{target} must not be below {current} while the objective is missed"
+        free = [one for one in of if not one.get("at_least")]
+        one_less = ROUNDED_DOWN + 1.0 if target == "target_replicas" else 0.0
+        if not _everywhere(free, current, lambda low, one, most=max(margin, 0.0), less=one_less: (
+                one["factor"] >= 0.75 and one["margin"] >= -most) or (
+                    low < 4 and one["factor"] >= 1 and one["margin"] >= -less)):
+            return f"{target} must keep 75 % of {current}, or all but one of less than four"
+    return ""
+
+
+def _everywhere(orders: Sequence[Mapping[str, Any]], current: str, fits: Callable[..., bool]) -> bool:
+    """Whether orders that fit cover every present value, together by ranges of it or one alone."""
+    ranges = []
+    for one in orders:
+        when = one.get("when") or {}
+        low, high = when.get(current, (0.0, float("inf")))
+        if set(when) <= {current} and fits(low, one):
+            ranges.append((low, high))
+    reached = 1.0 if current == "replicas" else 0.125
+    for low, high in sorted(ranges):
+        if low <= reached:
+            reached = max(reached, high)
+    return reached >= 64.0
+
+
+def service_of(settings: Mapping[str, float | str]) -> Service:
+    """Of what a task file says of a workload."""
+    default = {setting.name: setting.default for setting in SETTINGS}
+    server = RECORDED.get(str(settings.get("server", "")), {})
+    said = {name: settings.get(name, server.get(name, default[name])) for name in ("cpu_ms", "memory_mib", "slo_ms")}
+    return Service(**{name: float(value) for name, value in said.items()})
+
+
+def autoscaling_guarantees(model: bytes, properties: Sequence[Mapping[str, Any]], settings: Mapping[str, float | str],
+                           limits: Mapping[str, tuple[float, float]]) -> list[dict[str, Any]]:
+    """One for each of CHANGES, as plain values; what is PROVED was checked again.
+
+    Args:
+        model: the exported file.
+        properties: what is proved of it (specification.yaml).
+        settings, limits: of the workload, as the task file says.
+
+    Returns:
+        Nothing where the limits leave no room for the law's loads, or the specification lacks what this rests on.
+    """
+    if missing(properties):
+        return []
+    bounds = {"target_cpu_limit_cores": LIMITS, "target_replicas": REPLICAS}
+    (low, high), (fewest, most) = ((max(own[0], limits.get(name, own)[0]), min(own[1], limits.get(name, own)[1]))
+                                   for name, own in bounds.items())
+    if low > high or fewest > most or high * most < LOAD[1] + HEADROOM:
+        return []
+    policy, service, found = read_chain(model), service_of(settings), []
+    for change in CHANGES:
+        law = law_of(service, LOAD, change, (low, high), (int(fewest), int(most)))
+        with tempfile.TemporaryDirectory() as name:
+            one = scaler_guarantee(scaler_of(policy, service, law), law, START, Path(name), threshold=THRESHOLD,
+                                   headroom=HEADROOM, seconds=SECONDS)
+            checked = check_scaler_guarantee(Path(name), policy)
+        known = one.bound if checked.accepted else None
+        found.append({
+            "change": change, "change_unit": "cores a step", "status": str(one.status) if known or one.bound is None else "UNKNOWN",
+            "statement": one.statement() if known or one.bound is None else checked.reason, "reason": one.reason,
+            "bound": known.backlog if known else None, "bound_unit": "core seconds", "steps": known.steps if known else None,
+            "growth": one.growth if known else None, "leaves": checked.leaves, "seconds": one.seconds})
+    return found
