@@ -17,6 +17,7 @@ from benchmarks.adaptation import accuracy_tables, cost_tables, pool_tables, siz
 from benchmarks.adaptation.plots import draw_adaptation_scale
 from benchmarks.autoscaling import (
     against_rules,
+    closed_loop,
     early_tables,
     physics_tables,
     scenarios,
@@ -120,6 +121,8 @@ TABLES: dict[str, Source] = {
     "autoscaling-scenarios-conditions": Source("autoscaling_scenarios", scenarios.conditions_line),
     "autoscaling-rules": Source("autoscaling_rules", against_rules.rules_table),
     "autoscaling-savings": Source("autoscaling_rules", against_rules.savings_table),
+    "autoscaling-closed-loop": Source("autoscaling_closed_loop", closed_loop.guarantees_table),
+    "autoscaling-closed-loop-inside": Source("autoscaling_closed_loop", closed_loop.inside_table),
     "autoscaling-speed": Source("autoscaling_speed", speed.speed_table),
     "autoscaling-speed-conditions": Source("autoscaling_speed", speed.conditions_line),
     "autoscaling-rivals": Source("autoscaling_rivals", rivals.rivals_table),

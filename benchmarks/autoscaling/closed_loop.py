@@ -32,7 +32,9 @@ from benchmarks.harness.entries import Entries
 from benchmarks.harness.machine import describe_machine, now_utc
 from benchmarks.harness.markdown import table
 from benchmarks.harness.result_file import RESULTS
+from models.environments.autoscaling import guarantees
 from models.environments.autoscaling.environment import TELEMETRY
+from models.environments.autoscaling.guarantees import HEADROOM, LIMITS, LOAD, REPLICAS, START, THRESHOLD
 from models.environments.autoscaling.in_fluid_law import (
     Execute,
     FloatArray,
@@ -44,7 +46,6 @@ from models.environments.autoscaling.in_fluid_law import (
     scaler_of,
 )
 from models.environments.autoscaling.simulator import Autoscaling, Physics
-from models.environments.autoscaling.twin import RECORDED
 from models.environments.environments import environment_of
 from models.export.parity import open_session
 from models.export.policy_model import chain_onnx
@@ -65,10 +66,8 @@ from models.verification.proof_file import check_proof
 
 OUTPUT = RESULTS / "autoscaling_closed_loop.json"
 FORMAT = "assay-autoscaling-closed-loop/1"
-# Cores a step; load, CPU limits and replicas of the law; B, v0 (core seconds) and headroom (cores).
-CHANGES = (0.0, 0.0025, 0.005, 0.01)
-LOAD, LIMITS, REPLICAS = (1.0, 5.0), (0.5, 2.0), (2, 32)
-START, THRESHOLD, HEADROOM, SECONDS = 60.0, 4.0, 0.5, 60.0
+# Cores a step; seconds for the proofs of one.
+CHANGES, SECONDS = (0.0, 0.0025, 0.005, 0.01), 60.0
 RUN_STEPS, RUNS, VIOLATING = 600, 256, 0.02
 EPISODES, STEPS = 128, 240
 SERVER = "nginx"  # of the policies that are trained here
@@ -133,8 +132,7 @@ def measure(server: str, model: bytes, change: float, request_steps: int) -> dic
 
 def service_of(server: str) -> Service:
     """A recorded server with the objective of the task file."""
-    one, objective = RECORDED[server], load_task("autoscaling").workload(server).settings["slo_ms"]
-    return Service(float(one["cpu_ms"]), float(one["memory_mib"]), float(objective))
+    return guarantees.service_of(load_task("autoscaling").workload(server).settings)
 
 
 def in_runtime(model: bytes) -> Execute:

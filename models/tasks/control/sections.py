@@ -173,7 +173,7 @@ def _map_axes(evidence: Json | None, found: Json, x: FloatArray
     return (x_label, y_label), None, x
 
 
-def closed_loop(evidence: Json | None) -> tuple[Part, ...]:
+def closed_loop(evidence: Json | None, page: str) -> tuple[Part, ...]:
     """What is guaranteed for ever in the loop with a law, for several changes a step."""
     found = mappings(mapping(evidence, "closed_loop"), "found")
     if not found:
@@ -184,8 +184,8 @@ def closed_loop(evidence: Json | None) -> tuple[Part, ...]:
         proved = finite_number(one.get("bound")) is not None
         said = [number(one.get(key)) if proved else "-" for key in ("steps", "leaves")]
         bound = f"{number(_rounded_up(one['bound']))} {one.get('bound_unit', '')}" if proved else "-"
-        rows.append((*figures([f"{number(one.get('change'))} {one.get('change_unit', '')}"]),
-                     text(str(one.get("status", "missing"))), *figures([bound, *said, number(one.get("seconds"), "s")])))
+        change, seconds = f"{number(one.get('change'))} {one.get('change_unit', '')}", number(one.get("seconds"), "s")
+        rows.append((*figures([change]), text(str(one.get("status", "missing"))), *figures([bound, *said, seconds])))
     proved_last = [one for one in found if finite_number(one.get("bound")) is not None][-1:]
     statement = str((proved_last or found[-1:])[0].get("statement", ""))
     reasons = [str(one["reason"]) for one in found if one.get("reason")]

@@ -54,12 +54,12 @@ def test_headline_and_summary_say_what_was_measured():
 
 
 def test_a_guarantee_of_the_loop_is_printed_where_it_is_proved_alone():
-    statement, table, reason = sections.closed_loop(evidence())
+    statement, table, reason = sections.closed_loop(evidence(), "p")
     assert isinstance(statement, Note) and statement.text == "It holds." and reason.text == "The time ended."
     rows = [[cell.text.replace("\N{NO-BREAK SPACE}", " ") for cell in row] for row in table.rows]
     assert rows[0][:5] == ["0 cores a step", "PROVED", "71.1 core seconds", "40", "17"]
     assert rows[1][1:5] == ["UNKNOWN", "-", "-", "-"]
-    (absent,) = sections.closed_loop(evidence() | {"closed_loop": {}})
+    (absent,) = sections.closed_loop(evidence() | {"closed_loop": {}}, "p")
     assert isinstance(absent, Note) and absent.kind == "missing"
 
 
@@ -119,7 +119,8 @@ READ_BY = {
     "cost_unit": (sections.front,),
     "measures": (sections.front,), "controllers": (sections.front,), "episodes": (sections.episodes,),
     "roles": (sections.day, sections.actions), "day": (sections.day,), "action_map": (sections.actions,),
-    "lifecycle": (sections.lifecycle,), "training": (learning_sections.adaptation, learning_sections.pretraining)}
+    "closed_loop": (sections.closed_loop,), "lifecycle": (sections.lifecycle,),
+    "training": (learning_sections.adaptation, learning_sections.pretraining)}
 
 
 @pytest.fixture
