@@ -5,7 +5,7 @@ are those of in_fluid_law.py.
 """
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,10 @@ ASSUMED = ("A core works off a core second a second, replicas serve at once, met
            "exact, memory stays as it is set, disk and network idle, the load has changed no faster for half an hour. "
            "It rests on the orders that are proved of the file itself: more latency never means less, and nothing is "
            "taken away while the objective is missed.")
-
-
-# target -> (what is set at present, by how much an order may be missed)
-_TARGETS = {"target_cpu_limit_cores": ("cpu_limit_cores", KEPT), "target_replicas": ("replicas", ROUNDED_DOWN)}
+_FEW, _MOST = 4, 1e9  # replicas of which one may always go; no limit
+# target -> (what is set at present, by how much an order may be missed, present values of the law)
+_TARGETS = {"target_cpu_limit_cores": ("cpu_limit_cores", KEPT, LIMITS),
+            "target_replicas": ("replicas", ROUNDED_DOWN, REPLICAS)}
 
 
 def missing(properties: Sequence[Mapping[str, Any]]) -> str:
@@ -35,36 +35,34 @@ def missing(properties: Sequence[Mapping[str, Any]]) -> str:
     monotone = {(name, one["monotone"]["direction"], one["monotone"]["output"]) for one in properties
                 if "monotone" in one for name in one["monotone"]["features"]}
     orders = [one["order"] for one in properties if "order" in one]
-    for target, (current, margin) in _TARGETS.items():
+    for target, (current, margin, law) in _TARGETS.items():
         for name, direction in (("p99_ms", "increasing"), ("served_share", "decreasing")):
             if (name, direction, target) not in monotone:
                 return f"{target} must be monotone in {name} ({direction})"
         of = [one for one in orders if (one["upper"], one["lower"]) == (target, current)]
         kept = [one for one in of if one.get("at_least", {}) == {"p99_ms": "slo_ms"}]
-        if not _everywhere(kept, current, lambda low, one: one["factor"] >= 1 and one["margin"] >= -margin):
+        if not _covered(_ranges(kept, current, 1.0, margin), *law):
             return f"{target} must not be below {current} while the objective is missed"
         free = [one for one in of if not one.get("at_least")]
-        one_less = ROUNDED_DOWN + 1.0 if target == "target_replicas" else 0.0
-        if not _everywhere(free, current, lambda low, one, most=max(margin, 0.0), less=one_less: (
-                one["factor"] >= 0.75 and one["margin"] >= -most) or (
-                    low < 4 and one["factor"] >= 1 and one["margin"] >= -less)):
-            return f"{target} must keep 75 % of {current}, or all but one of less than four"
+        few = _ranges(free, current, 1.0, 1.0 + ROUNDED_DOWN) if target == "target_replicas" else []
+        if not _covered([*_ranges(free, current, 0.75, margin), *(one for one in few if one[1] <= _FEW)], *law):
+            return f"{target} must keep 75 % of {current}, or all but one of up to {_FEW}"
     return ""
 
 
-def _everywhere(orders: Sequence[Mapping[str, Any]], current: str, fits: Callable[..., bool]) -> bool:
-    """Whether orders that fit cover every present value, together by ranges of it or one alone."""
-    ranges = []
-    for one in orders:
-        when = one.get("when") or {}
-        low, high = when.get(current, (0.0, float("inf")))
-        if set(when) <= {current} and fits(low, one):
-            ranges.append((low, high))
-    reached = 1.0 if current == "replicas" else 0.125
+def _ranges(orders: Sequence[Mapping[str, Any]], current: str, factor: float, margin: float
+            ) -> list[tuple[float, float]]:
+    """Present values for which one of the orders holds with that factor and margin at least."""
+    conditions = [one.get("when") or {} for one in orders if one["factor"] >= factor and one["margin"] >= -margin]
+    return [tuple(when.get(current, (0.0, _MOST))) for when in conditions if set(when) <= {current}]
+
+
+def _covered(ranges: Sequence[tuple[float, float]], least: float, most: float) -> bool:
+    """Whether ranges cover all present values from `least` to `most`."""
     for low, high in sorted(ranges):
-        if low <= reached:
-            reached = max(reached, high)
-    return reached >= 64.0
+        if low <= least:
+            least = max(least, high)
+    return least >= most
 
 
 def service_of(settings: Mapping[str, float | str]) -> Service:
@@ -101,12 +99,13 @@ def autoscaling_guarantees(model: bytes, properties: Sequence[Mapping[str, Any]]
             one = scaler_guarantee(scaler_of(policy, service, law), law, START, Path(name), threshold=THRESHOLD,
                                    headroom=HEADROOM, seconds=SECONDS)
             checked = check_scaler_guarantee(Path(name), policy)
-        known = one.bound if checked.accepted else None
+        known, refused = one.bound if checked.accepted else None, one.bound is not None and not checked.accepted
         found.append({
-            "change": change, "change_unit": "cores a step", "status": str(one.status) if known or one.bound is None else "UNKNOWN",
-            "statement": one.statement() if known or one.bound is None else checked.reason, "reason": one.reason,
-            "bound": known.backlog if known else None, "bound_unit": "core seconds", "steps": known.steps if known else None,
-            "growth": one.growth if known else None, "leaves": checked.leaves, "seconds": one.seconds})
+            "change": change, "change_unit": "cores a step", "status": "UNKNOWN" if refused else str(one.status),
+            "statement": checked.reason if refused else one.statement(), "reason": one.reason,
+            "bound": known.backlog if known else None, "bound_unit": "core seconds",
+            "steps": known.steps if known else None, "growth": known and one.growth, "leaves": checked.leaves,
+            "seconds": one.seconds})
         if known is None:
             break  # a load that changes by more is harder to follow
     return found
