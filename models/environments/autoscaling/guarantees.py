@@ -10,24 +10,25 @@ from pathlib import Path
 from typing import Any
 
 from models.environments.autoscaling.in_fluid_law import Service, law_of, scaler_of
+from models.environments.autoscaling.interface import CONTROLS
 from models.environments.autoscaling.twin import RECORDED, SETTINGS
 from models.verification.checker.chain import read_chain
 from models.verification.closed_loop.catching_up import KEPT, ROUNDED_DOWN
 from models.verification.closed_loop.scaler_guarantee import check_scaler_guarantee, scaler_guarantee
 
-# Cores a step; cores of load, CPU limits and replicas of the law, where the task file allows them; B and v0 in core
-# seconds, headroom in cores; for the proofs of one change.
+# Cores a step; cores of load; CPU limits and replicas of the law, of which the upper ones are the task file's; B and v0
+# in core seconds, headroom in cores; for the proofs of all changes.
 CHANGES = (0.0, 0.0025, 0.005)
 LOAD, LIMITS, REPLICAS = (1.0, 5.0), (0.5, 2.0), (2, 32)
-START, THRESHOLD, HEADROOM, SECONDS = 60.0, 4.0, 0.5, 30.0
+START, THRESHOLD, HEADROOM, SECONDS = 60.0, 4.0, 0.5, 45.0
 ASSUMED = ("A core works off a core second a second, replicas serve at once, metrics are those of the last step and "
            "exact, memory stays as it is set, disk and network idle, the load has changed no faster for half an hour. "
            "It rests on the orders that are proved of the file itself: more latency never means less, and nothing is "
            "taken away while the objective is missed.")
 _FEW, _MOST = 4, 1e9  # replicas of which one may always go; no limit
-# target -> (what is set at present, by how much an order may be missed, present values of the law)
-_TARGETS = {"target_cpu_limit_cores": ("cpu_limit_cores", KEPT, LIMITS),
-            "target_replicas": ("replicas", ROUNDED_DOWN, REPLICAS)}
+# target -> (what is set at present, by how much an order may be missed, least present value of the law)
+_TARGETS = {"target_cpu_limit_cores": ("cpu_limit_cores", KEPT, LIMITS[0]),
+            "target_replicas": ("replicas", ROUNDED_DOWN, REPLICAS[0])}
 
 
 def missing(properties: Sequence[Mapping[str, Any]]) -> str:
@@ -35,17 +36,19 @@ def missing(properties: Sequence[Mapping[str, Any]]) -> str:
     monotone = {(name, one["monotone"]["direction"], one["monotone"]["output"]) for one in properties
                 if "monotone" in one for name in one["monotone"]["features"]}
     orders = [one["order"] for one in properties if "order" in one]
-    for target, (current, margin, law) in _TARGETS.items():
+    most = {control.name: control.high for control in CONTROLS}
+    for target, (current, margin, least) in _TARGETS.items():
         for name, direction in (("p99_ms", "increasing"), ("served_share", "decreasing")):
             if (name, direction, target) not in monotone:
                 return f"{target} must be monotone in {name} ({direction})"
         of = [one for one in orders if (one["upper"], one["lower"]) == (target, current)]
         kept = [one for one in of if one.get("at_least", {}) == {"p99_ms": "slo_ms"}]
-        if not _covered(_ranges(kept, current, 1.0, margin), *law):
+        if not _covered(_ranges(kept, current, 1.0, margin), least, most[target]):
             return f"{target} must not be below {current} while the objective is missed"
         free = [one for one in of if not one.get("at_least")]
         few = _ranges(free, current, 1.0, 1.0 + ROUNDED_DOWN) if target == "target_replicas" else []
-        if not _covered([*_ranges(free, current, 0.75, margin), *(one for one in few if one[1] <= _FEW)], *law):
+        ranges = [*_ranges(free, current, 0.75, margin), *(one for one in few if one[1] <= _FEW)]
+        if not _covered(ranges, least, most[target]):
             return f"{target} must keep 75 % of {current}, or all but one of up to {_FEW}"
     return ""
 
@@ -87,17 +90,18 @@ def autoscaling_guarantees(model: bytes, properties: Sequence[Mapping[str, Any]]
     """
     if missing(properties):
         return []
-    bounds = {"target_cpu_limit_cores": LIMITS, "target_replicas": REPLICAS}
-    (low, high), (fewest, most) = ((max(own[0], limits.get(name, own)[0]), min(own[1], limits.get(name, own)[1]))
-                                   for name, own in bounds.items())
+    own = {control.name: (control.low, control.high) for control in CONTROLS} | dict(limits)
+    # the upper limits are the network's: a law that cut its targets off below them would have less capacity
+    low, high = max(LIMITS[0], own["target_cpu_limit_cores"][0]), own["target_cpu_limit_cores"][1]
+    fewest, most = max(REPLICAS[0], own["target_replicas"][0]), own["target_replicas"][1]
     if low > high or fewest > most or high * most < LOAD[1] + HEADROOM:
         return []
-    policy, service, found = read_chain(model), service_of(settings), []
+    policy, service, found, left = read_chain(model), service_of(settings), [], SECONDS
     for change in CHANGES:
         law = law_of(service, LOAD, change, (low, high), (int(fewest), int(most)))
         with tempfile.TemporaryDirectory() as name:
             one = scaler_guarantee(scaler_of(policy, service, law), law, START, Path(name), threshold=THRESHOLD,
-                                   headroom=HEADROOM, seconds=SECONDS)
+                                   headroom=HEADROOM, seconds=left)
             checked = check_scaler_guarantee(Path(name), policy)
         known, refused = one.bound if checked.accepted else None, one.bound is not None and not checked.accepted
         found.append({
@@ -106,6 +110,7 @@ def autoscaling_guarantees(model: bytes, properties: Sequence[Mapping[str, Any]]
             "bound": known.backlog if known else None, "bound_unit": "core seconds",
             "steps": known.steps if known else None, "growth": known and one.growth, "leaves": checked.leaves,
             "seconds": one.seconds})
-        if known is None:
+        left -= one.seconds
+        if known is None or left <= 0:
             break  # a load that changes by more is harder to follow
     return found

@@ -87,6 +87,13 @@ def test_limits_that_cannot_carry_the_load_leave_nothing_to_prove(model: bytes) 
     assert guarantees.autoscaling_guarantees(model, written_out(), SETTINGS, small) == []
 
 
+def test_upper_limits_are_those_of_the_network(model: bytes) -> None:
+    """Under limits that high a backlog may be within the objective, and nothing follows of it."""
+    wide = LIMITS | {"target_cpu_limit_cores": (0.125, 16.0)}
+    (found,) = guarantees.autoscaling_guarantees(model, written_out(), SETTINGS, wide)
+    assert "2 to 32 replicas of 0.5 to 16 cores" in found["statement"] and found["bound"] is None
+
+
 def test_what_a_task_file_says_comes_before_what_was_recorded() -> None:
     assert guarantees.service_of({"server": "nginx", "cpu_ms": 3.0, "slo_ms": 20.0}).cpu_ms == 3.0
     assert guarantees.service_of(SETTINGS).cpu_ms == pytest.approx(0.95633)
