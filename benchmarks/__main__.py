@@ -35,6 +35,8 @@ BENCHMARKS: Mapping[str, str] = {
     "autoscaling-proofs": "benchmarks.autoscaling.proofs",
     "autoscaling-closed-loop": "benchmarks.autoscaling.closed_loop",
     "autoscaling-rules": "benchmarks.autoscaling.against_rules",
+    "autoscaling-adversarial-states": "benchmarks.autoscaling.adversarial.states",
+    "autoscaling-run": "benchmarks.autoscaling.whole_run",
     "autoscaling-speed": "benchmarks.autoscaling.speed",
     "autoscaling-training": "benchmarks.autoscaling.time_to_reward",
     "autoscaling-bootstrapping": "benchmarks.autoscaling.bootstrapping",

@@ -24,9 +24,12 @@ from benchmarks.autoscaling import (
     speed,
     time_to_reward,
     twin_tables,
+    whole_run,
 )
 from benchmarks.autoscaling.adaptation import new_application_tables, rivals, serving
 from benchmarks.autoscaling.adaptation.plots import draw_adaptation, draw_rivals, draw_serving
+from benchmarks.autoscaling.adversarial import tables as adversarial_tables
+from benchmarks.autoscaling.adversarial.plot import draw_states
 from benchmarks.autoscaling.fronts_plot import draw_rules
 from benchmarks.gates import false_promotion
 from benchmarks.harness.markdown import fill, marked_tables
@@ -76,6 +79,7 @@ PLOTS = (
     Plot("autoscaling_scenarios", scenarios.draw_scenarios, "docs/images/autoscaling_scenarios.svg", "scenarios"),
     Plot("autoscaling_scenarios", scenarios.draw_patterns, "docs/images/autoscaling_patterns.svg", "scenarios"),
     Plot("autoscaling_rules", draw_rules, "docs/images/autoscaling_rules.svg"),
+    Plot("autoscaling_adversarial_states", draw_states, "docs/images/autoscaling_adversarial_states.svg"),
     Plot("autoscaling_rivals", draw_rivals, "docs/images/autoscaling_rivals.svg"),
     Plot("autoscaling_adaptation", draw_adaptation, "docs/images/autoscaling_adaptation.svg"),
     Plot("autoscaling_serving", draw_serving, "docs/images/autoscaling_serving.svg"),
@@ -123,8 +127,15 @@ TABLES: dict[str, Source] = {
     "autoscaling-savings": Source("autoscaling_rules", against_rules.savings_table),
     "autoscaling-closed-loop": Source("autoscaling_closed_loop", closed_loop.guarantees_table),
     "autoscaling-closed-loop-inside": Source("autoscaling_closed_loop", closed_loop.inside_table),
+    "autoscaling-adversarial-states": Source("autoscaling_adversarial_states", adversarial_tables.states_table),
+    "autoscaling-adversarial-states-conditions": Source("autoscaling_adversarial_states",
+                                                        adversarial_tables.conditions_line),
     "autoscaling-speed": Source("autoscaling_speed", speed.speed_table),
     "autoscaling-speed-conditions": Source("autoscaling_speed", speed.conditions_line),
+    "autoscaling-speed-gpu": Source("autoscaling_speed_gpu", speed.speed_table),
+    "autoscaling-speed-gpu-conditions": Source("autoscaling_speed_gpu", speed.conditions_line),
+    "autoscaling-training-gpu": Source("autoscaling_training_gpu", time_to_reward.training_table),
+    "autoscaling-run": Source("autoscaling_run", whole_run.run_table),
     "autoscaling-rivals": Source("autoscaling_rivals", rivals.rivals_table),
     "autoscaling-rivals-simplest": Source("autoscaling_rivals", rivals.simplest_line),
     "autoscaling-adaptation": Source("autoscaling_adaptation", new_application_tables.adaptation_table),

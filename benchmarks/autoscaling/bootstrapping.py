@@ -9,7 +9,8 @@ the same episodes, and so does the fallback beside it. The four segments of Tabl
 a quarter of the episodes each. Differences to the fallback: utilisations relative, violations as a factor.
 
 Bootstrapped agents begin with the fallback's experience in their buffer. "critic first": the critic learns from it, for
-1,000 updates, before the actor moves.
+1,000 updates, before the actor moves. "proved, not trained online" is what Assay does: the generic policy of the task
+file, trained under its constraint across the training applications and provable, acts as it is.
 
 Resumable: an application and start that is there for the same code and options is kept.
 """
@@ -17,7 +18,8 @@ Resumable: an application and start that is there for the same code and options 
 import argparse
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -33,9 +35,13 @@ from models.controllers.rules import make
 from models.environments.autoscaling.simulator import Autoscaling
 from models.environments.environment import Environment, Outcome
 from models.learners.policy import Policy
+from models.tasks.control.policies import demands_of, policy_shape
+from models.tasks.control.training import training_settings
+from models.tasks.task import load_task
 from models.training.reinforcement.methods import OFFLINE, method, offline_method
 from models.training.reinforcement.objective import ObjectiveSettings
 from models.training.reinforcement.offline.offline_run import policy_for
+from models.training.reinforcement.through_environment import ThroughEnvironment
 from models.training.reinforcement.training_run import episode_seed
 from models.training.reinforcement.trajectories import Transitions, collect, controlled_by, joined, transitions
 
@@ -43,6 +49,7 @@ OUTPUT = RESULTS / "autoscaling_bootstrapping.json"
 FORMAT = "assay-autoscaling-bootstrapping/1"
 FALLBACK = "hpa-cpu-p99-vpa-memory"
 BOOTSTRAP_EPISODES, CRITIC_FIRST = 10, 1000
+PROVED_APPLICATIONS = 48
 REWARD = ObjectiveSettings(kind="reward")
 
 Figures = dict[str, list[float]]  # name -> one number an episode
@@ -50,11 +57,12 @@ Figures = dict[str, list[float]]  # name -> one number an episode
 
 @dataclass(frozen=True)
 class Start:
-    """From where online training starts: an offline method, the generic policy, or nothing."""
+    """From where online training starts: an offline method, the generic policy, or nothing; `acts`: there is none."""
 
     offline: str = ""
     generic: bool = False
     critic_first: bool = False
+    acts: bool = False
 
 
 STARTS: Mapping[str, Start] = {
@@ -63,6 +71,7 @@ STARTS: Mapping[str, Start] = {
     "td3_bc, critic first": Start(offline="td3_bc", critic_first=True),
     "generic": Start(generic=True),
     "generic, critic first": Start(generic=True, critic_first=True),
+    "proved, not trained online": Start(acts=True),
 }  # fmt: skip
 
 
@@ -109,6 +118,15 @@ def generic_policy(environment: Environment, episodes: int) -> Policy:
     return method("ppo").train(environment, settings, 0).policy
 
 
+def proved_policy(environment: Autoscaling) -> Policy:
+    """Trained as the task file says, in a third of its rounds, for half of the violating steps that it allows."""
+    task = load_task("autoscaling")
+    settings = replace(training_settings(task, task.training.rounds // 3), applications=PROVED_APPLICATIONS)
+    run = ThroughEnvironment(environment.differentiable, environment, policy_shape(task, environment), settings, [0],
+                             [task.objective.violating_share / 2], demands_of(task))
+    return run.run().policy.member(0)
+
+
 def bootstrapping_data(application: OneApplication) -> Transitions:
     """What the fallback did in ten episodes of the application."""
     rule = make(FALLBACK)
@@ -145,6 +163,15 @@ def fallback_figures(environment: Autoscaling, number_of: int, episodes: int) ->
     return application.figures(episodes)
 
 
+def acting_figures(environment: Autoscaling, number_of: int, policy: Policy, episodes: int) -> Figures:
+    """A policy that learns nothing, on the same episodes."""
+    application = OneApplication(environment, number_of)
+    for episode in range(episodes):
+        collect(application, lambda seen, _: policy(seen), "held_out", 1, environment.steps,
+                episode_seed(number_of, episode))
+    return application.figures(episodes)
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--applications", type=int, default=5, help="held-out applications, each an agent of its own")
     parser.add_argument("--episodes", type=int, default=20, help="of online training, of 100 steps")
@@ -159,7 +186,9 @@ def run(options: argparse.Namespace) -> None:
                       lambda before, entry: (before.get("code"), before.get("asked")) == (digest, asked))
     entries.content |= {"code": digest, "asked": asked, "machine": describe_machine(), "date": now_utc(),
                         "fallback": FALLBACK, "bootstrap_episodes": BOOTSTRAP_EPISODES}
-    first, generic = len(environment.applications) - 200, None
+    generic, proved = cache(lambda: generic_policy(environment, options.generic_episodes)), cache(
+        lambda: proved_policy(environment))
+    first = len(environment.applications) - 200
     for application in (first + 37 * rank % 200 for rank in range(options.applications)):
         for name in (FALLBACK, *options.starts):
             if entries.has((application, name)):
@@ -167,10 +196,11 @@ def run(options: argparse.Namespace) -> None:
             started = time.process_time()
             if name == FALLBACK:
                 found = fallback_figures(environment, application, options.episodes)
+            elif STARTS[name].acts:
+                found = acting_figures(environment, application, proved(), options.episodes)
             else:
-                if STARTS[name].generic and generic is None:
-                    generic = generic_policy(environment, options.generic_episodes)
-                found = measure(environment, application, STARTS[name], generic, options.episodes)
+                start = STARTS[name]
+                found = measure(environment, application, start, generic() if start.generic else None, options.episodes)
             entries.add({"application": application, "start": name, "figures": found,
                          "cpu_s": round(time.process_time() - started, 1)})
             violated, reward = np.mean(found["violated"][:FIRST]), np.mean(found["reward"])

@@ -23,10 +23,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import yaml
 
 from benchmarks.autoscaling.discrete_event import Queues, simulate
-from benchmarks.autoscaling.proofs import TASK, verdict
 from benchmarks.harness.code_digest import code_digest
 from benchmarks.harness.entries import Entries
 from benchmarks.harness.machine import describe_machine, now_utc
@@ -53,6 +51,7 @@ from models.learners.policy_chain import chain
 from models.tasks.control.judging import model_acting, play
 from models.tasks.control.policies import demands_of, policy_shape, with_limits
 from models.tasks.control.training import training_settings
+from models.tasks.control.workload import specification_of
 from models.tasks.task import load_task
 from models.training.reinforcement.through_environment import ThroughEnvironment
 from models.verification.checker.chain import read_chain
@@ -62,7 +61,10 @@ from models.verification.closed_loop.scaler_guarantee import (
     check_scaler_guarantee,
     scaler_guarantee,
 )
+from models.verification.decide import decide
+from models.verification.language.specification_writing import as_yaml, written_out
 from models.verification.proof_file import check_proof
+from models.verification.verdict import Status
 
 OUTPUT = RESULTS / "autoscaling_closed_loop.json"
 FORMAT = "assay-autoscaling-closed-loop/1"
@@ -217,8 +219,7 @@ def _bundles(folder: Path | None) -> dict[str, Path]:
 
 
 def _trained(policies: int, rounds: int) -> list[tuple[str, str, bytes, bool]]:
-    """Of several seeds, under the limits of the workload; the specification's rules hold by construction, and
-    autoscaling-proofs proves them of such policies."""
+    """Of several seeds, under the limits of the workload, whose specification is decided of them."""
     if not policies:
         return []
     task, environment = load_task("autoscaling"), Autoscaling()
@@ -227,10 +228,21 @@ def _trained(policies: int, rounds: int) -> list[tuple[str, str, bytes, bool]]:
                                  list(range(policies)), [VIOLATING] * policies, demands_of(task)).run().policy
     limits = {name: (low, high) for name, (low, high) in task.workload(SERVER).limits.items()}
     controls = tuple(replace(one, low=limits[one.name][0], high=limits[one.name][1]) for one in environment.controls)
-    limited = [with_limits(trained.member(k), environment.with_controls(controls)) for k in range(policies)]
-    properties = yaml.safe_load(TASK.read_text())["specification"]["properties"]
-    return [(f"seed {k}", SERVER, chain_onnx(*chain(one), {}), verdict(one, properties)["status"] == "PROVED")
-            for k, one in enumerate(limited)]
+    bounded = environment.with_controls(controls)
+    specification = as_yaml(written_out(specification_of(task, SERVER, bounded)))
+    models = [chain_onnx(*chain(with_limits(trained.member(k), bounded)), {}) for k in range(policies)]
+    return [(f"seed {k}", SERVER, model, specification_proved(model, specification))
+            for k, model in enumerate(models)]
+
+
+def specification_proved(model: bytes, specification: str) -> bool:
+    """Whether the file has the orders that a guarantee rests on, with a certificate."""
+    with tempfile.TemporaryDirectory() as name:
+        file, written = Path(name, "model.onnx"), Path(name, "specification.yaml")
+        file.write_bytes(model)
+        written.write_text(specification)
+        found = decide(file, written, SECONDS, certificate=Path(name, "proof.npz"))
+        return found.status is Status.PROVED and found.certificate is not None
 
 
 def guarantees_table(content: Mapping[str, Any]) -> str:

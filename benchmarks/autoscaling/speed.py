@@ -1,11 +1,13 @@
 """Steps a second of the autoscaling environment, on one core, for 1 to 32,768 applications, with all its switches on.
 
     python -m benchmarks autoscaling-speed [--runs 7] [--peers-python PYTHON]
+    python -m benchmarks autoscaling-speed --device cuda --output FILE
 
 A step of one application counts once. Ways: eager tensors; compiled by torch; as a gymnasium vector environment; and
 driven by Stable-Baselines3, through its own wrapper over single environments and through its interface over ours of
 many, by an interpreter that has it (--peers-python or the variable PEERS_PYTHON; left out, with the reason, where it
 has not). Each way in a process of its own, on one thread; medians of CPU time, in which work beside it does not count.
+On a GPU (--device cuda: eager and as a CUDA graph, more applications) they are seconds of the clock.
 Resumable: a way that is there for the same code, runs and machine is kept.
 """
 
@@ -21,7 +23,7 @@ from typing import Any
 
 from benchmarks.harness.code_digest import code_digest
 from benchmarks.harness.entries import Entries
-from benchmarks.harness.machine import describe_machine, load_average, now_utc, without_paths
+from benchmarks.harness.machine import describe_machine, device_name, load_average, now_utc, without_paths
 from benchmarks.harness.markdown import number, paragraph, table
 from benchmarks.harness.result_file import RESULTS
 from benchmarks.harness.svg import svg
@@ -30,6 +32,7 @@ ROOT = Path(__file__).resolve().parents[2]
 OUTPUT = RESULTS / "autoscaling_speed.json"
 FORMAT = "assay-autoscaling-speed/1"
 SIZES = (1, 8, 64, 512, 2048, 8192, 32768)
+ON_GPU = (512, 8192, 32768, 131_072, 524_288)
 RUNS, SECONDS = 7, 0.5
 GOAL, GOAL_SIZE = 5e6, 8192
 NOT_MEASURED = "*Not measured yet.*"
@@ -37,24 +40,26 @@ NOT_MEASURED = "*Not measured yet.*"
 
 @dataclass(frozen=True)
 class Way:
-    """How it is stepped: for readers, for how many applications, by whose interpreter."""
+    """How it is stepped: for readers, for how many applications, by whose interpreter, on which devices."""
 
     label: str
     sizes: tuple[int, ...] = SIZES
     by_peers: bool = False
+    devices: tuple[str, ...] = ("cpu",)
 
 
 WAYS: Mapping[str, Way] = {
-    "eager": Way("eager tensors"), "compiled": Way("compiled by torch"),
+    "eager": Way("eager tensors", devices=("cpu", "cuda")), "compiled": Way("compiled by torch"),
+    "cuda_graph": Way("as a CUDA graph of an episode", devices=("cuda",)),
     "gymnasium_vector": Way("gymnasium vector environment"),
     "stable_baselines_over_ours": Way("Stable-Baselines3 over ours of many", by_peers=True),
     "stable_baselines_wrapper": Way("Stable-Baselines3's wrapper over single ones", (1, 8, 64), by_peers=True)}
 
 
-def measure_way(name: str, peers_python: Path, runs: int, seconds: float) -> dict[str, Any]:
+def measure_way(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """{"rows": ...}, or {"missing": reason}."""
     way = WAYS[name]
-    python = peers_python if way.by_peers else Path(sys.executable)
+    python = options.peers_python if way.by_peers else Path(sys.executable)
     if way.by_peers:
         try:
             probe = subprocess.run([python, "-c", "import stable_baselines3"], capture_output=True, text=True,
@@ -63,7 +68,8 @@ def measure_way(name: str, peers_python: Path, runs: int, seconds: float) -> dic
             return {"missing": without_paths(str(error))}
         if probe.returncode:
             return {"missing": without_paths(probe.stderr.strip().split("\n")[-1])}
-    arguments = [name, str(seconds), str(runs), *map(str, way.sizes)]
+    sizes = way.sizes if options.device == "cpu" else ON_GPU
+    arguments = [options.device, name, str(options.seconds), str(options.runs), *map(str, sizes)]
     done = subprocess.run([python, "-m", "benchmarks.autoscaling.speed_child", *arguments], capture_output=True,
                           text=True, check=False, cwd=ROOT)
     if done.returncode:
@@ -76,11 +82,11 @@ def speed_table(results: Mapping[str, Any]) -> str:
     entries = results.get("entries")
     if not entries:
         return NOT_MEASURED
-    rows = []
-    for entry in entries:
-        found = {row["applications"]: row["median"] for row in entry.get("rows", ())}
-        rows.append([WAYS[entry["way"]].label, *(_millions(found.get(size)) for size in SIZES)])
-    return table(["millions of steps a second", *(f"{size:,}" for size in SIZES)], rows, range(1, len(SIZES) + 1))
+    measured = [{row["applications"]: row["median"] for row in entry.get("rows", ())} for entry in entries]
+    sizes = sorted(set().union(*measured))
+    rows = [[WAYS[entry["way"]].label, *(_millions(found.get(size)) for size in sizes)]
+            for entry, found in zip(entries, measured, strict=True)]
+    return table(["millions of steps a second", *(f"{size:,}" for size in sizes)], rows, range(1, len(sizes) + 1))
 
 
 def conditions_line(results: Mapping[str, Any]) -> str:
@@ -92,6 +98,9 @@ def conditions_line(results: Mapping[str, Any]) -> str:
     missing = [f"{WAYS[entry['way']].label}: not measured ({entry['missing']})." for entry in entries
                if "missing" in entry]
     busy = max(entry.get("load_average", 0.0) for entry in entries)
+    if first["device"] != "cpu":
+        return paragraph(f"Medians of {first['runs']} runs of {first['seconds']:g} s on one {first['device']}.",
+                         *missing, f"{machine['date'][:10]}.")
     return paragraph(
         f"Medians of {first['runs']} runs of {first['seconds']:g} s of CPU time on one core of",
         f"{machine['cpu_model']}{f', beside other work (load average up to {busy:.0f})' if busy > 1 else ''};",
@@ -132,6 +141,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """See benchmarks/harness/runner.py."""
     parser.add_argument("--runs", type=int, default=RUNS, help="of which the median counts")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of CPU time, of each run")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="where it is stepped")
     parser.add_argument("--peers-python", type=Path, default=Path(os.environ.get("PEERS_PYTHON", sys.executable)),
                         help="interpreter that has Stable-Baselines3; default: this one")
 
@@ -139,7 +149,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Measures every way that is not there yet."""
     machine = describe_machine()
-    wanted = {"runs": options.runs, "seconds": options.seconds, "cpu_model": machine["cpu_model"],
+    wanted = {"device": device_name(options.device), "runs": options.runs, "seconds": options.seconds,
+              "cpu_model": machine["cpu_model"],
               "code": code_digest("benchmarks.autoscaling.speed_child", "benchmarks.autoscaling") + code_digest(
                   "models.environments.autoscaling.simulator", "models.environments") + code_digest(
                   "models.environments.gymnasium_wrappers", "models.environments")}
@@ -147,8 +158,8 @@ def run(options: argparse.Namespace) -> None:
                       lambda _, entry: wanted.items() <= entry.items() and "rows" in entry)
     entries.content["machine"] = {**machine, "date": now_utc()}
     for place, name in enumerate(WAYS):
-        if not entries.has(place):
+        if not entries.has(place) and options.device in WAYS[name].devices:
             before = load_average()
-            found = measure_way(name, options.peers_python, options.runs, options.seconds)
+            found = measure_way(name, options)
             entries.add({"way": name, **wanted, "load_average": before, **found})
             print(f"{WAYS[name].label}: {found.get('missing') or 'done'}", flush=True)

@@ -1,8 +1,9 @@
 """Times one way of stepping the autoscaling environment, in a process of its own; prints JSON.
 
-    python -m benchmarks.autoscaling.speed_child WAY SECONDS RUNS APPLICATIONS...
+    python -m benchmarks.autoscaling.speed_child DEVICE WAY SECONDS RUNS APPLICATIONS...
 
-One thread; seconds of CPU time, so that work beside it does not count.
+On the CPU one thread and seconds of CPU time, so that work beside it does not count; on another device (cuda) seconds
+of the clock.
 """
 
 import json
@@ -35,6 +36,30 @@ def compiled(environment: Autoscaling, count: int) -> Step:
     return _steps(environment, count, torch.compile(environment.step))
 
 
+def cuda_graph(environment: Autoscaling, count: int) -> Step:
+    """The same, a whole episode recorded once as a CUDA graph and played: every STEPS calls, a whole one."""
+    begin, targets = _beginning(environment, count)
+
+    def episode() -> None:
+        state = begin
+        for number in range(STEPS):
+            state, _ = environment.step(state, targets[number % len(targets)])
+            environment.observe(state)
+
+    with torch.cuda.stream(torch.cuda.Stream()):
+        episode()  # outside of the recording, so that all kernels are loaded
+    graph, calls = torch.cuda.CUDAGraph(), [0]
+    with torch.cuda.graph(graph):
+        episode()
+
+    def step() -> None:
+        if calls[0] % STEPS == 0:
+            graph.replay()
+        calls[0] += 1
+
+    return step
+
+
 def gymnasium_vector(environment: Autoscaling, count: int) -> Step:
     """ApplicationsEnv: numpy in and out, resets included."""
     from models.environments.gymnasium_wrappers import ApplicationsEnv
@@ -60,26 +85,41 @@ def stable_baselines_over_ours(environment: Autoscaling, count: int) -> Step:
 
 
 WAYS: dict[str, Callable[[Autoscaling, int], Step]] = {
-    "eager": eager, "compiled": compiled, "gymnasium_vector": gymnasium_vector,
+    "eager": eager, "compiled": compiled, "cuda_graph": cuda_graph, "gymnasium_vector": gymnasium_vector,
     "stable_baselines_wrapper": stable_baselines_wrapper, "stable_baselines_over_ours": stable_baselines_over_ours}
 
 
-def measure(way: str, seconds: float, runs: int, counts: list[int]) -> list[dict[str, Any]]:
-    """Steps of single applications a second of CPU time: `runs` values for each number of applications."""
+def measure(device: str, way: str, seconds: float, runs: int, counts: list[int]) -> list[dict[str, Any]]:
+    """Steps of single applications a second: `runs` values for each number of applications."""
     torch.set_num_threads(1)
-    environment = Autoscaling(steps=STEPS)
+    environment = Autoscaling(steps=STEPS).on(device)
+    seconds_a_step = _cpu_seconds_a_step if device == "cpu" else _seconds_a_step
     rows = []
     for count in counts:
         with torch.no_grad():
             step = WAYS[way](environment, count)
-            for _ in range(_WARM_UP):
+            for _ in range(_WARM_UP if device == "cpu" else STEPS):
                 step()
-            values = [count / _seconds_a_step(step, seconds) for _ in range(runs)]
+            values = [count / seconds_a_step(step, seconds) for _ in range(runs)]
         rows.append({"applications": count, "steps_per_s": values, "median": statistics.median(values)})
     return rows
 
 
 def _seconds_a_step(step: Step, seconds: float) -> float:
+    """Of the clock; the device is waited for after each episode."""
+    torch.cuda.synchronize()
+    began, steps = time.perf_counter(), 0
+    while True:
+        for _ in range(STEPS):
+            step()
+        torch.cuda.synchronize()
+        steps += STEPS
+        passed = time.perf_counter() - began
+        if passed >= seconds:
+            return passed / steps
+
+
+def _cpu_seconds_a_step(step: Step, seconds: float) -> float:
     began, steps = time.process_time(), 0
     while True:
         step()
@@ -89,15 +129,20 @@ def _seconds_a_step(step: Step, seconds: float) -> float:
             return passed / steps
 
 
-def _steps(environment: Autoscaling, count: int, one_step: Callable[..., Any]) -> Step:
+def _beginning(environment: Autoscaling, count: int) -> tuple[Any, list[torch.Tensor]]:
+    """A first state, and targets that change from step to step."""
     state = environment.reset(environment.draw("train", count, STEPS, seed=0))
     first = torch.stack([state.limit, state.memory, state.replicas], dim=1)
-    targets = [first * (0.8 + 0.4 * torch.rand(count, 3)) for _ in range(8)]
-    at, begin = [state], state
+    return state, [first * (0.8 + 0.4 * torch.rand_like(first)) for _ in range(8)]
+
+
+def _steps(environment: Autoscaling, count: int, one_step: Callable[..., Any]) -> Step:
+    begin, targets = _beginning(environment, count)
+    at = [begin]
 
     def step() -> object:
         number = at[0].step
-        after, outcome = one_step(at[0] if number < STEPS else begin, targets[number % 8])
+        after, outcome = one_step(at[0] if number < STEPS else begin, targets[number % len(targets)])
         at[0] = after
         return environment.observe(after), outcome
 
@@ -111,4 +156,5 @@ def _stable_baselines(env: Any, count: int) -> Step:
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), [int(one) for one in sys.argv[4:]])))
+    print(json.dumps(measure(sys.argv[1], sys.argv[2], float(sys.argv[3]), int(sys.argv[4]),
+                             [int(one) for one in sys.argv[5:]])))

@@ -1,12 +1,13 @@
 """Trains one way until it earns the goal or its time is over, in a process of its own; prints its curve as JSON.
 
-    python -m benchmarks.autoscaling.time_to_reward_child WAY SEED SECONDS GOAL
+    python -m benchmarks.autoscaling.time_to_reward_child WAY SEED SECONDS GOAL DEVICE
 
-One thread; seconds of CPU time, less those of the measurements. The ways of Stable-Baselines3 import nothing that its
-interpreter lacks.
+One thread; on the CPU seconds of CPU time, on another device (cuda) of the clock, less those of the measurements. The
+ways of Stable-Baselines3 import nothing that its interpreter lacks, and run on the CPU alone.
 """
 
 import json
+import math
 import os
 import sys
 import time
@@ -32,30 +33,35 @@ class Over(Exception):
 class Clock:
     """The curve of one training."""
 
-    def __init__(self, seconds: float, goal: float) -> None:
+    def __init__(self, seconds: float, goal: float, device: str) -> None:
         self.curve: list[dict[str, float]] = []
-        self._seconds, self._goal = seconds, goal
-        self._started, self._measuring = time.process_time(), 0.0
+        self.device, self._seconds, self._goal = device, seconds, goal
+        self._started, self._measuring = self._now(), 0.0
+
+    def _now(self) -> float:
+        if self.device == "cpu":
+            return time.process_time()
+        torch.cuda.synchronize()
+        return time.perf_counter()
 
     def measured(self, steps: int, reward_of: Callable[[], float]) -> None:
         """Measures a policy; its time does not count. Raises Over."""
-        now = time.process_time()
+        now = self._now()
         seconds = now - self._started - self._measuring
         reward = reward_of()
-        self._measuring += time.process_time() - now
+        self._measuring += self._now() - now
         self.curve.append({"seconds": round(seconds, 3), "steps": steps, "reward": round(reward, 5)})
         if reward >= self._goal or seconds > self._seconds:
             raise Over
 
 
-def ours(name: str, seed: int, clock: Clock) -> None:
+def ours(environment: Autoscaling, name: str, seed: int, clock: Clock) -> None:
     """A method of models/training/reinforcement with its defaults; measured every second episode."""
     from models.training.reinforcement import training_run
     from models.training.reinforcement.methods import method
     from models.training.reinforcement.objective import ObjectiveSettings
 
-    environment, every = Autoscaling(), 5 if name == "ddpg" else 2
-    learned = method(name)
+    learned, every = method(name), 5 if name == "ddpg" else 2
     settings = learned.settings(episodes=100_000, objective=ObjectiveSettings(kind="reward"), validate_every=every,
                                 validation_applications=MEASURED)
     measure = training_run.evaluate
@@ -77,13 +83,12 @@ def ours(name: str, seed: int, clock: Clock) -> None:
         training_run.evaluate = measure
 
 
-def through_environment(seed: int, clock: Clock) -> None:
+def through_environment(environment: Autoscaling, seed: int, clock: Clock) -> None:
     """Gradients through the environment, with the defaults of its training; measured after each round."""
     from models.learners.policy import PolicyShape
     from models.training.reinforcement.through_environment import Settings, ThroughEnvironment
     from models.training.reinforcement.training_run import evaluate
 
-    environment = Autoscaling()
     settings = Settings(objective="reward", applications=256, rounds=100_000, judged_every=100_000,
                         judged_applications=1)
 
@@ -98,7 +103,7 @@ def through_environment(seed: int, clock: Clock) -> None:
     run.run()
 
 
-def peer(way: str, seed: int, clock: Clock) -> None:
+def peer(environment: Autoscaling, way: str, seed: int, clock: Clock) -> None:
     """Stable-Baselines3; measured after each of its rollouts, or every 2,000 steps of SAC."""
     from stable_baselines3 import PPO, SAC
     from stable_baselines3.common.callbacks import BaseCallback
@@ -107,13 +112,12 @@ def peer(way: str, seed: int, clock: Clock) -> None:
     from benchmarks.autoscaling.stable_baselines import AllAtOnce, one_by_one
     from models.environments.gymnasium_wrappers import Episodes
 
-    environment = Autoscaling()
     judged = AllAtOnce(environment, MEASURED, episodes=Episodes("train", WARM_UP_STEPS + environment.steps))
     if way == "peer_ppo":
         acting = VecNormalize(AllAtOnce(environment, 256), norm_reward=False)
         model: Any = PPO("MlpPolicy", acting, learning_rate=2e-3, n_steps=environment.steps, batch_size=1600,
                          n_epochs=5, gamma=0.9, gae_lambda=0.9, seed=seed, device="cpu",
-                         policy_kwargs={"activation_fn": torch.nn.ReLU})
+                         policy_kwargs={"activation_fn": torch.nn.ReLU, "log_std_init": math.log(0.6)})
         every = 2 * 256 * environment.steps
     else:
         acting = one_by_one(environment, 8)
@@ -142,21 +146,22 @@ def peer(way: str, seed: int, clock: Clock) -> None:
     model.learn(10**9, callback=Watch())
 
 
-def train(way: str, seed: int, clock: Clock) -> None:
+def train(environment: Autoscaling, way: str, seed: int, clock: Clock) -> None:
     """Raises Over at its end."""
     if way == "through_environment":
-        through_environment(seed, clock)
+        through_environment(environment, seed, clock)
     else:
-        (peer if way.startswith("peer_") else ours)(way, seed, clock)
+        (peer if way.startswith("peer_") else ours)(environment, way, seed, clock)
 
 
-def main(way: str, seed: int, seconds: float, goal: float) -> None:
+def main(way: str, seed: int, seconds: float, goal: float, device: str) -> None:
     torch.set_num_threads(1)
-    clock = Clock(seconds, goal)
-    with suppress(Over):
-        train(way, seed, clock)
+    environment = Autoscaling().on(device)
+    clock = Clock(seconds, goal, device)
+    with torch.device(device), suppress(Over):
+        train(environment, way, seed, clock)
     print(json.dumps(clock.curve))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4]))
+    main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4]), sys.argv[5])

@@ -37,6 +37,15 @@ def cpu_model() -> str:
         return platform.machine()
 
 
+def device_name(device: str) -> str:
+    """"cpu", or the model of the GPU that torch calls `cuda`."""
+    if device == "cpu":
+        return device
+    import torch
+
+    return torch.cuda.get_device_name(device)
+
+
 def now_utc() -> str:
     """Date and time, ISO, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")

@@ -6,16 +6,22 @@ the network's coordinates, 0..1 of the training range of each column (models/ver
 raw units where the scaling statistics are there.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from feature_store.errors import InputError
 from models.metrics import finite_number
 from models.reporting.document import Cell, Note, Part, Table
 from models.reporting.formatting import count, number
 from models.reporting.reading import at, floats, items, mapping, mappings
+from models.verification.language.broken import broken
+from models.verification.language.specification_language import parse_file
 
 Json = Mapping[str, Any]
 Range = tuple[float, float]
+UNITLESS = ("1", "count")
 ROUNDING = 1e-5  # of a range: by far more than float32 needs, by far less than a reader sees
 
 
@@ -38,8 +44,28 @@ def replayed_witness(evidence: Json | None) -> list[Part]:
     header = ("", "Unit", *(("lower input", "higher input") if pair else ("value",)))
     told = ("Of these two inputs, which are equal but for one feature, the outputs stand in the wrong order."
             if pair else "At this input the outputs are not what was to be proved.")
-    return [Note(f"{told} onnxruntime shows it on the file itself."),
+    return [Note(f"{told} onnxruntime shows it on the file itself."), *_broken(evidence, points, units),
             Table(header, tuple(rows), "Counterexample of the model")]
+
+
+def _broken(evidence: Json | None, points: Sequence[Json], units: Json) -> list[Part]:
+    """Which demands the counterexample breaks, and by how much; nothing where the evidence does not tell."""
+    sides = [[mapping(point, side) for point in points] for side in ("inputs", "outputs")]
+    inputs, outputs = (len(values[0]) for values in sides)
+    try:
+        given = parse_file(mapping(evidence, "specification"), inputs, outputs, "evidence")
+    except InputError:
+        return []
+    names = (given.feature_names, given.output_names)
+    x, y = (floats([value.get(name) for value in values for name in of]).reshape(len(points), -1)
+            for values, of in zip(sides, names, strict=True))
+    if not (np.isfinite(x).all() and np.isfinite(y).all()):
+        return []
+    told = []
+    for one in broken(given, x, y):
+        unit = str(units.get(given.output_names[one.rule.outputs[0]]) or "")
+        told.append(f"{one.rule.statement(*names)}: missed by {number(one.amount, '' if unit in UNITLESS else unit)}")
+    return [Note(f"Broken: {'; '.join(told)}.", "bad")] if told else []
 
 
 def witness_parts(contract: Json | None, evidence: Json | None, scaling: Json | None, key: str,

@@ -31,6 +31,7 @@ from models.environments.environment import Environment
 from models.learners.policy import Policy
 from models.training.adam import Adam
 from models.training.reinforcement.smooth_objectives import CostAndViolations, Objective, PaperReward
+from models.training.seeds import seeded
 
 _REFRESH_SEED, _CHOICE_SEED = 700_000, 300_000  # apart from the seeds of training episodes
 
@@ -137,7 +138,7 @@ class MetaTraining:
     def _batch(self, iteration: int) -> Batch:
         """B applications of each seed, told by their trajectories so far."""
         settings, steps = self.settings, self.settings.training.steps
-        generator = torch.Generator().manual_seed(_CHOICE_SEED + iteration)
+        generator = seeded(_CHOICE_SEED + iteration)
         count, seeds = settings.applications, len(settings.seeds)
         rows = torch.stack([torch.randperm(len(self.applications), generator=generator)[:count] for _ in range(seeds)])
         shown = torch.randint(settings.encoder.trajectories + 1, (seeds, count, 1), generator=generator)
@@ -194,7 +195,7 @@ class MetaTraining:
     @torch.enable_grad()
     def _identify(self, iteration: int, hidden: Tensor) -> None:
         """Regression of the hidden parameters on 1 to M trajectories of random applications."""
-        generator = torch.Generator().manual_seed(_CHOICE_SEED * 2 + iteration)
+        generator = seeded(_CHOICE_SEED * 2 + iteration)
         most = self.settings.encoder.trajectories
         for _ in range(self.settings.fits):
             rows = torch.randint(len(hidden), (self.settings.applications,), generator=generator)

@@ -125,6 +125,10 @@ class Applications:
         """Those at `index` (N,), again N of them."""
         return Applications(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
 
+    def to(self, device: torch.device) -> "Applications":
+        """The same on a device."""
+        return Applications(**{field.name: getattr(self, field.name).to(device) for field in fields(self)})
+
     @property
     def mean_rate(self) -> Tensor:
         """(A,) mean arrival rate, 1/s."""

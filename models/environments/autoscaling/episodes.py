@@ -59,9 +59,16 @@ class Episodes:
 
     def take(self, index: Tensor) -> "Episodes":
         """Those at `index`."""
-        series = {field.name: getattr(self, field.name)[..., index] for field in fields(self)
-                  if field.name != "applications"}
-        return Episodes(applications=self.applications.take(index), **series)
+        taken = {name: series[..., index] for name, series in self._series().items()}
+        return Episodes(self.applications.take(index), **taken)
+
+    def to(self, device: torch.device) -> "Episodes":
+        """The same on a device."""
+        moved = {name: series.to(device) for name, series in self._series().items()}
+        return Episodes(self.applications.to(device), **moved)
+
+    def _series(self) -> dict[str, Tensor]:
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "applications"}
 
 
 def draw_episodes(pool: Applications, numbers: NDArray[np.int64], traces: Tensor, count: int, steps: int, seed: int,

@@ -21,12 +21,12 @@ OWN = 0.5  # by which power a day's own shape counts beside the wave
 START = pd.Timestamp("2026-03-02T00:00:00Z")
 
 
-def made_load() -> pd.DataFrame:
+def made_load(seed: int = SEED) -> pd.DataFrame:
     """The table, workload by workload in order of time."""
-    random = np.random.default_rng(SEED)
+    random = np.random.default_rng(seed)
     tables = []
     for number, (name, mean) in enumerate(MEAN_RPS.items()):
-        days = made_traces(DAYS, SEED + 1 + number)
+        days = made_traces(DAYS, seed + 1 + number)
         minute = np.arange(days.shape[1])
         wave = 1 + random.uniform(*DEPTH) * np.sin(2 * np.pi * (minute / len(minute) + random.uniform()))
         shape = (wave * days**OWN).ravel()

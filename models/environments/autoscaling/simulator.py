@@ -24,13 +24,17 @@ from models.environments.autoscaling import queueing
 from models.environments.autoscaling.applications import Applications, generate, numbers_of
 from models.environments.autoscaling.arrivals import made_traces, split_traces
 from models.environments.autoscaling.episodes import SCENARIOS, Episodes, draw_episodes
-from models.environments.autoscaling.interface import ANCHORS, CONTROLS, FEATURES, SIGNALS, STEP_SECONDS
+from models.environments.autoscaling.interface import (
+    ANCHORS,
+    CONTROLS,
+    FEATURES,
+    GIB_IN_CORES,
+    SIGNALS,
+    STEP_SECONDS,
+)
 from models.environments.environment import Outcome
 from models.environments.signals import Anchor, Control, Feature, Signal
 
-# Price of a GiB of memory for an hour over that of a core's: price lists of custom machine types, which state both, ask
-# for 0.11 to 0.14.
-GIB_IN_CORES = 0.13
 _TIMEOUT_S = 10.0
 _PRESSURE, _SLOWDOWN = 0.9, 4.0  # share of the limit from which reclaiming slows down; times slower at the limit
 _KILL_WIDTH = 0.1  # at 1 + this share of the limit all replicas are killed within a step
@@ -171,6 +175,14 @@ class Autoscaling:
         self._weights = torch.exp(-STEP_SECONDS / torch.tensor([[60.0], [300.0], [1500.0]]))
         self._low = torch.tensor([[signal.low] for signal in SIGNALS])
         self._high = torch.tensor([[signal.high] for signal in SIGNALS])
+        self._device = torch.device("cpu")
+
+    def on(self, device: str) -> "Autoscaling":
+        """The same stepped on a device. What is random is drawn on the CPU, so that draws are equal on all of them."""
+        other = object.__new__(type(self))
+        moved = {name: getattr(self, name).to(device) for name in ("_noise", "_weights", "_low", "_high")}
+        other.__dict__ = {**self.__dict__, **moved, "_device": torch.device(device)}
+        return other
 
     def with_physics(self, physics: Physics) -> "Autoscaling":
         """The same applications and traces under other physics."""
@@ -195,8 +207,10 @@ class Autoscaling:
         if split not in self._traces:
             raise InputError(f"split: expected train or held_out, got {split!r}")
         numbers = numbers_of(split, len(self.applications), self._held_out)
-        return draw_episodes(self.applications, numbers, self._traces[split], count, steps, seed, scenario,
-                             applications, STEP_SECONDS)
+        with torch.device("cpu"):
+            drawn = draw_episodes(self.applications, numbers, self._traces[split], count, steps, seed, scenario,
+                                  applications, STEP_SECONDS)
+        return drawn.to(self._device)
 
     def reset(self, episodes: Episodes) -> State:
         """Replicas of one or two cores for the first load, as an operator would ask for; then one interval passes."""
@@ -209,7 +223,7 @@ class Autoscaling:
         nothing = Metrics(*[zero] * len(Metrics._fields))
         rate = episodes.rate[0]
         state = State(episodes, _constants(a), -1, limit, memory, replicas, torch.full_like(needed, _LONG_AGO_S),
-                      replicas, torch.zeros(_STARTING, len(zero)), zero, nothing, nothing, rate.expand(3, -1), rate)
+                      replicas, zero.expand(_STARTING, -1).clone(), zero, nothing, nothing, rate.expand(3, -1), rate)
         state, _ = self._pass(state, limit, memory, replicas)
         return state._replace(shown=state.latest, means=state.latest.rate.expand(3, -1).clone(),
                               peak=state.latest.rate.clone())
@@ -364,7 +378,7 @@ class Autoscaling:
 def _constants(a: Applications) -> Constants:
     steps = (a.startup_s / STEP_SECONDS).clamp(0.0, _STARTING - 1.0)
     return Constants(0.5 * (a.arrival_cv2 + a.service_cv2), a.p99_factor,
-                     (1.0 - (steps - torch.arange(_STARTING)[:, None]).abs()).clamp(min=0.0),
+                     (1.0 - (steps - torch.arange(_STARTING, device=steps.device)[:, None]).abs()).clamp(min=0.0),
                      a.workers / (1.0 + a.contention * (a.workers - 1.0)))
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from models.environments.environment import Environment, Outcome
 from models.environments.signals import Control
 from models.learners.policy import Policy
+from models.training.seeds import seeded
 
 _ROUNDING = 1e-3  # above a whole number by less than this, which float32 may make of it, is that number
 _WALK = 0.2  # standard deviation of a step's change of the logarithm, where targets walk at random
@@ -75,7 +76,7 @@ def random_walk(environment: Environment, current: Sequence[int], steps: int, se
     Args:
         current: column of the present value of each control.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     state, seen = environment.reset(environment.draw("train", applications, steps, seed)), []
     for _ in range(steps):
         observation = environment.observe(state)

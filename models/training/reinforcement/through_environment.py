@@ -37,6 +37,7 @@ from models.training.adam import adam_step
 from models.training.reinforcement.rollouts import Scores, act, judge, random_walk, rounded
 from models.training.reinforcement.smooth_objectives import CostAndViolations, Objective, PaperReward
 from models.training.reinforcement.windows import cut_to_norm, discounted, falling_rate, limit_slopes, member_means
+from models.training.seeds import seeded
 
 OnProgress = Callable[[Mapping[str, Any]], None]
 # A share of violating steps above the target counts as this much cost, where the best weights are chosen.
@@ -188,7 +189,7 @@ class ThroughEnvironment:
             policy, stack([policy.member(k) for k in range(count)]), torch.full((count,), math.inf),
             torch.full((3, count), math.nan), self._objective(), [torch.zeros_like(one) for one in parameters],
             [torch.zeros_like(one) for one in parameters], [torch.zeros(()) for _ in parameters], [])
-        weights = hashlib.sha256(b"".join(one.detach().numpy().tobytes() for one in policy.state_dict().values()))
+        weights = hashlib.sha256(b"".join(one.detach().cpu().numpy().tobytes() for one in policy.state_dict().values()))
         self.digest = json.dumps({"settings": asdict(settings), "shape": shape.document(), "seeds": self.seeds,
                                   "targets": list(targets), "weights": weights.hexdigest()}, sort_keys=True)
 
@@ -219,7 +220,7 @@ class ThroughEnvironment:
 
     def _first(self, shape: PolicyShape) -> Policy:
         """New policies; features are normalised by what is seen while targets walk at random."""
-        policy = stack([Policy(shape, torch.Generator().manual_seed(seed)) for seed in self.seeds])
+        policy = stack([Policy(shape, seeded(seed)) for seed in self.seeds])
         policy.normalise(random_walk(self.environment, policy.current, self.steps, self.seeds[0]))
         return policy
 

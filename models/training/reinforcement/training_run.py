@@ -34,6 +34,7 @@ from models.environments.rollout import Policy as Actor
 from models.learners.policy import Gates, Policy, PolicyShape
 from models.training.reinforcement.objective import Objective, ObjectiveSettings
 from models.training.reinforcement.trajectories import collect
+from models.training.seeds import seeded
 
 VALIDATION_SEED = 7_700_000  # of episodes that measure a policy while it trains: never drawn for training
 
@@ -118,7 +119,7 @@ def evaluate(environment: Environment, controller: Controller | Actor, split: st
 
 def new_policy(environment: Environment, hidden: Sequence[int], seed: int, gates: Gates = Gates()) -> Policy:
     """An untrained policy whose features are normalised over an episode in which targets wander."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     shape = PolicyShape(tuple(environment.signals), tuple(environment.controls), tuple(environment.features),
                         tuple(hidden), gates)  # actions are changes of the present values
     policy = Policy(shape, generator)

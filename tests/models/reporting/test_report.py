@@ -198,6 +198,24 @@ def test_a_refuted_version_shows_its_counterexample_in_raw_units(undrawn):
     assert page.row("latency_ms") == ["latency_ms", "ms", "19.3", "9.758"]
 
 
+def test_a_counterexample_says_which_demand_it_breaks_and_by_how_much(undrawn):
+    verdict = {**sample.verdict("REFUTED"), "witness": {
+        "points": [{"inputs": {"p99_ms": 30.0, "slo_ms": 15.0, "replicas": 10.0}, "outputs": {"target_replicas": 8.0}}],
+        "units": {"target_replicas": "count"}, "replayed_with": "onnxruntime"}}
+    kept = {"order": {"upper": "target_replicas", "lower": "replicas", "at_least": {"p99_ms": "slo_ms"}}}
+    bounded = {"range": {"output": "target_replicas", "maximum": 64.0}}
+    specification = {"features": ["p99_ms", "slo_ms", "replicas"], "outputs": ["target_replicas"],
+                     "box": {"p99_ms": [1, 100], "slo_ms": [4, 100], "replicas": [1, 64]},
+                     "properties": [kept, bounded]}
+    evidence = {**sample.evidence(), "verdict": verdict, "specification": specification}
+    page = Page(render_version(sample.contract(), evidence, sample.gates(False), sample.context()))
+    assert ("Broken: target_replicas is at least replicas, where p99_ms is at least slo_ms: missed by 2."
+            in page.text)
+    without = Page(render_version(sample.contract(), {**evidence, "specification": {"properties": [kept]}},
+                                  sample.gates(False), sample.context()))
+    assert "Broken:" not in without.text and without.row("target_replicas") == ["target_replicas", "count", "8"]
+
+
 def test_a_refuted_version_without_its_witness_says_so(undrawn):
     evidence = {**sample.evidence(), "verdict": {**sample.verdict("REFUTED"), "witness": None}}
     page = Page(render_version(sample.contract(), evidence, None, sample.context()))

@@ -29,6 +29,7 @@ from models.training.reinforcement.offline.offline_run import OfflineSettings, O
 from models.training.reinforcement.replay_buffer import Batch
 from models.training.reinforcement.training_run import State, clone
 from models.training.reinforcement.trajectories import Transitions
+from models.training.seeds import seeded
 
 _LOG_SPREAD = (-4.0, 15.0)  # of the encoder, as in the paper's code
 _LATENT = 0.5  # generated latents are cut to [-0.5, 0.5], as in the paper's code
@@ -131,6 +132,6 @@ class Bcq:
 def train(start: Policy, experience: Transitions, settings: BcqSettings, seed: int,
           checkpoint: Path | None = None, progress: Progress | None = None) -> OfflineTrained:
     """Trains a copy of a policy on what others did; see behaviour_cloning.py."""
-    generator, actions = torch.Generator().manual_seed(seed), Actions(clone(start))
+    generator, actions = seeded(seed), Actions(clone(start))
     return run("bcq", Bcq(actions, settings, generator), actions, experience, settings, generator, seed, checkpoint,
                progress)

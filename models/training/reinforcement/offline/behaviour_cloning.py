@@ -14,6 +14,7 @@ from models.training.reinforcement.offline.offline_run import OfflineSettings, O
 from models.training.reinforcement.replay_buffer import Batch
 from models.training.reinforcement.training_run import State, clone
 from models.training.reinforcement.trajectories import Transitions
+from models.training.seeds import seeded
 
 
 class BehaviourCloning:
@@ -48,6 +49,6 @@ def train(start: Policy, experience: Transitions, settings: OfflineSettings, see
     Raises:
         InputError: the checkpoint is of another run.
     """
-    generator, actions = torch.Generator().manual_seed(seed), Actions(clone(start))
+    generator, actions = seeded(seed), Actions(clone(start))
     return run("behaviour_cloning", BehaviourCloning(actions, settings), actions, experience, settings, generator, seed,
                checkpoint, progress)

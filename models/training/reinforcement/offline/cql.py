@@ -24,6 +24,7 @@ from models.training.reinforcement.online.td3 import Td3, Td3Settings
 from models.training.reinforcement.replay_buffer import Batch
 from models.training.reinforcement.training_run import clone
 from models.training.reinforcement.trajectories import Transitions
+from models.training.seeds import seeded
 
 _LOG_VOLUME = math.log(2.0)  # of a control's range [-1, 1]
 
@@ -80,6 +81,6 @@ class Cql(Td3):
 def train(start: Policy, experience: Transitions, settings: CqlSettings, seed: int,
           checkpoint: Path | None = None, progress: Progress | None = None) -> OfflineTrained:
     """Trains a copy of a policy on what others did; see behaviour_cloning.py."""
-    generator, actions = torch.Generator().manual_seed(seed), Actions(clone(start))
+    generator, actions = seeded(seed), Actions(clone(start))
     return run("cql", Cql(actions, settings, generator), actions, experience, settings, generator, seed, checkpoint,
                progress)

@@ -21,6 +21,7 @@ from models.training.reinforcement.offline.offline_run import OfflineSettings, O
 from models.training.reinforcement.replay_buffer import Batch
 from models.training.reinforcement.training_run import State, clone
 from models.training.reinforcement.trajectories import Transitions
+from models.training.seeds import seeded
 
 _LARGEST_WEIGHT = 100.0  # the paper's code
 
@@ -81,6 +82,6 @@ def expectile_loss(difference: Tensor, expectile: float) -> Tensor:
 def train(start: Policy, experience: Transitions, settings: IqlSettings, seed: int,
           checkpoint: Path | None = None, progress: Progress | None = None) -> OfflineTrained:
     """Trains a copy of a policy on what others did; see behaviour_cloning.py."""
-    generator, actions = torch.Generator().manual_seed(seed), Actions(clone(start))
+    generator, actions = seeded(seed), Actions(clone(start))
     return run("iql", Iql(actions, settings, generator), actions, experience, settings, generator, seed, checkpoint,
                progress)

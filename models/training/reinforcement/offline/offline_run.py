@@ -31,6 +31,7 @@ from models.training.reinforcement.objective import Objective, ObjectiveSettings
 from models.training.reinforcement.replay_buffer import Batch, ReplayBuffer
 from models.training.reinforcement.training_run import State, clone, read_checkpoint, run_digest, write_checkpoint
 from models.training.reinforcement.trajectories import Transitions
+from models.training.seeds import seeded
 
 
 class OfflineSettings(Written):
@@ -94,7 +95,7 @@ def policy_for(environment: Environment, experience: Transitions, hidden: Sequen
     """An untrained policy whose features are normalised over the experience."""
     shape = PolicyShape(tuple(environment.signals), tuple(environment.controls), tuple(environment.features),
                         tuple(hidden))
-    policy = Policy(shape, torch.Generator().manual_seed(seed))
+    policy = Policy(shape, seeded(seed))
     policy.normalise(experience.observation)
     policy.spread.clamp_(min=_LEAST_SPREAD)
     return policy

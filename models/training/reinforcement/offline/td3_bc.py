@@ -19,6 +19,7 @@ from models.training.reinforcement.online.td3 import Td3, Td3Settings
 from models.training.reinforcement.replay_buffer import Batch
 from models.training.reinforcement.training_run import clone
 from models.training.reinforcement.trajectories import Transitions
+from models.training.seeds import seeded
 
 
 class Td3BcSettings(OfflineSettings):
@@ -51,6 +52,6 @@ class Td3Bc(Td3):
 def train(start: Policy, experience: Transitions, settings: Td3BcSettings, seed: int,
           checkpoint: Path | None = None, progress: Progress | None = None) -> OfflineTrained:
     """Trains a copy of a policy on what others did; see behaviour_cloning.py."""
-    generator, actions = torch.Generator().manual_seed(seed), Actions(clone(start))
+    generator, actions = seeded(seed), Actions(clone(start))
     return run("td3_bc", Td3Bc(actions, settings, generator), actions, experience, settings, generator, seed,
                checkpoint, progress)

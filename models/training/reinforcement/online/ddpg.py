@@ -39,6 +39,7 @@ from models.training.reinforcement.online.off_policy import OffPolicyLearner, Of
 from models.training.reinforcement.replay_buffer import Batch
 from models.training.reinforcement.training_run import Progress, State, Trained, clone, run, run_digest, start_from
 from models.training.reinforcement.trajectories import Transitions
+from models.training.seeds import seeded
 
 
 class DdpgSettings(OffPolicySettings):
@@ -132,7 +133,7 @@ def train(environment: Environment, settings: DdpgSettings, seed: int, checkpoin
     Raises:
         InputError: the checkpoint is of another run.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     policy = start_from(environment, settings, seed, start)
     learner = OffPolicyLearner(environment, settings, policy, Ddpg(policy, settings, generator), generator, seed,
                                experience)

@@ -33,6 +33,7 @@ from models.training.reinforcement.training_run import (
     run_digest,
     start_from,
 )
+from models.training.seeds import seeded
 
 
 class PpoSettings(RunSettings):
@@ -158,7 +159,7 @@ class PpoLearner:
 def train(environment: Environment, settings: PpoSettings, seed: int, checkpoint: Path | None = None,
           progress: Progress | None = None, start: Policy | None = None) -> Trained:
     """Trains a policy across applications; see ddpg.py."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     policy = start_from(environment, settings, seed, start)
     return run(environment, PpoLearner(environment, settings, policy, generator, seed), settings, seed, checkpoint,
                progress, run_digest("ppo", settings, seed, start))

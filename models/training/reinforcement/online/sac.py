@@ -26,6 +26,7 @@ from models.training.reinforcement.online.off_policy import OffPolicyLearner, Of
 from models.training.reinforcement.replay_buffer import Batch
 from models.training.reinforcement.training_run import Progress, State, Trained, run, run_digest, start_from
 from models.training.reinforcement.trajectories import Transitions
+from models.training.seeds import seeded
 
 _LOG_SPREAD = (-5.0, 0.0)  # bounds; the paper's code has -20 and 2, for actions before Tanh
 _ENTROPY_OF_ONE = 0.5 * math.log(2.0 * math.pi * math.e)
@@ -114,7 +115,7 @@ def train(environment: Environment, settings: SacSettings, seed: int, checkpoint
           progress: Progress | None = None, start: Policy | None = None,
           experience: Transitions | None = None) -> Trained:
     """Trains a policy across applications; see ddpg.py."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     policy = start_from(environment, settings, seed, start)
     learner = OffPolicyLearner(environment, settings, policy, Sac(policy, settings, generator), generator, seed,
                                experience)

@@ -21,6 +21,7 @@ from models.training.reinforcement.online.off_policy import OffPolicyLearner, Of
 from models.training.reinforcement.replay_buffer import Batch
 from models.training.reinforcement.training_run import Progress, State, Trained, clone, run, run_digest, start_from
 from models.training.reinforcement.trajectories import Transitions
+from models.training.seeds import seeded
 
 
 class Td3Settings(OffPolicySettings):
@@ -100,7 +101,7 @@ def train(environment: Environment, settings: Td3Settings, seed: int, checkpoint
           progress: Progress | None = None, start: Policy | None = None,
           experience: Transitions | None = None) -> Trained:
     """Trains a policy across applications; see ddpg.py."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     policy = start_from(environment, settings, seed, start)
     learner = OffPolicyLearner(environment, settings, policy, Td3(policy, settings, generator), generator, seed,
                                experience)

@@ -1,0 +1,1 @@
+"""What a policy that is not proved does in states that the falsifier found."""

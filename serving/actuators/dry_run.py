@@ -1,0 +1,47 @@
+"""Carries out nothing: what would have been set stands in memory, so that the next decision starts from it."""
+
+from collections.abc import Mapping
+
+from feature_store.errors import InputError
+from serving.actuators.actuator import Applied
+
+
+class DryRun:
+    """Implements `Actuator`.
+
+    Args:
+        present: signal -> value to begin with.
+        current: control -> the signal that observes it.
+    """
+
+    def __init__(self, present: Mapping[str, float], current: Mapping[str, str]) -> None:
+        missing = sorted(set(current.values()) - set(present))
+        if missing:
+            raise InputError(f"present must have a value for each control, got none for {', '.join(missing)} (dry-run)")
+        self._present, self._current = dict(present), dict(current)
+        self._found = dict(present)
+
+    @property
+    def name(self) -> str:
+        """See `Actuator`."""
+        return "dry-run"
+
+    def present(self) -> Mapping[str, float]:
+        """See `Actuator`."""
+        return dict(self._present)
+
+    def apply(self, targets: Mapping[str, float]) -> Applied:
+        """See `Actuator`."""
+        self._present |= {self._current[name]: value for name, value in targets.items()}
+        return Applied(dict(targets))
+
+    def acquire(self, holder: str) -> str:
+        """Nobody else can act on it."""
+        return ""
+
+    def release(self, holder: str) -> None:
+        """See `Actuator`."""
+
+    def restore(self) -> None:
+        """See `Actuator`."""
+        self._present = dict(self._found)
