@@ -265,10 +265,10 @@ def inside_table(content: Mapping[str, Any]) -> str:
     for name, one in last.items():
         for what, label in (("calm", "environment, calm"), ("as it is", "environment, as it is")):
             seen = one["episodes"][what]
-            rows.append([name, f"{one['change']:g}", label, f"{one['bound'][0]:.1f}", f"{seen['largest']:.1f}",
+            rows.append([name, f"{one['change']:g}", label, _cell(one["bound"][0]), f"{seen['largest']:.1f}",
                          f"{100 * seen['steps_inside']:.2f}", f"{100 * seen['changes_within']:.1f}",
                          f"{100 * seen['loads_within']:.1f}"])
-    rows += [[one["policy"], f"{one['change']:g}", "single requests", f"{one['bound'][0]:.1f}",
+    rows += [[one["policy"], f"{one['change']:g}", "single requests", _cell(one["bound"][0]),
               f"{one['requests']['largest']:.1f}", f"{100 * one['requests']['steps_inside']:.2f}", "100.0", "100.0"]
              for one in _ordered(content) if one["bound"] and "requests" in one]
     return table(["policy", "d, cores a step", "simulation", "S, core s", "largest backlog", "steps inside of S, %",
