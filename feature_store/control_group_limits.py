@@ -35,10 +35,14 @@ def quota(cores: float, period_us: int = PERIOD_US) -> str:
 
 def amount(limit: str) -> float:
     """Cores or bytes of a limit; infinite where there is none. Raises ValueError: it is no limit."""
-    number, *period = limit.split()
-    if number == UNLIMITED:
-        return math.inf
-    return int(number) / int(period[0]) if period else float(int(number))
+    words = limit.split()
+    if len(words) not in (1, 2):
+        raise ValueError(f"{limit!r} is no limit")
+    value = math.inf if words[0] == UNLIMITED else float(int(words[0]))
+    period_us = int(words[1]) if len(words) == 2 else 1
+    if value < 0 or period_us < 1:
+        raise ValueError(f"{limit!r} is no limit")
+    return value / period_us
 
 
 def from_files(version: int, limit: str, texts: Mapping[str, str]) -> str:
@@ -56,11 +60,10 @@ def from_files(version: int, limit: str, texts: Mapping[str, str]) -> str:
     if version == 2:
         found = " ".join(words)
     elif limit == "cpu":
-        found = f"{UNLIMITED if int(words[1]) < 0 else words[1]} {words[0]}"
+        found = f"{UNLIMITED if int(words[1]) < 0 else words[1]} {int(words[0])}"
     else:
-        found = UNLIMITED if int(words[0]) >= _UNLIMITED_BYTES else words[0]
-    if amount(found) < 0:
-        raise ValueError(found)
+        found = words[0] if 0 <= int(words[0]) < _UNLIMITED_BYTES else UNLIMITED
+    amount(found)
     return found
 
 

@@ -61,7 +61,8 @@ class Cgroup:
         key = hashlib.sha256(self._group.key.encode()).hexdigest()[:12]
         self._path = state / f"cgroup-{group.rpartition('/')[2][:60]}-{key}.json"
         self._lease = FileLease(self._path.with_suffix(".lock"))
-        self._found: FoundLimits | None = None  # as it is on disk
+        self._found: FoundLimits | None = None
+        self._saved: FoundLimits | None = None  # the same as it is on disk
         self._seen: dict[str, str] | None = None  # what the present decision started from
         self._acted = False
         self._notes: tuple[str, ...] = ()  # for the next `apply`
@@ -110,6 +111,7 @@ class Cgroup:
         """
         renewed = self._lease.is_held()
         if not (other := self._lease.acquire(holder)) and not renewed:
+            self._found = self._saved = None
             try:
                 self._notes = tuple(str(left) for left in self._give_back())
             except ActuatorError as error:
@@ -132,10 +134,12 @@ class Cgroup:
                 given back, the rest can be tried again.
         """
         held = self._lease.is_held()
-        if not held and (other := self._lease.acquire(_RESTORES)):
-            if self._acted:
-                raise ActuatorError("conflict", f"{other} has the lease on {self.name}: it gives back what was found")
-            return
+        if not held:
+            if other := self._lease.acquire(_RESTORES):
+                if self._acted:
+                    raise ActuatorError("conflict", f"{other} has the lease on {self.name}, and gives back what stood")
+                return
+            self._found = self._saved = None  # another controller may have acted and given back meanwhile
         try:
             left = self._give_back()
         finally:
@@ -151,17 +155,17 @@ class Cgroup:
         found = known.before(changes, present)
         notes = [f"{limit} was set to {present[limit]} by somebody else: that is what will be given back"
                  for limit in changes if limit in known.limits and not known.limits[limit].is_ours(present[limit])]
-        if found != known:
+        if changes and found != self._saved:
             try:
                 write_found(self._path, found)
+                self._saved = found
             except OSError as error:
                 if notes or set(found.limits) != set(known.limits):
                     raise ActuatorError("refused", f"what {self.name} was set to must be on disk before it is changed, "
                                                    f"got {error}; nothing was set") from error
                 notes.append(f"the state file could not be written ({error}): if this controller is killed, what it "
                              "sets now is taken for somebody else's and stays")
-            else:
-                self._found = found
+        self._found = found
         return notes
 
     def _change(self, changes: Mapping[str, str], present: Mapping[str, str]) -> None:
@@ -204,7 +208,7 @@ class Cgroup:
         """
         self._seen = None
         try:
-            found = read_found(self._path)
+            found = self._found or read_found(self._path)
             left = self._set_back(found) if found else []
             forget_found(self._path)
         except ValueError as error:
@@ -213,7 +217,7 @@ class Cgroup:
             self._set_aside()
         except OSError as error:
             raise ActuatorError("refused", f"the state file of {self.name} must be usable, got {error}") from error
-        self._found = None
+        self._found = self._saved = None
         return left
 
     def _set_back(self, found: FoundLimits) -> list[ActuatorError]:
@@ -226,10 +230,10 @@ class Cgroup:
             raise
         self._found = found
         present = self._group.read()
-        mine = {limit: kept for limit, kept in found.limits.items() if kept.is_ours(present[limit])}
+        mine = {limit: kept for limit, kept in found.limits.items() if kept.is_ours(present.get(limit, ""))}
         self._change({limit: kept.found for limit, kept in mine.items() if kept.found != present[limit]}, present)
-        return [ActuatorError("conflict", f"{limit} of {self.name} was set to {present[limit]} by somebody else and "
-                                          f"stays so; it had been {kept.found}")
+        return [ActuatorError("conflict", f"{limit} of {self.name} was set to {present.get(limit)} by somebody else "
+                                          f"and stays so; it had been {kept.found}")
                 for limit, kept in found.limits.items() if limit not in mine]
 
     def _set_aside(self) -> None:
