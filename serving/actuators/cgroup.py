@@ -12,8 +12,9 @@ The group exists and holds the service; nothing is made, moved or killed here. W
   and a note says so, so that the CPU of the same decision is set all the same. Version 2 sets memory.high as well:
   lowered before memory.max, it has the kernel take back pages without a kill.
 - What is raised is written before what is lowered, memory first: a change that stops halfway leaves more, not less.
-- What was found is on disk before the first change (serving/actuators/found_limits.py). Whoever takes the lease next
-  gives back what a killed controller left. A limit that somebody else has set since is left as it is, and said.
+- What was found is on disk before the first change (serving/actuators/control_group/found_limits.py). Whoever takes the
+  lease next gives back what a killed controller left. A limit that somebody else has set since is left as it is, and
+  said.
 - The lease is a lock file in the state folder: all controllers of a host must be given the same one. The best lies in
   /run, because limits do not outlive a reboot either.
 """
@@ -26,10 +27,10 @@ from pathlib import Path
 from feature_store.control_group_limits import amount
 from feature_store.errors import InputError
 from serving.actuators.actuator import ActuatorError, Applied
-from serving.actuators.control_group import ControlGroup, lowers
-from serving.actuators.file_lease import FileLease
-from serving.actuators.found_limits import FoundLimits, forget_found, read_found, write_found
-from serving.actuators.replica_limits import CPU, LIMITS, MEMORY, MIB, ReplicaLimits
+from serving.actuators.control_group.file_lease import FileLease
+from serving.actuators.control_group.found_limits import FoundLimits, forget_found, read_found, write_found
+from serving.actuators.control_group.group import ControlGroup, lowers
+from serving.actuators.control_group.replica_limits import CPU, LIMITS, MEMORY, MIB, ReplicaLimits
 
 _RAISED = ("memory", "memory_high", "cpu")  # the order of writes: a lack of memory kills, a lack of CPU slows
 _LOWERED = ("cpu", "memory_high", "memory")
@@ -107,7 +108,8 @@ class Cgroup:
     def acquire(self, holder: str) -> str:
         """See `Actuator`. Whoever takes the lease anew gives back what a killed controller left.
 
-        What cannot be given back, and why, is a note of the next `apply`; it is tried again by `restore`.
+        What cannot be given back, and why, is a note of the next `apply`; it is tried again by `restore`. Where the
+        limits were read before, they have to be read again: the decision started from the killed controller's.
         """
         renewed = self._lease.is_held()
         if not (other := self._lease.acquire(holder)) and not renewed:
@@ -133,7 +135,7 @@ class Cgroup:
                 left to give back to. refused: the service uses more memory than the limit that was found; CPU was
                 given back, the rest can be tried again.
         """
-        held = self._lease.is_held()
+        held, self._seen = self._lease.is_held(), None
         if not held:
             if other := self._lease.acquire(_RESTORES):
                 if self._acted:
@@ -206,7 +208,6 @@ class Cgroup:
         Raises:
             ActuatorError: a limit cannot be set; what was found stays on disk.
         """
-        self._seen = None
         try:
             found = self._found or read_found(self._path)
             left = self._set_back(found) if found else []

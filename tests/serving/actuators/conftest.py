@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from serving.actuators.cgroup import Cgroup
-from tests.serving.actuators.groups import PARENT, Tree, plain_files
+from tests.serving.actuators.control_group.groups import PARENT, Tree, plain_files
 
 
 @pytest.fixture(params=[1, 2], ids=["v1", "v2"])

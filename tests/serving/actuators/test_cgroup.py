@@ -10,8 +10,8 @@ import pytest
 from feature_store.errors import InputError
 from serving.actuators.actuator import ActuatorError
 from serving.actuators.cgroup import Cgroup
-from serving.actuators.control_group import ControlGroup
-from tests.serving.actuators.groups import MIB, PARENT, Tree, plain_files
+from serving.actuators.control_group.group import ControlGroup
+from tests.serving.actuators.control_group.groups import MIB, PARENT, Tree, plain_files
 
 CPU, MEMORY, REPLICAS = "target_cpu_limit_cores", "target_memory_limit_mib", "target_replicas"
 
@@ -102,11 +102,8 @@ def test_the_kernels_least_quota_is_said(acting: Cgroup, tree: Tree) -> None:
 
 
 def test_memory_is_lowered_only_to_what_is_used_and_a_margin(acting: Cgroup, tree: Tree) -> None:
-    tree.use(200, inactive_file_mib=100)
+    tree.use(105)
     tree.set(**{limit: str(400 * MIB) for limit in tree.folders if limit != "cpu"})
-    (tree.folders["memory"] / ("memory.current" if tree.version == 2 else "memory.usage_in_bytes")).write_text(
-        str(105 * MIB))
-    (tree.folders["memory"] / "memory.stat").write_text("inactive_file 0\ntotal_inactive_file 0\n")
     done = acting.apply({CPU: 2.0, MEMORY: 64.0})
     assert done.values[CPU] == 2.0 and done.values[MEMORY] == pytest.approx(105 * 1.1, abs=0.01)
     assert "64 MiB leaves too little above the 105 MiB in use" in done.notes[0]
@@ -191,7 +188,7 @@ def test_a_change_by_somebody_else_since_it_was_read_is_a_conflict(acting: Cgrou
     acting.present()
     tree.set(cpu="70000 100000")
     for _ in range(2):
-        with pytest.raises(ActuatorError, match="changed by somebody else: expected .*, found cpu 70000 100000") as raised:
+        with pytest.raises(ActuatorError, match=r"by somebody else: expected .*, found cpu 70000 100000") as raised:
             acting.apply({CPU: 2.0})
         assert raised.value.kind == "conflict"
     assert tree.limits()["cpu"] == "70000 100000"
@@ -230,6 +227,19 @@ def test_a_successor_gives_back_what_a_killed_controller_left(acting: Cgroup, tr
     assert successor.apply({CPU: 1.0}).notes == ()
 
 
+def test_a_decision_from_before_the_giving_back_is_a_conflict(acting: Cgroup, tree: Tree, tmp_path: Path) -> None:
+    acting.apply({CPU: 0.5})
+    killed(acting)
+    successor = another(tree, tmp_path)
+    assert successor.present()["cpu_limit_cores"] == 0.5
+    assert successor.acquire("successor") == ""
+    with pytest.raises(ActuatorError) as raised:
+        successor.apply({CPU: 0.45})
+    assert raised.value.kind == "conflict"
+    assert successor.present()["cpu_limit_cores"] == os.cpu_count()
+    assert successor.apply({CPU: 1.5}).values == {CPU: 1.5}
+
+
 def test_a_restart_can_give_back_without_acting(acting: Cgroup, tree: Tree, tmp_path: Path) -> None:
     before = tree.limits()
     acting.apply({CPU: 0.5, MEMORY: 128.0})
@@ -241,7 +251,7 @@ def test_a_restart_can_give_back_without_acting(acting: Cgroup, tree: Tree, tmp_
 def test_what_somebody_else_set_stays_and_is_said(acting: Cgroup, tree: Tree, tmp_path: Path) -> None:
     acting.apply({CPU: 0.5, MEMORY: 128.0})
     tree.set(cpu="70000 100000")
-    with pytest.raises(ActuatorError, match="cpu of .* was set to 70000 100000 by somebody else and stays") as raised:
+    with pytest.raises(ActuatorError, match=r"cpu of .* was set to 70000 100000 by somebody else and stays") as raised:
         acting.restore()
     assert raised.value.kind == "conflict"
     assert tree.limits()["cpu"] == "70000 100000" and tree.limits()["memory"] == "max"
@@ -275,8 +285,9 @@ def test_another_period_since_is_somebody_elses_limit(acting: Cgroup, tree: Tree
     assert tree.limits()["cpu"] == "50000 50000"
 
 
-@pytest.mark.parametrize("text", ["", '{"target": "a", "lim', "[]", '{"target": "a", "limits": {"cpu": {"found": "x"}}}',
-                                  '{"target": "a", "limits": {"cpu": {"found": "x", "ours": []}}}', "\xff"])
+@pytest.mark.parametrize("text", [
+    "", '{"target": "a", "lim', "[]", '{"target": "a", "limits": {"cpu": {"found": "max"}}}',
+    '{"target": "a", "limits": {"cpu": {"found": "x", "ours": []}}}', "\xff"])
 def test_a_damaged_state_file_is_set_aside_and_said(
     text: str, acting: Cgroup, tree: Tree, tmp_path: Path
 ) -> None:
@@ -335,7 +346,7 @@ def test_nothing_is_changed_that_could_not_be_given_back(
     before = tree.limits()
     with monkeypatch.context() as patched:
         patched.setattr("serving.actuators.cgroup.write_found", full)
-        with pytest.raises(ActuatorError, match="on disk before it is changed, got .*No space left.*nothing was set"):
+        with pytest.raises(ActuatorError, match=r"on disk before it is changed, got .*No space left.*nothing was set"):
             acting.apply({CPU: 0.5})
         assert tree.limits() == before
     acting.apply({CPU: 0.5})
@@ -382,7 +393,7 @@ def test_a_lease_that_was_lost_to_another_is_said_at_the_end(acting: Cgroup, tre
     acting.release("controller")
     second = another(tree, tmp_path)
     assert second.acquire("second") == ""
-    with pytest.raises(ActuatorError, match="second .* has the lease") as raised:
+    with pytest.raises(ActuatorError, match=r"second .* has the lease") as raised:
         acting.restore()
     assert raised.value.kind == "conflict"
 

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from tests.e2e.tiny import ROOT
-from tests.serving.actuators.groups import MIB, PARENT, Tree, real_group
+from tests.serving.actuators.control_group.groups import MIB, PARENT, Tree, real_group
 
 
 def killed_at_each_point(tree: Tree, state: Path) -> dict[str, Any]:
     limits = {limit: "130000 50000" if limit == "cpu" else str(250 * MIB) for limit in tree.folders}
     tree.set(**limits)
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.serving.actuators.kill_at_each_point", str(tree.root), PARENT, str(state),
-         json.dumps(limits)], cwd=ROOT, capture_output=True, text=True)
+    program = "tests.serving.actuators.control_group.kill_at_each_point"
+    done = subprocess.run([sys.executable, "-m", program, str(tree.root), PARENT, str(state), json.dumps(limits)],
+                          cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found

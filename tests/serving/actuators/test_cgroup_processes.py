@@ -3,16 +3,17 @@
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from serving.actuators.actuator import ActuatorError
 from serving.actuators.cgroup import Cgroup
-from tests.serving.actuators.groups import MIB, PARENT, Tree, real_group
+from tests.serving.actuators.control_group.groups import MIB, PARENT, Tree, real_group
 
 CPU, MEMORY = "target_cpu_limit_cores", "target_memory_limit_mib"
+Start = Callable[[str], subprocess.Popen[bytes]]
 USES_100_MIB = "x = b'1' * (100 << 20); print('ready', flush=True); import time; time.sleep(60)"
 SPINS = "print('ready', flush=True)\nwhile True: pass"
 
@@ -34,7 +35,7 @@ def acting(real: Tree, tmp_path: Path) -> Cgroup:
 
 
 @pytest.fixture
-def start(real: Tree) -> Iterator[object]:
+def start(real: Tree) -> Iterator[Start]:
     """Starts a program inside the group; it is running when the call returns."""
     started: list[subprocess.Popen[bytes]] = []
 
@@ -67,8 +68,8 @@ def test_limits_are_set_and_given_back(acting: Cgroup, real: Tree) -> None:
     assert real.limits() == found
 
 
-def test_a_process_runs_against_its_quota(acting: Cgroup, real: Tree, start: object) -> None:
-    process = start(SPINS)  # type: ignore[operator]
+def test_a_process_runs_against_its_quota(acting: Cgroup, real: Tree, start: Start) -> None:
+    process = start(SPINS)
     assert acting.present()["ready_replicas"] == 1.0
     acting.apply({CPU: 0.1})
     stat = real.folders["cpu"] / "cpu.stat"
@@ -78,8 +79,8 @@ def test_a_process_runs_against_its_quota(acting: Cgroup, real: Tree, start: obj
     assert "nr_throttled 0\n" not in stat.read_text() and process.poll() is None
 
 
-def test_memory_in_use_is_neither_killed_for_nor_undercut(acting: Cgroup, real: Tree, start: object) -> None:
-    process = start(USES_100_MIB)  # type: ignore[operator]
+def test_memory_in_use_is_neither_killed_for_nor_undercut(acting: Cgroup, real: Tree, start: Start) -> None:
+    process = start(USES_100_MIB)
     acting.apply({MEMORY: 300.0})
     done = acting.apply({CPU: 0.5, MEMORY: 50.0})
     assert done.values[CPU] == 0.5 and 105.0 < done.values[MEMORY] < 150.0 and "leaves too little" in done.notes[0]
@@ -90,12 +91,12 @@ def test_memory_in_use_is_neither_killed_for_nor_undercut(acting: Cgroup, real: 
 
 
 def test_a_found_limit_below_what_is_used_now_stays_on_disk(
-    acting: Cgroup, real: Tree, start: object, tmp_path: Path
+    acting: Cgroup, real: Tree, start: Start, tmp_path: Path
 ) -> None:
     real.set(cpu="50000 100000", memory=str(60 * MIB))
     found = real.limits()
     acting.apply({CPU: 1.0, MEMORY: 300.0})
-    process = start(USES_100_MIB)  # type: ignore[operator]
+    process = start(USES_100_MIB)
     with pytest.raises(ActuatorError) as raised:
         acting.restore()
     assert raised.value.kind == "refused" and process.poll() is None

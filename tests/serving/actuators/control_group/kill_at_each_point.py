@@ -1,11 +1,11 @@
 """A program: a controller acts on a group and is killed by SIGKILL at one point after another; what is found then?
 
 Points are the moments before each opening, renaming or removal of a file of the group or of the state folder, which the
-interpreter's audit hook tells. After each, the next start takes the lease. It prints, as JSON, how many points there were,
-at how many of them the limits differed from what had been found when the controller died, and every point after which
-they were not given back exactly.
+interpreter's audit hook tells. After each, the next start takes the lease. It prints, as JSON, how many points there
+were, at how many of them the limits differed from what had been found when the controller died, and every point after
+which they were not given back exactly.
 
-    python -m tests.serving.actuators.kill_at_each_point ROOT PARENT STATE LIMITS
+    python -m tests.serving.actuators.control_group.kill_at_each_point ROOT PARENT STATE LIMITS
 """
 
 import json
@@ -15,9 +15,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from feature_store.control_group_limits import FILES
 from serving.actuators.cgroup import Cgroup
-from serving.actuators.control_group import ControlGroup
+from serving.actuators.control_group.group import ControlGroup
 
 CPU, MEMORY = "target_cpu_limit_cores", "target_memory_limit_mib"
 
@@ -68,7 +67,7 @@ def main(root: Path, parent: str, state: Path, limits: dict[str, str]) -> dict[s
         successor.release("successor")
         if os.WIFEXITED(status):
             return {"points": point, "differed": differed, "wrong": wrong, "exit": os.WEXITSTATUS(status),
-                    "limits": len(FILES[group.version])}
+                    "limits": sorted(limits)}
         point += 1
 
 

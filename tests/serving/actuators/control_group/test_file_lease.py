@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from serving.actuators.actuator import ActuatorError
-from serving.actuators.file_lease import FileLease
+from serving.actuators.control_group.file_lease import FileLease
 from tests.e2e.tiny import ROOT
 
-HOLD = ("import sys, time; from pathlib import Path; from serving.actuators.file_lease import FileLease\n"
+HOLD = ("import sys, time; from pathlib import Path; from serving.actuators.control_group.file_lease import FileLease\n"
         "lease = FileLease(Path(sys.argv[1])); print(repr(lease.acquire('first')), flush=True); time.sleep(60)")
 
 
