@@ -32,7 +32,7 @@ from serving.actuators.actuator import Actuator
 from serving.contract import Contract
 from serving.control.checks import Checked, checked, first_of
 from serving.control.memory import Memory, read_memory
-from serving.control.shield import Shield
+from serving.control.shield import Change, Shield
 from serving.control.watch import Actor, Watch
 from serving.session import Predictor
 
@@ -113,7 +113,7 @@ class ControlStep:
         troubles: what was wrong with what was seen.
         outside: inputs beyond the proved box.
         said: control -> what the policy said; None: it was not asked, or had no answer.
-        changes: what the shield changed, a phrase each.
+        changes: what the shield changed.
         targets: control -> what was to be set; empty where nobody acted.
         done: control -> what the actuator says is set; None: it was not asked, or failed.
         notes: of the actuator.
@@ -130,7 +130,7 @@ class ControlStep:
     troubles: tuple[str, ...] = ()
     outside: tuple[str, ...] = ()
     said: Mapping[str, float] | None = None
-    changes: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
     targets: Mapping[str, float] = field(default_factory=dict)
     done: Mapping[str, float] | None = None
     notes: tuple[str, ...] = ()
@@ -146,7 +146,7 @@ class _Decided:
     reason: str
     said: Mapping[str, float] | None = None
     targets: Mapping[str, float] = field(default_factory=dict)
-    changes: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
 
 
 class ControlLoop:
@@ -277,7 +277,7 @@ class ControlLoop:
             found = self._parts.shield.allowed(decided.targets, seen.row, self._memory.lowered_s)
         except InputError as error:
             return _Decided("nobody", f"shield: {error}", decided.said)
-        decided.targets, decided.changes = found.targets, tuple(map(str, found.changes))
+        decided.targets, decided.changes = found.targets, found.changes
         return decided
 
     def _remembered(self, decided: _Decided, seen: Checked, seconds: float) -> Memory:
