@@ -120,7 +120,7 @@ class ControlGroup:
 
     def _read(self, limit: str, file: str) -> str:
         descriptor = self._open(limit, file, os.O_RDONLY)
-        with open(descriptor, encoding="ascii") as opened:
+        with open(descriptor, encoding="utf-8") as opened:
             return opened.read()
 
     def _write(self, limit: str, file: str, text: str) -> None:

@@ -17,6 +17,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _LEAST_QUOTA_US = 1_000  # min_cfs_quota_period in the kernel's kernel/sched/core.c
 _MEMORY_MARGIN = 0.1  # of the working set: room to live in after the limit was lowered
 _LEAST_MARGIN_BYTES = 4 * MIB  # above what the kernel's counters lag behind: 64 pages a CPU (MEMCG_CHARGE_BATCH)
+_MOST = {CPU: 2.0**20, MEMORY: 2.0**40}  # more than any host has; the kernel reads 2**64 bytes as 0
 _REPLICAS_TOLERANCE = 0.01  # what a policy's single-precision output may be off a whole number
 
 
@@ -38,8 +39,10 @@ class ReplicaLimits:
             if control not in (*LIMITS, REPLICAS):
                 raise ActuatorError("refused", f"{control}: {self.name} has no such control, "
                                                f"{nearest(control, (*LIMITS, REPLICAS))}")
-            if not math.isfinite(value) or value <= 0:
-                raise ActuatorError("refused", f"{control} must be above 0, got {value} ({self.name})")
+            most = _MOST.get(control, math.inf) / self.replicas
+            if not 0 < value <= most or math.isinf(value):
+                raise ActuatorError("refused", f"{control} must be above 0 and at most {most:g}, got {value} "
+                                               f"({self.name})")
         replicas = targets.get(REPLICAS, self.replicas)
         if abs(replicas - self.replicas) > _REPLICAS_TOLERANCE:
             raise ActuatorError("refused", f"{REPLICAS} must be {self.replicas}, which is fixed, got {replicas:g}; "

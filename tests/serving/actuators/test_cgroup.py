@@ -70,9 +70,12 @@ def test_no_process_means_no_ready_replica(acting: Cgroup, tree: Tree) -> None:
 
 @pytest.mark.parametrize(("targets", "message"), [
     ({CPU: 2.0, REPLICAS: 4.0}, "target_replicas must be 1, which is fixed, got 4"),
-    ({CPU: 2.0, MEMORY: 0.0}, "target_memory_limit_mib must be above 0, got 0.0"),
-    ({MEMORY: 99.0, CPU: float("nan")}, "target_cpu_limit_cores must be above 0, got nan"),
-    ({MEMORY: 99.0, CPU: float("inf")}, "target_cpu_limit_cores must be above 0, got inf"),
+    ({CPU: 2.0, MEMORY: 0.0}, "target_memory_limit_mib must be above 0 .*, got 0.0"),
+    ({CPU: 2.0, MEMORY: -1.0}, "target_memory_limit_mib must be above 0 .*, got -1.0"),
+    ({MEMORY: 99.0, CPU: float("nan")}, "target_cpu_limit_cores must be above 0 .*, got nan"),
+    ({MEMORY: 99.0, CPU: float("inf")}, "target_cpu_limit_cores must be above 0 .*, got inf"),
+    ({CPU: 2.0, MEMORY: 2.0**44}, r"target_memory_limit_mib must be above 0 and at most 1.09951e\+12"),
+    ({REPLICAS: float("inf")}, "target_replicas must be above 0 .*, got inf"),
     ({CPU: 2.0, "target_cpu_limit": 1.0}, "did you mean 'target_cpu_limit_cores'"),
 ])
 def test_a_decision_that_cannot_be_carried_out_sets_nothing(
