@@ -106,8 +106,7 @@ class ControlGroup:
     def has_processes(self) -> bool:
         """Whether a process lives in it or below it, under the limit of each controller."""
         with self._told("be read"):
-            return all(any((Path(folder) / "cgroup.procs").read_text().strip() for folder, _, _ in
-                           os.walk(self._folder(controller))) for controller in self._folders)
+            return all(_is_populated(self._folder(controller)) for controller in self._folders)
 
     def _folder(self, limit: str) -> Path:
         folder = self._folders["memory" if limit.startswith("memory") else "cpu"]
@@ -155,6 +154,17 @@ class ControlGroup:
 
     def __str__(self) -> str:
         return f"cgroup {self.name}"
+
+
+def _is_populated(folder: Path) -> bool:
+    for below, _, _ in os.walk(folder):
+        try:
+            if (Path(below) / "cgroup.procs").read_text().strip():
+                return True
+        except OSError:
+            if Path(below) == folder:
+                raise  # any other may have been removed meanwhile
+    return False
 
 
 def lowers(now: str, then: str) -> bool:

@@ -62,6 +62,7 @@ def test_a_group_of_three_replicas_gets_three_times_the_limit(tree: Tree, tmp_pa
 def test_no_process_means_no_ready_replica(acting: Cgroup, tree: Tree) -> None:
     (tree.folders["memory"] / "cgroup.procs").write_text("")
     assert acting.present()["ready_replicas"] == 0.0
+    (tree.folders["memory"] / "removed").mkdir()  # whose files went first
     below = tree.folders["memory"] / "worker"
     below.mkdir()
     (below / "cgroup.procs").write_text("18\n")

@@ -1,4 +1,4 @@
-"""The control group actuator behind the control loop: a step after a step, a second controller, a restart after a kill."""
+"""The control group actuator behind the control loop: steps, a second controller, a restart after a kill."""
 
 from pathlib import Path
 
