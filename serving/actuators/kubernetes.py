@@ -60,8 +60,8 @@ class KubernetesDeployment:
                 raise InputError(f"controls must be of {', '.join(CONTROLS)}, got {control}; "
                                  f"{nearest(control, CONTROLS)}")
         if not controls or lease_s < 1:
-            raise InputError(f"expected at least one control and a lease of at least 1 s, got {len(controls)} control(s) "
-                             f"and {lease_s} s")
+            raise InputError(f"expected at least one control and a lease of at least 1 s, got "
+                             f"{len(controls)} control(s) and {lease_s} s")
         self._api, self._deployment, self._container = api, deployment, container
         self._controls = frozenset(controls)
         self._lease = Lease(api, f"assay-{deployment}", int(lease_s), clock)

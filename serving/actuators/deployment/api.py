@@ -167,7 +167,8 @@ def cluster_configuration(kubeconfig: Path | None = None, context: str | None = 
                 pass  # not inside of a cluster
         kubernetes.config.load_kube_config(str(kubeconfig) if kubeconfig else None, context, configuration,
                                            persist_config=False)
-    except (kubernetes.config.ConfigException, OSError, ValueError, yaml.YAMLError) as error:
+    except (kubernetes.config.ConfigException, OSError, ValueError, TypeError, KeyError, AttributeError,
+            yaml.YAMLError) as error:
         raise InputError("expected a service account (inside of a cluster) or a readable kubeconfig file, got: "
                          f"{_short(str(error))} ({kubeconfig or 'default path'})") from error
     return configuration

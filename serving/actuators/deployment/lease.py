@@ -69,20 +69,21 @@ class Lease:
         raise ActuatorError("conflict", f"the lease {self.name} changed {TRIES} times while it was being acquired")
 
     def release(self, holder: str) -> None:
-        """Gives it back where `holder` has it; the annotations stay."""
+        """Gives it back where `holder` has it; the annotations stay. Without an answer it runs out by itself."""
+        self._forget(holder)
         for _ in range(TRIES):
             found = self._read()
             if found is None or (found.get("spec") or {}).get("holderIdentity") != holder:
-                break
+                return
             given = deepcopy(found)
             given["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
             try:
                 self._api.call("update", LEASES, self.name, body=given)
-                break
+                return
             except ApiError as error:
                 if error.kind not in ("conflict", "gone"):
                     raise
-        self._forget(holder)
+        raise ActuatorError("conflict", f"the lease {self.name} changed {TRIES} times while it was being given back")
 
     def annotation(self, key: str) -> str | None:
         """What was noted under `key`, by whichever holder."""

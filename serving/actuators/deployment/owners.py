@@ -18,15 +18,16 @@ def require_sole_owner(api: Api, deployment: str, controls: Collection[str]) -> 
         for item in api.call("list", HORIZONTAL_AUTOSCALERS).get("items", []):
             if _aims_at((item.get("spec") or {}).get("scaleTargetRef"), deployment):
                 raise ActuatorError("refused", f"the HorizontalPodAutoscaler {_name(item)} sets the replicas of "
-                                               f"{deployment} too; delete it, or leave target_replicas out of the controls")
+                                               f"{deployment} too; delete it, or leave target_replicas out of the "
+                                               "controls")
     if set(controls) & set(RESOURCE):
         for item in _vertical(api):
             spec = item.get("spec") or {}
             mode = (spec.get("updatePolicy") or {}).get("updateMode") or "Auto"
             if _aims_at(spec.get("targetRef"), deployment) and mode not in PASSIVE:
                 raise ActuatorError("refused", f"the VerticalPodAutoscaler {_name(item)} (mode {mode}) sets the limits "
-                                               f"of {deployment} too; set its updateMode to Off, or leave the limits out "
-                                               "of the controls")
+                                               f"of {deployment} too; set its updateMode to Off, or leave the limits "
+                                               "out of the controls")
 
 
 def _vertical(api: Api) -> list[Json]:
