@@ -343,8 +343,8 @@ def _current(cluster: Cluster, group: str, plural: str, name: str, body: Json) -
     sent = body.get("metadata", {}).get("resourceVersion")
     assert sent, f"a write without a resourceVersion: {body}"
     if sent != now["metadata"]["resourceVersion"]:
-        raise Refused(409, "Conflict", f'Operation cannot be fulfilled on {plural} "{name}": the object has been modified; '
-                                       "please apply your changes to the latest version and try again",
+        raise Refused(409, "Conflict", f'Operation cannot be fulfilled on {plural} "{name}": the object has been '
+                                       "modified; please apply your changes to the latest version and try again",
                       {"name": name, "group": group, "kind": plural})
     return now
 
@@ -367,10 +367,11 @@ def _resize(cluster: Cluster, now: Json, body: Json, dry_run: bool) -> Json:
             container["resources"][key] = kept | {what: canonical(text) for what, text in quantities.items()}
         for what, text in container["resources"].get("requests", {}).items():
             if number(text) > number(container["resources"]["limits"].get(what, "1Ei")):
-                raise _invalid(name, f'spec.containers[0].resources.requests: Invalid value: "{text}": must be less than or '
-                                     f"equal to {what} limit")
+                raise _invalid(name, f'spec.containers[0].resources.requests: Invalid value: "{text}": must be less '
+                                     f"than or equal to {what} limit")
     if _class(now) != before:
-        raise _invalid(name, f'spec: Invalid value: "{_class(now)}": Pod QOS Class may not change as a result of resizing')
+        raise _invalid(name, f'spec: Invalid value: "{_class(now)}": Pod QOS Class may not change as a result of '
+                             "resizing")
     if dry_run:
         return now
     now["status"]["conditions"] = [item for item in now["status"]["conditions"] if item["type"] == "Ready"]

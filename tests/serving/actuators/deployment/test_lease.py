@@ -73,7 +73,7 @@ def test_what_the_wall_clocks_say_neither_steals_a_lease_nor_keeps_it(renewed: s
 def test_a_process_that_slept_past_its_lease_sets_nothing() -> None:
     cluster = new_cluster()
     with serve(cluster) as url:
-        a, clock, b, _ = pair(url)
+        a, clock, _, _ = pair(url)
         with pytest.raises(ActuatorError, match="must be held before anything is set"):
             a.apply({"target_replicas": 5.0})
         a.acquire("a")

@@ -15,8 +15,8 @@ BYTES = {"cpu": 1, "memory": 2**20}
 
 @pytest.mark.parametrize(("quantity", "resource", "expected"), [
     ("2", "cpu", 2.0), ("1500m", "cpu", 1.5), ("0.3", "cpu", 0.3), ("100000000n", "cpu", 0.1),
-    ("256Mi", "memory", 256.0), ("1Gi", "memory", 1024.0), ("134217728", "memory", 128.0), ("1G", "memory", 1e9 / 2**20),
-    ("128974848000m", "memory", 123.0),
+    ("256Mi", "memory", 256.0), ("1Gi", "memory", 1024.0), ("134217728", "memory", 128.0),
+    ("1G", "memory", 1e9 / 2**20), ("128974848000m", "memory", 123.0),
 ])
 def test_quantities_are_read_in_the_units_of_the_controls(quantity: str, resource: str, expected: float) -> None:
     assert amount(quantity, resource) == pytest.approx(expected, rel=1e-12)
