@@ -183,7 +183,7 @@ def _refusal(error: Any, rule: str, rbac_rule: str) -> ApiError:
     kind: Kind = KINDS.get(status, "refused" if 400 <= status < 500 else "unreachable")
     advice = ""
     if "admission webhook" in message:
-        kind = "refused" if "denied the request" in message else "unreachable"
+        kind = "refused" if status < 500 or "denied the request" in message else "unreachable"
     elif status == 403 and not re.search(r'cannot \w+ (resource|path) "', message):
         kind = "refused"  # a quota and a LimitRange answer 403 as well; the caller may, the change may not
     elif status == 403:

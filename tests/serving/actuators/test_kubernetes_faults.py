@@ -35,6 +35,8 @@ def failed(cluster: Cluster, *faults: Fault, **arguments: float) -> ActuatorErro
     (403, "refused", 'pods "web-1" is forbidden: maximum cpu usage per Container is 1, but limit is 2', "maximum cpu"),
     (400, "refused", WEBHOOK, "at most 1 core"),
     (403, "refused", WEBHOOK, "at most 1 core"),
+    (500, "refused", WEBHOOK, "at most 1 core"),
+    (400, "refused", 'admission webhook "policy.example.org" does not support dry run', "does not support dry run"),
     (422, "refused", "Pod is invalid: spec.containers[0].resources: Forbidden: memory limits cannot be decreased",
      "memory limits cannot be decreased"),
     (500, "unreachable", 'failed calling webhook: admission webhook "policy.example.org" timed out', "timed out"),
