@@ -7,6 +7,7 @@ import typer
 
 from pipelines.commands import (
     bundle_commands,
+    control_command,
     measurement_commands,
     record_command,
     registry_commands,
@@ -34,6 +35,7 @@ app.add_typer(schedule_commands.app, name="schedule")
 app.command("verify")(verify_command.verify)
 app.command("check")(bundle_commands.check)
 app.command("predict")(bundle_commands.predict)
+app.command("control")(control_command.control)
 app.command("recommend")(measurement_commands.recommend)
 app.command("audit")(measurement_commands.audit)
 app.command("promote")(registry_commands.promote)

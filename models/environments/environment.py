@@ -172,6 +172,10 @@ class ControlledSystem(Environment, Protocol):
         """Of a step: what no reward exceeds."""
 
     @property
+    def observer(self) -> str:
+        """Module that works out, beside a live system, signals that follow from the past (observer.py); "": none."""
+
+    @property
     def rules(self) -> Mapping[str, RuleFamily]:
         """By name, the rules that are run beside a policy and may be its fallback."""
 

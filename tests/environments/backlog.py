@@ -80,6 +80,7 @@ class Backlog:
     columns: Mapping[str, Column] = {"rate_rps": Column("1/s", 0.0, None, "requests that came")}
     settings = (Setting("slo_s", 2.0, "s", 0.25, 16.0, meaning="objective of the wait"),)
     largest_reward = 1.0
+    observer = ""
     telemetry: Path | None = None
 
     def __init__(self, load: Mapping[str, Tensor] | None = None, slo_s: float = 2.0,

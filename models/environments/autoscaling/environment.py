@@ -26,6 +26,7 @@ class AutoscalingSystem(Autoscaling):
     settings: Sequence[Setting] = SETTINGS
     telemetry: Path | None = TELEMETRY
     largest_reward = 2.0  # of a step: the objective met, CPU and memory used to the full (equation in simulator.py)
+    observer: str = "models.environments.autoscaling.observer"
     rules: Mapping[str, RuleFamily] = RULES
 
     def twin(self, telemetry: "pd.DataFrame", settings: Mapping[str, float | str],

@@ -11,6 +11,9 @@ import math
 from models.environments.signals import Anchor, Control, Feature, Signal
 
 STEP_SECONDS = 15.0
+# Price of a GiB of memory for an hour over that of a core's: price lists of custom machine types, which state both, ask
+# for 0.11 to 0.14.
+GIB_IN_CORES = 0.13
 
 SIGNALS = (
     Signal("cpu_limit_cores", "cores", 0.125, 16.0, "log", "CPU limit of one replica"),

@@ -24,13 +24,17 @@ from models.environments.autoscaling import queueing
 from models.environments.autoscaling.applications import Applications, generate, numbers_of
 from models.environments.autoscaling.arrivals import made_traces, split_traces
 from models.environments.autoscaling.episodes import SCENARIOS, Episodes, draw_episodes
-from models.environments.autoscaling.interface import ANCHORS, CONTROLS, FEATURES, SIGNALS, STEP_SECONDS
+from models.environments.autoscaling.interface import (
+    ANCHORS,
+    CONTROLS,
+    FEATURES,
+    GIB_IN_CORES,
+    SIGNALS,
+    STEP_SECONDS,
+)
 from models.environments.environment import Outcome
 from models.environments.signals import Anchor, Control, Feature, Signal
 
-# Price of a GiB of memory for an hour over that of a core's: price lists of custom machine types, which state both, ask
-# for 0.11 to 0.14.
-GIB_IN_CORES = 0.13
 _TIMEOUT_S = 10.0
 _PRESSURE, _SLOWDOWN = 0.9, 4.0  # share of the limit from which reclaiming slows down; times slower at the limit
 _KILL_WIDTH = 0.1  # at 1 + this share of the limit all replicas are killed within a step

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from models.environments.environment import Environment
+from models.environments.environments import environment_of
 from models.export.policy_model import chain_onnx
 from models.export.product import Product, ProductInput, ProductOutput, Versions, promised
 from models.learners.policy import Policy
 from models.learners.policy_chain import Box, chain
 from models.tasks.control.rule_tuning import TunedRule
 from models.tasks.control.task import ControlTask
-from models.tasks.control.workload import specification_of, twin_of
+from models.tasks.control.workload import numbers_of, specification_of, twin_of
 
 POLICY, CHOICE, RULES = "policy.safetensors", "choice.json", "rules.json"
 
@@ -50,7 +51,7 @@ def policy_product(task: ControlTask, workload: str, environment: Environment, p
         tuple(ProductInput(one.name, one.unit, one.meaning, one.low, one.high) for one in environment.signals),
         tuple(ProductOutput(one.name, one.unit, "target", one.low, one.high, one.low, one.high)
               for one in environment.controls), versions, seconds=task.training.verify_seconds,
-        fallback=fallback_of(fallback, environment))
+        fallback=fallback_of(fallback, environment), control=control_of(task, workload, environment))
 
 
 def fallback_of(rule: TunedRule, environment: Environment) -> dict[str, Any]:
@@ -59,6 +60,15 @@ def fallback_of(rule: TunedRule, environment: Environment) -> dict[str, Any]:
                                                 "most_down": control.most_down, "most_up": control.most_up}
                                  for control in environment.controls}
     return {"rule": rule.name, "settings": dict(rule.settings), "safe_ranges": ranges}
+
+
+def control_of(task: ControlTask, workload: str, environment: Environment) -> dict[str, Any]:
+    """What a contract says of how the policy is driven: settings of the workload that the policy is told are fixed."""
+    signals = {signal.name for signal in environment.signals}
+    settings = {name: value for name, value in numbers_of(task, workload).items() if name in signals}
+    return {"observer": environment_of(task.environment).observer, "step_s": environment.step_seconds,
+            "current": {control.name: control.current for control in environment.controls},
+            "whole": [control.name for control in environment.controls if control.whole], "settings": settings}
 
 
 def write_learner(folder: Path, policy: Policy, choice: Mapping[str, Any], rules: Mapping[str, TunedRule],

@@ -20,6 +20,13 @@ def twin_of(task: ControlTask, workload: str, features: Path) -> Environment:
     return environment_of(task.environment).twin(read_features(features, workload), written.settings, limits)
 
 
+def numbers_of(task: ControlTask, workload: str) -> dict[str, float]:
+    """Settings of a workload that are numbers, by name; the default of those that its file leaves out."""
+    written = task.workload(workload).settings
+    return {setting.name: value for setting in environment_of(task.environment).settings
+            for value in [written.get(setting.name, setting.default)] if not isinstance(value, str)}
+
+
 def specification_of(task: ControlTask, workload: str, environment: Environment, where: str = "task",
                      lines: Lines | None = None) -> Specification:
     """What is to be proved, in raw units; an input's box is all that can be observed, unless the task says another, and
@@ -34,13 +41,11 @@ def specification_of(task: ControlTask, workload: str, environment: Environment,
     """
     written = task.workload(workload)
     own = bool(written.specification)
-    numbers = {setting.name: value for setting in environment_of(task.environment).settings
-               for value in [written.settings.get(setting.name, setting.default)] if not isinstance(value, str)}
     place = ("workloads", workload, "specification") if own else ("specification",)
     units = {signal.name: signal.unit for signal in environment.signals}
     units |= {control.name: control.unit for control in environment.controls}
     try:
-        demands = demanded(task.demanded(workload), numbers)
+        demands = demanded(task.demanded(workload), numbers_of(task, workload))
     except FieldError as error:
         raise field_error((*place, *error.path), str(error), where, lines) from error
     observed = {signal.name: (signal.low, signal.high) for signal in environment.signals}

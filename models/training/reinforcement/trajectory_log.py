@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -48,6 +48,7 @@ class Step:
         targets: (m) raw, as they were set.
         reward, cost, violation, violated: of the environment's `Outcome`; NaN where not known.
         mark: measured, or why there is no reward: it did not come, came after the next decision, or was no number.
+        detail: what else whoever acted has to say of it, as JSON keeps it; training does not read it.
     """
 
     application: str
@@ -61,6 +62,7 @@ class Step:
     violation: float = math.nan
     violated: float = math.nan
     mark: Mark = "measured"
+    detail: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if self.mark not in get_args(Mark) or self.actor not in get_args(Actor):
@@ -276,7 +278,10 @@ _NUMBERS = ("reward", "cost", "violation", "violated")
 
 
 def _line(record: Record) -> bytes:
-    return orjson.dumps(vars(record)) + b"\n"  # NaN becomes null
+    fields = vars(record)
+    if fields.get("detail", ...) is None:
+        fields = {name: value for name, value in fields.items() if name != "detail"}
+    return orjson.dumps(fields) + b"\n"  # NaN becomes null
 
 
 def _record(line: bytes, header: Header) -> Record:
@@ -286,6 +291,8 @@ def _record(line: bytes, header: Header) -> Record:
     for key in ("episode", "step"):
         if type(data[key]) is not int:
             raise ValueError(f"{key}: expected a whole number, got {data[key]!r}")
+    if not isinstance(data.get("detail"), dict | None):
+        raise ValueError(f"detail: expected a mapping, got {data['detail']!r}")
     vectors = {key: tuple(_number(value) for value in data[key]) for key in ("observation", "targets")}
     step = Step(**{**data, **vectors, **{key: _number(data[key]) for key in _NUMBERS}})
     _require_lengths(step, header)

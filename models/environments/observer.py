@@ -1,0 +1,75 @@
+"""What stands between measurements and a controller: signals that no one measures, for they follow from the past.
+
+An environment keeps such signals in its state (exponential means of the load, seconds since replicas were raised).
+Beside a live system an `Observer` keeps them, by the same equations, across restarts. An environment names the module
+that holds its `OBSERVER`, a class, as `observer`; one without has signals that are all measured. No torch: it runs in a
+controller.
+"""
+
+import importlib
+import math
+from collections.abc import Mapping
+from typing import Protocol
+
+from feature_store.errors import InputError
+
+
+class Observer(Protocol):
+    """Of one application."""
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """Signals that have to be measured; all others are present values, settings, or follow from these."""
+
+    def observe(self, measured: Mapping[str, float], present: Mapping[str, float], seconds: float) -> dict[str, float]:
+        """All signals but the settings.
+
+        Args:
+            measured: signal -> value of the last interval; NaN or left out: not known.
+            present: signal -> value that is set now.
+            seconds: since the call before, by a clock that never jumps; 0 at the first.
+
+        Returns:
+            signal -> raw value, not clipped; NaN where it is not known.
+        """
+
+    def outcome(self, observation: Mapping[str, float]) -> dict[str, float]:
+        """reward, cost, violation and violated (as of `Outcome`) of the interval that was observed; NaN: not known."""
+
+    def state(self) -> dict[str, float]:
+        """All that it remembers, as JSON keeps it."""
+
+    def restore(self, state: Mapping[str, float]) -> None:
+        """Goes on from what `state` gave; the time between counts as none.
+
+        Raises:
+            InputError: it is not what `state` gives.
+        """
+
+
+def observer_of(module: str) -> Observer:
+    """The observer of an environment, by the module that its contract names. Raises InputError."""
+    try:
+        made: Observer = importlib.import_module(module).OBSERVER()
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"observer must be a module that holds OBSERVER, got {module!r}: {error}") from error
+    return made
+
+
+def finite_state(state: Mapping[str, float], names: tuple[str, ...],
+                 nullable: tuple[str, ...] = ()) -> dict[str, float]:
+    """A remembered state whose numbers are finite and >= 0. Raises InputError.
+
+    Args:
+        nullable: names of those that may be NaN, which JSON keeps as null.
+    """
+    if set(state) != set(names):
+        raise InputError(f"observer's state must have {', '.join(names)}, got {', '.join(sorted(state)) or 'nothing'}")
+    found = {}
+    for name in names:
+        value = math.nan if state[name] is None else state[name]
+        known = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+        if not known and not (name in nullable and isinstance(value, float) and math.isnan(value)):
+            raise InputError(f"observer's state must be of numbers >= 0, got {state[name]!r} for {name}")
+        found[name] = float(value)
+    return found

@@ -1,0 +1,106 @@
+"""`assay control`: a controller that acts."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import orjson
+import typer
+
+from feature_store.errors import InputError
+from pipelines.commands.known_names import require_known
+from pipelines.console import ConfigOption, JsonOption, configuration_from, print_line, reported, working
+from serving.control.loop import ControlStep
+
+POLL_S = 30.0  # between two looks at who is champion
+
+
+@reported
+def control(
+    workload: Annotated[str, typer.Option("--workload", "-w", help="Whose champion acts.")],
+    controller: Annotated[Path, typer.Option(help="Controller file: measurements, shield, waiting times.")],
+    task: Annotated[str, typer.Option(help="Task of the champion.")] = "autoscaling",
+    actuator: Annotated[str, typer.Option(help="What carries targets out: dry-run.")] = "dry-run",
+    every: Annotated[float | None, typer.Option(help="Seconds between two steps; default: as the policy was trained.")
+                     ] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="End after so many; default: never.")] = None,
+    bundle: Annotated[Path | None, typer.Option(help="A bundle folder instead of the registry's champion.")] = None,
+    public_key: Annotated[Path | None, typer.Option(help="Key of the signer; default: the project's.")] = None,
+    folder: Annotated[Path | None, typer.Option(
+        help="Log and memory of this controller; default: controllers/<task>/<workload> in the state folder.")] = None,
+    metrics_port: Annotated[int | None, typer.Option(min=1, max=65535, help="Serve /metrics for Prometheus there.")
+                            ] = None,
+    metrics_address: Annotated[str, typer.Option(help="Address that /metrics is served at.")] = "127.0.0.1",
+    config: ConfigOption = None, json_output: JsonOption = False,
+) -> None:
+    """Act on a workload with its proved policy: observe, check, decide, shield, act, log.
+
+    The champion is followed while it acts. Where the policy may not decide, its fallback does, and the line says why.
+    The file STOP in the controller's folder, or SIGUSR1, stops all acting; Ctrl-C ends the controller.
+
+    Example: assay control --task autoscaling --workload nginx --controller controller.yaml --actuator dry-run
+    """
+    from serving.actuators.actuators import make_actuator
+    from serving.bundle import CheckedBundle, check_bundle
+    from serving.control.champion import Champion
+    from serving.control.controller_file import read_controller_file
+    from serving.control.made import make_loop
+    from serving.control.metrics import Metrics
+    from serving.control.run import KillSwitch, run, stops_on_signals
+
+    if every is not None and not every > 0:
+        raise InputError(f"every must be positive, got {every}")
+    written, configuration = read_controller_file(controller), configuration_from(config)
+    key = public_key or configuration.public_key_path
+
+    def opened() -> CheckedBundle:
+        if bundle is not None:
+            return check_bundle(bundle, key)
+        from serving.registry import Registry
+
+        return Registry(configuration).open_champion(task, workload)
+
+    if bundle is None:
+        from serving.ledger import Ledger
+
+        require_known(Ledger(configuration.ledger_path, configuration.public_key_path).standings(), task, workload)
+    with working("loading the champion", json_output):
+        champion = Champion(opened)
+    contract = champion.contract
+    if (contract.task, contract.workload) != (task, workload):
+        raise InputError(f"bundle must be for {task}, {workload}, got one for {contract.task}, {contract.workload} "
+                         f"({bundle})")
+    place = folder or configuration.home / "controllers" / task / workload
+    place.mkdir(parents=True, exist_ok=True)
+    loop = make_loop(contract, champion, written, make_actuator(actuator, contract, written), KillSwitch(place), place)
+    assert contract.control is not None
+    stopped, step_s = stops_on_signals(), contract.control.step_s
+    metrics = Metrics(task, workload, champion.current)
+    if metrics_port is not None:
+        metrics.serve(metrics_port, metrics_address)
+    champion.follow(POLL_S, stopped)
+
+    def on_step(record: ControlStep) -> None:
+        metrics.count(record)
+        (_json if json_output else _told)(record)
+
+    run(loop, every or step_s, stopped, on_step, steps)
+
+
+def _json(record: ControlStep) -> None:
+    sys.stdout.buffer.write(orjson.dumps(vars(record)) + b"\n")  # NaN becomes null
+    sys.stdout.buffer.flush()
+
+
+def _told(record: ControlStep) -> None:
+    """A line a step."""
+    print_line(line_of(record))
+
+
+def line_of(record: ControlStep) -> str:
+    """What a step came to, on one line: when, who, what is set, why."""
+    done: Any = record.done if record.done is not None else record.targets
+    parts = [record.at[11:19], record.actor.ljust(8),
+             ", ".join(f"{name.removeprefix('target_')} {value:.4g}" for name, value in done.items())]
+    why = [record.reason, *(f"shield: {change}" for change in record.changes), record.failure, *record.notes]
+    return "  ".join(parts) + "".join(f"; {one}" for one in why if one)

@@ -1,0 +1,32 @@
+"""The table of actuators: how each is made of a contract and an operator's file."""
+
+from collections.abc import Callable, Mapping
+
+from feature_store.errors import InputError, nearest
+from serving.actuators.actuator import Actuator
+from serving.actuators.dry_run import DryRun
+from serving.contract import Contract
+from serving.control.controller_file import ControllerFile
+
+Maker = Callable[[Contract, ControllerFile], Actuator]
+
+
+def _dry_run(contract: Contract, written: ControllerFile) -> Actuator:
+    if not written.dry_run:
+        raise InputError("dry_run must say what is set at the beginning, got nothing (controller file)")
+    assert contract.control is not None
+    return DryRun(written.dry_run, contract.control.current)
+
+
+ACTUATORS: Mapping[str, Maker] = {"dry-run": _dry_run}
+
+
+def make_actuator(name: str, contract: Contract, written: ControllerFile) -> Actuator:
+    """An actuator by name.
+
+    Raises:
+        InputError: there is none of that name, or the file does not say what it needs.
+    """
+    if name not in ACTUATORS:
+        raise InputError(f"actuator must be one of {', '.join(ACTUATORS)}, got {name!r}; {nearest(name, ACTUATORS)}")
+    return ACTUATORS[name](contract, written)

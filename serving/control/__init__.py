@@ -1,0 +1,1 @@
+"""A controller that acts: observe, check, decide, shield, act, log."""

@@ -1,0 +1,84 @@
+"""Which policy may decide: the champion of a ledger, followed while it acts, or the one bundle of a folder.
+
+Between two steps a new champion takes the place of the old one, after all that a bundle is checked for. A champion that
+was retired, rolled back to none, or does not check may not decide from then on. A registry that cannot be reached
+changes nothing: the last good policy goes on, and its age says for how long.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+
+from feature_store.errors import AssayError, RefusedError
+from serving.bundle import CheckedBundle
+from serving.contract import Contract
+from serving.control.loop import Model
+from serving.session import Predictor
+
+_NAME = 12  # characters of a digest
+
+
+class Champion:
+    """Implements `Models`: follows what `opened` opens. Threads may share it."""
+
+    def __init__(self, opened: Callable[[], CheckedBundle], clock: Callable[[], float] = time.monotonic) -> None:
+        """Opens it for the first time.
+
+        Args:
+            opened: the champion's checked bundle.
+            clock: seconds, never going back.
+
+        Raises:
+            AssayError: there is none that may act.
+        """
+        self._opened, self._clock, self._lock = opened, clock, threading.Lock()
+        bundle = opened()
+        self._contract, self._predictor, self._sha256 = bundle.contract, Predictor(bundle), bundle.sha256
+        self._refused, self._known_at, self.unreachable = "", clock(), ""
+
+    @property
+    def contract(self) -> Contract:
+        """Of the first champion; no other with other inputs or outputs takes its place."""
+        return self._contract
+
+    def current(self) -> Model:
+        """See `Models`."""
+        with self._lock:
+            return Model(self._predictor, self._refused, self._sha256[:_NAME], self._clock() - self._known_at)
+
+    def poll(self) -> None:
+        """Looks once who is champion now."""
+        try:
+            bundle = self._opened()
+            predictor = None if bundle.sha256 == self._sha256 else self._successor(bundle)
+        except RefusedError as error:
+            with self._lock:
+                self._refused, self._known_at, self.unreachable = f"champion: {error}", self._clock(), ""
+            return
+        except (AssayError, OSError) as error:
+            self.unreachable = str(error)
+            return
+        with self._lock:
+            if predictor is not None:
+                self._predictor, self._sha256 = predictor, bundle.sha256
+            self._refused, self._known_at, self.unreachable = "", self._clock(), ""
+
+    def follow(self, every_s: float, stopped: threading.Event) -> threading.Thread:
+        """Polls in a thread of its own until `stopped`: a registry that hangs delays no step."""
+        def polls() -> None:
+            while not stopped.wait(every_s):
+                self.poll()
+
+        thread = threading.Thread(target=polls, name="champion", daemon=True)
+        thread.start()
+        return thread
+
+    def _successor(self, bundle: CheckedBundle) -> Predictor:
+        old, new = self._contract, bundle.contract
+        sides = [(one.task, one.workload, one.input_names, [item.name for item in one.outputs], one.control,
+                  None if one.fallback is None else one.fallback.safe_ranges) for one in (old, new)]
+        if sides[0] != sides[1]:
+            raise RefusedError("champion must have the inputs, outputs, ranges and settings of the one before, got "
+                               f"other ones ({new.task}, {new.workload}, bundle {bundle.sha256[:_NAME]}); start the "
+                               "controller again")
+        return Predictor(bundle)

@@ -1,0 +1,186 @@
+"""The file that an operator writes of one controller: where measurements come from, what may be set, when it waits.
+
+    prometheus: http://127.0.0.1:9090
+    timeout_s: 3                        # for all queries of a step
+    newest: 'max(timestamp(up{job="shop"}))'   # Unix time of the newest sample; with it ages are known
+    fresh_s: 45                         # older measurements count as none
+    signals:                            # of the inputs that have to be measured; each must give one number
+      rate_rps: 'sum(rate(http_requests_total{app="shop"}[30s]))'
+      p99_ms: {query: '...', scale: 1000, fresh_s: 30, newest: '...'}
+    fixed: {io_utilization: 0.0}        # in place of a measurement that there is none of
+    shield:
+      hysteresis: 0.02                  # of the present value
+      cool_down_s: 60
+      budgets: [{name: cores, of: [target_replicas, target_cpu_limit_cores], most: 16}]
+    hand_back_after: 4                  # good steps until the policy acts again
+    deadline_s: 5                       # for a policy's answer
+    dry_run: {cpu_limit_cores: 1, memory_limit_mib: 256, replicas: 2, ready_replicas: 2}
+
+Read without pydantic, for it is read beside a controller.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from feature_store.errors import InputError, nearest
+from feature_store.strict_yaml import read_yaml
+from serving.control.shield import Budget
+
+FRESH_S, TIMEOUT_S, DEADLINE_S, HAND_BACK_AFTER = 60.0, 5.0, 5.0, 4
+_KEYS = ("prometheus", "timeout_s", "newest", "fresh_s", "signals", "fixed", "shield", "hand_back_after", "deadline_s",
+         "dry_run")
+_SHIELD = ("hysteresis", "cool_down_s", "budgets")
+
+
+@dataclass(frozen=True)
+class Query:
+    """Of one input. newest: PromQL of the Unix time of the newest sample, "" where it is not asked for."""
+
+    query: str
+    scale: float = 1.0
+    newest: str = ""
+    fresh_s: float = FRESH_S
+
+
+@dataclass(frozen=True)
+class ControllerFile:
+    """See the module docstring."""
+
+    prometheus: str
+    signals: Mapping[str, Query]
+    fixed: Mapping[str, float] = field(default_factory=dict)
+    timeout_s: float = TIMEOUT_S
+    hysteresis: float = 0.0
+    cool_down_s: float = 0.0
+    budgets: tuple[Budget, ...] = ()
+    hand_back_after: int = HAND_BACK_AFTER
+    deadline_s: float = DEADLINE_S
+    dry_run: Mapping[str, float] = field(default_factory=dict)
+
+    def require_all(self, measured: Mapping[str, str] | tuple[str, ...]) -> None:
+        """Raises InputError: an input that has to be measured is not asked for, or one that is none is."""
+        given = {*self.signals, *self.fixed}
+        if missing := [name for name in measured if name not in given]:
+            raise InputError(f"signals must have a query for each of {', '.join(measured)}, got none for "
+                             f"{', '.join(missing)}; what cannot be measured stands under `fixed`")
+        for name in sorted(given - set(measured)):
+            raise InputError(f"signals must be of {', '.join(measured)}, got {name!r}; {nearest(name, measured)}")
+
+
+def read_controller_file(path: Path) -> ControllerFile:
+    """Reads it.
+
+    Raises:
+        InputError: it is no YAML, a key is unknown or missing, a value is of a wrong type or out of range.
+    """
+    data = _Part(read_yaml(path, "controller file"), "", str(path))
+    data.only(_KEYS)
+    shield = data.part("shield", {})
+    shield.only(_SHIELD)
+    newest, fresh_s = data.text("newest", ""), data.number("fresh_s", FRESH_S)
+    signals = data.part("signals")
+    return ControllerFile(
+        prometheus=data.text("prometheus"),
+        signals={name: _query(signals, name, newest, fresh_s) for name in signals.names},
+        fixed=data.part("fixed", {}).numbers(),
+        timeout_s=data.number("timeout_s", TIMEOUT_S),
+        hysteresis=shield.number("hysteresis", 0.0, least=0.0),
+        cool_down_s=shield.number("cool_down_s", 0.0, least=0.0),
+        budgets=tuple(_budget(one, f"{path}") for one in shield.items("budgets")),
+        hand_back_after=data.whole("hand_back_after", HAND_BACK_AFTER),
+        deadline_s=data.number("deadline_s", DEADLINE_S),
+        dry_run=data.part("dry_run", {}).numbers())
+
+
+class _Part:
+    """A mapping of the file, with the place that errors name."""
+
+    def __init__(self, value: Any, place: str, where: str) -> None:
+        self._place, self._where = place, where
+        if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+            raise self._wrong("", "be a mapping of names", value)
+        self._values: Mapping[str, Any] = value
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._values)
+
+    def only(self, keys: tuple[str, ...]) -> None:
+        for name in self._values:
+            if name not in keys:
+                raise InputError(f"{self._place or 'key'} must be one of {', '.join(keys)}, got {name!r} "
+                                 f"({self._where}); {nearest(name, keys)}")
+
+    def part(self, name: str, default: Any = None) -> "_Part":
+        return _Part(self._get(name, default), self._named(name), self._where)
+
+    def text(self, name: str, default: str | None = None) -> str:
+        value = self._get(name, default)
+        if not isinstance(value, str) or (default is None and not value.strip()):
+            raise self._wrong(name, "be a text", value)
+        return value
+
+    def number(self, name: str, default: float, least: float = math.nextafter(0.0, 1.0)) -> float:
+        value = self._get(name, default)
+        if not _is_number(value) or not value >= least:
+            raise self._wrong(name, f"be a number {'>= 0' if least == 0 else '> 0'}", value)
+        return float(value)
+
+    def whole(self, name: str, default: int) -> int:
+        value = self._get(name, default)
+        if type(value) is not int or value < 1:
+            raise self._wrong(name, "be a whole number >= 1", value)
+        return value
+
+    def numbers(self) -> dict[str, float]:
+        for name, value in self._values.items():
+            if not _is_number(value):
+                raise self._wrong(name, "be a finite number", value)
+        return {name: float(value) for name, value in self._values.items()}
+
+    def items(self, name: str) -> list[Any]:
+        value = self._get(name, [])
+        if not isinstance(value, list):
+            raise self._wrong(name, "be a list", value)
+        return value
+
+    def has_mapping(self, name: str) -> bool:
+        return isinstance(self._values[name], Mapping)
+
+    def _get(self, name: str, default: Any) -> Any:
+        if name in self._values:
+            return self._values[name]
+        if default is None:
+            raise InputError(f"{self._named(name)} must be given, got nothing ({self._where})")
+        return default
+
+    def _named(self, name: str) -> str:
+        return ".".join(filter(None, (self._place, name)))
+
+    def _wrong(self, name: str, rule: str, value: Any) -> InputError:
+        return InputError(f"{self._named(name) or 'file'} must {rule}, got {str(value)[:80]!r} ({self._where})")
+
+
+def _query(signals: _Part, name: str, newest: str, fresh_s: float) -> Query:
+    if not signals.has_mapping(name):
+        return Query(signals.text(name), 1.0, newest, fresh_s)
+    one = signals.part(name)
+    one.only(("query", "scale", "newest", "fresh_s"))
+    return Query(one.text("query"), one.number("scale", 1.0), one.text("newest", newest),
+                 one.number("fresh_s", fresh_s))
+
+
+def _budget(value: Any, where: str) -> Budget:
+    part = _Part(value, "shield.budgets", where)
+    part.only(("name", "of", "most"))
+    of = part.items("of")
+    if not of or not all(isinstance(name, str) for name in of):
+        raise InputError(f"shield.budgets.of must be a list of targets, got {of!r} ({where})")
+    return Budget(part.text("name"), tuple(of), part.number("most", math.nan))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,351 @@
+"""One step of a controller: observe, check, decide, shield, act, log. The rest of the world is behind its parts.
+
+    reader    measurements with their age            (`Reader`)
+    models    the policy that may decide now         (`Models`)
+    actuator  what is set, and setting it            (serving/actuators/actuator.py)
+    shield    what may be set                        (shield.py)
+    fallback  the rule that acts where a policy may not
+    stops     why nobody may act now: kill switch
+
+Whatever fails in a step, the step ends, and its record says what was seen, who acted, what the policy said, what the
+shield changed, what was done, what failed, and how long each took. It never acts on what it did not check: without
+measurements the fallback acts on what there is; without present values, a lease or leave nobody does.
+
+A step's reward is known when the next interval was measured; then its record goes into the log.
+"""
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from feature_store.errors import AssayError, InputError
+from models.controllers.controller import Controller
+from models.environments.observer import Observer
+from models.training.reinforcement.trajectory_log import Header, Step, TrajectoryLog, mark_of, read_log
+from serving.actuators.actuator import Actuator
+from serving.contract import Contract
+from serving.control.checks import Checked, checked, first_of
+from serving.control.memory import Memory, read_memory
+from serving.control.shield import Change, Shield
+from serving.control.watch import Actor, Watch
+from serving.session import Predictor
+
+
+@dataclass(frozen=True)
+class Readings:
+    """Measurements: input -> value, NaN where the source has none; ages_s: where known."""
+
+    values: Mapping[str, float]
+    ages_s: Mapping[str, float] = field(default_factory=dict)
+
+
+class Reader(Protocol):
+    """Where measurements come from."""
+
+    def read(self) -> Readings:
+        """The last interval's. Raises SourceError: nothing came in time."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """The policy that may decide now.
+
+    Attributes:
+        predictor: None: there is none.
+        refused: why it must not decide, "" where it may.
+        version: as the record names it.
+        age_s: seconds since it was last known to be the champion.
+    """
+
+    predictor: Predictor | None
+    refused: str
+    version: str
+    age_s: float = 0.0
+
+
+class Models(Protocol):
+    """Where policies come from; asked between two steps."""
+
+    def current(self) -> Model:
+        """Never raises: what is wrong with a model is its `refused`."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """All that a loop is made of; see the module docstring. holder: this controller, for the lease."""
+
+    reader: Reader
+    models: Models
+    actuator: Actuator
+    shield: Shield
+    fallback: Controller
+    observer: Observer
+    stops: Callable[[], str]
+    holder: str
+
+
+@dataclass(frozen=True)
+class Settings:
+    """deadline_s: a policy's answer that took longer is not used. fresh_s: input -> most age of a measurement."""
+
+    deadline_s: float = 5.0
+    hand_back_after: int = 4
+    fresh_s: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ControlStep:
+    """One step, frozen: what was seen, said, changed and done.
+
+    Attributes:
+        number: of this run, from 0.
+        at: UTC time at its begin, ISO 8601.
+        actor: who decided.
+        reason: why not the policy; "" where it was.
+        version: of the model.
+        seen: input -> value; NaN: missing.
+        troubles: what was wrong with what was seen.
+        outside: inputs beyond the proved box.
+        said: control -> what the policy said; None: it was not asked, or had no answer.
+        changes: what the shield changed.
+        targets: control -> what was to be set; empty where nobody acted.
+        done: control -> what the actuator says is set; None: it was not asked, or failed.
+        notes: of the actuator.
+        failure: of the actuator or the log, "" where there was none.
+        took_s: observe, decide, act -> seconds.
+    """
+
+    number: int
+    at: str
+    actor: Actor
+    reason: str
+    version: str
+    seen: Mapping[str, float]
+    troubles: tuple[str, ...] = ()
+    outside: tuple[str, ...] = ()
+    said: Mapping[str, float] | None = None
+    changes: tuple[Change, ...] = ()
+    targets: Mapping[str, float] = field(default_factory=dict)
+    done: Mapping[str, float] | None = None
+    notes: tuple[str, ...] = ()
+    failure: str = ""
+    took_s: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class _Decided:
+    """What became of one decision, while it is made."""
+
+    actor: Actor
+    reason: str
+    said: Mapping[str, float] | None = None
+    targets: Mapping[str, float] = field(default_factory=dict)
+    changes: tuple[Change, ...] = ()
+
+
+class ControlLoop:
+    """A controller of one workload. One thread."""
+
+    def __init__(self, contract: Contract, parts: Parts, settings: Settings, folder: Path,
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        """Goes on from what it remembers.
+
+        Args:
+            contract: what a policy takes and gives; every model of `parts.models` has these inputs and outputs.
+            folder: of this controller alone: its memory and its log.
+            clock: seconds, never going back.
+
+        Raises:
+            InputError: the contract says nothing of control, or folder, memory or log are unusable.
+        """
+        if contract.control is None:
+            raise InputError(f"contract must say how the policy is driven, got no `control` ({contract.task}, "
+                             f"{contract.workload}); make the bundle again")
+        self._contract, self._control, self._parts, self._settings = contract, contract.control, parts, settings
+        self._memory_path, self._clock = folder / "memory.json", clock
+        self._log = TrajectoryLog(folder / "steps", Header(
+            contract.task, tuple((item.name, item.unit) for item in contract.inputs),
+            tuple((item.name, item.unit) for item in contract.outputs)))
+        self._watch = Watch(settings.hand_back_after)
+        self._last: float | None = None
+        self._started = clock()
+        self._rule: Mapping[str, float] = {}  # what the fallback said in this step
+        self._unwritten = ""  # what of the last step could not be written down: no policy acts then
+        known = read_memory(self._memory_path)
+        self._memory = Memory() if known is None else replace(known, episode=known.episode + 1, step=0)
+        if known is not None:
+            parts.observer.restore({name: math.nan if value is None else value
+                                    for name, value in known.observer.items()})
+            self._close_pending(folder, known)
+        parts.fallback.start(1)
+
+    def step(self) -> ControlStep:
+        """Observes, decides and acts once. Raises nothing that a part of it raises: the record says it."""
+        began, at = self._clock(), datetime.now(UTC).isoformat(timespec="milliseconds")
+        seconds = 0.0 if self._last is None else max(0.0, began - self._last)
+        self._last = began
+        seen, stopped = self._observed(seconds)
+        self._unwritten = "; ".join(filter(None, (self._unwritten, self._log_outcome(seen))))
+        observed = self._clock()
+        decided, version = self._decided(seen, stopped, began - self._started)
+        decided_at = self._clock()
+        memory = self._remembered(decided, seen, seconds)
+        record = ControlStep(self._memory.step, at, decided.actor, decided.reason, version, dict(seen.row),
+                             seen.troubles, seen.outside, decided.said, decided.changes, decided.targets)
+        failures, self._unwritten = self._unwritten, self._written(memory, record)
+        record = self._acted(record)
+        failures = "; ".join(filter(None, (failures, self._unwritten, record.failure)))
+        record = replace(record, failure=failures)
+        took = {"observe": observed - began, "decide": decided_at - observed, "act": self._clock() - decided_at}
+        record = replace(record, took_s={name: round(value, 6) for name, value in took.items()})
+        self._memory = replace(memory, step=memory.step + 1, pending=self._pending(record))
+        return record
+
+    def close(self) -> None:
+        """Writes the last step, without a reward, and gives the lease back."""
+        if self._memory.pending is not None:
+            self._log.append([_logged(self._memory.pending, {})])
+            self._memory = replace(self._memory, pending=None)
+            self._memory.write(self._memory_path)
+        self._parts.actuator.release(self._parts.holder)
+
+    def _observed(self, seconds: float) -> tuple[Checked, str]:
+        """What is seen, checked; and why nobody may act."""
+        readings, source = Readings({}), ""
+        try:
+            readings = self._parts.reader.read()
+        except AssayError as error:
+            source = f"no measurements: {error}"
+        stopped, present = self._parts.stops(), {}
+        try:
+            present = dict(self._parts.actuator.present())
+            other = self._parts.actuator.acquire(self._parts.holder)
+            stopped = stopped or (other and f"{other} has the lease")
+        except AssayError as error:
+            stopped = stopped or f"actuator: {error}"
+        row = self._parts.observer.observe(readings.values, present, seconds) | dict(self._control.settings)
+        seen = checked(self._contract, row, readings.ages_s, self._settings.fresh_s)
+        if not stopped and (unknown := [name for name in self._control.current.values()
+                                        if not math.isfinite(seen.row[name])]):
+            stopped = f"actuator: {', '.join(unknown)} is not known"
+        return (replace(seen, troubles=(source, *seen.troubles)) if source else seen), stopped
+
+    def _decided(self, seen: Checked, stopped: str, seconds: float) -> tuple[_Decided, str]:
+        model = self._parts.models.current()
+        trouble = self._unwritten or model.refused or first_of(seen.troubles)
+        self._watch, actor, reason = self._watch.after(trouble, stopped)
+        decided = _Decided(actor, reason)
+        # asked in every step, so that its histories are there when it has to act
+        rule = self._parts.fallback.act({name: np.array([value]) for name, value in seen.row.items()}, seconds)
+        self._rule = {name: float(values[0]) for name, values in rule.items()}
+        if actor == "policy":
+            decided = self._by_policy(model, seen)
+        elif actor == "fallback":
+            decided.targets = self._rule
+        return self._shielded(decided, seen), model.version
+
+    def _by_policy(self, model: Model, seen: Checked) -> _Decided:
+        asked = self._clock()
+        try:
+            assert model.predictor is not None
+            answer = model.predictor.predict(dict(seen.row))
+        except AssayError as error:
+            return self._by_fallback(_Decided("policy", ""), f"policy: {error}")
+        said = {name: values[0] for name, values in answer.columns.items()}
+        took = self._clock() - asked
+        if took > self._settings.deadline_s:
+            return self._by_fallback(_Decided("policy", "", said),
+                                     f"policy took {took:.2g} s, more than {self._settings.deadline_s:g} s")
+        if answer.out_of_distribution:
+            return self._by_fallback(_Decided("policy", "", said), "workload is out of distribution")
+        return _Decided("policy", "", said, said)
+
+    def _by_fallback(self, decided: _Decided, reason: str) -> _Decided:
+        self._watch = self._watch.failed()
+        return _Decided("fallback", reason, decided.said, self._rule)
+
+    def _shielded(self, decided: _Decided, seen: Checked) -> _Decided:
+        if decided.actor == "nobody":
+            return decided
+        try:
+            found = self._parts.shield.allowed(decided.targets, seen.row, self._memory.lowered_s)
+        except InputError as error:
+            return _Decided("nobody", f"shield: {error}", decided.said)
+        decided.targets, decided.changes = found.targets, found.changes
+        return decided
+
+    def _remembered(self, decided: _Decided, seen: Checked, seconds: float) -> Memory:
+        """With what is about to be done."""
+        lowered = {name: ago + seconds for name, ago in self._memory.lowered_s.items()}
+        for name, target in decided.targets.items():
+            if target < seen.row[self._control.current[name]]:
+                lowered[name] = 0.0
+        return replace(self._memory, observer=self._parts.observer.state(), lowered_s=lowered)
+
+    def _acted(self, record: ControlStep) -> ControlStep:
+        if record.actor == "nobody":
+            return record
+        try:
+            applied = self._parts.actuator.apply(record.targets)
+        except AssayError as error:
+            return replace(record, done=getattr(error, "partly", None) or None, failure=f"actuator: {error}")
+        return replace(record, done=applied.values, notes=applied.notes)
+
+    def _written(self, memory: Memory, record: ControlStep) -> str:
+        """Writes what is about to be done; what stood in the way."""
+        try:
+            replace(memory, pending=self._pending(record)).write(self._memory_path)
+        except OSError as error:
+            return f"memory: {error.strerror} ({self._memory_path})"
+        return ""
+
+    def _pending(self, record: ControlStep) -> Mapping[str, Any]:
+        targets = record.done or record.targets or {}
+        now = {name: record.seen.get(current, math.nan) for name, current in self._control.current.items()}
+        detail = {key: value for key, value in vars(record).items() if key not in ("seen", "number")}
+        return {"application": self._contract.workload, "episode": self._memory.episode, "step": record.number,
+                "actor": "policy" if record.actor == "policy" else "fallback",
+                "observation": [record.seen[item.name] for item in self._contract.inputs],
+                "targets": [{**now, **targets}[item.name] for item in self._contract.outputs], "detail": detail}
+
+    def _log_outcome(self, seen: Checked) -> str:
+        """Writes the step before, with what came of it; what failed."""
+        pending = self._memory.pending
+        if pending is None:
+            return ""
+        outcome = {} if seen.troubles else self._parts.observer.outcome(seen.row)
+        try:
+            self._log.append([_logged(pending, outcome)])
+        except InputError as error:
+            return str(error)
+        self._memory = replace(self._memory, pending=None)
+        return ""
+
+    def _close_pending(self, folder: Path, known: Memory) -> None:
+        """The step in which the controller before was killed, once."""
+        if known.pending is None:
+            return
+        step = _logged(known.pending, {})
+        steps = folder / "steps"
+        there = any(steps.glob("*.jsonl")) and any(
+            (one.application, one.episode, one.step) == (step.application, step.episode, step.step)
+            for one in read_log(steps).steps)
+        if not there:
+            self._log.append([step])
+        self._memory = replace(self._memory, pending=None)
+
+
+def _logged(pending: Mapping[str, Any], outcome: Mapping[str, float]) -> Step:
+    """The log's record of a step; without an outcome its reward is missing."""
+    reward, mark = mark_of(outcome.get("reward"))
+    observation, targets = (tuple(math.nan if value is None else float(value) for value in pending[key])
+                            for key in ("observation", "targets"))
+    cost, violation, violated = (outcome.get(key, math.nan) for key in ("cost", "violation", "violated"))
+    return Step(pending["application"], pending["episode"], pending["step"], pending["actor"], observation, targets,
+                reward, cost, violation, violated, "missing" if math.isnan(reward) else mark, pending["detail"])

@@ -1,0 +1,61 @@
+"""A control loop made of a checked bundle, an operator's file and an actuator."""
+
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+from feature_store.errors import InputError, nearest
+from models.controllers.controller import Controller
+from models.controllers.rules import RULES, make
+from models.environments.observer import observer_of
+from serving.actuators.actuator import Actuator
+from serving.contract import Contract
+from serving.control.controller_file import ControllerFile
+from serving.control.loop import ControlLoop, Models, Parts, Settings
+from serving.control.prometheus_reader import PrometheusReader
+from serving.control.shield import Limit, Shield
+
+
+def fallback_of(contract: Contract) -> Controller:
+    """The rule that a contract names. Raises InputError: it names none, or one that is not here."""
+    if contract.fallback is None:
+        raise InputError(f"contract must name a fallback, got none ({contract.task}, {contract.workload})")
+    if contract.fallback.rule not in RULES:
+        raise InputError(f"fallback must be one of {', '.join(RULES)}, got {contract.fallback.rule!r}; "
+                         f"{nearest(contract.fallback.rule, RULES)}")
+    return make(contract.fallback.rule, contract.fallback.settings)
+
+
+def shield_of(contract: Contract, written: ControllerFile) -> Shield:
+    """The safe ranges of a contract, with what an operator adds."""
+    if contract.fallback is None or contract.control is None:
+        raise InputError(f"contract must have safe ranges and say how it is driven, got no `fallback` or `control` "
+                         f"({contract.task}, {contract.workload}); make the bundle again")
+    limits = [Limit(name, contract.control.current[name], safe, name in contract.control.whole, written.hysteresis,
+                    written.cool_down_s) for name, safe in contract.fallback.safe_ranges.items()]
+    return Shield(limits, written.budgets)
+
+
+def make_loop(contract: Contract, models: Models, written: ControllerFile, actuator: Actuator,
+              stops: Callable[[], str], folder: Path) -> ControlLoop:
+    """Puts a controller together.
+
+    Args:
+        contract: of the policy.
+        folder: of this controller alone.
+
+    Raises:
+        InputError: contract, file and folder do not fit together.
+    """
+    shield = shield_of(contract, written)
+    assert contract.control is not None
+    if not contract.control.observer:
+        raise InputError("contract must name its observer, got none; a controller without signals of the past is not "
+                         f"supported yet ({contract.task})")
+    observer = observer_of(contract.control.observer)
+    written.require_all(observer.measured)
+    reader = PrometheusReader(written.prometheus, written.signals, written.fixed, written.timeout_s)
+    parts = Parts(reader, models, actuator, shield, fallback_of(contract), observer, stops,
+                  f"{socket.gethostname()}/{os.getpid()}")
+    return ControlLoop(contract, parts, Settings(written.deadline_s, written.hand_back_after, reader.fresh_s), folder)

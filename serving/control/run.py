@@ -1,0 +1,68 @@
+"""Runs a control loop: a step every so many seconds, until it is told to stop; the switch that stops all acting.
+
+Kill switch: the file STOP in the controller's folder, or SIGUSR1 (again: off). While it is on nothing is set, and each
+step says so in the log. SIGTERM and SIGINT end the controller after the step that it is in.
+"""
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from serving.control.loop import ControlLoop, ControlStep
+
+STOP_FILE = "STOP"
+
+
+class KillSwitch:
+    """Why nobody may act, "" where everyone may. Made in the main thread, whose signals it takes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file, self._signalled = folder / STOP_FILE, False
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGUSR1, self._toggled)
+
+    def __call__(self) -> str:
+        """The reason, or ""."""
+        if self._signalled:
+            return "kill switch: SIGUSR1"
+        try:
+            return f"kill switch: {self._file.name} in its folder" if self._file.exists() else ""
+        except OSError as error:  # nobody can say that it is off
+            return f"kill switch: {self._file} cannot be read ({error.strerror})"
+
+    def _toggled(self, number: int, frame: object) -> None:
+        self._signalled = not self._signalled
+
+
+def stops_on_signals() -> threading.Event:
+    """Set by SIGTERM and SIGINT."""
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    return stopped
+
+
+def run(loop: ControlLoop, every_s: float, stopped: threading.Event, on_step: Callable[[ControlStep], None],
+        steps: int | None = None) -> None:
+    """Steps at a fixed rate. A step that takes longer than its interval is followed at once by the next one; intervals
+    that were missed are left out.
+
+    Args:
+        every_s: seconds between the beginnings of two steps.
+        stopped: ends it.
+        on_step: called with each record.
+        steps: ends it after so many; None: never.
+    """
+    due, done = time.monotonic(), 0
+    try:
+        while not stopped.is_set() and (steps is None or done < steps):
+            on_step(loop.step())
+            done += 1
+            now = time.monotonic()
+            due = max(due + every_s, now)
+            if steps is None or done < steps:
+                stopped.wait(due - now)
+    finally:
+        loop.close()

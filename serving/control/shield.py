@@ -1,0 +1,190 @@
+"""What stands between a decision and an actuator: whatever a policy or a rule says, this is what may be set.
+
+In this order, so that what comes later holds in the end:
+
+    hysteresis   a change too small to be worth one is none
+    cool-down    after something was taken away, nothing more for a while
+    range        the target's safe range
+    rate         at most a share of the present value, up or down; a whole number may always move by one. What someone
+                 else set outside of the range comes back to it at this rate
+    budget       cores and replicas of all together; only what grows is cut, nothing that is there is taken for it
+
+All is a pure function of the targets, what is set now, and the time since things were taken away. A proved policy needs
+none of it: what the shield changes of one is worth an alert.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from feature_store.errors import InputError
+from serving.fallback_spec import SafeRange
+
+Reason = Literal["hysteresis", "cool_down", "range", "rate", "budget"]
+_EXACT = 1e-6  # share by which a target may miss a limit of its own network, which computes in float32
+
+
+@dataclass(frozen=True)
+class Change:
+    """What the shield changed.
+
+    Attributes:
+        control: name of the target.
+        reason: which of its rules did.
+        wanted: what came in.
+        allowed: what went out of that rule.
+    """
+
+    control: str
+    reason: Reason
+    wanted: float
+    allowed: float
+
+    def __str__(self) -> str:
+        return f"{self.control} {self.wanted:g} -> {self.allowed:g} ({self.reason.replace('_', '-')})"
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Of one target.
+
+    Attributes:
+        control: its name.
+        current: name of the present value.
+        safe: its range and rates (the contract's `safe_ranges`).
+        whole: whether it is rounded up to a whole number.
+        hysteresis: share of the present value below which a change is none, in [0, 1).
+        cool_down_s: seconds after it was lowered in which it is not lowered again, >= 0.
+    """
+
+    control: str
+    current: str
+    safe: SafeRange
+    whole: bool = False
+    hysteresis: float = 0.0
+    cool_down_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.hysteresis < 1:
+            raise InputError(f"hysteresis must be a share from 0 to below 1, got {self.hysteresis!r} ({self.control})")
+        if not 0 <= self.cool_down_s < math.inf:
+            raise InputError(f"cool_down_s must be a number >= 0, got {self.cool_down_s!r} ({self.control})")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The most that the product of some targets may be: replicas times cores of each.
+
+    Attributes:
+        name: as messages name it.
+        controls: the product of these, of which the first are cut first.
+        most: in the product's unit.
+    """
+
+    name: str
+    controls: tuple[str, ...]
+    most: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.most < math.inf:
+            raise InputError(f"budget must be a number > 0, got {self.most!r} ({self.name})")
+
+
+@dataclass(frozen=True)
+class Shielded:
+    """targets: control -> what may be set. changes: in the order in which they were made."""
+
+    targets: Mapping[str, float]
+    changes: tuple[Change, ...] = field(default=())
+
+
+class Shield:
+    """The rules of one bundle and one operator."""
+
+    def __init__(self, limits: Sequence[Limit], budgets: Sequence[Budget] = ()) -> None:
+        """Args:
+            limits: one for each target.
+            budgets: of the operator.
+
+        Raises:
+            InputError: a budget of a target without limits.
+        """
+        self.limits, self.budgets = tuple(limits), tuple(budgets)
+        self._of = {limit.control: limit for limit in limits}
+        for budget in budgets:
+            if unknown := [name for name in budget.controls if name not in self._of]:
+                raise InputError(f"budget must be of {', '.join(self._of)}, got {', '.join(unknown)} ({budget.name})")
+
+    def allowed(self, targets: Mapping[str, float], present: Mapping[str, float],
+                lowered_s_ago: Mapping[str, float]) -> Shielded:
+        """What may be set of targets.
+
+        Args:
+            targets: control -> finite value, one for each limit.
+            present: signal -> finite value of what is set now, one for each limit's `current`.
+            lowered_s_ago: control -> seconds since it was lowered; left out: long ago.
+
+        Raises:
+            InputError: a value is missing or not finite: nothing may be set then.
+        """
+        found: dict[str, float] = {}
+        changes: list[Change] = []
+        for limit in self.limits:
+            wanted, now = _finite(targets, limit.control, "target"), _finite(present, limit.current, "present value")
+            found[limit.control] = self._one(limit, wanted, now, lowered_s_ago.get(limit.control, math.inf), changes)
+        for budget in self.budgets:
+            self._within(budget, found, present, changes)
+        return Shielded(found, tuple(changes))
+
+    def _one(self, limit: Limit, wanted: float, now: float, lowered_s: float, changes: list[Change]) -> float:
+        value = wanted
+
+        def cut(reason: Reason, allowed: float) -> None:
+            nonlocal value
+            if abs(allowed - value) > _EXACT * max(abs(value), abs(allowed)):
+                changes.append(Change(limit.control, reason, value, allowed))
+            value = allowed
+
+        if limit.whole:
+            value = wanted = float(math.ceil(wanted - _EXACT * max(1.0, abs(wanted))))
+        if value != now and abs(value - now) <= limit.hysteresis * abs(now):
+            cut("hysteresis", now)
+        if value < now and lowered_s < limit.cool_down_s:
+            cut("cool_down", now)
+        cut("range", min(max(value, limit.safe.minimum), limit.safe.maximum))
+        least, most = self.reachable(limit, now)
+        cut("rate", min(max(value, least), most))
+        return value
+
+    @staticmethod
+    def reachable(limit: Limit, now: float) -> tuple[float, float]:
+        """The least and the most that one step may set."""
+        least, most = now * (1.0 - limit.safe.most_down), now * (1.0 + limit.safe.most_up)
+        if limit.whole:
+            least, most = float(math.ceil(min(least, now - 1.0))), float(math.floor(max(most, now + 1.0)))
+        return least, most
+
+    def _within(self, budget: Budget, found: dict[str, float], present: Mapping[str, float],
+                changes: list[Change]) -> None:
+        for name in budget.controls:
+            total = math.prod(found[other] for other in budget.controls)
+            if total <= budget.most * (1.0 + _EXACT):
+                return
+            limit = self._of[name]
+            # what grows is cut, down to what is there at most
+            kept = min(found[name], present[limit.current])
+            least = max(kept, limit.safe.minimum)
+            others = total / found[name]
+            affordable = budget.most / others if others > 0 else math.inf
+            allowed = max(least, float(math.floor(affordable)) if limit.whole else affordable)
+            if allowed < found[name]:
+                changes.append(Change(name, "budget", found[name], allowed))
+                found[name] = allowed
+
+
+def _finite(values: Mapping[str, float], name: str, what: str) -> float:
+    value = values.get(name, math.nan)
+    if not math.isfinite(value):
+        raise InputError(f"{what} must be a finite number, got {value!r} ({name})")
+    return float(value)

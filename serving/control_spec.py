@@ -1,0 +1,78 @@
+"""What a contract says of how a policy is driven: how often, what its targets stand against, what it is told.
+
+    "control": {"observer": "models.environments.autoscaling.observer", "step_s": 15.0,
+                "current": {"target_replicas": "replicas"}, "whole": ["target_replicas"],
+                "settings": {"slo_ms": 15.0}}
+
+observer: the module that works out inputs that follow from the past ("" where all are measured). settings: inputs that
+never change, as the policy was trained for; whoever drives it feeds these, and measures the others.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from feature_store.errors import InputError
+
+_WHERE = "contract.json, control"
+_KEYS = {"observer", "step_s", "current", "whole", "settings"}
+_MODULE = re.compile(r"|[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+
+
+@dataclass(frozen=True)
+class ControlSpec:
+    """See the module docstring.
+
+    Attributes:
+        observer: module, or "".
+        step_s: seconds between two decisions, > 0.
+        current: output -> the input that observes its present value.
+        whole: outputs that are rounded up to whole numbers.
+        settings: input -> value.
+    """
+
+    observer: str
+    step_s: float
+    current: Mapping[str, str]
+    whole: tuple[str, ...]
+    settings: Mapping[str, float]
+
+    def to_json(self) -> dict[str, Any]:
+        """As in contract.json."""
+        return {"observer": self.observer, "step_s": self.step_s, "current": dict(self.current),
+                "whole": list(self.whole), "settings": dict(self.settings)}
+
+
+def control_spec(data: Any, inputs: Sequence[str], outputs: Sequence[str]) -> ControlSpec:
+    """Reads it.
+
+    Args:
+        inputs, outputs: names of the model's.
+
+    Raises:
+        InputError: a key is unknown or missing, a value is of a wrong type, a name is none of the model's.
+    """
+    if not isinstance(data, Mapping) or set(data) != _KEYS:
+        raise InputError(f"control must have the keys {', '.join(sorted(_KEYS))}, got {data!r} ({_WHERE})")
+    observer, step_s, current, whole, settings = (data[key] for key in
+                                                  ("observer", "step_s", "current", "whole", "settings"))
+    if not isinstance(observer, str) or not _MODULE.fullmatch(observer):
+        raise InputError(f"observer must be a module's name or empty, got {observer!r} ({_WHERE})")
+    if not _is_finite(step_s) or step_s <= 0:
+        raise InputError(f"step_s must be a number > 0, got {step_s!r} ({_WHERE})")
+    if not isinstance(current, Mapping) or set(current) != set(outputs) or \
+            not all(isinstance(name, str) and name in inputs for name in current.values()):
+        raise InputError(f"current must name an input for each of {', '.join(outputs)}, got {current!r} ({_WHERE})")
+    if not isinstance(whole, list) or not all(isinstance(name, str) and name in outputs for name in whole):
+        raise InputError(f"whole must be a list of outputs, got {whole!r} ({_WHERE})")
+    if not isinstance(settings, Mapping) or \
+            not all(name in inputs and _is_finite(value) for name, value in settings.items()):
+        raise InputError(f"settings must be inputs with finite numbers, got {settings!r} ({_WHERE})")
+    return ControlSpec(observer, float(step_s), dict(current), tuple(whole),
+                       {name: float(value) for name, value in settings.items()})
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

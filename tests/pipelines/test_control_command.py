@@ -1,0 +1,106 @@
+"""`assay control` as an operator starts it, beside a real Prometheus server."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from models.environments.autoscaling.observer import AutoscalingObserver
+from models.training.reinforcement.trajectory_log import read_log
+from serving.keys import create_key_pair
+from tests.feature_store.prometheus_server import prometheus_with
+from tests.serving.control.policy_bundle import write_policy_bundle
+
+VALUES = {"cpu_utilization": 0.4, "memory_utilization": 0.5, "cpu_used_cores": 0.8, "memory_used_mib": 128.0,
+          "p99_ms": 9.0, "served_share": 1.0, "rate_rps": 300.0}
+FIXED = {"io_utilization": 0.0, "network_utilization": 0.0}
+FILE = {"hand_back_after": 2, "fixed": FIXED, "fresh_s": 3000, "timeout_s": 5,
+        "dry_run": {"cpu_limit_cores": 1.0, "memory_limit_mib": 256.0, "replicas": 2, "ready_replicas": 2},
+        "shield": {"budgets": [{"name": "cores", "of": ["target_replicas", "target_cpu_limit_cores"], "most": 16}]}}
+needs_prometheus = pytest.mark.skipif(shutil.which("promtool") is None,
+                                      reason="needs the Debian package prometheus (make debian)")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Keys, a bundle, a server with the metrics of a service, and the controller's file."""
+    folder = tmp_path_factory.mktemp("control")
+    create_key_pair(folder / "key", folder / "pub")
+    write_policy_bundle(folder / "bundle", folder / "key")
+    assert set(VALUES) | set(FIXED) == set(AutoscalingObserver.measured)
+    samples = [(f'{name}{{app="shop"}}', time.time() - 5, value) for name, value in VALUES.items()]
+    (folder / "server").mkdir()
+    with prometheus_with(samples, folder / "server") as url:
+        queries = {name: f'max({name}{{app="shop"}})' for name in VALUES}
+        (folder / "controller.yaml").write_text(json.dumps(
+            {**FILE, "prometheus": url, "signals": queries, "newest": "max(timestamp(rate_rps))"}))
+        yield folder
+
+
+def _start(place: Path, state: str, *options: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-c", "from pipelines.command_line import main; main()", "control", "--workload",
+               "nginx", "--controller", str(place / "controller.yaml"), "--bundle", str(place / "bundle"),
+               "--public-key", str(place / "pub"), "--folder", str(place / state), "--every", "0.2", *options]
+    return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            env={**os.environ, "ASSAY_HOME": str(place / "home")})
+
+
+@needs_prometheus
+def test_it_observes_decides_acts_and_logs(place):
+    out, error = _start(place, "a", "--steps", "4", "--json").communicate(timeout=120)
+    records = [json.loads(line) for line in out.splitlines()]
+    assert [one["actor"] for one in records] == ["fallback", "policy", "policy", "policy"], (out, error)
+    assert records[0]["reason"] == "1 more good step until the policy acts"
+    assert records[1]["said"] is not None
+    assert records[1]["done"] == records[1]["targets"]
+    assert records[1]["seen"]["rate_rps"] == 300.0
+    assert records[1]["seen"]["slo_ms"] == 15.0
+    read = read_log(place / "a" / "steps")
+    assert (len(read.steps), read.lost) == (4, ())
+    assert error == ""
+
+
+@needs_prometheus
+def test_a_kill_switch_and_signals_are_obeyed(place):
+    (place / "b").mkdir()
+    (place / "b" / "STOP").touch()
+    process = _start(place, "b")
+    try:
+        first = process.stdout.readline()
+        assert "nobody" in first, process.stderr.read()
+        assert "kill switch: STOP in its folder" in first
+        (place / "b" / "STOP").unlink()
+        seen = [process.stdout.readline() for _ in range(6)]
+        assert any("policy " in line for line in seen)
+        process.send_signal(signal.SIGUSR1)
+        later = [process.stdout.readline() for _ in range(4)]
+        assert "kill switch: SIGUSR1" in later[-1]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+    steps = read_log(place / "b" / "steps").steps
+    assert len(steps) >= 11
+    assert steps[0].detail["actor"] == "nobody"
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    (["--actuator", "dry-rum"], "actuator must be one of dry-run"),
+    (["--every", "0"], "every must be positive"),
+    (["--task", "performance"], "bundle must be for performance, nginx"),
+    (["--public-key", "nothing.pub"], "nothing.pub"),
+    (["--controller", "nothing.yaml"], "nothing.yaml"),
+])
+@needs_prometheus
+def test_bad_usage_is_one_line_and_code_2(place, options, message):
+    process = _start(place, "c", *options)
+    out, error = process.communicate(timeout=120)
+    assert process.returncode == 2, out
+    assert message in error
+    assert len(error.strip().splitlines()) == 1

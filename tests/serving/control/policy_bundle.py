@@ -1,0 +1,47 @@
+"""A signed bundle of a policy of autoscaling, as export writes it; its proof is made up, as in conftest.py."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from models.environments.autoscaling.interface import ANCHORS, CONTROLS, FEATURES, SIGNALS
+from models.export.policy_model import chain_onnx
+from models.gate_report import evaluate_gates
+from models.gates import parse_gates
+from models.learners.policy import Policy, PolicyShape
+from models.learners.policy_chain import chain
+from serving.signature import sign_folder
+from tests.serving.conftest import made_up_proof, sealed, specification
+from tests.serving.control.world import SAFE, contract
+
+SLO_MS = 15.0
+FALLBACK = {"rule": "hpa-cpu-p99-vpa-memory", "settings": {"replicas_cpu_target": 0.6},
+            "safe_ranges": {name: vars(safe) for name, safe in SAFE.items()}}
+RANGES = [{"range": {"output": one.name, "minimum": one.low, "maximum": one.high}} for one in CONTROLS]
+
+
+def write_policy_bundle(folder: Path, private_key: Path, change: Any = lambda agreed: None, seed: int = 1) -> Path:
+    """An untrained policy, whose answers are near what is set; `change` is made to its contract."""
+    folder.mkdir(parents=True)
+    policy = Policy(PolicyShape(SIGNALS, CONTROLS, FEATURES, (8,), anchors=ANCHORS),
+                    torch.Generator().manual_seed(seed))
+    model = chain_onnx(*chain(policy), {})
+    agreed = contract(SLO_MS).to_json() | {"fallback": FALLBACK}
+    agreed["model"] |= {"input": "observation", "output": "targets", "sha256": hashlib.sha256(model).hexdigest()}
+    change(agreed)
+    promise = yaml.safe_dump(specification(agreed, properties=RANGES), sort_keys=False).encode()
+    agreed = sealed(agreed, promise)
+    found = {"metrics": {"mean_reward": 1.5}, "verdict": {"status": "PROVED"}, "history": []}
+    gates = parse_gates({"specification": {"verdict": "PROVED"}}, "tests")
+    proof = made_up_proof(agreed)
+    for name, content in {"model.onnx": model, "specification.yaml": promise, "proof.npz": proof}.items():
+        (folder / name).write_bytes(content)
+    for name, value in {"contract.json": agreed, "evidence.json": found,
+                        "gates.json": evaluate_gates(found, None, gates).to_json()}.items():
+        (folder / name).write_text(json.dumps(value))
+    sign_folder(folder, private_key)
+    return folder

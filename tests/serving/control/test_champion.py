@@ -1,0 +1,99 @@
+"""Which policy may decide, while champions come and go."""
+
+import threading
+import time
+
+import pytest
+
+from feature_store.errors import AssayError, RefusedError
+from serving.bundle import check_bundle
+from serving.control.champion import Champion
+from tests.serving.control.policy_bundle import write_policy_bundle
+
+
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory, keys):
+    folder = tmp_path_factory.mktemp("bundles")
+    private, public = keys
+
+    def narrower(agreed):
+        agreed["fallback"] = {**agreed["fallback"], "safe_ranges": {
+            name: {**safe, "most_up": 0.5} for name, safe in agreed["fallback"]["safe_ranges"].items()}}
+
+    made = {"one": write_policy_bundle(folder / "one", private),
+            "two": write_policy_bundle(folder / "two", private, seed=2),
+            "other": write_policy_bundle(folder / "other", private, narrower, seed=3)}
+    return {name: check_bundle(path, public) for name, path in made.items()}
+
+
+class Ledger:
+    """Whose champion is opened, or what goes wrong."""
+
+    def __init__(self, found):
+        self.found = found
+
+    def __call__(self):
+        if isinstance(self.found, Exception):
+            raise self.found
+        return self.found
+
+
+def test_a_new_champion_takes_its_place_and_an_unreachable_registry_changes_nothing(bundles):
+    ledger, now = Ledger(bundles["one"]), [0.0]
+    champion = Champion(ledger, lambda: now[0])
+    first = champion.current()
+    assert (first.refused, first.version) == ("", bundles["one"].sha256[:12])
+    now[0], ledger.found = 50.0, AssayError("tracking server must answer, got nothing")
+    champion.poll()
+    kept = champion.current()
+    assert (kept.predictor, kept.refused, kept.age_s) == (first.predictor, "", 50.0)
+    assert "must answer" in champion.unreachable
+    ledger.found = bundles["two"]
+    champion.poll()
+    second = champion.current()
+    assert (second.version, second.age_s, champion.unreachable) == (bundles["two"].sha256[:12], 0.0, "")
+    assert second.predictor is not first.predictor
+
+
+@pytest.mark.parametrize("reason", ["workload must have a champion, got none", "signature must hold, got another key"])
+def test_one_that_is_retired_or_does_not_check_decides_no_more_until_there_is_another(bundles, reason):
+    ledger = Ledger(bundles["one"])
+    champion = Champion(ledger)
+    ledger.found = RefusedError(reason)
+    champion.poll()
+    assert champion.current().refused == f"champion: {reason}"
+    ledger.found = AssayError("registry is away")
+    champion.poll()
+    assert champion.current().refused == f"champion: {reason}"
+    ledger.found = bundles["one"]
+    champion.poll()
+    assert champion.current().refused == ""
+
+
+def test_one_of_other_safe_ranges_does_not_take_its_place(bundles):
+    ledger = Ledger(bundles["one"])
+    champion = Champion(ledger)
+    ledger.found = bundles["other"]
+    champion.poll()
+    model = champion.current()
+    assert "start the controller again" in model.refused
+    assert model.version == bundles["one"].sha256[:12]
+
+
+def test_without_a_first_champion_there_is_no_controller():
+    with pytest.raises(RefusedError, match="no champion"):
+        Champion(Ledger(RefusedError("no champion")))
+
+
+def test_it_is_followed_in_a_thread_that_ends(bundles):
+    ledger, stopped = Ledger(bundles["one"]), threading.Event()
+    champion = Champion(ledger)
+    thread = champion.follow(0.01, stopped)
+    ledger.found = bundles["two"]
+    deadline = time.monotonic() + 20
+    while champion.current().version != bundles["two"].sha256[:12] and time.monotonic() < deadline:
+        time.sleep(0.01)
+    stopped.set()
+    thread.join(10)
+    assert champion.current().version == bundles["two"].sha256[:12]
+    assert not thread.is_alive()

@@ -1,0 +1,72 @@
+"""The operator's file of a controller: what is read, and what is refused in one line."""
+
+from pathlib import Path
+
+import pytest
+
+from feature_store.errors import InputError
+from serving.control.controller_file import Query, read_controller_file
+
+WHOLE = """
+prometheus: http://127.0.0.1:9090
+newest: max(timestamp(up))
+fresh_s: 45
+signals:
+  rate_rps: sum(rate(requests_total[30s]))
+  p99_ms: {query: p99, scale: 1000, fresh_s: 30}
+fixed: {io_utilization: 0}
+shield: {hysteresis: 0.02, cool_down_s: 60, budgets: [{name: cores, of: [a, b], most: 16}]}
+hand_back_after: 3
+dry_run: {replicas: 2}
+"""
+
+
+def _read(folder: Path, text: str):
+    path = folder / "controller.yaml"
+    path.write_text(text)
+    return read_controller_file(path)
+
+
+def test_what_is_written_is_read(tmp_path):
+    found = _read(tmp_path, WHOLE)
+    assert found.signals == {"rate_rps": Query("sum(rate(requests_total[30s]))", 1.0, "max(timestamp(up))", 45.0),
+                             "p99_ms": Query("p99", 1000.0, "max(timestamp(up))", 30.0)}
+    assert (found.fixed, found.dry_run) == ({"io_utilization": 0.0}, {"replicas": 2.0})
+    assert (found.hysteresis, found.cool_down_s, found.hand_back_after, found.deadline_s) == (0.02, 60.0, 3, 5.0)
+    assert [(one.name, one.controls, one.most) for one in found.budgets] == [("cores", ("a", "b"), 16.0)]
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    (("prometheus: http://127.0.0.1:9090", ""), "prometheus must be given"),
+    (("hand_back_after: 3", "hand_back_after: 0"), "hand_back_after must be a whole number >= 1, got '0'"),
+    (("hand_back_after: 3", "hand_back_afer: 3"), "key must be one of .*did you mean|nearest|hand_back_after"),
+    (("scale: 1000", "scale: 0"), r"signals.p99_ms.scale must be a number > 0, got '0'"),
+    (("scale: 1000", "scal: 1"), "signals.p99_ms must be one of query"),
+    (("{query: p99, scale", "{scale"), "signals.p99_ms.query must be given"),
+    (("rate_rps: sum(rate(requests_total[30s]))", "rate_rps: 7"), "signals.rate_rps must be a text"),
+    (("hysteresis: 0.02", "hysteresis: .nan"), "shield.hysteresis must be a number >= 0"),
+    (("most: 16", "most: 0"), "shield.budgets.most must be a number > 0"),
+    (("of: [a, b]", "of: a"), "shield.budgets.of must be a list"),
+    (("{replicas: 2}", "{replicas: two}"), "dry_run.replicas must be a finite number"),
+    (("fixed: {io_utilization: 0}", "fixed: [1]"), "fixed must be a mapping"),
+])
+def test_anything_else_is_one_line_that_names_its_place(tmp_path, change, message):
+    assert change[0] in WHOLE
+    with pytest.raises(InputError, match=message) as refused:
+        _read(tmp_path, WHOLE.replace(*change))
+    assert "\n" not in str(refused.value)
+    assert "controller.yaml" in str(refused.value)
+
+
+def test_every_input_that_has_to_be_measured_needs_a_query_or_a_fixed_value(tmp_path):
+    found = _read(tmp_path, WHOLE)
+    found.require_all(("rate_rps", "p99_ms", "io_utilization"))
+    with pytest.raises(InputError, match=r"got none for cpu_utilization.*`fixed`"):
+        found.require_all(("rate_rps", "p99_ms", "io_utilization", "cpu_utilization"))
+    with pytest.raises(InputError, match="got 'rate_rps'"):
+        found.require_all(("p99_ms", "io_utilization"))
+
+
+def test_a_file_that_is_not_there_is_one_line(tmp_path):
+    with pytest.raises(InputError, match="controller file"):
+        read_controller_file(tmp_path / "nothing.yaml")

@@ -1,0 +1,50 @@
+"""What the documents say of a controller holds: its file is read, its metrics and alerts are there."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from models.environments.autoscaling.observer import AutoscalingObserver
+from serving.control.controller_file import read_controller_file
+from serving.control.loop import Model
+from serving.control.metrics import Metrics
+
+ROOT = Path(__file__).parents[3]
+PAGE, ALERTS = ROOT / "docs/reference/control.md", ROOT / "deploy/control-alerts.yaml"
+
+
+def _names() -> set[str]:
+    """All metrics of a controller."""
+    metrics = Metrics("autoscaling", "nginx", lambda: Model(None, "", "abc"))
+    return {name for family in metrics.registry.collect()
+            for name in (f"{family.name}_total" if family.type == "counter" else family.name,)}
+
+
+def test_the_file_on_the_page_is_one(tmp_path):
+    (tmp_path / "controller.yaml").write_text(re.search(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)[1])
+    written = read_controller_file(tmp_path / "controller.yaml")
+    written.require_all(AutoscalingObserver.measured)
+    assert written.signals["p99_ms"].fresh_s == 45.0
+    assert [one.name for one in written.budgets] == ["cores"]
+
+
+def test_every_metric_is_on_the_page():
+    page = PAGE.read_text()
+    missing = [name for name in _names() if name not in page and name.removeprefix("assay_control") not in page]
+    assert missing == []
+
+
+def test_alerts_ask_for_metrics_that_there_are():
+    asked = set(re.findall(r"assay_control_\w+", ALERTS.read_text()))
+    assert asked <= _names()
+    assert len(yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]) == 6
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs the Debian package prometheus (make debian)")
+def test_alerts_are_rules_of_prometheus():
+    done = subprocess.run(["promtool", "check", "rules", str(ALERTS)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

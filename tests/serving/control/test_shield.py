@@ -1,0 +1,114 @@
+"""Whatever a policy says: what leaves the shield may be set."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feature_store.errors import InputError
+from serving.control.shield import Budget, Limit, Shield
+from serving.fallback_spec import SafeRange
+
+CPU = Limit("target_cpu", "cpu", SafeRange(0.125, 2.0, 0.25, 1.0))
+REPLICAS = Limit("target_replicas", "replicas", SafeRange(1.0, 32.0, 0.25, 1.0), whole=True)
+BUDGET = Budget("cores", ("target_replicas", "target_cpu"), 16.0)
+wanted = st.floats(-1e9, 1e9)
+
+
+def _allowed(shield, cpu, replicas, present_cpu=1.0, present_replicas=8.0, **lowered):
+    return shield.allowed({"target_cpu": cpu, "target_replicas": replicas},
+                          {"cpu": present_cpu, "replicas": present_replicas}, lowered)
+
+
+@given(wanted, wanted, st.floats(0.125, 2.0), st.integers(1, 32), st.floats(0, 0.3), st.floats(0, 600),
+       st.floats(0, 900))
+def test_every_target_ends_in_its_range_at_its_rate_and_in_the_budget(cpu, replicas, now_cpu, now, hysteresis, cool,
+                                                                      ago):
+    limits = [Limit("target_cpu", "cpu", CPU.safe, False, hysteresis, cool),
+              Limit("target_replicas", "replicas", REPLICAS.safe, True, hysteresis, cool)]
+    found = Shield(limits, [BUDGET]).allowed(
+        {"target_cpu": cpu, "target_replicas": replicas}, {"cpu": now_cpu, "replicas": float(now)},
+        {"target_cpu": ago, "target_replicas": ago}).targets
+    assert 0.125 <= found["target_cpu"] <= 2.0
+    assert 1 <= found["target_replicas"] <= 32
+    assert found["target_replicas"] == int(found["target_replicas"])
+    assert 0.75 * now_cpu - 1e-9 <= found["target_cpu"] <= max(2.0 * now_cpu, 0.125) + 1e-9
+    assert min(0.75 * now, now - 1) <= found["target_replicas"] <= max(2 * now, now + 1)
+    cores = found["target_cpu"] * found["target_replicas"]
+    grown = found["target_cpu"] > now_cpu * (1 + 1e-9) or found["target_replicas"] > now
+    assert cores <= 16.0 * (1 + 1e-5) or not grown or cores <= now_cpu * now * (1 + 1e-9)
+    if ago < cool:
+        assert found["target_cpu"] >= now_cpu - 1e-12
+        assert found["target_replicas"] >= now
+
+
+@given(st.floats(0.75, 2.0), st.integers(6, 16))
+def test_what_may_be_set_goes_through_unchanged_and_again(cpu, replicas):
+    shield = Shield([CPU, REPLICAS])
+    found = _allowed(shield, cpu, float(replicas))
+    assert found.changes == ()
+    assert found.targets == {"target_cpu": cpu, "target_replicas": float(replicas)}
+
+
+def test_what_is_changed_is_said_in_the_order_in_which_it_was():
+    found = _allowed(Shield([CPU, REPLICAS], [BUDGET]), 5.0, 500.0)
+    assert [(one.control, one.reason) for one in found.changes] == [
+        ("target_cpu", "range"), ("target_replicas", "range"), ("target_replicas", "rate"),
+        ("target_replicas", "budget")]
+    assert found.targets == {"target_cpu": 2.0, "target_replicas": 8.0}
+    assert str(found.changes[1]) == "target_replicas 500 -> 32 (range)"
+
+
+def test_a_budget_takes_nothing_away_that_is_there():
+    found = _allowed(Shield([CPU, REPLICAS], [Budget("cores", ("target_replicas", "target_cpu"), 2.0)]), 1.5, 10.0)
+    assert found.targets == {"target_cpu": 1.0, "target_replicas": 8.0}
+    less = _allowed(Shield([CPU, REPLICAS], [Budget("cores", ("target_replicas", "target_cpu"), 2.0)]), 0.8, 7.0)
+    assert less.targets == {"target_cpu": 0.8, "target_replicas": 7.0}
+
+
+def test_five_hundred_replicas_never_become_one_in_a_step():
+    wide = Limit("target_replicas", "replicas", SafeRange(1.0, 1000.0, 0.25, 1.0), whole=True)
+    found = Shield([wide]).allowed({"target_replicas": 1.0}, {"replicas": 500.0}, {})
+    assert found.targets == {"target_replicas": 375.0}
+
+
+def test_what_a_network_rounds_is_no_change():
+    found = _allowed(Shield([CPU, REPLICAS]), 2.0000001, 16.0000005)
+    assert found.changes == ()
+    assert found.targets["target_replicas"] == 16.0
+
+
+def test_hysteresis_and_cool_down_hold_what_is_there():
+    still = Limit("target_cpu", "cpu", CPU.safe, False, 0.05, 60.0)
+    shield = Shield([still])
+    assert shield.allowed({"target_cpu": 1.04}, {"cpu": 1.0}, {}).changes[0].reason == "hysteresis"
+    held = shield.allowed({"target_cpu": 0.8}, {"cpu": 1.0}, {"target_cpu": 45.0})
+    assert (held.targets["target_cpu"], held.changes[0].reason) == (1.0, "cool_down")
+    assert shield.allowed({"target_cpu": 0.8}, {"cpu": 1.0}, {"target_cpu": 60.0}).targets["target_cpu"] == 0.8
+    assert shield.allowed({"target_cpu": 1.5}, {"cpu": 1.0}, {"target_cpu": 1.0}).targets["target_cpu"] == 1.5
+
+
+def test_what_is_set_outside_of_the_range_is_brought_back_at_its_rate():
+    found = _allowed(Shield([CPU, REPLICAS]), 1.0, 60.0, present_replicas=60.0)
+    assert found.targets["target_replicas"] == 45.0
+    assert [one.reason for one in found.changes] == ["range", "rate"]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_nothing_may_be_set_of_what_is_no_number(value):
+    shield = Shield([CPU, REPLICAS])
+    with pytest.raises(InputError, match="target must be a finite number"):
+        _allowed(shield, value, 8.0)
+    with pytest.raises(InputError, match="present value must be a finite number"):
+        _allowed(shield, 1.0, 8.0, present_cpu=value)
+    with pytest.raises(InputError, match="target must be a finite number"):
+        shield.allowed({"target_cpu": 1.0}, {"cpu": 1.0, "replicas": 8.0}, {})
+
+
+@pytest.mark.parametrize("make", [
+    lambda: Limit("a", "b", CPU.safe, hysteresis=1.0), lambda: Limit("a", "b", CPU.safe, cool_down_s=math.nan),
+    lambda: Budget("cores", ("target_cpu",), 0.0), lambda: Shield([CPU], [BUDGET])])
+def test_unusable_rules_are_refused(make):
+    with pytest.raises(InputError):
+        make()

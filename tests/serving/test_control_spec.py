@@ -1,0 +1,36 @@
+"""How a policy is driven, as a contract says it: what is read, and what is refused."""
+
+from typing import Any
+
+import pytest
+
+from feature_store.errors import InputError
+from serving.control_spec import control_spec
+
+GOOD: dict[str, Any] = {"observer": "a.b_c", "step_s": 15.0, "current": {"target": "now"}, "whole": ["target"],
+                        "settings": {"slo_ms": 15.0}}
+INPUTS = ["now", "slo_ms", "load"]
+
+
+def test_what_is_written_is_read_back() -> None:
+    assert control_spec(GOOD, INPUTS, ["target"]).to_json() == GOOD
+    assert control_spec({**GOOD, "observer": ""}, INPUTS, ["target"]).observer == ""
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    ({"observer": "../evil"}, "observer must be a module"),
+    ({"observer": "os; rm"}, "observer must be a module"),
+    ({"step_s": 0}, "step_s must be a number > 0"),
+    ({"step_s": True}, "step_s must be a number > 0"),
+    ({"current": {}}, "current must name an input for each of target"),
+    ({"current": {"target": "nothing"}}, "current must name an input"),
+    ({"whole": ["load"]}, "whole must be a list of outputs"),
+    ({"whole": "target"}, "whole must be a list of outputs"),
+    ({"settings": {"slo_ms": float("inf")}}, "settings must be inputs with finite numbers"),
+    ({"settings": {"other": 1.0}}, "settings must be inputs"),
+    ({"more": 1}, "control must have the keys"),
+])
+def test_anything_else_is_one_line(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message) as refused:
+        control_spec({**GOOD, **change}, INPUTS, ["target"])
+    assert "\n" not in str(refused.value)
