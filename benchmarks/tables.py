@@ -17,6 +17,7 @@ from benchmarks.adaptation import accuracy_tables, cost_tables, pool_tables, siz
 from benchmarks.adaptation.plots import draw_adaptation_scale
 from benchmarks.autoscaling import (
     against_rules,
+    closed_loop,
     early_tables,
     physics_tables,
     scenarios,
@@ -124,6 +125,8 @@ TABLES: dict[str, Source] = {
     "autoscaling-scenarios-conditions": Source("autoscaling_scenarios", scenarios.conditions_line),
     "autoscaling-rules": Source("autoscaling_rules", against_rules.rules_table),
     "autoscaling-savings": Source("autoscaling_rules", against_rules.savings_table),
+    "autoscaling-closed-loop": Source("autoscaling_closed_loop", closed_loop.guarantees_table),
+    "autoscaling-closed-loop-inside": Source("autoscaling_closed_loop", closed_loop.inside_table),
     "autoscaling-adversarial-states": Source("autoscaling_adversarial_states", adversarial_tables.states_table),
     "autoscaling-adversarial-states-conditions": Source("autoscaling_adversarial_states",
                                                         adversarial_tables.conditions_line),

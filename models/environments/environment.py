@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -192,4 +192,23 @@ class ControlledSystem(Environment, Protocol):
 
         Raises:
             InputError: the load or a setting is unusable.
+        """
+
+
+@runtime_checkable
+class GuaranteedSystem(Protocol):
+    """A `ControlledSystem` of whose policies something is proved in a loop with a law; may be left out."""
+
+    def guarantees(self, model: bytes, properties: Sequence[Mapping[str, Any]], settings: Mapping[str, float | str],
+                   limits: Mapping[str, tuple[float, float]]) -> Mapping[str, Any]:
+        """What holds of the closed loop, about a minute at most.
+
+        Args:
+            model: the exported file, which is PROVED to have these properties (specification.yaml).
+            settings, limits: as of `ControlledSystem.twin`.
+
+        Returns:
+            `assumed`: in words; `found`: a list with `change` (how much of the disturbance), `change_unit`, `status`,
+            `statement` and `reason` in words, `bound` and `bound_unit`, `steps` (both None where nothing is proved),
+            `leaves` of the certificates, `seconds`.
         """

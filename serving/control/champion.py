@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from feature_store.errors import AssayError, RefusedError
+from feature_store.errors import RefusedError
 from serving.bundle import CheckedBundle
 from serving.contract import Contract
 from serving.control.loop import Model
@@ -55,8 +55,8 @@ class Champion:
             with self._lock:
                 self._refused, self._known_at, self.unreachable = f"champion: {error}", self._clock(), ""
             return
-        except (AssayError, OSError) as error:
-            self.unreachable = str(error)
+        except Exception as error:  # whatever a registry's client raises: the last good policy goes on
+            self.unreachable = " ".join(f"{type(error).__name__}: {error}".split())
             return
         with self._lock:
             if predictor is not None:

@@ -27,7 +27,7 @@ import numpy as np
 from feature_store.errors import AssayError, InputError
 from models.controllers.controller import Controller
 from models.environments.observer import Observer
-from models.training.reinforcement.trajectory_log import Header, Step, TrajectoryLog, mark_of, read_log
+from models.training.reinforcement.trajectory_log import Header, Step, TrajectoryLog, last_step, mark_of
 from serving.actuators.actuator import Actuator
 from serving.contract import Contract
 from serving.control.checks import Checked, checked, first_of
@@ -220,15 +220,15 @@ class ControlLoop:
         readings, source = Readings({}), ""
         try:
             readings = self._parts.reader.read()
-        except AssayError as error:
-            source = f"no measurements: {error}"
+        except Exception as error:
+            source = f"no measurements: {_said(error)}"
         stopped, present = self._parts.stops(), {}
         try:
             present = dict(self._parts.actuator.present())
             other = self._parts.actuator.acquire(self._parts.holder)
             stopped = stopped or (other and f"{other} has the lease")
-        except AssayError as error:
-            stopped = stopped or f"actuator: {error}"
+        except Exception as error:
+            stopped = stopped or f"actuator: {_said(error)}"
         row = self._parts.observer.observe(readings.values, present, seconds) | dict(self._control.settings)
         seen = checked(self._contract, row, readings.ages_s, self._settings.fresh_s)
         if not stopped and (unknown := [name for name in self._control.current.values()
@@ -240,10 +240,12 @@ class ControlLoop:
         model = self._parts.models.current()
         trouble = self._unwritten or model.refused or first_of(seen.troubles)
         self._watch, actor, reason = self._watch.after(trouble, stopped)
-        decided = _Decided(actor, reason)
-        # asked in every step, so that its histories are there when it has to act
-        rule = self._parts.fallback.act({name: np.array([value]) for name, value in seen.row.items()}, seconds)
-        self._rule = {name: float(values[0]) for name, values in rule.items()}
+        decided, self._rule = _Decided(actor, reason), {}
+        try:  # asked in every step, so that its histories are there when it has to act
+            rule = self._parts.fallback.act({name: np.array([value]) for name, value in seen.row.items()}, seconds)
+            self._rule = {name: float(values[0]) for name, values in rule.items()}
+        except Exception as error:
+            decided.reason = "; ".join(filter(None, (reason, f"fallback: {_said(error)}")))
         if actor == "policy":
             decided = self._by_policy(model, seen)
         elif actor == "fallback":
@@ -255,8 +257,8 @@ class ControlLoop:
         try:
             assert model.predictor is not None
             answer = model.predictor.predict(dict(seen.row))
-        except AssayError as error:
-            return self._by_fallback(_Decided("policy", ""), f"policy: {error}")
+        except Exception as error:
+            return self._by_fallback(_Decided("policy", ""), f"policy: {_said(error)}")
         said = {name: values[0] for name, values in answer.columns.items()}
         took = self._clock() - asked
         if took > self._settings.deadline_s:
@@ -276,7 +278,7 @@ class ControlLoop:
         try:
             found = self._parts.shield.allowed(decided.targets, seen.row, self._memory.lowered_s)
         except InputError as error:
-            return _Decided("nobody", f"shield: {error}", decided.said)
+            return _Decided("nobody", "; ".join(filter(None, (decided.reason, f"shield: {error}"))), decided.said)
         decided.targets, decided.changes = found.targets, found.changes
         return decided
 
@@ -293,8 +295,8 @@ class ControlLoop:
             return record
         try:
             applied = self._parts.actuator.apply(record.targets)
-        except AssayError as error:
-            return replace(record, done=getattr(error, "partly", None) or None, failure=f"actuator: {error}")
+        except Exception as error:
+            return replace(record, done=getattr(error, "partly", None) or None, failure=f"actuator: {_said(error)}")
         return replace(record, done=applied.values, notes=applied.notes)
 
     def _written(self, memory: Memory, record: ControlStep) -> str:
@@ -331,14 +333,15 @@ class ControlLoop:
         """The step in which the controller before was killed, once."""
         if known.pending is None:
             return
-        step = _logged(known.pending, {})
-        steps = folder / "steps"
-        there = any(steps.glob("*.jsonl")) and any(
-            (one.application, one.episode, one.step) == (step.application, step.episode, step.step)
-            for one in read_log(steps).steps)
-        if not there:
+        step, last = _logged(known.pending, {}), last_step(folder / "steps")
+        if last is None or (last.episode, last.step) != (step.episode, step.step):
             self._log.append([step])
         self._memory = replace(self._memory, pending=None)
+
+
+def _said(error: Exception) -> str:
+    """Of what a part raised: one line. What is none of ours is named by its type, and ends the step no less."""
+    return str(error) if isinstance(error, AssayError) else " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def _logged(pending: Mapping[str, Any], outcome: Mapping[str, float]) -> Step:

@@ -239,8 +239,11 @@ def paired(fronts: Sequence[Front], others: Sequence[Front], share: float = SHAR
         their_rows = rows if len(others) == len(fronts) else random.integers(0, len(others), len(others))
         own, theirs = [fronts[row] for row in rows], [others[row] for row in their_rows]
         drawn.append(1.0 - cost(own, weights) / cost(theirs, weights))
+    mean = 1.0 - cost(fronts) / cost(others)
+    if not np.isfinite(drawn).any():  # a front that never comes to the share
+        return mean, float("nan"), float("nan")
     low, high = np.nanquantile(drawn, [0.025, 0.975])
-    return 1.0 - cost(fronts) / cost(others), float(low), float(high)
+    return mean, float(low), float(high)
 
 
 def rivals_table(results: Mapping[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from feature_store.schema import Column
 from models.controllers.rules import RULES, RuleFamily
@@ -20,7 +20,7 @@ TELEMETRY = Path(__file__).resolve().parents[3] / "data" / "autoscaling" / "load
 
 
 class AutoscalingSystem(Autoscaling):
-    """Implements `ControlledSystem`."""
+    """Implements `ControlledSystem` and `GuaranteedSystem`."""
 
     columns: Mapping[str, Column] = {"rate_rps": Column("1/s", 0.0, None, "requests that came, a second")}
     settings: Sequence[Setting] = SETTINGS
@@ -33,6 +33,13 @@ class AutoscalingSystem(Autoscaling):
              limits: Mapping[str, tuple[float, float]]) -> Autoscaling:
         """See twin.py."""
         return twin(telemetry, settings, limits)
+
+    def guarantees(self, model: bytes, properties: Sequence[Mapping[str, Any]], settings: Mapping[str, float | str],
+                   limits: Mapping[str, tuple[float, float]]) -> Mapping[str, Any]:
+        """See guarantees.py."""
+        from models.environments.autoscaling.guarantees import ASSUMED, autoscaling_guarantees
+
+        return {"assumed": ASSUMED, "found": autoscaling_guarantees(model, properties, settings, limits)}
 
 
 ENVIRONMENT = AutoscalingSystem(generate(recorded=recorded_applications()))

@@ -4,19 +4,22 @@
                    to the workload ("NAME, own")
     metrics        what gates ask (comparing.py); `own_`: against rules tuned to the workload; `generic_`: of the policy
                    that it was fine-tuned from, on held-out applications (training.pretraining.held_out)
+    closed_loop    what is guaranteed of the loop with a law, where the environment has one (GuaranteedSystem)
     cases          cost (or reward) per episode
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from models.environments.environment import Environment, RuleFamily
+from models.environments.environment import Environment, GuaranteedSystem, RuleFamily
 from models.environments.environments import environment_of
 from models.environments.rollout import acting_of
+from models.export.bundle import PROOF_FILE
 from models.export.parity import one_row_latency_us, open_session
 from models.learners.policy import Policy
 from models.paired_cases import Cases, recorded
@@ -30,6 +33,7 @@ from models.tasks.control.task import ControlTask
 from models.tasks.control.timeline import profile_of, timeline
 from models.tasks.control.workload import specification_of, twin_of
 from models.verification.language.specification import Specification
+from models.verification.language.specification_writing import written_out
 
 PARITY_POINTS = 10_000
 UNCOUNTED = ("parity_max_abs", "parity_points", "latency_us")  # no means over episodes
@@ -72,6 +76,7 @@ def control_evidence(task: ControlTask, workload: str, seed: int, features: Path
         "episodes": _per_episode(found, rules[best]),
         "lifecycle": _lifecycle(task, environment, model, families[fallback.name], fallback),
         "training": choice, "history": {"epochs": choice["pretraining"]["history"]},
+        "closed_loop": _closed_loop(task, workload, model, promise, product),
         "roles": roles(task, environment, tuple(environment_of(task.environment).columns)),
         "day": day(task, environment, {
             "policy": model_acting(model),
@@ -86,6 +91,16 @@ def champion_in_episodes(task: ControlTask, workload: str, features: Path, model
     found = held_out.play(model_acting(model))
     return {"metrics": figures(found), "cases": _cases(task, held_out.environment, held_out, found).to_json(),
             "day": day(task, held_out.environment, {"champion": model_acting(model)})}
+
+
+def _closed_loop(task: ControlTask, workload: str, model: bytes, promise: Specification,
+                 product: Path) -> Mapping[str, Any]:
+    """What holds of the loop, where the specification is PROVED and the environment knows a law; else {}."""
+    system, written = environment_of(task.environment), task.workload(workload)
+    if not (product / PROOF_FILE).exists() or not isinstance(system, GuaranteedSystem):
+        return {}
+    limits = {name: (low, high) for name, (low, high) in written.limits.items()}
+    return system.guarantees(model, written_out(promise)["properties"], written.settings, limits)
 
 
 def _lifecycle(task: ControlTask, environment: Environment, model: bytes, family: RuleFamily,

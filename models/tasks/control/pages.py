@@ -39,6 +39,7 @@ class ControlPages:
                 ("day", "The application over some hours", sections.day(evidence, page)),
                 ("episodes", "Episode by episode", sections.episodes(evidence, page)),
                 ("actions", "What the policy does", sections.actions(evidence, page)),
+                ("loop", "What holds of the closed loop", sections.closed_loop(evidence, page)),
                 ("lifecycle", "When it would have been let act", sections.lifecycle(evidence, page)),
                 ("adaptation", "Adaptation to this workload", learning_sections.adaptation(evidence, page)),
                 ("pretraining", "Pretraining", learning_sections.pretraining(evidence, page)))

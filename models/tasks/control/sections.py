@@ -173,6 +173,34 @@ def _map_axes(evidence: Json | None, found: Json, x: FloatArray
     return (x_label, y_label), None, x
 
 
+def closed_loop(evidence: Json | None, page: str) -> tuple[Part, ...]:
+    """What is guaranteed for ever in the loop with a law, for several changes a step."""
+    found = mappings(mapping(evidence, "closed_loop"), "found")
+    if not found:
+        return (Note("Nothing is guaranteed of the closed loop: the environment has no law for it, or the limits or "
+                     "the specification leave no room.", "missing"),)
+    rows = []
+    for one in found:
+        proved = finite_number(one.get("bound")) is not None
+        said = [number(one.get(key)) if proved else "-" for key in ("steps", "leaves")]
+        bound = f"{number(_rounded_up(one['bound']))} {one.get('bound_unit', '')}" if proved else "-"
+        change, seconds = f"{number(one.get('change'))} {one.get('change_unit', '')}", number(one.get("seconds"), "s")
+        rows.append((*figures([change]), text(str(one.get("status", "missing"))), *figures([bound, *said, seconds])))
+    proved_last = [one for one in found if finite_number(one.get("bound")) is not None][-1:]
+    statement = str((proved_last or found[-1:])[0].get("statement", ""))
+    reasons = [str(one["reason"]) for one in found if one.get("reason")]
+    return (Note(statement, "statement"),
+            Table(("Load changes by at most", "Verdict", "Backlog at most", "After steps", "Proved boxes", "Proved in"),
+                  tuple(rows), "For ever after so many steps, from any backlog and any capacity that runs",
+                  str(at(evidence, "closed_loop", "assumed") or "")),
+            *(Note(reason) for reason in reasons))
+
+
+def _rounded_up(value: float) -> float:
+    """A tenth at most above: what is printed is proved."""
+    return float(np.ceil(10 * value) / 10)
+
+
 def lifecycle(evidence: Json | None, page: str) -> tuple[Part, ...]:
     """The stages on training episodes, and the transitions."""
     found = mapping(evidence, "lifecycle")

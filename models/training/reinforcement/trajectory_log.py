@@ -32,6 +32,7 @@ Actor = Literal["policy", "fallback"]
 
 FORMAT = "assay trajectories"
 PART_BYTES = 64 * 1024 * 1024  # a part of some 200,000 steps of 16 signals
+_END_BYTES = 1024 * 1024  # in which the last step stands
 _PART = re.compile(r"steps-(\d{6,})\.jsonl")
 
 
@@ -253,6 +254,30 @@ def read_log(folder: Path) -> ReadLog:
             except (ValueError, KeyError, TypeError) as error:
                 lost.append(Lost(part, number, _reason(error)))
     return ReadLog(header, tuple(records), tuple(lost))
+
+
+def last_step(folder: Path) -> Step | None:
+    """The last step that can be read; of a log of years only its end is read. None: there is none.
+
+    Raises:
+        InputError: the folder cannot be read.
+    """
+    try:
+        for part in reversed(_parts(folder)):
+            header = _header(part)
+            with part.open("rb") as file:
+                file.seek(max(0, part.stat().st_size - _END_BYTES))
+                lines = file.read().split(b"\n")
+            for line in reversed(lines):
+                try:
+                    record = _record(line, header) if line and header is not None else None
+                except (ValueError, KeyError, TypeError):  # a part of a line, the header
+                    continue
+                if isinstance(record, Step):
+                    return record
+    except OSError as error:
+        raise InputError(f"trajectory log must be readable, got {error.strerror} ({folder})") from error
+    return None
 
 
 def _parts(folder: Path) -> list[Path]:

@@ -318,3 +318,39 @@ def test_a_bundle_that_does_not_say_how_it_is_driven_is_refused(tmp_path, monkey
 def test_a_record_can_be_written_as_json(tmp_path):
     record = loop_of(World(), tmp_path, Said(keep)).step()
     assert json.loads(json.dumps(vars(record)))["actor"] == "policy"
+
+
+def _raises(*_, **__):
+    raise KeyError("a library's own error")
+
+
+@pytest.mark.parametrize(("place", "actor", "reason"), [
+    ("read", "fallback", "no measurements: KeyError"), ("present", "nobody", "actuator: KeyError"),
+    ("acquire", "nobody", "actuator: KeyError")])
+def test_an_error_of_any_type_ends_a_step_and_no_controller(tmp_path, place, actor, reason):
+    world = World()
+    loop = loop_of(world, tmp_path, Said(keep))
+    honest = getattr(world, place)
+    setattr(world, place, _raises)
+    record = loop.step()
+    assert (record.actor, record.reason.startswith(reason)) == (actor, True)
+    setattr(world, place, honest)
+    assert loop.step().actor == "policy"
+
+
+def test_a_policy_and_an_actuator_that_raise_anything_do_not_end_it(tmp_path):
+    world = World()
+    loop = loop_of(world, tmp_path, Said(_raises))
+    world.apply = _raises
+    record = loop.step()
+    assert record.actor == "fallback"
+    assert record.reason == "policy: KeyError: \"a library's own error\""
+    assert record.failure == "actuator: KeyError: \"a library's own error\""
+
+
+def test_where_the_fallback_fails_too_nobody_acts(tmp_path):
+    loop = loop_of(World(), tmp_path, None, models=OneModel(None, "no champion"))
+    loop._parts.fallback.act = _raises
+    record = loop.step()
+    assert record.actor == "nobody"
+    assert record.reason.startswith("no champion; fallback: KeyError")

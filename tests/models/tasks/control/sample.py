@@ -49,6 +49,12 @@ def evidence(points: int = 12) -> dict[str, Any]:
                        "y": {"name": "cpu_utilization", "unit": "share", "values": grid},
                        "held_at": {"slo_ms": 120.0, "replicas": 4.0},
                        "target_over_present": {"target_replicas": [[0.8, 0.9, 1.0], [0.9, 1.0, 1.1], [1.0, 1.2, 1.5]]}},
+        "closed_loop": {"assumed": "A law.", "found": [
+            {"change": 0.0, "change_unit": "cores a step", "status": "PROVED", "statement": "It holds.", "reason": "",
+             "bound": 71.01, "bound_unit": "core seconds", "steps": 40, "growth": 1.2, "leaves": 17, "seconds": 3.1},
+            {"change": 0.1, "change_unit": "cores a step", "status": "UNKNOWN", "statement": "Nothing is guaranteed.",
+             "reason": "The time ended.", "bound": None, "bound_unit": "core seconds", "steps": None, "growth": None,
+             "leaves": 0, "seconds": 15.0}]},
         "lifecycle": {"stages": ["offline"] * 3 + ["online"] * 3 + ["serving"] * 4,
                       "rewards": [1.2 + 0.02 * k for k in range(10)],
                       "profile": {"t_online": 1.1, "t_serving": 1.25},

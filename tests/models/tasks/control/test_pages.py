@@ -35,7 +35,7 @@ def page(found: Any) -> str:
 def test_every_section_has_its_plot_and_the_page_is_whole():
     opened = parts(evidence())
     assert {anchor: sum(isinstance(part, Plot) for part in content) for anchor, content in opened.items()} == {
-        "front": 1, "day": 1, "episodes": 1, "actions": 1, "lifecycle": 1, "adaptation": 1,
+        "front": 1, "day": 1, "episodes": 1, "actions": 1, "loop": 0, "lifecycle": 1, "adaptation": 1,
         "pretraining": 2}
     text = page(evidence())
     assert text.count("<svg") == 10 and 'class="missing"' not in text
@@ -51,6 +51,16 @@ def test_headline_and_summary_say_what_was_measured():
     assert PAGES.badness(evidence()) == -0.12
     assert PAGES.parameters(evidence()) == {"fallback": "hpa-cpu", "policy": "finetuned"}
     assert len(PAGES.cells(evidence())) == len(PAGES.columns([]).names) == 6
+
+
+def test_a_guarantee_of_the_loop_is_printed_where_it_is_proved_alone():
+    statement, table, reason = sections.closed_loop(evidence(), "p")
+    assert isinstance(statement, Note) and statement.text == "It holds." and reason.text == "The time ended."
+    rows = [[cell.text.replace("\N{NO-BREAK SPACE}", " ") for cell in row] for row in table.rows]
+    assert rows[0][:5] == ["0 cores a step", "PROVED", "71.1 core seconds", "40", "17"]
+    assert rows[1][1:5] == ["UNKNOWN", "-", "-", "-"]
+    (absent,) = sections.closed_loop(evidence() | {"closed_loop": {}}, "p")
+    assert isinstance(absent, Note) and absent.kind == "missing"
 
 
 def test_table_of_controllers_has_the_policy_first_and_the_rest_by_cost():
@@ -109,7 +119,8 @@ READ_BY = {
     "cost_unit": (sections.front,),
     "measures": (sections.front,), "controllers": (sections.front,), "episodes": (sections.episodes,),
     "roles": (sections.day, sections.actions), "day": (sections.day,), "action_map": (sections.actions,),
-    "lifecycle": (sections.lifecycle,), "training": (learning_sections.adaptation, learning_sections.pretraining)}
+    "closed_loop": (sections.closed_loop,), "lifecycle": (sections.lifecycle,),
+    "training": (learning_sections.adaptation, learning_sections.pretraining)}
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from models.training.reinforcement.trajectory_log import (
     Record,
     Step,
     TrajectoryLog,
+    last_step,
     mark_of,
     read_log,
 )
@@ -117,6 +118,21 @@ def test_a_log_goes_on_with_its_own_header_alone(tmp_path: Path) -> None:
         TrajectoryLog(tmp_path, replace(HEADER, controls=()))
     with pytest.raises(InputError, match="must have 2 signals and 1 controls, got 2 and 0"):
         TrajectoryLog(tmp_path, HEADER).append([replace(step(1), targets=())])
+
+
+def test_the_last_step_is_found_behind_events_and_broken_lines(tmp_path: Path) -> None:
+    assert last_step(tmp_path) is None
+    log = TrajectoryLog(tmp_path, HEADER, part_bytes=600)
+    steps = [step(number) for number in range(9)]
+    for one in steps:
+        log.append([one])
+    log.append([Event("shop", "start")])
+    with sorted(tmp_path.glob("steps-*.jsonl"))[-1].open("ab") as file:
+        file.write(b'{"application": "sh')
+    assert len(list(tmp_path.glob("steps-*.jsonl"))) > 1
+    found = last_step(tmp_path)
+    assert found is not None
+    assert (found.episode, found.step) == (steps[-1].episode, steps[-1].step)
 
 
 def test_an_empty_folder_is_no_log(tmp_path: Path) -> None:

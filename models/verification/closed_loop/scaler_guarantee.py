@@ -1,0 +1,212 @@
+"""What a policy that sets replicas and their CPU limit guarantees in the fluid law: `scaler_guarantee(...)`.
+
+"From any backlog up to B, whatever capacity is running, for any load in its limits that changes by at most d a step:
+the backlog is at most S after N steps and for ever after."
+
+For every number of replicas it is proved how fast capacity rises under a backlog (catching_up.py); S and N follow
+(backlog_bound.py). The orders of the policy's specification that this rests on are proved apart, with the bundle. The
+factor of growth is looked for among samples first; what is proved is the claim with it, one file a number of replicas.
+Nothing is said of how far capacity exceeds load.
+
+`check_scaler_guarantee(folder, policy)` makes chains and claims again from the policy and the document, has the
+independent checker prove every leaf, and derives S and N again.
+"""
+
+import json
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from feature_store.errors import InputError
+from feature_store.whole_files import write_file
+from models.verification.checker.archive import Rejected
+from models.verification.checker.chain import Chain
+from models.verification.closed_loop.backlog_bound import BacklogBound, backlog_bound
+from models.verification.closed_loop.catching_up import CatchingUp, Scaler, ScalerLaw
+from models.verification.closed_loop.chain_builder import chain_file
+from models.verification.closed_loop.check_guarantee import GuaranteeCheck, policy_digest
+from models.verification.decide import decide
+from models.verification.language.amounts import amount, plain
+from models.verification.proof_file import check_proof
+from models.verification.verdict import Status
+
+DOCUMENT = "scaler_guarantee.json"
+# Random points of a cell; share of the sampled growth that is tried first, and of what is left after each attempt.
+SAMPLES, ROOM, SMALLER, ATTEMPTS = 4096, 0.7, 0.7, 3
+LEAST_GROWTH = 1.01
+LEAST_SECONDS = 1.0  # with less no file can be read
+
+
+@dataclass(frozen=True)
+class ScalerGuarantee:
+    """S and N for one d, with what shows them.
+
+    threshold: v0, the backlog from which on capacity is proved to grow, by `growth` a step; headroom: up to how far
+    above the load; start: B. bound: S and N; None where nothing is proved. sampled_growth: the least among samples;
+    worst: where, what the policy sees by position. leaves: of all certificates; claims: numbers of replicas.
+    """
+
+    status: Status
+    law: ScalerLaw
+    start: float
+    threshold: float
+    headroom: float
+    growth: float
+    bound: BacklogBound | None
+    sampled_growth: float
+    worst_replicas: int
+    worst: tuple[float, ...]
+    claims: tuple[int, ...]
+    boxes: int
+    leaves: int
+    seconds: float
+    reason: str = ""
+
+    def statement(self) -> str:
+        """What is guaranteed, in words."""
+        law = self.law
+        about = (f"In the fluid law, from any backlog up to {plain(self.start)} core seconds, with any "
+                 f"{law.replicas_low} to {law.replicas_high} replicas of {plain(law.limit_low)} to "
+                 f"{plain(law.limit_high)} cores running, for any load from {plain(law.load_low)} to "
+                 f"{plain(law.load_high)} cores that changes by at most {plain(law.change)} cores in a step of "
+                 f"{plain(law.step_s)} s")
+        if self.bound is None:
+            return f"{about}: nothing is guaranteed. {self.reason}".strip()
+        return (f"{about}: the backlog is at most {amount(self.bound.backlog, 'core seconds')} after "
+                f"{self.bound.steps} steps and for ever after.")
+
+
+def scaler_guarantee(scaler: Scaler, law: ScalerLaw, start: float, folder: Path, *, threshold: float,
+                     headroom: float, seconds: float = 60.0, seed: int = 0) -> ScalerGuarantee:
+    """Looks for the guarantee, proves it and writes chains, claims and proofs to the folder.
+
+    Args:
+        start: B, core seconds, > 0.
+        folder: is made where it does not exist.
+        threshold: v0, core seconds; headroom: cores above the load up to which capacity has to grow; both > 0.
+        seconds: for the proofs.
+
+    Raises:
+        InputError: numbers that are not > 0.
+    """
+    for name, value in (("start", start), ("threshold", threshold), ("headroom", headroom)):
+        if not 0 < value < math.inf:
+            raise InputError(f"{name} must be a number > 0, got {value!r}")
+    began = time.monotonic()
+    folder.mkdir(parents=True, exist_ok=True)
+    claims = claims_of(scaler, law, threshold, headroom, 1.0)
+    (least, worst), number = min(((one.sampled(SAMPLES, seed), one.replicas) for one in claims), key=lambda p: p[0][0])
+    found = ScalerGuarantee(
+        Status.UNKNOWN, law, start, threshold, headroom, 1.0, None, least, number,
+        tuple(CatchingUp(scaler, law, number, threshold, headroom, 1.0).seen_at(worst).tolist()),
+        tuple(one.replicas for one in claims), 0, 0, 0.0)
+    for attempt in range(ATTEMPTS):
+        growth = 1.0 + math.floor(1000 * (least - 1.0) * ROOM * SMALLER**attempt) / 1000
+        bound = backlog_bound(law, threshold, headroom, growth, start) if growth >= LEAST_GROWTH else None
+        left = seconds - (time.monotonic() - began)
+        if bound is None or left <= 0:
+            found = replace(found, reason=found.reason or f"Capacity grows by a factor of {least:.3g} a step in the "
+                                                          f"worst sample, with {number} replicas.")
+            break
+        tried = _proved(replace(found, growth=growth), scaler, folder, left / (2 if attempt == 0 else 1), seed)
+        if tried.status is Status.PROVED:
+            found = replace(tried, bound=bound)
+            break
+        found = replace(tried, growth=1.0)
+    found = replace(found, seconds=time.monotonic() - began)
+    write_file(folder / DOCUMENT, json.dumps(_document(found, scaler), indent=1, allow_nan=False))
+    return found
+
+
+def claims_of(scaler: Scaler, law: ScalerLaw, threshold: float, headroom: float, growth: float) -> list[CatchingUp]:
+    """The claims of all numbers of replicas that may have too little capacity."""
+    every = (CatchingUp(scaler, law, number, threshold, headroom, growth)
+             for number in range(law.replicas_low, law.replicas_high + 1))
+    return [one for one in every if one.cells()]
+
+
+def _proved(found: ScalerGuarantee, scaler: Scaler, folder: Path, seconds: float, seed: int) -> ScalerGuarantee:
+    """All claims with that growth, until one is not proved."""
+    began, boxes, leaves = time.monotonic(), found.boxes, 0
+    claims = claims_of(scaler, found.law, found.threshold, found.headroom, found.growth)
+    # the one with the worst sample first
+    for claim in sorted(claims, key=lambda one: one.replicas != found.worst_replicas):
+        model, specification, proof = files_of(folder, claim.replicas)
+        left = seconds - (time.monotonic() - began)
+        if left < LEAST_SECONDS:
+            return replace(found, boxes=boxes, reason=f"The time ended before {claim.replicas} replicas.")
+        write_claim(claim, folder)
+        verdict = decide(model, specification, left, certificate=proof, seed=seed)
+        boxes += sum(part.boxes for part in verdict.parts)
+        if verdict.status is not Status.PROVED or verdict.certificate is None:
+            return replace(found, boxes=boxes, reason=f"With {claim.replicas} replicas a growth by {found.growth:.4g} "
+                                                      f"is {verdict.status}: {verdict.reason}.")
+        leaves += verdict.certificate["leaves"]
+    return replace(found, status=Status.PROVED, boxes=boxes, leaves=leaves, reason="")
+
+
+def files_of(folder: Path, replicas: int) -> tuple[Path, Path, Path]:
+    """The chain, the claim and the proof of a number of replicas."""
+    name = f"replicas_{replicas}"
+    return folder / f"{name}.onnx", folder / f"{name}.vnnlib", folder / f"{name}.npz"
+
+
+def write_claim(claim: CatchingUp, folder: Path) -> None:
+    """Writes chain and claim."""
+    model, specification, _ = files_of(folder, claim.replicas)
+    write_file(model, chain_file(claim.chain()))
+    write_file(specification, claim.claim_text())
+
+
+def check_scaler_guarantee(folder: Path, policy: Chain) -> GuaranteeCheck:
+    """Whether the folder proves its guarantee of this policy. Never raises on a bad folder: refuses."""
+    try:
+        document = json.loads((folder / DOCUMENT).read_text())
+        if document["status"] != str(Status.PROVED):
+            raise Rejected(f"guarantee must be PROVED, got {document['status']!r:.40}")
+        if document["policy_sha256"] != policy_digest(policy):
+            raise Rejected("policy must be the one that the guarantee is about, its SHA-256 differs")
+        seen, law = document["observation"], ScalerLaw(**document["law"])
+        matrix, low, high = (np.array(seen[name], dtype=np.float64) for name in ("matrix", "low", "high"))
+        scaler = Scaler(policy, matrix, low, high, seen["limit"], seen["replicas"])
+        numbers = {name: float(document[name]) for name in ("threshold", "headroom", "growth")}
+        _require_consequence(document, law, numbers)
+        claims = claims_of(scaler, law, **numbers)
+        return GuaranteeCheck(True, leaves=sum(_leaves(claim, folder) for claim in claims))
+    except (Rejected, InputError) as error:
+        return GuaranteeCheck(False, str(error))
+    except Exception as error:  # a malformed folder of any kind is a refusal, not a crash
+        return GuaranteeCheck(False, f"guarantee must be readable, got {type(error).__name__}: {error}")
+
+
+def _require_consequence(document: Mapping[str, Any], law: ScalerLaw, numbers: Mapping[str, float]) -> None:
+    """Raises Rejected unless S and N follow."""
+    if not all(0 < value < math.inf for value in (*numbers.values(), float(document["start"]))):
+        raise Rejected("start, threshold, headroom and growth must be numbers > 0")
+    bound = backlog_bound(law, numbers["threshold"], numbers["headroom"], numbers["growth"], float(document["start"]))
+    claimed = document["bound"]
+    if bound is None or not (claimed["backlog"] >= bound.backlog and claimed["steps"] >= bound.steps):
+        raise Rejected("S and N must be no less than what follows from the growth")
+
+
+def _leaves(claim: CatchingUp, folder: Path) -> int:
+    with TemporaryDirectory() as name:
+        write_claim(claim, Path(name))
+        model, specification, _ = files_of(Path(name), claim.replicas)
+        checked = check_proof(files_of(folder, claim.replicas)[2], model, specification)
+    if not checked.accepted:
+        raise Rejected(f"{claim.replicas} replicas: {checked.reason}")
+    return checked.leaves
+
+
+def _document(found: ScalerGuarantee, scaler: Scaler) -> dict[str, Any]:
+    return asdict(found) | {
+        "status": str(found.status), "statement": found.statement(), "policy_sha256": policy_digest(scaler.policy),
+        "observation": {name: getattr(scaler, name).tolist() for name in ("matrix", "low", "high")} | {
+            "limit": scaler.limit, "replicas": scaler.replicas}}
