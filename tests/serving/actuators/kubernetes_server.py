@@ -149,7 +149,8 @@ class Refused(Exception):
 
 def granted(manifest: Path) -> set[Rule]:
     """The rules of the Role in a manifest, one for each verb, resource and name."""
-    role = next(item for item in yaml.safe_load_all(manifest.read_text()) if item["kind"] == "Role")
+    filled = manifest.read_text().replace("NAMESPACE", NAMESPACE).replace("DEPLOYMENT", DEPLOYMENT)
+    role = next(item for item in yaml.safe_load_all(filled) if item["kind"] == "Role")
     return {(group, resource, verb, name) for rule in role["rules"] for group in rule["apiGroups"]
             for resource in rule["resources"] for verb in rule["verbs"] for name in rule.get("resourceNames", [""])}
 

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 
 from feature_store.errors import InputError
 from serving.actuators.actuator import ActuatorError
@@ -398,6 +399,15 @@ def test_the_manifest_grants_what_is_used_and_nothing_else() -> None:
         target.restore()
         target.release(ME)
     assert cluster.used == granted(MANIFEST)
+
+
+def test_the_manifest_binds_the_role_to_the_account_and_is_not_applied_before_it_is_filled_in() -> None:
+    account, role, binding = yaml.safe_load_all(MANIFEST.read_text())
+    assert {item["metadata"]["name"] for item in (account, role, binding)} == {"assay-DEPLOYMENT"}  # no valid name
+    assert {item["metadata"]["namespace"] for item in (account, role, binding)} == {"NAMESPACE"}
+    assert (binding["roleRef"]["kind"], binding["roleRef"]["name"]) == ("Role", role["metadata"]["name"])
+    (subject,) = binding["subjects"]
+    assert subject == {"kind": "ServiceAccount", "name": account["metadata"]["name"], "namespace": "NAMESPACE"}
 
 
 @pytest.mark.parametrize("rule", sorted(granted(MANIFEST)))
