@@ -20,7 +20,7 @@ def control(
     workload: Annotated[str, typer.Option("--workload", "-w", help="Whose champion acts.")],
     controller: Annotated[Path, typer.Option(help="Controller file: measurements, shield, waiting times.")],
     task: Annotated[str, typer.Option(help="Task of the champion.")] = "autoscaling",
-    actuator: Annotated[str, typer.Option(help="What carries targets out: dry-run.")] = "dry-run",
+    actuator: Annotated[str, typer.Option(help="What carries targets out: dry-run, kubernetes.")] = "dry-run",
     every: Annotated[float | None, typer.Option(help="Seconds between two steps; default: as the policy was trained.")
                      ] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="End after so many; default: never.")] = None,

@@ -15,6 +15,7 @@
     hand_back_after: 4                  # good steps until the policy acts again
     deadline_s: 5                       # for a policy's answer
     dry_run: {cpu_limit_cores: 1, memory_limit_mib: 256, replicas: 2, ready_replicas: 2}
+    kubernetes: {namespace: shop, deployment: web, container: web}
 
 Read without pydantic, for it is read beside a controller.
 """
@@ -27,12 +28,16 @@ from typing import Any
 
 from feature_store.errors import InputError, nearest
 from feature_store.strict_yaml import read_yaml
+from serving.actuators.deployment.api import CONNECT_S, READ_S
+from serving.actuators.kubernetes import CONTROLS, LEASE_S
 from serving.control.shield import Budget
 
 FRESH_S, TIMEOUT_S, DEADLINE_S, HAND_BACK_AFTER = 60.0, 5.0, 5.0, 4
 _KEYS = ("prometheus", "timeout_s", "newest", "fresh_s", "signals", "fixed", "shield", "hand_back_after", "deadline_s",
-         "dry_run")
+         "dry_run", "kubernetes")
 _SHIELD = ("hysteresis", "cool_down_s", "budgets")
+_KUBERNETES = ("namespace", "deployment", "container", "controls", "lease_s", "connect_s", "read_s", "kubeconfig",
+               "context")
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,21 @@ class Query:
     scale: float = 1.0
     newest: str = ""
     fresh_s: float = FRESH_S
+
+
+@dataclass(frozen=True)
+class KubernetesTarget:
+    """A Deployment; see `KubernetesDeployment`, `Api` and `cluster_configuration`. "" counts as not given."""
+
+    namespace: str
+    deployment: str
+    container: str
+    controls: tuple[str, ...] = CONTROLS
+    lease_s: int = LEASE_S
+    connect_s: float = CONNECT_S
+    read_s: float = READ_S
+    kubeconfig: str = ""
+    context: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,6 +79,7 @@ class ControllerFile:
     hand_back_after: int = HAND_BACK_AFTER
     deadline_s: float = DEADLINE_S
     dry_run: Mapping[str, float] = field(default_factory=dict)
+    kubernetes: KubernetesTarget | None = None
 
     def require_all(self, measured: Mapping[str, str] | tuple[str, ...]) -> None:
         """Raises InputError: an input that has to be measured is not asked for, or one that is none is."""
@@ -92,7 +113,8 @@ def read_controller_file(path: Path) -> ControllerFile:
         budgets=tuple(_budget(one, f"{path}") for one in shield.items("budgets")),
         hand_back_after=data.whole("hand_back_after", HAND_BACK_AFTER),
         deadline_s=data.number("deadline_s", DEADLINE_S),
-        dry_run=data.part("dry_run", {}).numbers())
+        dry_run=data.part("dry_run", {}).numbers(),
+        kubernetes=_kubernetes(data.part("kubernetes")) if "kubernetes" in data.names else None)
 
 
 class _Part:
@@ -171,6 +193,15 @@ def _query(signals: _Part, name: str, newest: str, fresh_s: float) -> Query:
     one.only(("query", "scale", "newest", "fresh_s"))
     return Query(one.text("query"), one.number("scale", 1.0), one.text("newest", newest),
                  one.number("fresh_s", fresh_s))
+
+
+def _kubernetes(part: _Part) -> KubernetesTarget:
+    part.only(_KUBERNETES)
+    return KubernetesTarget(
+        part.text("namespace"), part.text("deployment"), part.text("container"),
+        tuple(map(str, part.items("controls"))) or CONTROLS, part.whole("lease_s", LEASE_S),
+        part.number("connect_s", CONNECT_S), part.number("read_s", READ_S), part.text("kubeconfig", ""),
+        part.text("context", ""))
 
 
 def _budget(value: Any, where: str) -> Budget:
