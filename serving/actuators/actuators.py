@@ -5,6 +5,7 @@ from pathlib import Path
 
 from feature_store.errors import InputError, nearest
 from serving.actuators.actuator import Actuator
+from serving.actuators.cgroup import Cgroup
 from serving.actuators.deployment.api import Api, cluster_configuration
 from serving.actuators.dry_run import DryRun
 from serving.actuators.kubernetes import KubernetesDeployment
@@ -30,7 +31,16 @@ def _kubernetes(contract: Contract, written: ControllerFile) -> Actuator:
     return KubernetesDeployment(api, target.deployment, target.container, target.controls, target.lease_s)
 
 
-ACTUATORS: Mapping[str, Maker] = {"dry-run": _dry_run, "kubernetes": _kubernetes}
+def _cgroup(contract: Contract, written: ControllerFile) -> Actuator:
+    if (target := written.cgroup) is None:
+        raise InputError("cgroup must name the group, got nothing (controller file)")
+    return Cgroup(target.group, Path(target.state), parent=target.parent, root=Path(target.root),
+                  replicas=target.replicas)
+
+
+ACTUATORS: Mapping[str, Maker] = {"dry-run": _dry_run, "cgroup": _cgroup, "kubernetes": _kubernetes}
+# those that give back what they found when a controller ends, unless it is told otherwise
+GIVES_BACK = frozenset({"cgroup"})
 
 
 def make_actuator(name: str, contract: Contract, written: ControllerFile) -> Actuator:

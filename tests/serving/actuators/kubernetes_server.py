@@ -3,7 +3,7 @@
 It knows what the actuator depends on: resourceVersion and conflicts, dryRun=All, the scale and resize subresources,
 strategic merge by container name, label selectors (equality), RBAC by the rules of deploy/kubernetes-rbac.yaml, Status
 objects with the messages of kube-apiserver. A scale makes and stops pods at once, and a resize is done by a node at
-once, unless `node` says otherwise. Checked against the sources: apimachinery pkg/api/errors, apiserver
+once, unless `node` says otherwise. Written after the documentation of: apimachinery pkg/api/errors, apiserver
 pkg/endpoints/handlers, kubernetes pkg/apis/core/validation (ValidatePodResize).
 
   GET             /apis/apps/v1/namespaces/{ns}/deployments/{name}

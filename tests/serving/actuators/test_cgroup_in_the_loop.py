@@ -64,7 +64,6 @@ def test_after_a_kill_the_next_gives_back_and_then_acts(limited: Tree, tmp_path:
     assert limited.limits() != found
     actuator.release("first")  # as the kernel does it
     second, actuator = controller(limited, tmp_path, "second")
-    assert "decide again" in second.step().failure and limited.limits() == found
     record = second.step()
     assert record.failure == "" and record.seen["cpu_limit_cores"] == 0.5
     second.close()
