@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from feature_store.control_group_limits import quota, to_files, version_of
 from recording.processes import Guard
 from recording.reaper import remove_group
-
-PERIOD_US = 100_000
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ def _writable(folder: Path, probe: str) -> bool:
 
 def find_hierarchy(root: Path = Path("/sys/fs/cgroup")) -> Hierarchy:
     """Probes `root` for writable controllers by making and removing an empty group."""
-    if (root / "cgroup.controllers").exists():
+    if version_of(root) == 2:
         enabled = (root / "cgroup.subtree_control").read_text().split()
         usable = {name for name in ("cpu", "memory") if name in enabled}
         probes = {"cpu": "cpu.max", "memory": "memory.max"}
@@ -102,11 +101,9 @@ class ControlGroups:
             The folders that a process has to join.
         """
         folders: list[Path] = []
-        version = self._hierarchy.version
         if self._hierarchy.memory is not None and memory_mb is not None:
             folder = self._folder(self._hierarchy.memory, name)
-            limit = folder / ("memory.max" if version == 2 else "memory.limit_in_bytes")
-            limit.write_text(str(int(memory_mb * 2**20)))
+            self._write(folder, "memory", str(int(memory_mb * 2**20)))
             folders.append(folder)
         if self._hierarchy.cpu is not None and cpu:
             folder = self._hierarchy.cpu / self._full(name)
@@ -118,13 +115,7 @@ class ControlGroups:
         """Limits the group `name` to `cores` CPUs; False where this host does not allow it."""
         if self._hierarchy.cpu is None:
             return False
-        folder = self._hierarchy.cpu / self._full(name)
-        quota_us = int(cores * PERIOD_US)
-        if self._hierarchy.version == 2:
-            (folder / "cpu.max").write_text(f"{quota_us} {PERIOD_US}")
-        else:
-            (folder / "cpu.cfs_period_us").write_text(str(PERIOD_US))
-            (folder / "cpu.cfs_quota_us").write_text(str(quota_us))
+        self._write(self._hierarchy.cpu / self._full(name), "cpu", quota(cores))
         return True
 
     def set_weight(self, name: str, times: int) -> bool:
@@ -154,6 +145,10 @@ class ControlGroups:
     def remove_all(self) -> None:
         """Removes every group made so far; their processes must have ended."""
         self.remove(list(self._made))
+
+    def _write(self, folder: Path, limit: str, text: str) -> None:
+        for file, written in to_files(self._hierarchy.version, limit, text).items():
+            (folder / file).write_text(written)
 
     def _full(self, name: str) -> str:
         return f"assay-{os.getpid()}-{name}"

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from feature_store.errors import InputError
+from feature_store.errors import InputError, RefusedError
 from pipelines.commands.known_names import require_known
 from pipelines.console import ConfigOption, JsonOption, configuration_from, print_line, reported, working
 from serving.control.loop import ControlStep
@@ -20,9 +20,12 @@ def control(
     workload: Annotated[str, typer.Option("--workload", "-w", help="Whose champion acts.")],
     controller: Annotated[Path, typer.Option(help="Controller file: measurements, shield, waiting times.")],
     task: Annotated[str, typer.Option(help="Task of the champion.")] = "autoscaling",
-    actuator: Annotated[str, typer.Option(help="What carries targets out: dry-run.")] = "dry-run",
+    actuator: Annotated[str, typer.Option(help="What carries targets out: dry-run, cgroup, kubernetes.")] = "dry-run",
     every: Annotated[float | None, typer.Option(help="Seconds between two steps; default: as the policy was trained.")
                      ] = None,
+    give_back: Annotated[bool | None, typer.Option(
+        "--give-back/--leave", help="At the end set what was found at the beginning; default: of a cgroup alone.")
+        ] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="End after so many; default: never.")] = None,
     bundle: Annotated[Path | None, typer.Option(help="A bundle folder instead of the registry's champion.")] = None,
     public_key: Annotated[Path | None, typer.Option(help="Key of the signer; default: the project's.")] = None,
@@ -40,7 +43,7 @@ def control(
 
     Example: assay control --task autoscaling --workload nginx --controller controller.yaml --actuator dry-run
     """
-    from serving.actuators.actuators import make_actuator
+    from serving.actuators.actuators import GIVES_BACK, make_actuator
     from serving.bundle import CheckedBundle, check_bundle
     from serving.control.champion import Champion
     from serving.control.controller_file import read_controller_file
@@ -84,7 +87,9 @@ def control(
         metrics.count(record)
         (_json if json_output else _told)(record)
 
-    run(loop, every or step_s, stopped, on_step, steps)
+    gives_back = actuator in GIVES_BACK if give_back is None else give_back
+    if failure := run(loop, every or step_s, stopped, on_step, steps, gives_back):
+        raise RefusedError(failure)
 
 
 def _json(record: ControlStep) -> None:

@@ -1,10 +1,14 @@
 """The table of actuators: how each is made of a contract and an operator's file."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from feature_store.errors import InputError, nearest
 from serving.actuators.actuator import Actuator
+from serving.actuators.cgroup import Cgroup
+from serving.actuators.deployment.api import Api, cluster_configuration
 from serving.actuators.dry_run import DryRun
+from serving.actuators.kubernetes import KubernetesDeployment
 from serving.contract import Contract
 from serving.control.controller_file import ControllerFile
 
@@ -18,7 +22,25 @@ def _dry_run(contract: Contract, written: ControllerFile) -> Actuator:
     return DryRun(written.dry_run, contract.control.current)
 
 
-ACTUATORS: Mapping[str, Maker] = {"dry-run": _dry_run}
+def _kubernetes(contract: Contract, written: ControllerFile) -> Actuator:
+    if (target := written.kubernetes) is None:
+        raise InputError("kubernetes must name namespace, deployment and container, got nothing (controller file)")
+    kubeconfig = Path(target.kubeconfig).expanduser() if target.kubeconfig else None
+    api = Api(cluster_configuration(kubeconfig, target.context or None), target.namespace, target.connect_s,
+              target.read_s)
+    return KubernetesDeployment(api, target.deployment, target.container, target.controls, target.lease_s)
+
+
+def _cgroup(contract: Contract, written: ControllerFile) -> Actuator:
+    if (target := written.cgroup) is None:
+        raise InputError("cgroup must name the group, got nothing (controller file)")
+    return Cgroup(target.group, Path(target.state), parent=target.parent, root=Path(target.root),
+                  replicas=target.replicas)
+
+
+ACTUATORS: Mapping[str, Maker] = {"dry-run": _dry_run, "cgroup": _cgroup, "kubernetes": _kubernetes}
+# those that give back what they found when a controller ends, unless it is told otherwise
+GIVES_BACK = frozenset({"cgroup"})
 
 
 def make_actuator(name: str, contract: Contract, written: ControllerFile) -> Actuator:

@@ -9,12 +9,15 @@
       p99_ms: {query: '...', scale: 1000, fresh_s: 30, newest: '...'}
     fixed: {io_utilization: 0.0}        # in place of a measurement that there is none of
     shield:
+      hold: [target_replicas]           # stays as it is
       hysteresis: 0.02                  # of the present value
       cool_down_s: 60
       budgets: [{name: cores, of: [target_replicas, target_cpu_limit_cores], most: 16}]
     hand_back_after: 4                  # good steps until the policy acts again
     deadline_s: 5                       # for a policy's answer
     dry_run: {cpu_limit_cores: 1, memory_limit_mib: 256, replicas: 2, ready_replicas: 2}
+    kubernetes: {namespace: shop, deployment: web, container: web}
+    cgroup: {group: nginx, parent: services, state: /run/assay}
 
 Read without pydantic, for it is read beside a controller.
 """
@@ -27,12 +30,17 @@ from typing import Any
 
 from feature_store.errors import InputError, nearest
 from feature_store.strict_yaml import read_yaml
+from serving.actuators.deployment.api import CONNECT_S, READ_S
+from serving.actuators.kubernetes import CONTROLS, LEASE_S
 from serving.control.shield import Budget
 
 FRESH_S, TIMEOUT_S, DEADLINE_S, HAND_BACK_AFTER = 60.0, 5.0, 5.0, 4
 _KEYS = ("prometheus", "timeout_s", "newest", "fresh_s", "signals", "fixed", "shield", "hand_back_after", "deadline_s",
-         "dry_run")
-_SHIELD = ("hysteresis", "cool_down_s", "budgets")
+         "dry_run", "kubernetes", "cgroup")
+_SHIELD = ("hold", "hysteresis", "cool_down_s", "budgets")
+_CGROUP = ("group", "parent", "state", "root", "replicas")
+_KUBERNETES = ("namespace", "deployment", "container", "controls", "lease_s", "connect_s", "read_s", "kubeconfig",
+               "context")
 
 
 @dataclass(frozen=True)
@@ -46,6 +54,32 @@ class Query:
 
 
 @dataclass(frozen=True)
+class KubernetesTarget:
+    """A Deployment; see `KubernetesDeployment`, `Api` and `cluster_configuration`. "" counts as not given."""
+
+    namespace: str
+    deployment: str
+    container: str
+    controls: tuple[str, ...] = CONTROLS
+    lease_s: int = LEASE_S
+    connect_s: float = CONNECT_S
+    read_s: float = READ_S
+    kubeconfig: str = ""
+    context: str = ""
+
+
+@dataclass(frozen=True)
+class CgroupTarget:
+    """A control group; see `Cgroup`. state: folder for the lease and what was found, one for all controllers."""
+
+    group: str
+    parent: str = ""
+    state: str = "/run/assay"
+    root: str = "/sys/fs/cgroup"
+    replicas: int = 1
+
+
+@dataclass(frozen=True)
 class ControllerFile:
     """See the module docstring."""
 
@@ -53,12 +87,15 @@ class ControllerFile:
     signals: Mapping[str, Query]
     fixed: Mapping[str, float] = field(default_factory=dict)
     timeout_s: float = TIMEOUT_S
+    hold: tuple[str, ...] = ()
     hysteresis: float = 0.0
     cool_down_s: float = 0.0
     budgets: tuple[Budget, ...] = ()
     hand_back_after: int = HAND_BACK_AFTER
     deadline_s: float = DEADLINE_S
     dry_run: Mapping[str, float] = field(default_factory=dict)
+    kubernetes: KubernetesTarget | None = None
+    cgroup: CgroupTarget | None = None
 
     def require_all(self, measured: Mapping[str, str] | tuple[str, ...]) -> None:
         """Raises InputError: an input that has to be measured is not asked for, or one that is none is."""
@@ -87,12 +124,15 @@ def read_controller_file(path: Path) -> ControllerFile:
         signals={name: _query(signals, name, newest, fresh_s) for name in signals.names},
         fixed=data.part("fixed", {}).numbers(),
         timeout_s=data.number("timeout_s", TIMEOUT_S),
+        hold=shield.texts("hold"),
         hysteresis=shield.number("hysteresis", 0.0, least=0.0),
         cool_down_s=shield.number("cool_down_s", 0.0, least=0.0),
         budgets=tuple(_budget(one, f"{path}") for one in shield.items("budgets")),
         hand_back_after=data.whole("hand_back_after", HAND_BACK_AFTER),
         deadline_s=data.number("deadline_s", DEADLINE_S),
-        dry_run=data.part("dry_run", {}).numbers())
+        dry_run=data.part("dry_run", {}).numbers(),
+        kubernetes=_kubernetes(data.part("kubernetes")) if "kubernetes" in data.names else None,
+        cgroup=_cgroup(data.part("cgroup")) if "cgroup" in data.names else None)
 
 
 class _Part:
@@ -147,6 +187,12 @@ class _Part:
             raise self._wrong(name, "be a list", value)
         return value
 
+    def texts(self, name: str) -> tuple[str, ...]:
+        value = self.items(name)
+        if not all(isinstance(one, str) for one in value):
+            raise self._wrong(name, "be a list of names", value)
+        return tuple(value)
+
     def has_mapping(self, name: str) -> bool:
         return isinstance(self._values[name], Mapping)
 
@@ -173,13 +219,28 @@ def _query(signals: _Part, name: str, newest: str, fresh_s: float) -> Query:
                  one.number("fresh_s", fresh_s))
 
 
+def _kubernetes(part: _Part) -> KubernetesTarget:
+    part.only(_KUBERNETES)
+    return KubernetesTarget(
+        part.text("namespace"), part.text("deployment"), part.text("container"),
+        part.texts("controls") or CONTROLS, part.whole("lease_s", LEASE_S),
+        part.number("connect_s", CONNECT_S), part.number("read_s", READ_S), part.text("kubeconfig", ""),
+        part.text("context", ""))
+
+
+def _cgroup(part: _Part) -> CgroupTarget:
+    part.only(_CGROUP)
+    default = CgroupTarget("")
+    return CgroupTarget(part.text("group"), part.text("parent", ""), part.text("state", default.state),
+                        part.text("root", default.root), part.whole("replicas", 1))
+
+
 def _budget(value: Any, where: str) -> Budget:
     part = _Part(value, "shield.budgets", where)
     part.only(("name", "of", "most"))
-    of = part.items("of")
-    if not of or not all(isinstance(name, str) for name in of):
-        raise InputError(f"shield.budgets.of must be a list of targets, got {of!r} ({where})")
-    return Budget(part.text("name"), tuple(of), part.number("most", math.nan))
+    if not (of := part.texts("of")):
+        raise InputError(f"shield.budgets.of must be a list of targets, got none ({where})")
+    return Budget(part.text("name"), of, part.number("most", math.nan))
 
 
 def _is_number(value: Any) -> bool:

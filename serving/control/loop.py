@@ -207,12 +207,31 @@ class ControlLoop:
         self._memory = replace(memory, step=memory.step + 1, pending=self._pending(record))
         return record
 
-    def close(self) -> None:
-        """Writes the last step, without a reward, and gives the lease back."""
-        if self._memory.pending is not None:
-            self._log.append([_logged(self._memory.pending, {})])
-            self._memory = replace(self._memory, pending=None)
-            self._memory.write(self._memory_path)
+    def close(self, give_back: bool = False) -> str:
+        """Writes the last step, without a reward, and gives the lease back.
+
+        Args:
+            give_back: also sets what was found before the first step.
+
+        Returns:
+            What could not be done, "" where all was.
+        """
+        failures = []
+        try:
+            if self._memory.pending is not None:
+                self._log.append([_logged(self._memory.pending, {})])
+                self._memory = replace(self._memory, pending=None)
+                self._memory.write(self._memory_path)
+        except (AssayError, OSError) as error:
+            failures.append(f"log: {error}")
+        for act in ([self._parts.actuator.restore] if give_back else []) + [self._released]:
+            try:
+                act()
+            except Exception as error:
+                failures.append(f"actuator: {_said(error)}")
+        return "; ".join(failures)
+
+    def _released(self) -> None:
         self._parts.actuator.release(self._parts.holder)
 
     def _observed(self, seconds: float) -> tuple[Checked, str]:
@@ -224,8 +243,9 @@ class ControlLoop:
             source = f"no measurements: {_said(error)}"
         stopped, present = self._parts.stops(), {}
         try:
-            present = dict(self._parts.actuator.present())
+            # in this order: whoever takes the lease may first give back what a killed controller left
             other = self._parts.actuator.acquire(self._parts.holder)
+            present = dict(self._parts.actuator.present())
             stopped = stopped or (other and f"{other} has the lease")
         except Exception as error:
             stopped = stopped or f"actuator: {_said(error)}"

@@ -32,8 +32,12 @@ def shield_of(contract: Contract, written: ControllerFile) -> Shield:
     if contract.fallback is None or contract.control is None:
         raise InputError(f"contract must have safe ranges and say how it is driven, got no `fallback` or `control` "
                          f"({contract.task}, {contract.workload}); make the bundle again")
+    ranges = contract.fallback.safe_ranges
+    if unknown := [name for name in written.hold if name not in ranges]:
+        raise InputError(f"shield.hold must be of {', '.join(ranges)}, got {unknown[0]!r}; "
+                         f"{nearest(unknown[0], ranges)}")
     limits = [Limit(name, contract.control.current[name], safe, name in contract.control.whole, written.hysteresis,
-                    written.cool_down_s) for name, safe in contract.fallback.safe_ranges.items()]
+                    written.cool_down_s, name in written.hold) for name, safe in ranges.items()]
     return Shield(limits, written.budgets)
 
 

@@ -45,7 +45,7 @@ def stops_on_signals() -> threading.Event:
 
 
 def run(loop: ControlLoop, every_s: float, stopped: threading.Event, on_step: Callable[[ControlStep], None],
-        steps: int | None = None) -> None:
+        steps: int | None = None, give_back: bool = False) -> str:
     """Steps at a fixed rate. A step that takes longer than its interval is followed at once by the next one; intervals
     that were missed are left out.
 
@@ -54,8 +54,12 @@ def run(loop: ControlLoop, every_s: float, stopped: threading.Event, on_step: Ca
         stopped: ends it.
         on_step: called with each record.
         steps: ends it after so many; None: never.
+        give_back: at the end, sets what was found before the first step.
+
+    Returns:
+        What could not be done at the end, "" where all was.
     """
-    due, done = time.monotonic(), 0
+    due, done, failure = time.monotonic(), 0, ""
     try:
         while not stopped.is_set() and (steps is None or done < steps):
             on_step(loop.step())
@@ -65,4 +69,5 @@ def run(loop: ControlLoop, every_s: float, stopped: threading.Event, on_step: Ca
             if steps is None or done < steps:
                 stopped.wait(due - now)
     finally:
-        loop.close()
+        failure = loop.close(give_back)
+    return failure

@@ -2,6 +2,7 @@
 
 In this order, so that what comes later holds in the end:
 
+    hold         a target that an operator keeps as it is
     hysteresis   a change too small to be worth one is none
     cool-down    after something was taken away, nothing more for a while
     range        the target's safe range
@@ -56,6 +57,7 @@ class Limit:
         whole: whether it is rounded up to a whole number.
         hysteresis: share of the present value below which a change is none, in [0, 1).
         cool_down_s: seconds after it was lowered in which it is not lowered again, >= 0.
+        held: whether it stays as it is, whatever is decided; not counted as a change.
     """
 
     control: str
@@ -64,6 +66,7 @@ class Limit:
     whole: bool = False
     hysteresis: float = 0.0
     cool_down_s: float = 0.0
+    held: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.hysteresis < 1:
@@ -138,6 +141,8 @@ class Shield:
         return Shielded(found, tuple(changes))
 
     def _one(self, limit: Limit, wanted: float, now: float, lowered_s: float, changes: list[Change]) -> float:
+        if limit.held:
+            return now
         value = wanted
 
         def cut(reason: Reason, allowed: float) -> None:

@@ -21,7 +21,8 @@ def imported(modules: str) -> list[str]:
 
 
 @pytest.mark.parametrize("modules", ["serving.session, serving.bundle",
-                                     "serving.ledger, serving.signature, serving.inputs"])
+                                     "serving.ledger, serving.signature, serving.inputs",
+                                     "serving.actuators.dry_run, serving.actuators.cgroup"])
 def test_serving_loads_nothing_heavy(modules: str) -> None:
     assert imported(modules) == []
 

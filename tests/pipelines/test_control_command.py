@@ -15,6 +15,7 @@ from models.environments.autoscaling.observer import AutoscalingObserver
 from models.training.reinforcement.trajectory_log import read_log
 from serving.keys import create_key_pair
 from tests.feature_store.prometheus_server import prometheus_with
+from tests.serving.actuators.control_group.groups import MIB, PARENT, plain_files
 from tests.serving.control.policy_bundle import write_policy_bundle
 
 VALUES = {"cpu_utilization": 0.4, "memory_utilization": 0.5, "cpu_used_cores": 0.8, "memory_used_mib": 128.0,
@@ -91,7 +92,7 @@ def test_a_kill_switch_and_signals_are_obeyed(place):
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    (["--actuator", "dry-rum"], "actuator must be one of dry-run"),
+    (["--actuator", "dry-rum"], "actuator must be one of dry-run, cgroup, kubernetes"),
     (["--every", "0"], "every must be positive"),
     (["--task", "performance"], "bundle must be for performance, nginx"),
     (["--public-key", "nothing.pub"], "nothing.pub"),
@@ -104,3 +105,23 @@ def test_bad_usage_is_one_line_and_code_2(place, options, message):
     assert process.returncode == 2, out
     assert message in error
     assert len(error.strip().splitlines()) == 1
+
+
+@needs_prometheus
+def test_it_sets_the_limits_of_a_group_and_gives_back_what_it_found(place, tmp_path):
+    """Of version 2, as plain files: real ones are in tests/serving/actuators."""
+    tree = plain_files(tmp_path / "cgroup", 2)
+    tree.set(cpu="100000 100000", memory=str(256 * MIB))
+    found = tree.limits()
+    written = json.loads((place / "controller.yaml").read_text())
+    written["cgroup"] = {"group": "nginx", "parent": PARENT, "root": str(tree.root), "state": str(tmp_path / "state")}
+    written["shield"]["hold"] = ["target_replicas"]
+    (tmp_path / "controller.yaml").write_text(json.dumps(written))
+    options = ("--controller", str(tmp_path / "controller.yaml"), "--actuator", "cgroup", "--steps", "4", "--json")
+    out, error = _start(place, "e", *options).communicate(timeout=120)
+    records = [json.loads(line) for line in out.splitlines()]
+    assert [one["failure"] for one in records] == [""] * 4, (out, error)
+    set_to = {one["done"]["target_cpu_limit_cores"] for one in records}
+    assert len(set_to) > 1
+    assert {one["done"]["target_replicas"] for one in records} == {1.0}
+    assert tree.limits() == found

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from feature_store.errors import InputError
-from serving.control.controller_file import Query, read_controller_file
+from serving.control.controller_file import CgroupTarget, Query, read_controller_file
 
 WHOLE = """
 prometheus: http://127.0.0.1:9090
@@ -15,7 +15,8 @@ signals:
   rate_rps: sum(rate(requests_total[30s]))
   p99_ms: {query: p99, scale: 1000, fresh_s: 30}
 fixed: {io_utilization: 0}
-shield: {hysteresis: 0.02, cool_down_s: 60, budgets: [{name: cores, of: [a, b], most: 16}]}
+cgroup: {group: nginx, parent: services}
+shield: {hold: [target_replicas], hysteresis: 0.02, cool_down_s: 60, budgets: [{name: cores, of: [a, b], most: 16}]}
 hand_back_after: 3
 dry_run: {replicas: 2}
 """
@@ -33,6 +34,8 @@ def test_what_is_written_is_read(tmp_path):
                              "p99_ms": Query("p99", 1000.0, "max(timestamp(up))", 30.0)}
     assert (found.fixed, found.dry_run) == ({"io_utilization": 0.0}, {"replicas": 2.0})
     assert (found.hysteresis, found.cool_down_s, found.hand_back_after, found.deadline_s) == (0.02, 60.0, 3, 5.0)
+    assert (found.hold, found.kubernetes) == (("target_replicas",), None)
+    assert found.cgroup == CgroupTarget("nginx", "services", "/run/assay", "/sys/fs/cgroup", 1)
     assert [(one.name, one.controls, one.most) for one in found.budgets] == [("cores", ("a", "b"), 16.0)]
 
 
@@ -46,6 +49,9 @@ def test_what_is_written_is_read(tmp_path):
     (("rate_rps: sum(rate(requests_total[30s]))", "rate_rps: 7"), "signals.rate_rps must be a text"),
     (("hysteresis: 0.02", "hysteresis: .nan"), "shield.hysteresis must be a number >= 0"),
     (("most: 16", "most: 0"), "shield.budgets.most must be a number > 0"),
+    (("hold: [target_replicas]", "hold: [1]"), "shield.hold must be a list of names"),
+    (("{group: nginx, parent: services}", "{parent: services}"), "cgroup.group must be given"),
+    (("{group: nginx, parent: services}", "{group: nginx, replicas: 0}"), "cgroup.replicas must be a whole number"),
     (("of: [a, b]", "of: a"), "shield.budgets.of must be a list"),
     (("{replicas: 2}", "{replicas: two}"), "dry_run.replicas must be a finite number"),
     (("fixed: {io_utilization: 0}", "fixed: [1]"), "fixed must be a mapping"),

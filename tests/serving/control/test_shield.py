@@ -89,6 +89,13 @@ def test_hysteresis_and_cool_down_hold_what_is_there():
     assert shield.allowed({"target_cpu": 1.5}, {"cpu": 1.0}, {"target_cpu": 1.0}).targets["target_cpu"] == 1.5
 
 
+def test_a_target_that_is_held_stays_as_it_is_and_that_is_no_change():
+    held = Limit("target_replicas", "replicas", REPLICAS.safe, whole=True, held=True)
+    found = _allowed(Shield([CPU, held], [BUDGET]), 1.5, 30.0)
+    assert found.targets == {"target_cpu": 1.5, "target_replicas": 8.0}
+    assert found.changes == ()
+
+
 def test_what_is_set_outside_of_the_range_is_brought_back_at_its_rate():
     found = _allowed(Shield([CPU, REPLICAS]), 1.0, 60.0, present_replicas=60.0)
     assert found.targets["target_replicas"] == 45.0

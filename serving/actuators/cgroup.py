@@ -1,0 +1,255 @@
+"""CPU quota and memory limit of running processes on this host: one control group, version 1 or 2.
+
+The group exists and holds the service; nothing is made, moved or killed here. What it means:
+
+- Limits are of one replica, as everywhere in the autoscaling task: a group that holds `replicas` equal instances gets
+  that many times the limit. An unlimited group has the host's cores and memory.
+- The number of replicas is fixed. Another target is refused before anything is set, not replaced by the fixed one: a
+  policy that asks for four replicas of half a core would get one replica of half a core. Whoever runs a policy that
+  sets replicas here has to hold them fixed before it acts.
+- CPU: the period that was found stays, the quota changes, in one write. The kernel allows no quota below 1 ms.
+- Memory is never set below the working set and a margin, because the kernel would kill: it is lowered as far as that
+  and a note says so, so that the CPU of the same decision is set all the same. Version 2 sets memory.high as well:
+  lowered before memory.max, it has the kernel take back pages without a kill.
+- What is raised is written before what is lowered, memory first: a change that stops halfway leaves more, not less.
+- What was found is on disk before the first change (serving/actuators/control_group/found_limits.py). Whoever takes the
+  lease next gives back what a killed controller left. A limit that somebody else has set since is left as it is, and
+  said.
+- The lease is a lock file in the state folder: all controllers of a host must be given the same one. The best lies in
+  /run, because limits do not outlive a reboot either.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from feature_store.control_group_limits import amount
+from feature_store.errors import InputError
+from serving.actuators.actuator import ActuatorError, Applied
+from serving.actuators.control_group.file_lease import FileLease
+from serving.actuators.control_group.found_limits import FoundLimits, forget_found, read_found, write_found
+from serving.actuators.control_group.group import ControlGroup, lowers
+from serving.actuators.control_group.replica_limits import CPU, LIMITS, MEMORY, MIB, ReplicaLimits
+
+_RAISED = ("memory", "memory_high", "cpu")  # the order of writes: a lack of memory kills, a lack of CPU slows
+_LOWERED = ("cpu", "memory_high", "memory")
+_RESTORES = "restore"  # who has the lease meanwhile
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Cgroup:
+    """Implements `Actuator`.
+
+    Args:
+        group: path of the group below `parent`, such as "nginx" or "web/nginx".
+        state: folder for the lease and for what was found; made where missing.
+        parent: path of the group below which `group` must lie; "" for the mounted root. Neither is ever the root.
+        root: where control groups are mounted.
+        replicas: how many equal instances of the service the group holds, at least 1.
+
+    Raises:
+        InputError: a path that could lead out of `parent`; fewer replicas than one.
+    """
+
+    def __init__(
+        self, group: str, state: Path, *, parent: str = "", root: Path = Path("/sys/fs/cgroup"), replicas: int = 1
+    ) -> None:
+        if replicas < 1:
+            raise InputError(f"replicas must be at least 1, got {replicas} (cgroup)")
+        self._group = ControlGroup(root, parent, group)
+        self._one = ReplicaLimits(replicas, str(self._group))
+        key = hashlib.sha256(self._group.key.encode()).hexdigest()[:12]
+        self._path = state / f"cgroup-{group.rpartition('/')[2][:60]}-{key}.json"
+        self._lease = FileLease(self._path.with_suffix(".lock"))
+        self._found: FoundLimits | None = None
+        self._saved: FoundLimits | None = None  # the same as it is on disk
+        self._seen: dict[str, str] | None = None  # what the present decision started from
+        self._acted = False
+        self._notes: tuple[str, ...] = ()  # for the next `apply`
+
+    @property
+    def name(self) -> str:
+        """See `Actuator`."""
+        return str(self._group)
+
+    def present(self) -> Mapping[str, float]:
+        """See `Actuator`: limits of one replica, cores and MiB; ready_replicas is 0 where no process runs."""
+        limits = self._group.read()
+        serving = self._one.replicas if self._group.has_processes() else 0
+        self._seen = limits
+        values = self._one.values((CPU, MEMORY), limits)
+        return {"cpu_limit_cores": values[CPU], "memory_limit_mib": values[MEMORY],
+                "replicas": float(self._one.replicas), "ready_replicas": float(serving)}
+
+    def apply(self, targets: Mapping[str, float]) -> Applied:
+        """See `Actuator`.
+
+        Raises:
+            ActuatorError: refused, with nothing set: no lease, an unknown control, a value that is no limit, another
+                number of replicas. conflict, with nothing set: somebody changed a limit since `present`. Else the kind
+                that the kernel's answer means, with what was set nevertheless.
+        """
+        if not self._lease.is_held():
+            raise ActuatorError("refused", f"whoever sets limits must hold the lease, nobody here does ({self.name})")
+        self._one.require(targets)
+        present = self._group.read()
+        if self._seen not in (None, present):
+            raise ActuatorError("conflict", f"the limits of {self.name} were changed by somebody else: expected "
+                                            f"{_phrase(self._seen)}, found {_phrase(present)}; decide again")
+        changes, notes = self._one.planned(targets, present, self._group.working_set_bytes)
+        notes += self._remember(changes, present)
+        self._acted = True
+        self._change(changes, present)
+        self._seen = now = self._group.read()
+        notes, self._notes = [*self._notes, *notes], ()
+        return Applied(self._one.values(targets, now), tuple(notes))
+
+    def acquire(self, holder: str) -> str:
+        """See `Actuator`. Whoever takes the lease anew gives back what a killed controller left.
+
+        What cannot be given back, and why, is a note of the next `apply`; it is tried again by `restore`. Where the
+        limits were read before, they have to be read again: the decision started from the killed controller's.
+        """
+        renewed = self._lease.is_held()
+        if not (other := self._lease.acquire(holder)) and not renewed:
+            self._found = self._saved = None
+            try:
+                self._notes = tuple(str(left) for left in self._give_back())
+            except ActuatorError as error:
+                if self._found is None:  # what was found is unknown: the next change would write over it
+                    self._lease.release(holder)
+                    raise
+                self._notes = (f"what an earlier controller found was not given back: {error}",)
+        return other
+
+    def release(self, holder: str) -> None:
+        """See `Actuator`."""
+        self._lease.release(holder)
+
+    def restore(self) -> None:
+        """See `Actuator`. Does nothing where another controller has the lease and this one never acted.
+
+        Raises:
+            ActuatorError: conflict: somebody else set a limit since (it was left), or has the lease. gone: nothing is
+                left to give back to. refused: the service uses more memory than the limit that was found; CPU was
+                given back, the rest can be tried again.
+        """
+        held, self._seen = self._lease.is_held(), None
+        if not held:
+            if other := self._lease.acquire(_RESTORES):
+                if self._acted:
+                    raise ActuatorError("conflict", f"{other} has the lease on {self.name}, and gives back what stood")
+                return
+            self._found = self._saved = None  # another controller may have acted and given back meanwhile
+        try:
+            left = self._give_back()
+        finally:
+            if not held:
+                self._lease.release(_RESTORES)
+        if left:
+            raise ActuatorError(left[0].kind, "; ".join(map(str, left)))
+
+    def _remember(self, changes: Mapping[str, str], present: Mapping[str, str]) -> list[str]:
+        """Puts on disk what is found and what is about to be set; nothing is changed before that."""
+        target = self._target()
+        known = self._found if self._found and self._found.target == target else FoundLimits(target)
+        found = known.before(changes, present)
+        notes = [f"{limit} was set to {present[limit]} by somebody else: that is what will be given back"
+                 for limit in changes if limit in known.limits and not known.limits[limit].is_ours(present[limit])]
+        if changes and found != self._saved:
+            try:
+                write_found(self._path, found)
+                self._saved = found
+            except OSError as error:
+                if notes or set(found.limits) != set(known.limits):
+                    raise ActuatorError("refused", f"what {self.name} was set to must be on disk before it is changed, "
+                                                   f"got {error}; nothing was set") from error
+                notes.append(f"the state file could not be written ({error}): if this controller is killed, what it "
+                             "sets now is taken for somebody else's and stays")
+        self._found = found
+        return notes
+
+    def _change(self, changes: Mapping[str, str], present: Mapping[str, str]) -> None:
+        """Writes limits in an order that is safe to stop in.
+
+        Raises:
+            ActuatorError: with the controls that were set nevertheless.
+        """
+        raised = [limit for limit in _RAISED if limit in changes and not lowers(present[limit], changes[limit])]
+        lowered = [limit for limit in _LOWERED if limit in changes and limit not in raised]
+        done: list[str] = []
+        try:
+            for limit in (*raised, *lowered):
+                if limit == "memory" and limit in lowered:
+                    self._require_room(changes[limit])
+                self._group.write(limit, changes[limit])
+                done.append(limit)
+        except ActuatorError as error:
+            self._seen = None
+            if "memory_high" in lowered and "memory_high" in done:
+                with suppress(ActuatorError):
+                    self._group.write("memory_high", present["memory_high"])
+                    done.remove("memory_high")
+            complete = [control for control, limits in LIMITS.items()
+                        if (mine := changes.keys() & set(limits)) and mine <= set(done)]
+            partly = self._one.values(complete, {**present, **{limit: changes[limit] for limit in done}})
+            raise ActuatorError(error.kind, str(error), error.retry_after_s, partly) from error
+
+    def _require_room(self, text: str) -> None:
+        """Refuses to lower version 2's memory.max below what is used: it kills where version 1 says EBUSY."""
+        if self._group.version == 2 and (used := self._group.used_bytes()) > amount(text):
+            raise ActuatorError("refused", f"memory of {self.name} must not be limited to less than is used, got "
+                                           f"{amount(text) / MIB:g} MiB for {used / MIB:.0f} MiB")
+
+    def _give_back(self) -> list[ActuatorError]:
+        """Sets what was found. Returns why anything was left as it is for good, such as a limit that is not ours.
+
+        Raises:
+            ActuatorError: a limit cannot be set; what was found stays on disk.
+        """
+        try:
+            found = self._found or read_found(self._path)
+            left = self._set_back(found) if found else []
+            forget_found(self._path)
+        except ValueError as error:
+            left = [ActuatorError("refused", f"{self._path} cannot be read ({error}): the limits of {self.name} stay "
+                                             "as they are")]
+            self._set_aside()
+        except OSError as error:
+            raise ActuatorError("refused", f"the state file of {self.name} must be usable, got {error}") from error
+        self._found = self._saved = None
+        return left
+
+    def _set_back(self, found: FoundLimits) -> list[ActuatorError]:
+        try:
+            if found.target != self._target():
+                return [ActuatorError("gone", f"{self.name} was made anew since it was changed: nothing to give back")]
+        except ActuatorError as error:
+            if error.kind == "gone":
+                return [error]
+            raise
+        self._found = found
+        present = self._group.read()
+        mine = {limit: kept for limit, kept in found.limits.items() if kept.is_ours(present.get(limit, ""))}
+        self._change({limit: kept.found for limit, kept in mine.items() if kept.found != present[limit]}, present)
+        return [ActuatorError("conflict", f"{limit} of {self.name} was set to {present.get(limit)} by somebody else "
+                                          f"and stays so; it had been {kept.found}")
+                for limit, kept in found.limits.items() if limit not in mine]
+
+    def _set_aside(self) -> None:
+        try:
+            self._path.replace(self._path.with_suffix(".damaged"))
+        except OSError as error:
+            raise ActuatorError("refused", f"the state file of {self.name} must be usable, got {error}") from error
+
+    def _target(self) -> str:
+        """Which group this is, of all that ever had this path."""
+        try:
+            return f"{_BOOT.read_text().strip()} {self._group.identity()}"
+        except OSError as error:
+            raise ActuatorError("refused", f"this host's boot must have a name, got {error} ({self.name})") from error
+
+
+def _phrase(limits: Mapping[str, str] | None) -> str:
+    return ", ".join(f"{limit} {text}" for limit, text in (limits or {}).items())

@@ -1,0 +1,1 @@
+"""What the control group actuator (serving/actuators/cgroup.py) is made of."""

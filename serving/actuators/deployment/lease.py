@@ -1,0 +1,164 @@
+"""Who acts on a Deployment: a Lease of coordination.k8s.io/v1, taken and renewed under optimistic concurrency.
+
+As client-go's leader election does, a lease of another counts as expired when its record has not changed for its
+duration by this process's monotonic clock, since it was first seen here: no two clocks are compared, and a clock that
+jumps steals nothing. Of its own lease a holder counts from before the request that renewed it, so that it stops before
+another may begin. The Lease carries the actuator's memory as well, an annotation, so that one object, one rule of RBAC
+and one resourceVersion guard both.
+Source: k8s.io/client-go, tools/leaderelection/leaderelection.go (tryAcquireOrRenew, isLeaseValid, release).
+"""
+
+import time
+from collections.abc import Callable
+from copy import deepcopy
+from datetime import UTC, datetime
+from typing import Any
+
+from serving.actuators.actuator import ActuatorError
+from serving.actuators.deployment.api import LEASES, Api, ApiError, Json
+
+TRIES = 5  # of a write that others were faster than; each is a new look at who holds it
+
+
+class Lease:
+    """The lease of one target.
+
+    Args:
+        api: the namespace.
+        name: of the Lease object.
+        duration_s: whole seconds that it stays valid without a renewal.
+        clock: a monotonic one, in seconds.
+    """
+
+    def __init__(self, api: Api, name: str, duration_s: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.name = name
+        self._api, self._duration_s, self._clock = api, duration_s, clock
+        self._seen: tuple[Json, float] | None = None  # the record of another, and when it was first seen
+        self._holder, self._valid_until = "", float("-inf")
+
+    def require(self) -> None:
+        """Raises ActuatorError where this process does not have the lease, or has not renewed it in time."""
+        if not self._holder:
+            raise ActuatorError("conflict", f"the lease {self.name} must be held before anything is set; "
+                                            "acquire it first")
+        if self._clock() >= self._valid_until:
+            raise ActuatorError("conflict", f"the lease {self.name} ran out: it was not renewed within "
+                                            f"{self._duration_s} s; nothing more is set until it is acquired again")
+
+    def acquire(self, holder: str) -> str:
+        """Takes or renews it: "" where `holder` has it, else who does. See `Actuator.acquire`."""
+        for _ in range(TRIES):
+            started = self._clock()
+            found = self._read()
+            spec = (found or {}).get("spec") or {}
+            other = spec.get("holderIdentity") or ""
+            if other not in ("", holder) and self._valid(spec, started):
+                self._forget(holder)
+                return str(other)
+            try:
+                if found is None:
+                    self._api.call("create", LEASES, body=self._object(holder))
+                else:
+                    self._api.call("update", LEASES, self.name, body=self._taken(found, holder))
+            except ApiError as error:
+                if error.kind == "conflict" or (error.kind == "gone" and found is not None):
+                    continue  # somebody was faster: look again who has it
+                raise
+            self._holder, self._valid_until, self._seen = holder, started + self._duration_s, None
+            return ""
+        raise ActuatorError("conflict", f"the lease {self.name} changed {TRIES} times while it was being acquired")
+
+    def release(self, holder: str) -> None:
+        """Gives it back where `holder` has it; the annotations stay. Without an answer it runs out by itself."""
+        self._forget(holder)
+        for _ in range(TRIES):
+            found = self._read()
+            if found is None or (found.get("spec") or {}).get("holderIdentity") != holder:
+                return
+            given = deepcopy(found)
+            given["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
+            try:
+                self._api.call("update", LEASES, self.name, body=given)
+                return
+            except ApiError as error:
+                if error.kind not in ("conflict", "gone"):
+                    raise
+        raise ActuatorError("conflict", f"the lease {self.name} changed {TRIES} times while it was being given back")
+
+    def annotation(self, key: str) -> str | None:
+        """What was noted under `key`, by whichever holder."""
+        self.require()
+        value = (((self._read() or {}).get("metadata") or {}).get("annotations") or {}).get(key)
+        return None if value is None else str(value)
+
+    def annotate(self, key: str, value: str | None) -> None:
+        """Notes `value` under `key`, or removes it with None, and renews.
+
+        Raises:
+            ActuatorError: somebody else has the lease.
+        """
+        for _ in range(TRIES):
+            self.require()
+            started = self._clock()
+            found = self._read() or {}
+            if (other := (found.get("spec") or {}).get("holderIdentity")) != self._holder:
+                holder = self._holder
+                self._forget(holder)
+                raise ActuatorError("conflict", f"the lease {self.name} is held by {other or 'nobody'}, no longer by "
+                                                f"{holder}; nothing is set")
+            renewed = self._taken(found, self._holder)
+            annotations = {**(renewed["metadata"].get("annotations") or {}), key: value}
+            renewed["metadata"]["annotations"] = {name: text for name, text in annotations.items() if text is not None}
+            try:
+                self._api.call("update", LEASES, self.name, body=renewed)
+            except ApiError as error:
+                if error.kind == "conflict":
+                    continue
+                raise
+            self._valid_until = started + self._duration_s
+            return
+        raise ActuatorError("conflict", f"the lease {self.name} changed {TRIES} times while it was being written")
+
+    def _read(self) -> Json | None:
+        try:
+            return self._api.call("get", LEASES, self.name)
+        except ApiError as error:
+            if error.kind == "gone":
+                return None
+            raise
+
+    def _valid(self, spec: Json, now: float) -> bool:
+        """Whether another's record, first seen now or before, may still be in use."""
+        if self._seen is None or self._seen[0] != spec:
+            self._seen = (deepcopy(spec), now)
+        return now - self._seen[1] < float(spec.get("leaseDurationSeconds") or self._duration_s)
+
+    def _forget(self, holder: str) -> None:
+        if self._holder == holder:
+            self._holder, self._valid_until = "", float("-inf")
+
+    def _object(self, holder: str) -> Json:
+        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+                "metadata": {"name": self.name, "namespace": self._api.namespace},
+                "spec": self._spec(holder, _now(), 0)}
+
+    def _taken(self, found: Json, holder: str) -> Json:
+        """The object as it was read, resourceVersion included, held by `holder` from now on."""
+        taken: Json = deepcopy(found)
+        spec = found.get("spec") or {}
+        same = spec.get("holderIdentity") == holder
+        taken["spec"] = spec | self._spec(
+            holder,
+            spec.get("acquireTime") or _now() if same else _now(),
+            int(spec.get("leaseTransitions") or 0) + (0 if same else 1),
+        )
+        return taken
+
+    def _spec(self, holder: str, acquired: Any, transitions: int) -> Json:
+        return {"holderIdentity": holder, "leaseDurationSeconds": self._duration_s, "acquireTime": acquired,
+                "renewTime": _now(), "leaseTransitions": transitions}
+
+
+def _now() -> str:
+    """As a MicroTime; for people who look at the Lease, nothing here depends on it but that it changes."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

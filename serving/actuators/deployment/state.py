@@ -1,0 +1,96 @@
+"""A Deployment and its running pods, as they are read before each change."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from serving.actuators.actuator import ActuatorError
+from serving.actuators.deployment.api import DEPLOYMENTS, PODS, Api, Json
+from serving.actuators.deployment.limits import (
+    SIGNAL,
+    Pod,
+    Resources,
+    amount,
+    container_resources,
+    running_pods,
+    same,
+)
+
+OPERATORS = {"In": "{key} in ({values})", "NotIn": "{key} notin ({values})", "Exists": "{key}",
+             "DoesNotExist": "!{key}"}
+
+
+@dataclass(frozen=True)
+class State:
+    """What one reading says.
+
+    Attributes:
+        uid, resource_version: of the Deployment.
+        replicas: that it asks for.
+        ready: replicas that serve.
+        template: resources of the container in a new pod.
+        restarts: resources whose change restarts the container (resizePolicy).
+        pods: that run.
+    """
+
+    uid: str
+    resource_version: str
+    replicas: int
+    ready: int
+    template: Resources
+    restarts: tuple[str, ...]
+    pods: tuple[Pod, ...]
+
+    def limits(self, resource: str) -> list[float]:
+        """What holds, of each pod that serves; where none does of those that run, where none runs of the template."""
+        pods = [pod for pod in self.pods if pod.ready] or list(self.pods)
+        of_new_pods = amount(self.template["limits"].get(resource), resource)
+        found = [pod.effective_limit(resource) for pod in pods] or [of_new_pods]
+        return [] if None in found else [limit for limit in found if limit is not None]
+
+    def present(self) -> Mapping[str, float]:
+        """Signal -> value; a limit is the largest, and is missing where a pod has none."""
+        largest = {signal: max(self.limits(resource)) for resource, signal in SIGNAL.items() if self.limits(resource)}
+        return {**largest, "replicas": float(self.replicas), "ready_replicas": float(self.ready)}
+
+    def unequal(self) -> list[str]:
+        """A phrase for each limit in which pods differ."""
+        spans = [(signal, min(limits), max(limits)) for resource, signal in SIGNAL.items()
+                 if (limits := self.limits(resource))]
+        return [f"pods differ in {signal}: {low:g} to {high:g}" for signal, low, high in spans if not same(low, high)]
+
+
+def read_state(api: Api, deployment: str, container: str) -> State:
+    """Two requests: the Deployment, then its pods.
+
+    Raises:
+        ActuatorError: it cannot be read, or has no such container.
+    """
+    found = api.call("get", DEPLOYMENTS, deployment)
+    spec, status, metadata = found.get("spec") or {}, found.get("status") or {}, found.get("metadata") or {}
+    pod_specification = (spec.get("template") or {}).get("spec") or {}
+    template = container_resources(pod_specification, container)
+    if template is None:
+        names = ", ".join(str(item.get("name")) for item in pod_specification.get("containers") or [])
+        raise ActuatorError("gone", f"the container must be one of the Deployment {deployment} ({names}), "
+                                    f"got {container}")
+    items = api.call("list", PODS, selector=_selector(spec.get("selector") or {})).get("items", [])
+    return State(
+        str(metadata.get("uid")), str(metadata.get("resourceVersion")), int(spec.get("replicas", 1)),
+        int(status.get("readyReplicas") or 0), template, _restarts(pod_specification, container),
+        tuple(running_pods(items, deployment, container)),
+    )
+
+
+def _selector(written: Json) -> str:
+    """A LabelSelector as the text of a query."""
+    equal = [f"{key}={value}" for key, value in sorted((written.get("matchLabels") or {}).items())]
+    rules = [OPERATORS[rule["operator"]].format(key=rule["key"], values=",".join(rule.get("values") or []))
+             for rule in written.get("matchExpressions") or []]
+    return ",".join(equal + rules)
+
+
+def _restarts(pod_specification: Json, container: str) -> tuple[str, ...]:
+    policies = next((item.get("resizePolicy") or [] for item in pod_specification.get("containers") or []
+                     if item.get("name") == container), [])
+    return tuple(str(policy.get("resourceName")) for policy in policies
+                 if policy.get("restartPolicy") == "RestartContainer")

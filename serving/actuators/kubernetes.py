@@ -1,0 +1,220 @@
+"""Sets the replicas of a Deployment and the limits of its running pods, through Kubernetes' API.
+
+`target_replicas` goes to the scale subresource; `target_cpu_limit_cores` and `target_memory_limit_mib` to the resize
+subresource of each running pod (Kubernetes 1.33 and newer; thesis, section 5.3.4, has an operator of its own for it).
+The Deployment's template is never changed: that would start new pods. A pod that starts later has the template's limits
+until the next `apply`, which finds it and resizes it; so `apply` is for every step, also where no target changed.
+
+Before anything is set, every change is rehearsed by the server (dry-run), and what was found is written to the Lease
+that says who acts (deployment/found.py). The rights that this takes: deploy/kubernetes-rbac.yaml.
+"""
+
+import math
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+
+from feature_store.errors import InputError, nearest
+from serving.actuators.actuator import ActuatorError, Applied
+from serving.actuators.deployment.api import Api
+from serving.actuators.deployment.changes import Change, Resize, Scale, carry_out, rehearse
+from serving.actuators.deployment.found import ANNOTATION, Found, read_found
+from serving.actuators.deployment.lease import Lease
+from serving.actuators.deployment.limits import RESOURCE, SIGNAL, Pod, amount, limit_quantity, request_quantity, same
+from serving.actuators.deployment.owners import require_sole_owner
+from serving.actuators.deployment.state import State, read_state
+
+CONTROLS = ("target_replicas", *RESOURCE)
+OBSERVED_BY = {"target_replicas": "replicas", **{control: SIGNAL[resource] for control, resource in RESOURCE.items()}}
+LEASE_S = 45  # three steps of 15 s
+UNCHANGED = 1e-6  # relative: the float32 of a network between a present value and the target that keeps it
+
+
+class KubernetesDeployment:
+    """Implements `Actuator`.
+
+    Args:
+        api: where it is; see `Api` and `cluster_configuration`.
+        deployment: its name.
+        container: the one of its pods whose limits are read and set.
+        controls: which targets it sets; another one must equal the present value.
+        lease_s: whole seconds that the lease lasts without a renewal; more than two steps of the loop.
+        clock: monotonic seconds.
+
+    Raises:
+        InputError: controls or lease are not usable.
+        ActuatorError: the Deployment cannot be read, or an HPA or a VPA owns what this would set.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        deployment: str,
+        container: str,
+        controls: Collection[str] = CONTROLS,
+        lease_s: int = LEASE_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        for control in controls:
+            if control not in CONTROLS:
+                raise InputError(f"controls must be of {', '.join(CONTROLS)}, got {control}; "
+                                 f"{nearest(control, CONTROLS)}")
+        if not controls or lease_s < 1:
+            raise InputError(f"expected at least one control and a lease of at least 1 s, got "
+                             f"{len(controls)} control(s) and {lease_s} s")
+        self._api, self._deployment, self._container = api, deployment, container
+        self._controls = frozenset(controls)
+        self._lease = Lease(api, f"assay-{deployment}", int(lease_s), clock)
+        self._require_limits(self._read())
+        require_sole_owner(api, deployment, self._controls)
+
+    @property
+    def name(self) -> str:
+        """See `Actuator`."""
+        return f"kubernetes {self._api.namespace}/{self._deployment}"
+
+    def present(self) -> Mapping[str, float]:
+        """See `Actuator`: replicas asked for and ready, and the largest limits of the pods that serve, as they hold."""
+        return self._read().present()
+
+    def acquire(self, holder: str) -> str:
+        """See `Actuator`. Raises ActuatorError (refused) too where an HPA or a VPA came to own what this sets."""
+        require_sole_owner(self._api, self._deployment, self._controls)
+        return self._lease.acquire(holder)
+
+    def release(self, holder: str) -> None:
+        """See `Actuator`."""
+        self._lease.release(holder)
+
+    def apply(self, targets: Mapping[str, float]) -> Applied:
+        """See `Actuator`. A resize that a node puts off is a note; one that it can never do is refused."""
+        self._lease.require()
+        state = self._read()
+        self._require_limits(state)
+        wanted = self._checked(targets, state)
+        done = self._set(wanted, state)
+        infeasible = [pod for pod in state.pods if pod.resize[0] == "Infeasible" and not self._differs(pod, wanted)]
+        if infeasible and set(wanted) & set(RESOURCE):
+            waiting = "; ".join(map(_waits, infeasible))
+            raise ActuatorError("refused", f"a node can never give what is asked for: {waiting}", partly=done)
+        values = {name: value for name, value in {**targets, **wanted}.items() if name not in RESOURCE or state.pods}
+        return Applied(values, self._notes(state, wanted))
+
+    def restore(self) -> None:
+        """See `Actuator`. It needs the lease; what somebody else changed since stays, and is raised at the end."""
+        found = read_found(self._lease.annotation(ANNOTATION))
+        if found is None:
+            return
+        state = self._read()
+        changes, left = self._back(found, state) if found.deployment == state.uid else ([], [])
+        done = carry_out(rehearse(changes, self._api, self._read), self._api, self._read, self._lease.require)
+        self._lease.annotate(ANNOTATION, None)
+        if left:
+            raise ActuatorError("conflict", f"not set back, since somebody else changed them: {', '.join(left)}",
+                                partly=done)
+
+    def _read(self) -> State:
+        return read_state(self._api, self._deployment, self._container)
+
+    def _require_limits(self, state: State) -> None:
+        """A container without a limit has nothing to start from."""
+        for control in sorted(self._controls & set(RESOURCE)):
+            if not state.limits(RESOURCE[control]):
+                raise ActuatorError("refused", f"the container {self._container} of {self._deployment} must have a "
+                                               f"{RESOURCE[control]} limit for {control} to be set; give its template "
+                                               "one")
+
+    def _checked(self, targets: Mapping[str, float], state: State) -> dict[str, float]:
+        """The targets that are set here, as they can be set: whole replicas, millicores and MiB."""
+        present, wanted = state.present(), {}
+        for name, value in targets.items():
+            if name not in CONTROLS:
+                raise ActuatorError("refused", f"a target must be one of {', '.join(CONTROLS)}, got {name}")
+            least = 1.0 if name == "target_replicas" else 0.0
+            if not math.isfinite(value) or value < least or value == 0:
+                raise ActuatorError("refused", f"{name} must be a number {'from 1 on' if least else 'above 0'}, "
+                                               f"got {value}")
+            if name in self._controls:
+                resource = RESOURCE.get(name)
+                set_to = amount(limit_quantity(value, resource), resource) if resource else float(round(value))
+                wanted[name] = set_to if set_to is not None else value
+            elif not math.isclose(value, present.get(OBSERVED_BY[name], math.nan), rel_tol=UNCHANGED):
+                raise ActuatorError("refused", f"{name} is not set here and must stay as it is "
+                                               f"({present.get(OBSERVED_BY[name], 'no limit')}), got {value}")
+        return wanted
+
+    def _differs(self, pod: Pod, wanted: Mapping[str, float]) -> list[str]:
+        """The controls in which a pod asks for something else."""
+        return [name for name in RESOURCE if name in wanted and not same(pod.limit(RESOURCE[name]), wanted[name])]
+
+    def _set(self, wanted: Mapping[str, float], state: State) -> Mapping[str, float]:
+        """What of it was not so yet; control -> value."""
+        resized = [pod for pod in state.pods if self._differs(pod, wanted)]
+        scaled = "target_replicas" in wanted and wanted["target_replicas"] != state.replicas
+        if not resized and not scaled:
+            return {}
+        found = read_found(self._lease.annotation(ANNOTATION))
+        if found is None or found.deployment != state.uid:
+            found = Found(state.uid)
+        found = self._remembered(found.with_pods(state.pods, resized), wanted, state, scaled)
+        changes: list[Change] = [self._resize(pod, wanted, found) for pod in resized]
+        if scaled:
+            replicas = int(wanted["target_replicas"])
+            changes.append(Scale(self._deployment, state.replicas, replicas, state.resource_version))
+        changes = rehearse(changes, self._api, self._read)
+        self._lease.annotate(ANNOTATION, found.text())
+        return carry_out(changes, self._api, self._read, self._lease.require)
+
+    def _remembered(self, found: Found, wanted: Mapping[str, float], state: State, scaled: bool) -> Found:
+        for name, value in wanted.items():
+            if name in RESOURCE:
+                found = found.before(name, value, [pod.limit(RESOURCE[name]) for pod in state.pods])
+            elif scaled:
+                replicas = state.replicas if found.replicas is None else found.replicas
+                found = replace(found, replicas=replicas).before(name, value, [state.replicas])
+        return found
+
+    def _resize(self, pod: Pod, wanted: Mapping[str, float], found: Found) -> Resize:
+        limits = {RESOURCE[name]: limit_quantity(wanted[name], RESOURCE[name]) for name in self._differs(pod, wanted)}
+        before = found.pods[pod.uid]
+        requests = {name: text for name, limit in limits.items()
+                    if (text := request_quantity(limit, before, name)) is not None}
+        return Resize(pod, self._container, limits, requests)
+
+    def _back(self, found: Found, state: State) -> tuple[list[Change], list[str]]:
+        """The changes to what was found, and what somebody else changed since."""
+        changes: list[Change] = []
+        left = []
+        for pod in state.pods:
+            before, limits = found.pods.get(pod.uid), {}
+            for control, resource in RESOURCE.items():
+                if before is None or control not in found.values:
+                    continue
+                now = pod.limit(resource)
+                if same(now, amount(before["limits"].get(resource), resource)):
+                    continue
+                if found.set_here(control, now):
+                    limits[resource] = before["limits"][resource]
+                else:
+                    left.append(f"{resource} of pod {pod.name}")
+            if limits and before is not None:
+                requests = {name: before["requests"][name] for name in limits if name in before["requests"]}
+                changes.append(Resize(pod, self._container, limits, requests))
+        if found.replicas is not None and found.replicas != state.replicas:
+            if found.set_here("target_replicas", state.replicas):
+                changes.append(Scale(self._deployment, state.replicas, found.replicas, state.resource_version))
+            else:
+                left.append("replicas")
+        return changes, left
+
+    def _notes(self, state: State, wanted: Mapping[str, float]) -> tuple[str, ...]:
+        limited = [RESOURCE[name] for name in wanted if name in RESOURCE]
+        waiting = [_waits(pod) for pod in state.pods if pod.resize[0] and not self._differs(pod, wanted)]
+        restarted = [f"the container's resizePolicy restarts it where its {name} changes" for name in limited
+                     if name in state.restarts and any(self._differs(pod, wanted) for pod in state.pods)]
+        idle = ["no pod runs whose limits could be set"] if limited and not state.pods else []
+        return (*state.unequal(), *waiting, *restarted, *idle)
+
+
+def _waits(pod: Pod) -> str:
+    return f"the resize of pod {pod.name} is not done: {': '.join(part for part in pod.resize if part)}"

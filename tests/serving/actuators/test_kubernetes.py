@@ -1,0 +1,425 @@
+"""What the Kubernetes actuator reads and sets, over real HTTP to a server that is no cluster (kubernetes_server.py)."""
+
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from feature_store.errors import InputError
+from serving.actuators.actuator import ActuatorError
+from serving.actuators.deployment.found import ANNOTATION
+from serving.actuators.kubernetes import CONTROLS, KubernetesDeployment
+from tests.serving.actuators.kubernetes_server import (
+    DEPLOYMENT,
+    MANIFEST,
+    ROOT,
+    granted,
+    new_cluster,
+    new_pod,
+    pending,
+    serve,
+)
+from tests.serving.actuators.kubernetes_target import ME, acting, actuator, api
+
+THREE = {"target_replicas": 4.0, "target_cpu_limit_cores": 1.5, "target_memory_limit_mib": 768.0}
+
+
+def test_the_client_is_imported_when_it_is_needed_and_its_absence_names_the_command() -> None:
+    code = ("import sys, serving.actuators.kubernetes as k; assert 'kubernetes' not in sys.modules; "
+            "sys.modules['kubernetes'] = None\n"
+            "from serving.actuators.deployment.api import cluster_configuration as c\n"
+            "try: c()\nexcept Exception as e: print(type(e).__name__, e)")
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("MissingToolError") and "pip install 'assay[kubernetes]'" in done.stdout
+    assert done.stdout.count("\n") == 1
+
+
+def test_present_is_what_is_asked_for_what_serves_and_the_limits_that_hold() -> None:
+    with serve(new_cluster(3)) as url:
+        target = actuator(url)
+        assert target.name == "kubernetes shop/web"
+        assert target.present() == {"replicas": 3.0, "ready_replicas": 3.0, "cpu_limit_cores": 1.0,
+                                    "memory_limit_mib": 512.0}
+
+
+def test_all_three_are_set_and_the_template_is_left_alone() -> None:
+    cluster = new_cluster(3)
+    template = cluster.objects["deployments", DEPLOYMENT]["spec"]["template"]
+    with acting(cluster) as target:
+        applied = target.apply(THREE)
+        assert dict(applied.values) == THREE and applied.notes == ()
+        assert [cluster.resources(index)["limits"] for index in range(3)] == [{"cpu": "1500m", "memory": "768Mi"}] * 3
+        assert [cluster.resources(index)["requests"] for index in range(3)] == [{"cpu": "1500m", "memory": "768Mi"}] * 3
+        assert cluster.replicas == 4 and target.present()["replicas"] == 4
+    assert cluster.objects["deployments", DEPLOYMENT]["spec"]["template"] == template
+
+
+def test_a_pod_that_started_later_is_resized_at_the_next_apply() -> None:
+    cluster = new_cluster(3)
+    with acting(cluster) as target:
+        target.apply(THREE)
+        assert cluster.resources(3)["limits"]["cpu"] == "1"
+        assert "pods differ in cpu_limit_cores: 1 to 1.5" in target.apply(THREE).notes
+        assert cluster.resources(3)["limits"] == {"cpu": "1500m", "memory": "768Mi"}
+
+
+def test_what_is_so_already_is_not_written_again() -> None:
+    cluster = new_cluster(2)
+    with acting(cluster) as target:
+        target.apply(THREE | {"target_replicas": 2.0})
+        before = len([line for line, _ in cluster.requests if not line.startswith("GET")])
+        target.apply(THREE | {"target_replicas": 2.0})
+        assert len([line for line, _ in cluster.requests if not line.startswith("GET")]) == before
+
+
+def test_targets_are_rounded_to_what_kubernetes_has_and_said_so() -> None:
+    cluster = new_cluster(1)
+    with acting(cluster) as target:
+        applied = target.apply({"target_replicas": 2.4, "target_cpu_limit_cores": 0.12345,
+                                "target_memory_limit_mib": 99.7})
+    assert dict(applied.values) == {"target_replicas": 2.0, "target_cpu_limit_cores": 0.123,
+                                    "target_memory_limit_mib": 100.0}
+
+
+def test_requests_keep_their_share_of_the_limit_without_drift() -> None:
+    resources = {"limits": {"cpu": "900m", "memory": "300Mi"}, "requests": {"cpu": "300m", "memory": "100Mi"}}
+    cluster = new_cluster(1, resources)
+    with acting(cluster) as target:
+        for cores in (0.1, 0.7, 0.011, 0.9):
+            target.apply({"target_cpu_limit_cores": cores})
+        assert cluster.resources()["requests"] == {"cpu": "300m", "memory": "100Mi"}
+        target.apply({"target_cpu_limit_cores": 1.0})
+        assert cluster.resources()["requests"]["cpu"] == "333m"
+
+
+def test_only_the_controls_that_were_given_are_set_and_others_must_stay() -> None:
+    cluster = new_cluster(2)
+    with acting(cluster, controls=("target_replicas",)) as target:
+        target.apply({"target_replicas": 3.0, "target_cpu_limit_cores": 1.0 + 1e-8})
+        assert cluster.replicas == 3 and not any("resize" in line for line, _ in cluster.writes())
+        with pytest.raises(ActuatorError, match="cores is not set here and must stay as it is") as refused:
+            target.apply({"target_replicas": 4.0, "target_cpu_limit_cores": 2.0})
+        assert refused.value.kind == "refused" and cluster.replicas == 3
+
+
+@pytest.mark.parametrize(("targets", "message"), [
+    ({"target_replicas": float("nan")}, "from 1 on, got nan"),
+    ({"target_replicas": 0.0}, "from 1 on, got 0"),
+    ({"target_cpu_limit_cores": 0.0}, "above 0, got 0"),
+    ({"target_memory_limit_mib": float("inf")}, "above 0, got inf"),
+    ({"target_gpus": 1.0}, "must be one of"),
+])
+def test_a_target_that_is_none_is_refused_before_anything_is_set(targets: dict[str, float], message: str) -> None:
+    cluster = new_cluster(2)
+    with acting(cluster) as target:
+        with pytest.raises(ActuatorError, match=message) as refused:
+            target.apply({"target_cpu_limit_cores": 2.0} | targets)
+    assert refused.value.kind == "refused" and not cluster.writes()
+
+
+def test_unequal_pods_count_as_the_largest_and_are_noted() -> None:
+    cluster = new_cluster(2)
+    name = cluster.pods()[1]["metadata"]["name"]
+    def enlarge(pod: dict) -> None:
+        for resources in (pod["spec"]["containers"][0], pod["status"]["containerStatuses"][0]):
+            resources["resources"]["limits"]["cpu"] = "3"
+    cluster.edit("pods", name, enlarge)
+    with acting(cluster) as target:
+        assert target.present()["cpu_limit_cores"] == 3.0
+        assert target.apply({"target_replicas": 2.0}).notes == ("pods differ in cpu_limit_cores: 1 to 3",)
+
+
+def test_pods_of_others_pods_that_stop_and_pods_that_wait_are_left_alone() -> None:
+    cluster = new_cluster(1)
+    for number, change in enumerate((
+        lambda pod: pod["metadata"].update(ownerReferences=[]),
+        lambda pod: pod["metadata"]["ownerReferences"][0].update(name="web-admin-6d4cf56db6"),
+        lambda pod: pod["metadata"].update(deletionTimestamp="2026-01-01T00:00:00Z"),
+        lambda pod: pod["status"].update(phase="Pending"),
+    )):
+        pod = new_pod(9000 + number, cluster.objects["deployments", DEPLOYMENT])
+        change(pod)
+        cluster.store("pods", pod)
+    with acting(cluster) as target:
+        target.apply({"target_cpu_limit_cores": 2.0})
+    assert [cluster.resources(index)["limits"]["cpu"] for index in range(5)] == ["2", "1", "1", "1", "1"]
+
+
+def test_pods_that_do_not_serve_yet_count_only_where_none_does() -> None:
+    cluster = new_cluster(2)
+    def start(pod: dict) -> None:
+        pod["status"]["conditions"][0]["status"] = "False"
+        pod["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "4"
+        del pod["status"]["containerStatuses"]
+    cluster.edit("pods", cluster.pods()[1]["metadata"]["name"], start)
+    with serve(cluster) as url:
+        target = actuator(url)
+        assert target.present()["cpu_limit_cores"] == 1.0
+        del cluster.objects["pods", cluster.pods()[0]["metadata"]["name"]]
+        assert target.present()["cpu_limit_cores"] == 4.0
+
+
+def test_without_a_running_pod_the_template_says_what_is_set_and_limits_wait() -> None:
+    cluster = new_cluster(0)
+    with acting(cluster) as target:
+        assert target.present() == {"replicas": 0.0, "ready_replicas": 0.0, "cpu_limit_cores": 1.0,
+                                    "memory_limit_mib": 512.0}
+        applied = target.apply({"target_cpu_limit_cores": 2.0, "target_replicas": 1.0})
+        assert dict(applied.values) == {"target_replicas": 1.0}
+        assert applied.notes == ("no pod runs whose limits could be set",)
+
+
+def test_a_container_without_a_limit_is_refused_where_it_would_be_set_and_not_observed_elsewhere() -> None:
+    cluster = new_cluster(2, {"limits": {"memory": "512Mi"}, "requests": {"cpu": "1", "memory": "512Mi"}})
+    with serve(cluster) as url:
+        with pytest.raises(ActuatorError, match="must have a cpu limit for target_cpu_limit_cores") as refused:
+            actuator(url)
+        assert refused.value.kind == "refused"
+        assert "cpu_limit_cores" not in actuator(url, controls=("target_replicas",)).present()
+
+
+def test_a_resize_that_waits_is_a_note_and_present_says_what_holds() -> None:
+    cluster = new_cluster(1)
+    cluster.node = pending("Deferred", "node too small at present")
+    with acting(cluster) as target:
+        target.apply({"target_cpu_limit_cores": 2.0})
+        assert target.present()["cpu_limit_cores"] == 1.0
+        name = cluster.pods()[0]["metadata"]["name"]
+        assert target.apply({"target_cpu_limit_cores": 2.0}).notes == (
+            f"the resize of pod {name} is not done: Deferred: node too small at present",)
+
+
+def test_a_resize_in_progress_is_a_note() -> None:
+    cluster = new_cluster(1)
+    cluster.node = lambda pod: pod["status"]["conditions"].append({"type": "PodResizeInProgress", "status": "True"})
+    with acting(cluster) as target:
+        target.apply({"target_cpu_limit_cores": 2.0})
+        (note,) = target.apply({"target_cpu_limit_cores": 2.0}).notes
+        assert note.endswith("is not done: InProgress")
+
+
+def test_a_resize_that_no_node_can_do_is_refused_after_the_rest_was_set_and_another_target_ends_it() -> None:
+    cluster = new_cluster(1)
+    cluster.node = pending("Infeasible", "Node didn't have enough capacity: cpu")
+    with acting(cluster) as target:
+        target.apply({"target_cpu_limit_cores": 500.0})
+        with pytest.raises(ActuatorError, match="Infeasible: Node didn't have enough capacity") as refused:
+            target.apply({"target_cpu_limit_cores": 500.0, "target_replicas": 2.0})
+        assert refused.value.kind == "refused" and cluster.replicas == 2
+        assert refused.value.partly["target_replicas"] == 2.0
+        cluster.node = new_cluster().node
+        target.apply({"target_cpu_limit_cores": 2.0})
+        assert target.apply({"target_cpu_limit_cores": 2.0}).notes == ()
+
+
+def test_a_container_that_a_resize_restarts_is_noted() -> None:
+    cluster = new_cluster(1)
+    policy = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
+    cluster.edit("deployments", DEPLOYMENT,
+                 lambda item: item["spec"]["template"]["spec"]["containers"][0].update(resizePolicy=policy))
+    with acting(cluster) as target:
+        assert target.apply({"target_memory_limit_mib": 600.0}).notes == (
+            "the container's resizePolicy restarts it where its memory changes",)
+
+
+def test_a_container_that_is_not_there_is_named_with_those_that_are() -> None:
+    with serve(new_cluster()) as url:
+        with pytest.raises(ActuatorError, match=r"one of the Deployment web \(web, sidecar\), got wed"):
+            KubernetesDeployment(api(url), DEPLOYMENT, "wed")
+        with pytest.raises(InputError, match="did you mean 'target_replicas'"):
+            KubernetesDeployment(api(url), DEPLOYMENT, "web", controls=("replicas",))
+
+
+# --- others that own the target
+
+
+def horizontal(kind: str = "Deployment", name: str = DEPLOYMENT) -> dict:
+    return {"metadata": {"name": "web-hpa"}, "spec": {"scaleTargetRef": {"kind": kind, "name": name}}}
+
+
+def vertical(mode: str | None) -> dict:
+    policy = {} if mode is None else {"updatePolicy": {"updateMode": mode}}
+    target = {"kind": "Deployment", "name": DEPLOYMENT}
+    return {"metadata": {"name": "web-vpa"}, "spec": {"targetRef": target, **policy}}
+
+
+def test_a_target_of_an_hpa_is_refused_at_the_start_and_at_each_acquire() -> None:
+    cluster = new_cluster()
+    with serve(cluster) as url:
+        target = actuator(url)
+        target.acquire(ME)
+        cluster.store("horizontalpodautoscalers", horizontal())
+        for attempt in (lambda: target.acquire(ME), lambda: actuator(url)):
+            with pytest.raises(ActuatorError, match="Autoscaler web-hpa sets the replicas of web too") as refused:
+                attempt()
+            assert refused.value.kind == "refused"
+
+
+@pytest.mark.parametrize("other", [horizontal(name="api"), horizontal(kind="StatefulSet")])
+def test_an_hpa_of_something_else_is_none_of_our_business(other: dict) -> None:
+    cluster = new_cluster()
+    cluster.store("horizontalpodautoscalers", other)
+    with acting(cluster):
+        pass
+
+
+def test_an_hpa_may_own_the_replicas_where_only_limits_are_set() -> None:
+    cluster = new_cluster()
+    cluster.store("horizontalpodautoscalers", horizontal())
+    with acting(cluster, controls=("target_cpu_limit_cores",)):
+        pass
+
+
+@pytest.mark.parametrize("mode", [None, "Auto", "Recreate", "InPlaceOrRecreate", "SomethingNew"])
+def test_a_vpa_that_acts_is_refused_for_limits_alone(mode: str | None) -> None:
+    cluster = new_cluster()
+    cluster.vertical = True
+    cluster.store("verticalpodautoscalers", vertical(mode))
+    with serve(cluster) as url:
+        with pytest.raises(ActuatorError, match="VerticalPodAutoscaler web-vpa") as refused:
+            actuator(url)
+        assert refused.value.kind == "refused"
+        actuator(url, controls=("target_replicas",))
+
+
+@pytest.mark.parametrize("mode", ["Off", "Initial"])
+def test_a_vpa_that_changes_no_running_pod_may_stay(mode: str) -> None:
+    cluster = new_cluster()
+    cluster.vertical = True
+    cluster.store("verticalpodautoscalers", vertical(mode))
+    with acting(cluster):
+        pass
+
+
+# --- restore
+
+
+def test_restore_gives_back_what_was_found_to_the_letter() -> None:
+    resources = {"limits": {"cpu": "900m", "memory": "300Mi"}, "requests": {"cpu": "0.3", "memory": "100Mi"}}
+    cluster = new_cluster(2, resources)
+    with acting(cluster) as target:
+        target.apply(THREE)
+        target.apply(THREE | {"target_cpu_limit_cores": 2.0, "target_replicas": 3.0})
+        target.restore()
+        assert cluster.replicas == 2 and [cluster.resources(index) for index in range(2)] == [resources] * 2
+        assert ANNOTATION not in cluster.objects["leases", "assay-web"]["metadata"]["annotations"]
+        writes = len(cluster.writes())
+        target.restore()
+        assert len(cluster.writes()) == writes
+
+
+def test_a_new_process_restores_what_a_killed_one_found_first() -> None:
+    cluster = new_cluster(2)
+    with serve(cluster) as url:
+        killed = actuator(url)
+        killed.acquire(ME)
+        killed.apply(THREE)
+        later = actuator(url)
+        assert later.acquire(ME) == ""
+        later.apply(THREE | {"target_replicas": 7.0})
+        later.restore()
+    assert cluster.replicas == 2 and {cluster.resources(index)["limits"]["cpu"] for index in range(2)} == {"1"}
+
+
+@pytest.mark.parametrize("last", range(1, 8))
+def test_a_kill_at_any_point_of_an_apply_can_be_restored(last: int) -> None:
+    """The process dies after its `last`-th write of: 3 rehearsals, the Lease, 2 pods, the scale."""
+    cluster = new_cluster(2)
+    with serve(cluster) as url:
+        killed = actuator(url)
+        killed.acquire(ME)
+        killed.apply({"target_cpu_limit_cores": 0.5, "target_replicas": 2.0})
+
+        class Killed(BaseException):
+            pass
+
+        call, writes = killed._api.call, 0
+
+        def dying(verb, *arguments, **named):
+            nonlocal writes
+            answer = call(verb, *arguments, **named)
+            if verb not in ("get", "list"):
+                writes += 1
+                if writes == last:
+                    raise Killed
+            return answer
+
+        killed._api.call = dying
+        with pytest.raises(Killed):
+            killed.apply({"target_cpu_limit_cores": 2.0, "target_replicas": 1.0})
+        later = actuator(url)
+        later.acquire(ME)
+        later.restore()
+    assert cluster.replicas == 2
+    old = [pod for pod in cluster.pods() if int(pod["metadata"]["name"][-4:]) < 110]
+    assert old and {pod["spec"]["containers"][0]["resources"]["limits"]["cpu"] for pod in old} == {"1"}
+
+
+def test_restore_leaves_what_somebody_else_changed_and_says_so() -> None:
+    cluster = new_cluster(2)
+    with acting(cluster) as target:
+        target.apply({"target_cpu_limit_cores": 2.0, "target_replicas": 3.0})
+        cluster.scale_to(5)
+        with pytest.raises(ActuatorError, match="somebody else changed them: replicas") as conflict:
+            target.restore()
+        assert conflict.value.kind == "conflict" and conflict.value.partly == {"target_cpu_limit_cores": 1.0}
+        assert cluster.replicas == 5 and cluster.resources()["limits"]["cpu"] == "1"
+        target.restore()
+
+
+def test_another_deployment_of_the_same_name_has_nothing_to_be_restored() -> None:
+    cluster = new_cluster(2)
+    with acting(cluster) as target:
+        target.apply({"target_replicas": 3.0})
+        cluster.edit("deployments", DEPLOYMENT, lambda item: item["metadata"].update(uid="another"))
+        target.restore()
+        assert cluster.replicas == 3
+
+
+def test_a_memory_that_somebody_else_wrote_is_refused() -> None:
+    cluster = new_cluster(2)
+    with acting(cluster) as target:
+        cluster.edit("leases", "assay-web", lambda item: item["metadata"].update(annotations={ANNOTATION: "{}"}))
+        with pytest.raises(ActuatorError, match=f"the annotation {ANNOTATION} of the lease must be what") as refused:
+            target.apply({"target_replicas": 3.0})
+        assert refused.value.kind == "refused" and cluster.replicas == 2
+
+
+# --- rights
+
+
+def test_the_manifest_grants_what_is_used_and_nothing_else() -> None:
+    """The server enforces it in all tests; here everything is done once, so that nothing is granted in vain."""
+    cluster = new_cluster(2)
+    with acting(cluster) as target:
+        target.acquire(ME)
+        target.present()
+        target.apply(THREE)
+        target.restore()
+        target.release(ME)
+    assert cluster.used == granted(MANIFEST)
+
+
+def test_the_manifest_binds_the_role_to_the_account_and_is_not_applied_before_it_is_filled_in() -> None:
+    account, role, binding = yaml.safe_load_all(MANIFEST.read_text())
+    assert {item["metadata"]["name"] for item in (account, role, binding)} == {"assay-DEPLOYMENT"}  # no valid name
+    assert {item["metadata"]["namespace"] for item in (account, role, binding)} == {"NAMESPACE"}
+    assert (binding["roleRef"]["kind"], binding["roleRef"]["name"]) == ("Role", role["metadata"]["name"])
+    (subject,) = binding["subjects"]
+    assert subject == {"kind": "ServiceAccount", "name": account["metadata"]["name"], "namespace": "NAMESPACE"}
+
+
+@pytest.mark.parametrize("rule", sorted(granted(MANIFEST)))
+def test_a_missing_right_is_named_as_a_rule(rule: tuple[str, str, str, str]) -> None:
+    cluster = new_cluster(2)
+    assert cluster.rules is not None
+    cluster.rules -= {rule}
+    group, resource, verb, _ = rule
+    with serve(cluster) as url, pytest.raises(ActuatorError) as forbidden:
+        target = actuator(url)
+        target.acquire(ME)
+        target.apply(dict.fromkeys(CONTROLS, 5.0))
+    assert forbidden.value.kind == "forbidden"
+    named = f'apiGroups ["{group}"], resources ["{resource}"], verbs ["{verb}"] in namespace shop'
+    assert named in str(forbidden.value)

@@ -1,0 +1,273 @@
+"""What the Kubernetes actuator makes of refusals, silence and of others that write at the same time."""
+
+import socket
+from collections.abc import Callable
+
+import pytest
+
+from feature_store.errors import InputError
+from serving.actuators.actuator import ActuatorError
+from serving.actuators.deployment.api import PODS, Api, cluster_configuration, kubernetes_client
+from serving.actuators.kubernetes import KubernetesDeployment
+from tests.serving.actuators.kubernetes_server import DEPLOYMENT, Cluster, Fault, new_cluster, serve
+from tests.serving.actuators.kubernetes_target import ME, acting, actuator, api
+
+TARGETS = {"target_replicas": 4.0, "target_cpu_limit_cores": 2.0}
+QUOTA = 'pods "web-1" is forbidden: exceeded quota: team, requested: limits.cpu=1, limited: limits.cpu=3'
+WEBHOOK = 'admission webhook "policy.example.org" denied the request: at most 1 core'
+
+
+def failed(cluster: Cluster, *faults: Fault, **arguments: float) -> ActuatorError:
+    """What an apply of TARGETS raises."""
+    with acting(cluster, **arguments) as target:
+        cluster.faults += faults
+        with pytest.raises(ActuatorError) as error:
+            target.apply(TARGETS)
+        assert "\n" not in str(error.value)
+    return error.value
+
+
+# --- refusals
+
+
+@pytest.mark.parametrize(("status", "kind", "message", "said"), [
+    (403, "refused", QUOTA, "exceeded quota: team"),
+    (403, "refused", 'pods "web-1" is forbidden: maximum cpu usage per Container is 1, but limit is 2', "maximum cpu"),
+    (400, "refused", WEBHOOK, "at most 1 core"),
+    (403, "refused", WEBHOOK, "at most 1 core"),
+    (500, "refused", WEBHOOK, "at most 1 core"),
+    (400, "refused", 'admission webhook "policy.example.org" does not support dry run', "does not support dry run"),
+    (422, "refused", "Pod is invalid: spec.containers[0].resources: Forbidden: memory limits cannot be decreased",
+     "memory limits cannot be decreased"),
+    (500, "unreachable", 'failed calling webhook: admission webhook "policy.example.org" timed out', "timed out"),
+    (401, "forbidden", "Unauthorized", "its token is missing, wrong or has expired"),
+])
+@pytest.mark.parametrize("on", ["resize", "scale"])
+def test_what_the_rehearsal_refuses_leaves_nothing_half_applied(
+    status: int, kind: str, message: str, said: str, on: str
+) -> None:
+    cluster = new_cluster(3)
+    error = failed(cluster, Fault(f"{on}.*dryRun=All", status, message))
+    assert (error.kind, error.partly) == (kind, {}) and said in str(error)
+    assert cluster.writes() == [] and cluster.replicas == 3
+
+
+def test_every_change_is_rehearsed_before_any_is_carried_out() -> None:
+    cluster = new_cluster(2)
+    with acting(cluster) as target:
+        target.apply(TARGETS)
+    patches = [line for line, _ in cluster.requests if line.startswith("PATCH")]
+    assert ["dryRun=All" in line for line in patches] == [True] * 3 + [False] * 3
+    assert [line.replace("&dryRun=All", "") for line in patches[:3]] == patches[3:]
+
+
+def test_throttled_says_when_it_may_be_tried_again_and_does_not_wait_itself() -> None:
+    cluster = new_cluster(2)
+    error = failed(cluster, Fault("scale", 429, "too many requests", headers={"Retry-After": "30"}))
+    assert (error.kind, error.retry_after_s) == ("throttled", 30.0)
+    assert len([line for line, _ in cluster.requests if "/scale?" in line]) == 1
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 504])
+def test_a_server_that_is_broken_is_unreachable_and_not_asked_twice(status: int) -> None:
+    cluster = new_cluster(2)
+    broken = Fault("GET.*deployments", status, "etcdserver: leader changed", headers={"Retry-After": "1"})
+    error = failed(cluster, broken)
+    assert (error.kind, error.retry_after_s) == ("unreachable", 1.0) and "etcdserver: leader changed" in str(error)
+    assert len([line for line, _ in cluster.requests if line.startswith("GET /apis/apps")]) == 2  # one at the start
+
+
+def test_a_retry_after_that_is_a_date_is_no_number() -> None:
+    error = failed(new_cluster(), Fault("scale", 429, headers={"Retry-After": "Mon, 01 Jan 2029 00:00:00 GMT"}))
+    assert (error.kind, error.retry_after_s) == ("throttled", None)
+
+
+def test_a_deployment_that_is_gone_is_gone() -> None:
+    cluster = new_cluster()
+    with acting(cluster) as target:
+        del cluster.objects["deployments", DEPLOYMENT]
+        for attempt in (target.present, lambda: target.apply(TARGETS)):
+            with pytest.raises(ActuatorError, match=r'deployments\.apps "web" not found') as gone:
+                attempt()
+            assert gone.value.kind == "gone"
+
+
+def test_a_server_without_the_resize_of_pods_is_refused_with_the_version_that_has_it() -> None:
+    cluster = new_cluster()
+    cluster.resize_served = False
+    error = failed(cluster)
+    assert error.kind == "refused" and "Kubernetes 1.33 or newer" in str(error) and cluster.replicas == 3
+
+
+@pytest.mark.parametrize(("text", "status"), [("<html>login</html>", 200), ("[]", 200), ("<html>bad</html>", 502)])
+def test_an_answer_of_something_else_is_unreachable(text: str, status: int) -> None:
+    error = failed(new_cluster(), Fault("GET.*deployments", 0 if status == 200 else status, text, text=True))
+    assert error.kind == "unreachable" and text.strip("[]") in str(error)
+
+
+# --- silence
+
+
+@pytest.mark.parametrize(("on", "doubt"), [("GET.*pods", False), ("dryRun=All", False), ("scale.*assay$", True)])
+def test_a_read_that_takes_too_long_is_unreachable(on: str, doubt: bool) -> None:
+    error = failed(new_cluster(), Fault(on, delay_s=0.6), read_s=0.2)
+    assert error.kind == "unreachable" and ("it may have been carried out" in str(error)) == doubt
+
+
+@pytest.mark.parametrize(("on", "doubt"), [("GET.*pods", False), ("scale.*assay$", True)])
+def test_an_answer_that_is_cut_is_unreachable(on: str, doubt: bool) -> None:
+    error = failed(new_cluster(), Fault(on, cut=True))
+    assert error.kind == "unreachable" and ("it may have been carried out" in str(error)) == doubt
+
+
+def test_a_write_whose_answer_was_lost_can_be_repeated_and_restored() -> None:
+    cluster = new_cluster(2)
+    with acting(cluster) as target:
+        cluster.faults.append(Fault("scale.*assay$", cut=True, times=1))
+        with pytest.raises(ActuatorError):
+            target.apply(TARGETS)
+        assert target.present()["replicas"] == 4.0  # it was carried out
+        assert target.apply(TARGETS).values["target_replicas"] == 4.0
+        target.restore()
+    assert cluster.replicas == 2 and cluster.resources()["limits"]["cpu"] == "1"
+
+
+def test_nobody_listens() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        with pytest.raises(ActuatorError, match="no whole answer from the API server") as error:
+            actuator(f"http://127.0.0.1:{unused.getsockname()[1]}")
+    assert error.value.kind == "unreachable"
+
+
+def test_a_server_that_takes_no_connection_is_given_up_after_the_connect_time_out() -> None:
+    with socket.socket() as full, socket.socket() as first, socket.socket() as second:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        for waiting in (first, second):
+            waiting.setblocking(False)
+            waiting.connect_ex(full.getsockname())
+        with pytest.raises(ActuatorError, match=r"connect timeout=0\.2") as error:
+            api(f"http://127.0.0.1:{full.getsockname()[1]}", connect_s=0.2).call("list", PODS)
+    assert error.value.kind == "unreachable"
+
+
+# --- half-applied
+
+
+def test_a_third_pod_that_fails_leaves_two_and_says_which() -> None:
+    cluster = new_cluster(4)
+    error = failed(cluster, Fault("resize.*assay$", 500, "node is gone", after=2))
+    assert error.kind == "unreachable" and error.partly == {"target_cpu_limit_cores": 2.0}
+    assert "2 of 4 changes were carried out before" in str(error)
+    assert [cluster.resources(index)["limits"]["cpu"] for index in range(4)] == ["2", "2", "1", "1"]
+    assert cluster.replicas == 4
+
+
+def test_what_was_half_applied_is_restored() -> None:
+    cluster = new_cluster(3)
+    with acting(cluster) as target:
+        target.apply({"target_cpu_limit_cores": 0.5})
+        cluster.faults.append(Fault("resize.*assay$", 500, after=1, times=1))
+        with pytest.raises(ActuatorError):
+            target.apply(TARGETS)
+        assert [cluster.resources(index)["limits"]["cpu"] for index in range(3)] == ["2", "500m", "500m"]
+        cluster.faults.append(Fault("resize.*assay$", 500, after=1, times=1))
+        with pytest.raises(ActuatorError):
+            target.apply({"target_cpu_limit_cores": 3.0})
+        target.restore()
+    assert [cluster.resources(index)["limits"]["cpu"] for index in range(3)] == ["1", "1", "1"]
+
+
+def test_a_scale_that_fails_leaves_the_limits_set() -> None:
+    error = failed(new_cluster(2), Fault("scale.*assay$", 503, "apiserver is shutting down"))
+    assert error.partly == {"target_cpu_limit_cores": 2.0} and error.kind == "unreachable"
+
+
+def test_a_pod_that_goes_away_meanwhile_is_no_error() -> None:
+    cluster = new_cluster(3)
+    def stop(cluster: Cluster) -> None:
+        del cluster.objects["pods", cluster.pods()[1]["metadata"]["name"]]
+    with acting(cluster) as target:
+        cluster.before.append(("resize.*assay$", stop))
+        target.apply({"target_cpu_limit_cores": 2.0})
+    assert [cluster.resources(index)["limits"]["cpu"] for index in range(2)] == ["2", "2"]
+
+
+# --- others that write at the same time
+
+
+def touch_deployment(cluster: Cluster) -> None:
+    cluster.touch("deployments", DEPLOYMENT)
+
+
+def touch_pods(cluster: Cluster) -> None:
+    for pod in cluster.pods():
+        cluster.touch("pods", pod["metadata"]["name"])
+
+
+@pytest.mark.parametrize("on", ["scale.*dryRun", "scale.*assay$", "resize.*dryRun", "resize.*assay$"])
+def test_a_status_that_changed_meanwhile_is_read_again(on: str) -> None:
+    cluster = new_cluster(3)
+    with acting(cluster) as target:
+        cluster.before += [(on, touch_deployment), (on, touch_pods)]
+        assert dict(target.apply(TARGETS).values) == TARGETS
+    assert cluster.replicas == 4 and cluster.resources()["limits"]["cpu"] == "2"
+
+
+@pytest.mark.parametrize(("on", "change", "said"), [
+    ("scale.*dryRun", lambda cluster: cluster.scale_to(9), "3 when they were read, 9 now"),
+    ("scale.*assay$", lambda cluster: cluster.scale_to(9), "3 when they were read, 9 now"),
+    ("resize.*assay$", lambda cluster: resize_by_hand(cluster), "somebody else set the resources of pod"),
+])
+def test_what_somebody_else_set_meanwhile_is_a_conflict(on: str, change: Callable[[Cluster], None], said: str) -> None:
+    cluster = new_cluster(3)
+    with acting(cluster) as target:
+        cluster.before.append((on, change))
+        with pytest.raises(ActuatorError, match=said) as conflict:
+            target.apply(TARGETS)
+    assert conflict.value.kind == "conflict" and cluster.replicas in (3, 9)
+
+
+def resize_by_hand(cluster: Cluster) -> None:
+    cluster.edit("pods", cluster.pods()[0]["metadata"]["name"],
+                 lambda pod: pod["spec"]["containers"][0]["resources"]["limits"].update(cpu="7"))
+
+
+def test_a_conflict_that_does_not_end_is_given_up() -> None:
+    cluster = new_cluster(2)
+    cluster.before += [("/scale", touch_deployment)] * 50
+    error = failed(cluster)
+    assert error.kind == "conflict" and "the object has been modified" in str(error)
+    assert len([line for line, _ in cluster.requests if "/scale?" in line]) == 5
+
+
+# --- how it connects
+
+
+def test_a_kubeconfig_says_where(tmp_path, monkeypatch) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    cluster = new_cluster(2)
+    with serve(cluster) as url:
+        path = tmp_path / "config"
+        path.write_text(
+            "{apiVersion: v1, kind: Config, current-context: c, "
+            f"clusters: [{{name: k, cluster: {{server: '{url}'}}}}], "
+            "users: [{name: u, user: {token: secret}}], contexts: [{name: c, context: {cluster: k, user: u}}]}")
+        target = KubernetesDeployment(Api(cluster_configuration(path), "shop"), DEPLOYMENT, "web")
+        assert target.acquire(ME) == ""
+
+
+@pytest.mark.parametrize("content", [None, "", "{", "[]", "{apiVersion: v1, kind: Config, current-context: c}"])
+def test_a_kubeconfig_that_is_none_is_said_in_one_line(tmp_path, monkeypatch, content: str | None) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    path = tmp_path / "config"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(InputError, match="expected a service account"):
+        cluster_configuration(path)
+
+
+def test_time_outs_must_be_times() -> None:
+    with pytest.raises(InputError, match="time-outs must be above 0 s, got 0"):
+        Api(kubernetes_client().client.Configuration(host="http://127.0.0.1:1"), "shop", connect_s=0)

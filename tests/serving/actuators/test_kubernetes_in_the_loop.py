@@ -1,0 +1,62 @@
+"""The control loop, acting on a Deployment: the same server, the real loop, shield and log."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from serving.actuators.actuator import Applied
+from serving.actuators.kubernetes import KubernetesDeployment
+from tests.serving.actuators.kubernetes_server import DEPLOYMENT, Fault, new_cluster, serve
+from tests.serving.actuators.kubernetes_target import actuator
+from tests.serving.control.world import STEP_S, Said, World, loop_of
+
+TARGETS = {"target_replicas": 4.0, "target_cpu_limit_cores": 1.5, "target_memory_limit_mib": 640.0}
+
+
+@dataclass
+class Deployed(World):
+    """Measurements of the simulated application; what is set is a Deployment."""
+
+    target: Any = field(default=None)
+
+    def present(self) -> dict[str, float]:
+        self.now += STEP_S
+        return dict(self.target.present())
+
+    def apply(self, targets: dict[str, float]) -> Applied:
+        applied: Applied = self.target.apply(targets)
+        return applied
+
+    def acquire(self, holder: str) -> str:
+        return str(self.target.acquire(holder))
+
+    def release(self, holder: str) -> None:
+        self.target.release(holder)
+
+
+def test_the_loop_sets_a_deployment_and_says_why_where_it_cannot(tmp_path) -> None:
+    cluster = new_cluster(3)
+    with serve(cluster) as url:
+        target: KubernetesDeployment = actuator(url)
+        loop = loop_of(Deployed(target=target), tmp_path, Said(TARGETS))
+        record = loop.step()
+        while record.actor != "policy":
+            record = loop.step()
+        assert record.done == TARGETS and record.failure == "" and cluster.replicas == 4
+        assert loop.step().done == TARGETS and cluster.resources(3)["limits"] == {"cpu": "1500m", "memory": "640Mi"}
+
+        cluster.scale_to(3)
+        cluster.faults.append(Fault("scale.*assay$", 429, "slow down", headers={"Retry-After": "1"}, times=1))
+        record = loop.step()
+        assert record.failure.startswith("actuator: patch deployments/scale web: HTTP 429: slow down")
+        assert cluster.replicas == 3 and loop.step().done == TARGETS and cluster.replicas == 4
+
+        reference = {"kind": "Deployment", "name": DEPLOYMENT}
+        cluster.store("horizontalpodautoscalers", {"metadata": {"name": "hpa"}, "spec": {"scaleTargetRef": reference}})
+        record = loop.step()
+        assert record.actor == "nobody" and "the HorizontalPodAutoscaler hpa sets the replicas" in record.reason
+        del cluster.objects["horizontalpodautoscalers", "hpa"]
+
+        other = actuator(url)
+        assert other.acquire("somebody else") == "me"
+        loop.close()
+        assert other.acquire("somebody else") == "" and "somebody else has the lease" in loop.step().reason
