@@ -12,7 +12,7 @@ scaling is inside model.onnx.
     specification  the file that says what was proved, its SHA-256, and that in a sentence (serving/promise.py)
     model          the ONNX file, its SHA-256, opset and the names of its one input and its one output
     fallback       optional: the controller that acts where the model may not, and the safe ranges (fallback_spec.py)
-    control        optional: how a policy is driven (control_spec.py)
+    driving        optional: how a policy is driven (driving_spec.py)
     embedding      optional: which inputs are an embedding of measured runs, the workload's own, and the ONNX file
                    that makes one of new runs (serving/encoder.py)
 """
@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 
 from feature_store.errors import InputError, nearest
 from feature_store.names import check_label, check_task_name, check_workload_name
-from serving.control_spec import ControlSpec, control_spec
+from serving.driving_spec import DrivingSpec, driving_spec
 from serving.fallback_spec import FallbackSpec, fallback_spec
 
 FORMAT = "assay-bundle/2"
@@ -46,7 +46,7 @@ _KEYS = (
     "format", "task", "workload", "inputs", "outputs", "specification", "model",
     "code_version", "data_version", "seed",
 )  # fmt: skip
-_OPTIONAL = ("embedding", "one_hot", "fallback", "control")
+_OPTIONAL = ("embedding", "one_hot", "fallback", "driving")
 _SPECIFICATION_KEYS = ("file", "sha256", "statement")
 
 Item = TypeVar("Item", "InputSpec", "OutputSpec")
@@ -146,7 +146,7 @@ class Contract:
     embedding: EmbeddingSpec | None = None
     one_hot: tuple[tuple[str, ...], ...] = ()
     fallback: FallbackSpec | None = None
-    control: ControlSpec | None = None
+    driving: DrivingSpec | None = None
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -169,7 +169,7 @@ class Contract:
             "seed": self.seed,
             **({} if self.embedding is None else {"embedding": self.embedding.to_json()}),
             **({} if self.fallback is None else {"fallback": self.fallback.to_json()}),
-            **({} if self.control is None else {"control": self.control.to_json()}),
+            **({} if self.driving is None else {"driving": self.driving.to_json()}),
         }
 
     @classmethod
@@ -205,7 +205,7 @@ class Contract:
             embedding=_embedding(data["embedding"], inputs) if "embedding" in data else None,
             one_hot=_groups(data["one_hot"], names) if "one_hot" in data else (),
             fallback=fallback_spec(data["fallback"], targets) if "fallback" in data else None,
-            control=control_spec(data["control"], names, targets) if "control" in data else None,
+            driving=driving_spec(data["driving"], names, targets) if "driving" in data else None,
         )
 
 

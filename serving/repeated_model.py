@@ -66,6 +66,6 @@ def _is_same(one: Bundle, other: Bundle) -> bool:
     return (one.model == other.model
             and one.files.get(ENCODER_FILE) == other.files.get(ENCODER_FILE)
             and one.contract.embedding == other.contract.embedding
-            and (one.contract.fallback, one.contract.control) == (other.contract.fallback, other.contract.control)
+            and (one.contract.fallback, one.contract.driving) == (other.contract.fallback, other.contract.driving)
             and one.files[SPECIFICATION_FILE] == other.files[SPECIFICATION_FILE]
             and (one.contract.inputs, one.contract.outputs) == (other.contract.inputs, other.contract.outputs))

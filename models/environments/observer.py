@@ -40,7 +40,7 @@ class Observer(Protocol):
         """All that it remembers, as JSON keeps it."""
 
     def restore(self, state: Mapping[str, float]) -> None:
-        """Goes on from what `state` gave; the time between counts as none.
+        """Goes on from what `state` gave; nobody knows what happened meanwhile.
 
         Raises:
             InputError: it is not what `state` gives.

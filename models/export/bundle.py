@@ -82,7 +82,7 @@ def make_contract(product: Product, verdict: OnnxVerdict) -> dict[str, Any]:
         **vars(product.versions),
         **({} if embedding is None else {"embedding": embedding}),
         **({} if product.fallback is None else {"fallback": dict(product.fallback)}),
-        **({} if product.control is None else {"control": dict(product.control)}),
+        **({} if product.driving is None else {"driving": dict(product.driving)}),
     }
 
 

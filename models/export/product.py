@@ -84,7 +84,7 @@ class Product:
         embedding: of a model that takes an embedding of measured runs: what the contract says of encoder.onnx, without
             its name and digest (serving/contract.py).
         fallback: of a controller: the rule that acts where it may not, and the safe ranges (serving/fallback_spec.py).
-        control: of a controller: how it is driven (serving/control_spec.py).
+        driving: of a controller: how it is driven (serving/driving_spec.py).
         seconds: limit of its proof, > 0.
         points: (m, n) inputs in raw units at which counterexamples are sought first, for example training rows; None:
             none.
@@ -100,7 +100,7 @@ class Product:
     files: Mapping[str, bytes] = field(default_factory=dict)
     embedding: Mapping[str, Any] | None = None
     fallback: Mapping[str, Any] | None = None
-    control: Mapping[str, Any] | None = None
+    driving: Mapping[str, Any] | None = None
     seconds: float = 60.0
     points: FloatArray | None = field(default=None, repr=False)
 

@@ -1,13 +1,16 @@
 """`assay control`: a controller that acts."""
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 import orjson
 import typer
+from filelock import Timeout
 
 from feature_store.errors import InputError, RefusedError
+from feature_store.file_lock import file_lock
 from pipelines.commands.known_names import require_known
 from pipelines.console import ConfigOption, JsonOption, configuration_from, print_line, reported, working
 from serving.control.loop import ControlStep
@@ -75,9 +78,15 @@ def control(
                          f"({bundle})")
     place = folder or configuration.home / "controllers" / task / workload
     place.mkdir(parents=True, exist_ok=True)
+    lock = file_lock(place / "lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise InputError("folder must be of one controller alone, got one in which another one runs "
+                         f"({place})") from None
     loop = make_loop(contract, champion, written, make_actuator(actuator, contract, written), KillSwitch(place), place)
-    assert contract.control is not None
-    stopped, step_s = stops_on_signals(), contract.control.step_s
+    assert contract.driving is not None
+    stopped, step_s = stops_on_signals(), contract.driving.step_s
     metrics = Metrics(task, workload, champion.current)
     if metrics_port is not None:
         metrics.serve(metrics_port, metrics_address)
@@ -85,7 +94,8 @@ def control(
 
     def on_step(record: ControlStep) -> None:
         metrics.count(record)
-        (_json if json_output else _told)(record)
+        with suppress(OSError):  # a full disk or a closed pipe behind the output stops no controller
+            (_json if json_output else _told)(record)
 
     gives_back = actuator in GIVES_BACK if give_back is None else give_back
     if failure := run(loop, every or step_s, stopped, on_step, steps, gives_back):

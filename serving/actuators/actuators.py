@@ -18,8 +18,8 @@ Maker = Callable[[Contract, ControllerFile], Actuator]
 def _dry_run(contract: Contract, written: ControllerFile) -> Actuator:
     if not written.dry_run:
         raise InputError("dry_run must say what is set at the beginning, got nothing (controller file)")
-    assert contract.control is not None
-    return DryRun(written.dry_run, contract.control.current)
+    assert contract.driving is not None
+    return DryRun(written.dry_run, contract.driving.current)
 
 
 def _kubernetes(contract: Contract, written: ControllerFile) -> Actuator:

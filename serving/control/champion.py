@@ -8,6 +8,7 @@ changes nothing: the last good policy goes on, and its age says for how long.
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 from feature_store.errors import RefusedError
 from serving.bundle import CheckedBundle
@@ -75,10 +76,16 @@ class Champion:
 
     def _successor(self, bundle: CheckedBundle) -> Predictor:
         old, new = self._contract, bundle.contract
-        sides = [(one.task, one.workload, one.input_names, [item.name for item in one.outputs], one.control,
-                  None if one.fallback is None else one.fallback.safe_ranges) for one in (old, new)]
-        if sides[0] != sides[1]:
-            raise RefusedError("champion must have the inputs, outputs, ranges and settings of the one before, got "
-                               f"other ones ({new.task}, {new.workload}, bundle {bundle.sha256[:_NAME]}); start the "
-                               "controller again")
+        if _fits(old) != _fits(new):
+            raise RefusedError("champion must have the inputs, outputs, units, ranges and settings of the one before, "
+                               f"got other ones ({new.task}, {new.workload}, bundle {bundle.sha256[:_NAME]}); start "
+                               "the controller again")
         return Predictor(bundle)
+
+
+def _fits(contract: Contract) -> tuple[Any, ...]:
+    """What a controller was made of, so that another champion has to have it too."""
+    columns = [(item.name, item.unit, item.physical_minimum, item.physical_maximum) for item in contract.inputs]
+    columns += [(item.name, item.unit, item.physical_minimum, item.physical_maximum) for item in contract.outputs]
+    safe = None if contract.fallback is None else contract.fallback.safe_ranges
+    return contract.task, contract.workload, contract.driving, safe, columns

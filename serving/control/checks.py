@@ -2,65 +2,76 @@
 
 A signal that networks see as a logarithm has a smallest value above 0; a measured 0 counts as that value, as in the
 environment. Everything else outside of what can be observed is no observation: a policy was neither trained nor proved
-for it, and the fallback acts.
+for it, and nothing else is told of it either: neither the observer, whose means it would spoil for an hour, nor the
+fallback, which would follow it to an end of its range.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from serving.contract import Contract, InputSpec
 
 _EXACT = 1e-6  # share of an end of the range by which arithmetic may miss it
+_AHEAD_S = 5.0  # by which clocks of servers may differ: a sample from further in the future has no age
 
 
 @dataclass(frozen=True)
 class Checked:
-    """An observation as it may be fed.
+    """An observation as it may be used.
 
     Attributes:
-        row: input -> value; of those in trouble what was seen, NaN where nothing was.
-        troubles: why the policy must not decide on it, a phrase each; empty where it may.
+        row: input -> value; NaN for each that is in trouble or missing, but for present values, which are as they are.
+        troubles: input -> why the policy must not decide on it, a phrase; empty where it may.
         outside: inputs beyond the proved box, which the policy sees at its edge.
     """
 
     row: Mapping[str, float]
-    troubles: tuple[str, ...]
+    troubles: Mapping[str, str]
     outside: tuple[str, ...]
 
 
-def checked(contract: Contract, seen: Mapping[str, float], ages_s: Mapping[str, float] = {},
+def checked(contract: Contract, seen: Mapping[str, float], names: Collection[str], ages_s: Mapping[str, float] = {},
             fresh_s: Mapping[str, float] = {}) -> Checked:
-    """Checks what was seen.
+    """Checks some inputs of what was seen.
 
     Args:
         seen: input -> raw value; NaN or left out: missing.
+        names: of the inputs that are checked; the others are in no part of the answer.
         ages_s: input -> seconds since it was measured, where that is known.
         fresh_s: input -> the most that its age may be; left out: any.
     """
+    present = set() if contract.driving is None else set(contract.driving.current.values())
     row: dict[str, float] = {}
-    troubles, outside = [], []
+    troubles: dict[str, str] = {}
+    outside = []
     for spec in contract.inputs:
-        value = float(seen.get(spec.name, math.nan))
-        value, trouble = _possible(spec, value)
-        age, most = ages_s.get(spec.name, 0.0), fresh_s.get(spec.name, math.inf)
-        if not trouble and not age <= most:
-            trouble = f"{spec.name} is {age:.0f} s old, more than {most:g} s"
+        if spec.name not in names:
+            continue
+        raw = float(seen.get(spec.name, math.nan))
+        value, trouble = _possible(spec, raw, spec.name in present)
+        trouble = trouble or _aged(spec.name, ages_s.get(spec.name, 0.0), fresh_s.get(spec.name, math.inf))
         if trouble:
-            troubles.append(trouble)
+            troubles[spec.name], value = trouble, raw if spec.name in present else math.nan
         elif not spec.minimum <= value <= spec.maximum:
             outside.append(spec.name)
         row[spec.name] = value
-    return Checked(row, tuple(troubles), tuple(outside))
+    return Checked(row, troubles, tuple(outside))
 
 
-def _possible(spec: InputSpec, value: float) -> tuple[float, str]:
-    """The value as it may be fed, and what is wrong with it."""
+def _aged(name: str, age_s: float, most_s: float) -> str:
+    if age_s < -_AHEAD_S:
+        return f"{name} is from {-age_s:.0f} s in the future; `newest` must be a Unix time in seconds"
+    return "" if age_s <= most_s else f"{name} is {age_s:.0f} s old, more than {most_s:g} s"
+
+
+def _possible(spec: InputSpec, value: float, is_present: bool) -> tuple[float, str]:
+    """The value as it may be fed, and what is wrong with it. Present values are never moved to a range."""
     if math.isnan(value):
         return value, f"{spec.name} is missing"
     low = -math.inf if spec.physical_minimum is None else spec.physical_minimum
     high = math.inf if spec.physical_maximum is None else spec.physical_maximum
-    if 0.0 <= value < low:
+    if 0.0 <= value < low and not is_present:
         return low, ""
     if low <= value <= high:
         return value, ""

@@ -99,6 +99,8 @@ class ControllerFile:
 
     def require_all(self, measured: Mapping[str, str] | tuple[str, ...]) -> None:
         """Raises InputError: an input that has to be measured is not asked for, or one that is none is."""
+        if twice := sorted({*self.signals} & {*self.fixed}):
+            raise InputError(f"each input must be measured or fixed, got both for {', '.join(twice)}")
         given = {*self.signals, *self.fixed}
         if missing := [name for name in measured if name not in given]:
             raise InputError(f"signals must have a query for each of {', '.join(measured)}, got none for "

@@ -8,8 +8,9 @@
     stops     why nobody may act now: kill switch
 
 Whatever fails in a step, the step ends, and its record says what was seen, who acted, what the policy said, what the
-shield changed, what was done, what failed, and how long each took. It never acts on what it did not check: without
-measurements the fallback acts on what there is; without present values, a lease or leave nobody does.
+shield changed, what was done, what failed, and how long each took. It never acts on what it did not check: what is in
+trouble counts as not measured, for policy, fallback and observer alike; without present values, a lease or leave nobody
+acts, and both are asked for again right before acting.
 
 A step's reward is known when the next interval was measured; then its record goes into the log.
 """
@@ -35,6 +36,8 @@ from serving.control.memory import Memory, read_memory
 from serving.control.shield import Change, Shield
 from serving.control.watch import Actor, Watch
 from serving.session import Predictor
+
+_EXACT = 1e-6  # share of a present value by which a network that keeps it may miss it
 
 
 @dataclass(frozen=True)
@@ -164,10 +167,10 @@ class ControlLoop:
         Raises:
             InputError: the contract says nothing of control, or folder, memory or log are unusable.
         """
-        if contract.control is None:
-            raise InputError(f"contract must say how the policy is driven, got no `control` ({contract.task}, "
+        if contract.driving is None:
+            raise InputError(f"contract must say how the policy is driven, got no `driving` ({contract.task}, "
                              f"{contract.workload}); make the bundle again")
-        self._contract, self._control, self._parts, self._settings = contract, contract.control, parts, settings
+        self._contract, self._control, self._parts, self._settings = contract, contract.driving, parts, settings
         self._memory_path, self._clock = folder / "memory.json", clock
         self._log = TrajectoryLog(folder / "steps", Header(
             contract.task, tuple((item.name, item.unit) for item in contract.inputs),
@@ -176,32 +179,51 @@ class ControlLoop:
         self._last: float | None = None
         self._started = clock()
         self._rule: Mapping[str, float] = {}  # what the fallback said in this step
+        self._rule_knows = False  # what was deployed
         self._unwritten = ""  # what of the last step could not be written down: no policy acts then
         known = read_memory(self._memory_path)
-        self._memory = Memory() if known is None else replace(known, episode=known.episode + 1, step=0)
+        last = last_step(folder / "steps")
+        episode = max(-1 if last is None else last.episode, -1 if known is None else known.episode) + 1
+        # who knows what happened meanwhile: after a start everything counts as lowered just now
+        lowered = dict.fromkeys(self._control.current, 0.0) if known is not None or last is not None else {}
+        self._memory = replace(known or Memory(), episode=episode, step=0, lowered_s=lowered)
         if known is not None:
             parts.observer.restore({name: math.nan if value is None else value
                                     for name, value in known.observer.items()})
-            self._close_pending(folder, known)
+            self._close_pending(last, known)
         parts.fallback.start(1)
 
     def step(self) -> ControlStep:
         """Observes, decides and acts once. Raises nothing that a part of it raises: the record says it."""
-        began, at = self._clock(), datetime.now(UTC).isoformat(timespec="milliseconds")
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        try:
+            return self._step(at)
+        except Exception as error:  # of a part that is expected to raise nothing: the next step begins anew
+            self._watch, reason = self._watch.failed(), f"step: {_said(error)}"
+            return ControlStep(self._memory.step, at, "nobody", reason, "", {}, failure=reason)
+
+    def _step(self, at: str) -> ControlStep:
+        began = self._clock()
         seconds = 0.0 if self._last is None else max(0.0, began - self._last)
         self._last = began
+        self._memory = replace(self._memory, lowered_s={
+            name: ago + seconds for name, ago in self._memory.lowered_s.items()})
         seen, stopped = self._observed(seconds)
         self._unwritten = "; ".join(filter(None, (self._unwritten, self._log_outcome(seen))))
         observed = self._clock()
         decided, version = self._decided(seen, stopped, began - self._started)
-        decided_at = self._clock()
-        memory = self._remembered(decided, seen, seconds)
-        record = ControlStep(self._memory.step, at, decided.actor, decided.reason, version, dict(seen.row),
-                             seen.troubles, seen.outside, decided.said, decided.changes, decided.targets)
+        record = self._recorded(at, decided, seen, version)
+        memory = self._remembered(record)
         failures, self._unwritten = self._unwritten, self._written(memory, record)
+        if self._unwritten and record.actor == "policy":  # what cannot be written down is not left to a policy
+            decided = self._shielded(self._by_fallback(decided, self._unwritten), seen)
+            record = self._recorded(at, decided, seen, version)
+            memory = self._remembered(record)
+        decided_at = self._clock()
         record = self._acted(record)
         failures = "; ".join(filter(None, (failures, self._unwritten, record.failure)))
         record = replace(record, failure=failures)
+        memory = replace(memory, lowered_s=self._lowered(record, record.done or {}))
         took = {"observe": observed - began, "decide": decided_at - observed, "act": self._clock() - decided_at}
         record = replace(record, took_s={name: round(value, 6) for name, value in took.items()})
         self._memory = replace(memory, step=memory.step + 1, pending=self._pending(record))
@@ -236,12 +258,12 @@ class ControlLoop:
 
     def _observed(self, seconds: float) -> tuple[Checked, str]:
         """What is seen, checked; and why nobody may act."""
-        readings, source = Readings({}), ""
+        readings, source, observer = Readings({}), "", self._parts.observer
         try:
             readings = self._parts.reader.read()
         except Exception as error:
             source = f"no measurements: {_said(error)}"
-        stopped, present = self._parts.stops(), {}
+        stopped, present = self._stopped(), {}
         try:
             # in this order: whoever takes the lease may first give back what a killed controller left
             other = self._parts.actuator.acquire(self._parts.holder)
@@ -249,28 +271,48 @@ class ControlLoop:
             stopped = stopped or (other and f"{other} has the lease")
         except Exception as error:
             stopped = stopped or f"actuator: {_said(error)}"
-        row = self._parts.observer.observe(readings.values, present, seconds) | dict(self._control.settings)
-        seen = checked(self._contract, row, readings.ages_s, self._settings.fresh_s)
-        if not stopped and (unknown := [name for name in self._control.current.values()
-                                        if not math.isfinite(seen.row[name])]):
+        measured = checked(self._contract, readings.values, observer.measured, readings.ages_s, self._settings.fresh_s)
+        row = observer.observe(measured.row, present, seconds) | dict(self._control.settings)
+        seen = checked(self._contract, row, self._contract.input_names)
+        troubles = {**seen.troubles, **measured.troubles}
+        current = self._control.current.values()
+        if not stopped and (unknown := [name for name in current if not math.isfinite(seen.row[name])]):
             stopped = f"actuator: {', '.join(unknown)} is not known"
-        return (replace(seen, troubles=(source, *seen.troubles)) if source else seen), stopped
+        if not stopped and (nothing := [name for name in current if seen.row[name] <= 0]):
+            stopped = f"{', '.join(nothing)} was set to 0 by someone"
+        return replace(seen, troubles={"source": source} | troubles if source else troubles), stopped
+
+    def _stopped(self) -> str:
+        """Why nobody may act, by the kill switch; one that fails is on."""
+        try:
+            return self._parts.stops()
+        except Exception as error:
+            return f"kill switch: {_said(error)}"
 
     def _decided(self, seen: Checked, stopped: str, seconds: float) -> tuple[_Decided, str]:
         model = self._parts.models.current()
-        trouble = self._unwritten or model.refused or first_of(seen.troubles)
+        trouble = self._unwritten or model.refused or first_of(tuple(seen.troubles.values()))
         self._watch, actor, reason = self._watch.after(trouble, stopped)
         decided, self._rule = _Decided(actor, reason), {}
-        try:  # asked in every step, so that its histories are there when it has to act
-            rule = self._parts.fallback.act({name: np.array([value]) for name, value in seen.row.items()}, seconds)
-            self._rule = {name: float(values[0]) for name, values in rule.items()}
-        except Exception as error:
-            decided.reason = "; ".join(filter(None, (reason, f"fallback: {_said(error)}")))
+        if all(math.isfinite(seen.row[name]) for name in self._control.current.values()):
+            try:  # asked in every step, so that its histories are there when it has to act
+                self._rule = self._by_rule(seen.row, seconds)
+            except Exception as error:
+                decided.reason = "; ".join(filter(None, (reason, f"fallback: {_said(error)}")))
         if actor == "policy":
             decided = self._by_policy(model, seen)
         elif actor == "fallback":
             decided.targets = self._rule
         return self._shielded(decided, seen), model.version
+
+    def _by_rule(self, row: Mapping[str, float], seconds: float) -> Mapping[str, float]:
+        if not self._memory.deployed:
+            self._memory = replace(self._memory, deployed={name: row[name] for name in self._control.current.values()})
+        if not self._rule_knows:  # "as deployed" is what was there at the very first, not at this start
+            self._parts.fallback.act({name: np.array([self._memory.deployed.get(name, math.nan)]) for name in row}, 0.0)
+            self._rule_knows = True
+        found = self._parts.fallback.act({name: np.array([value]) for name, value in row.items()}, seconds)
+        return {name: float(values[0]) for name, values in found.items()}
 
     def _by_policy(self, model: Model, seen: Checked) -> _Decided:
         asked = self._clock()
@@ -302,22 +344,35 @@ class ControlLoop:
         decided.targets, decided.changes = found.targets, found.changes
         return decided
 
-    def _remembered(self, decided: _Decided, seen: Checked, seconds: float) -> Memory:
+    def _recorded(self, at: str, decided: _Decided, seen: Checked, version: str) -> ControlStep:
+        return ControlStep(self._memory.step, at, decided.actor, decided.reason, version, dict(seen.row),
+                           tuple(seen.troubles.values()), seen.outside, decided.said, decided.changes, decided.targets)
+
+    def _remembered(self, record: ControlStep) -> Memory:
         """With what is about to be done."""
-        lowered = {name: ago + seconds for name, ago in self._memory.lowered_s.items()}
-        for name, target in decided.targets.items():
-            if target < seen.row[self._control.current[name]]:
+        return replace(self._memory, observer=self._parts.observer.state(),
+                       lowered_s=self._lowered(record, record.targets))
+
+    def _lowered(self, record: ControlStep, values: Mapping[str, float]) -> dict[str, float]:
+        """Seconds since each control was lowered, where it now gets these values."""
+        lowered = dict(self._memory.lowered_s)
+        for name, value in values.items():
+            if value < record.seen[self._control.current[name]] * (1.0 - _EXACT):
                 lowered[name] = 0.0
-        return replace(self._memory, observer=self._parts.observer.state(), lowered_s=lowered)
+        return lowered
 
     def _acted(self, record: ControlStep) -> ControlStep:
         if record.actor == "nobody":
             return record
-        try:
+        try:  # once more, for deciding and writing it down may have taken long
+            other = self._parts.actuator.acquire(self._parts.holder)
+            if stopped := self._stopped() or (other and f"{other} has the lease"):
+                return replace(record, actor="nobody", reason=stopped, targets={})
             applied = self._parts.actuator.apply(record.targets)
         except Exception as error:
-            return replace(record, done=getattr(error, "partly", None) or None, failure=f"actuator: {_said(error)}")
-        return replace(record, done=applied.values, notes=applied.notes)
+            return replace(record, done=_plain(getattr(error, "partly", None) or {}) or None,
+                           failure=f"actuator: {_said(error)}")
+        return replace(record, done=_plain(applied.values), notes=tuple(map(_text, applied.notes)))
 
     def _written(self, memory: Memory, record: ControlStep) -> str:
         """Writes what is about to be done; what stood in the way."""
@@ -328,20 +383,21 @@ class ControlLoop:
         return ""
 
     def _pending(self, record: ControlStep) -> Mapping[str, Any]:
-        targets = record.done or record.targets or {}
+        done = record.done or ({} if record.failure or record.actor == "nobody" else record.targets)
         now = {name: record.seen.get(current, math.nan) for name, current in self._control.current.items()}
         detail = {key: value for key, value in vars(record).items() if key not in ("seen", "number")}
         return {"application": self._contract.workload, "episode": self._memory.episode, "step": record.number,
                 "actor": "policy" if record.actor == "policy" else "fallback",
                 "observation": [record.seen[item.name] for item in self._contract.inputs],
-                "targets": [{**now, **targets}[item.name] for item in self._contract.outputs], "detail": detail}
+                "targets": [{**now, **done}[item.name] for item in self._contract.outputs], "detail": detail}
 
     def _log_outcome(self, seen: Checked) -> str:
         """Writes the step before, with what came of it; what failed."""
         pending = self._memory.pending
         if pending is None:
             return ""
-        outcome = {} if seen.troubles else self._parts.observer.outcome(seen.row)
+        nobody = pending["detail"].get("actor") == "nobody"
+        outcome = {} if seen.troubles or nobody else self._parts.observer.outcome(seen.row)
         try:
             self._log.append([_logged(pending, outcome)])
         except InputError as error:
@@ -349,11 +405,11 @@ class ControlLoop:
         self._memory = replace(self._memory, pending=None)
         return ""
 
-    def _close_pending(self, folder: Path, known: Memory) -> None:
+    def _close_pending(self, last: Step | None, known: Memory) -> None:
         """The step in which the controller before was killed, once."""
         if known.pending is None:
             return
-        step, last = _logged(known.pending, {}), last_step(folder / "steps")
+        step = _logged(known.pending, {})
         if last is None or (last.episode, last.step) != (step.episode, step.step):
             self._log.append([step])
         self._memory = replace(self._memory, pending=None)
@@ -361,7 +417,17 @@ class ControlLoop:
 
 def _said(error: Exception) -> str:
     """Of what a part raised: one line. What is none of ours is named by its type, and ends the step no less."""
-    return str(error) if isinstance(error, AssayError) else " ".join(f"{type(error).__name__}: {error}".split())
+    return _text(str(error) if isinstance(error, AssayError) else
+                 " ".join(f"{type(error).__name__}: {error}".split()))
+
+
+def _text(said: Any) -> str:
+    """That can be written down: a path that is no text may be in it."""
+    return str(said).encode("utf-8", "replace").decode()
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, float]:
+    return {name: float(value) for name, value in values.items()}
 
 
 def _logged(pending: Mapping[str, Any], outcome: Mapping[str, float]) -> Step:

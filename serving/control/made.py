@@ -1,6 +1,7 @@
 """A control loop made of a checked bundle, an operator's file and an actuator."""
 
 import os
+import secrets
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -29,14 +30,14 @@ def fallback_of(contract: Contract) -> Controller:
 
 def shield_of(contract: Contract, written: ControllerFile) -> Shield:
     """The safe ranges of a contract, with what an operator adds."""
-    if contract.fallback is None or contract.control is None:
-        raise InputError(f"contract must have safe ranges and say how it is driven, got no `fallback` or `control` "
+    if contract.fallback is None or contract.driving is None:
+        raise InputError(f"contract must have safe ranges and say how it is driven, got no `fallback` or `driving` "
                          f"({contract.task}, {contract.workload}); make the bundle again")
     ranges = contract.fallback.safe_ranges
     if unknown := [name for name in written.hold if name not in ranges]:
         raise InputError(f"shield.hold must be of {', '.join(ranges)}, got {unknown[0]!r}; "
                          f"{nearest(unknown[0], ranges)}")
-    limits = [Limit(name, contract.control.current[name], safe, name in contract.control.whole, written.hysteresis,
+    limits = [Limit(name, contract.driving.current[name], safe, name in contract.driving.whole, written.hysteresis,
                     written.cool_down_s, name in written.hold) for name, safe in ranges.items()]
     return Shield(limits, written.budgets)
 
@@ -53,13 +54,13 @@ def make_loop(contract: Contract, models: Models, written: ControllerFile, actua
         InputError: contract, file and folder do not fit together.
     """
     shield = shield_of(contract, written)
-    assert contract.control is not None
-    if not contract.control.observer:
+    assert contract.driving is not None
+    if not contract.driving.observer:
         raise InputError("contract must name its observer, got none; a controller without signals of the past is not "
                          f"supported yet ({contract.task})")
-    observer = observer_of(contract.control.observer)
+    observer = observer_of(contract.driving.observer)
     written.require_all(observer.measured)
     reader = PrometheusReader(written.prometheus, written.signals, written.fixed, written.timeout_s)
     parts = Parts(reader, models, actuator, shield, fallback_of(contract), observer, stops,
-                  f"{socket.gethostname()}/{os.getpid()}")
+                  f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}")
     return ControlLoop(contract, parts, Settings(written.deadline_s, written.hand_back_after, reader.fresh_s), folder)

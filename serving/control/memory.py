@@ -17,7 +17,8 @@ from feature_store.errors import InputError
 from feature_store.whole_files import write_file
 
 FORMAT = "assay-controller-memory/1"
-_KEYS = {"format", "observer", "lowered_s", "episode", "step", "pending"}
+_KEYS = {"format", "observer", "lowered_s", "episode", "step", "pending", "deployed"}
+_PENDING = {"application", "episode", "step", "actor", "observation", "targets", "detail"}
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Memory:
     lowered_s: control -> seconds since it was lowered.
     episode: grows with every start of the controller.
     step: of the episode, that comes next.
+    deployed: signal -> what was set when the first step of all was taken.
     pending: fields of the log's `Step` that is not in the log yet, for its reward is not known; None: there is none.
     """
 
@@ -34,6 +36,7 @@ class Memory:
     lowered_s: Mapping[str, float] = field(default_factory=dict)
     episode: int = 0
     step: int = 0
+    deployed: Mapping[str, float] = field(default_factory=dict)
     pending: Mapping[str, Any] | None = None
 
     def write(self, path: Path) -> None:
@@ -57,12 +60,15 @@ def read_memory(path: Path) -> Memory | None:
         raise _unusable(path, f"{str(data)[:60]}...")
     pending = data["pending"]
     lowered, numbers = data["lowered_s"], (data["episode"], data["step"])
-    usable = (isinstance(data["observer"], dict) and isinstance(lowered, dict) and isinstance(pending, dict | None)
+    deployed = data["deployed"]
+    usable = (isinstance(data["observer"], dict) and isinstance(lowered, dict) and isinstance(deployed, dict)
+              and (pending is None or (isinstance(pending, dict) and set(pending) == _PENDING))
+              and all(isinstance(one, (int, float)) and math.isfinite(one) for one in deployed.values())
               and all(type(number) is int and number >= 0 for number in numbers)
               and all(isinstance(one, (int, float)) and math.isfinite(one) and one >= 0 for one in lowered.values()))
     if not usable:
         raise _unusable(path, f"{str(data)[:60]}...")
-    return Memory(data["observer"], {name: float(one) for name, one in lowered.items()}, *numbers, pending)
+    return Memory(data["observer"], {name: float(one) for name, one in lowered.items()}, *numbers, deployed, pending)
 
 
 def _unusable(path: Path, got: str) -> InputError:

@@ -68,6 +68,9 @@ class PrometheusReader:
         series = self._api.series("query", {"query": expression})
         if not series:
             return math.nan, math.nan
+        if len(series) == 1 and len(series[0].values) != 1:
+            raise SourceError(f"query must give one number, got {len(series[0].values)} samples of a series "
+                              f"({expression}, {self._api.address}); take a function of the range, such as rate(...)")
         if len(series) > 1:
             raise SourceError(f"query must give one number, got {len(series)} series ({expression}, "
                               f"{self._api.address}); aggregate them, for example by sum(...)")

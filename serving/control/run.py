@@ -4,6 +4,8 @@ Kill switch: the file STOP in the controller's folder, or SIGUSR1 (again: off). 
 step says so in the log. SIGTERM and SIGINT end the controller after the step that it is in.
 """
 
+import math
+import os
 import signal
 import threading
 import time
@@ -28,7 +30,7 @@ class KillSwitch:
         if self._signalled:
             return "kill switch: SIGUSR1"
         try:
-            return f"kill switch: {self._file.name} in its folder" if self._file.exists() else ""
+            return f"kill switch: {self._file.name} in its folder" if os.path.lexists(self._file) else ""
         except OSError as error:  # nobody can say that it is off
             return f"kill switch: {self._file} cannot be read ({error.strerror})"
 
@@ -46,8 +48,8 @@ def stops_on_signals() -> threading.Event:
 
 def run(loop: ControlLoop, every_s: float, stopped: threading.Event, on_step: Callable[[ControlStep], None],
         steps: int | None = None, give_back: bool = False) -> str:
-    """Steps at a fixed rate. A step that takes longer than its interval is followed at once by the next one; intervals
-    that were missed are left out.
+    """Steps at a fixed rate. Intervals that a long step took up are left out: two steps at once would decide twice on
+    the same measurements.
 
     Args:
         every_s: seconds between the beginnings of two steps.
@@ -65,7 +67,7 @@ def run(loop: ControlLoop, every_s: float, stopped: threading.Event, on_step: Ca
             on_step(loop.step())
             done += 1
             now = time.monotonic()
-            due = max(due + every_s, now)
+            due += every_s * max(1, math.ceil((now - due) / every_s))
             if steps is None or done < steps:
                 stopped.wait(due - now)
     finally:

@@ -27,10 +27,15 @@ class AutoscalingObserver:
                      if signal.name not in (*_DERIVED, *_PRESENT, "slo_ms"))
 
     def __init__(self) -> None:
-        self._state = dict.fromkeys(_STATE, math.nan) | {"raised_s_ago": LONG_AGO_S}
+        self._state = dict.fromkeys(_STATE, math.nan) | {"raised_s_ago": 0.0}
+        self._looks = False  # whether the replicas of the call before are known
 
     def observe(self, measured: Mapping[str, float], present: Mapping[str, float], seconds: float) -> dict[str, float]:
-        """See `Observer`. Whoever raised replicas: that they are more than before is what counts."""
+        """See `Observer`. Whoever raised replicas: that they are more than before is what counts.
+
+        Where nobody looked (before the first call, after a restart, while they are unknown) they may have been raised:
+        they count as raised now. So what is told is never more than the truth, but for its own least value.
+        """
         state, passed = self._state, max(seconds, 0.0)
         rate = float(measured.get("rate_rps", math.nan))
         if math.isfinite(rate):
@@ -41,13 +46,17 @@ class AutoscalingObserver:
             state[PEAK] = max(rate, peak - passed / PEAK_S * max(peak - rate, 0.0))
         replicas = float(present.get("replicas", math.nan))
         state["raised_s_ago"] = min(state["raised_s_ago"] + passed, LONG_AGO_S)
-        if replicas > state["replicas"] * RAISED:
-            state["raised_s_ago"] = STEP_SECONDS
-        if math.isfinite(replicas):
+        if replicas > state["replicas"] * RAISED:  # by whoever acted at the last look, or later
+            state["raised_s_ago"] = min(passed, STEP_SECONDS)
+        if not (self._looks and math.isfinite(replicas)):
+            state["raised_s_ago"] = 0.0
+        self._looks = math.isfinite(replicas)
+        if self._looks:
             state["replicas"] = replicas
         known = {name: float(measured.get(name, math.nan)) for name in self.measured}
         known |= {name: float(present.get(name, math.nan)) for name in _PRESENT}
-        return known | {name: state[name] for name in _DERIVED}
+        return known | {name: state[name] for name in _DERIVED} | {
+            "raised_s_ago": max(state["raised_s_ago"], STEP_SECONDS)}
 
     def outcome(self, observation: Mapping[str, float]) -> dict[str, float]:
         """See `Observer`: the paper's reward (thesis, section 5.2.2).
@@ -72,8 +81,9 @@ class AutoscalingObserver:
         return dict(self._state)
 
     def restore(self, state: Mapping[str, float]) -> None:
-        """See `Observer`. Time in which nobody looked counts as none: replicas are held for longer, never for less."""
+        """See `Observer`."""
         self._state = finite_state(state, _STATE, nullable=(*MEANS, PEAK, "replicas"))
+        self._looks = False
 
 
 OBSERVER = AutoscalingObserver

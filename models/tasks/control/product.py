@@ -51,7 +51,7 @@ def policy_product(task: ControlTask, workload: str, environment: Environment, p
         tuple(ProductInput(one.name, one.unit, one.meaning, one.low, one.high) for one in environment.signals),
         tuple(ProductOutput(one.name, one.unit, "target", one.low, one.high, one.low, one.high)
               for one in environment.controls), versions, seconds=task.training.verify_seconds,
-        fallback=fallback_of(fallback, environment), control=control_of(task, workload, environment))
+        fallback=fallback_of(fallback, environment), driving=driving_of(task, workload, environment))
 
 
 def fallback_of(rule: TunedRule, environment: Environment) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def fallback_of(rule: TunedRule, environment: Environment) -> dict[str, Any]:
     return {"rule": rule.name, "settings": dict(rule.settings), "safe_ranges": ranges}
 
 
-def control_of(task: ControlTask, workload: str, environment: Environment) -> dict[str, Any]:
+def driving_of(task: ControlTask, workload: str, environment: Environment) -> dict[str, Any]:
     """What a contract says of how the policy is driven: settings of the workload that the policy is told are fixed."""
     signals = {signal.name for signal in environment.signals}
     settings = {name: value for name, value in numbers_of(task, workload).items() if name in signals}

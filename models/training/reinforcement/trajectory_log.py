@@ -18,6 +18,7 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -202,9 +203,14 @@ class TrajectoryLog:
                 size = os.fstat(descriptor).st_size
                 start = self._header.line if not size else b"" if os.pread(descriptor, 1, size - 1) == b"\n" else b"\n"
                 content = memoryview(start + data)
-                while content:
-                    content = content[os.write(descriptor, content):]
-                os.fsync(descriptor)
+                try:
+                    while content:
+                        content = content[os.write(descriptor, content):]
+                    os.fsync(descriptor)
+                except OSError:  # a part of a record, or of the header, would spoil what follows
+                    with suppress(OSError):
+                        os.ftruncate(descriptor, size)
+                    raise
             finally:
                 os.close(descriptor)
             if is_new:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,12 @@ import pytest
 from benchmarks.autoscaling.speed import WAYS, measure_way
 
 ROOT = Path(__file__).resolve().parents[3]
+
+
+def _options(python: Path) -> Namespace:
+    return Namespace(peers_python=python, runs=1, seconds=0.01, device="cpu")
+
+
 PEERS_PYTHON = Path(os.environ.get("PEERS_PYTHON", sys.executable))
 HAS_PEER = subprocess.run([PEERS_PYTHON, "-c", "import stable_baselines3"], capture_output=True, check=False
                           ).returncode == 0
@@ -50,7 +57,7 @@ def test_a_peer_that_is_missing_is_left_out_with_its_reason(tmp_path):
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\necho \"ModuleNotFoundError: No module named 'stable_baselines3'\" >&2\nexit 1\n")
     python.chmod(0o700)
-    assert measure_way("stable_baselines_wrapper", python, 1, 0.01) == {
+    assert measure_way("stable_baselines_wrapper", _options(python)) == {
         "missing": "ModuleNotFoundError: No module named 'stable_baselines3'"}
-    assert "No such file" in measure_way("stable_baselines_wrapper", tmp_path / "none", 1, 0.01)["missing"]
+    assert "No such file" in measure_way("stable_baselines_wrapper", _options(tmp_path / "none"))["missing"]
     assert WAYS["stable_baselines_wrapper"].by_peers

@@ -14,6 +14,7 @@ from models.environments.autoscaling.interface import CONTROLS
 from models.learners.policy import Policy, PolicyShape
 from models.training.reinforcement.trajectories import from_log, transitions
 from models.training.reinforcement.trajectory_log import read_log
+from serving.control.loop import Readings
 from serving.control.shield import Budget, Limit, Shield
 from tests.serving.control.world import NAMES, SAFE, OneModel, Said, World, keep, loop_of, nonsense
 
@@ -36,6 +37,8 @@ def _answers(policy):
 
 def test_a_policy_beside_a_live_system_does_what_it_does_in_training(tmp_path):
     world, twin = World(), World()
+    # when replicas were raised before a controller began, nobody knows: as if just now
+    twin.state = twin.state._replace(raised_s=torch.full_like(twin.state.raised_s, 15.0))
     policy = _policy(world.environment)
     loop = loop_of(world, tmp_path, Said(_answers(policy)))
     records = [loop.step() for _ in range(60)]
@@ -308,10 +311,10 @@ def test_a_bundle_that_does_not_say_how_it_is_driven_is_refused(tmp_path, monkey
 
     def without(slo_ms: float, made=module.contract):
         return type(made(slo_ms)).from_json({key: value for key, value in made(slo_ms).to_json().items()
-                                            if key != "control"})
+                                            if key != "driving"})
 
     monkeypatch.setattr(module, "contract", without)
-    with pytest.raises(InputError, match="got no `control`"):
+    with pytest.raises(InputError, match="got no `driving`"):
         loop_of(World(), tmp_path, Said(keep))
 
 
@@ -354,3 +357,144 @@ def test_where_the_fallback_fails_too_nobody_acts(tmp_path):
     record = loop.step()
     assert record.actor == "nobody"
     assert record.reason.startswith("no champion; fallback: KeyError")
+
+
+def _reads(world, **wrong):
+    honest = world.read
+    world.read = lambda: Readings({**honest().values, **wrong}, honest().ages_s)
+
+
+@pytest.mark.parametrize("lie", [{"cpu_utilization": 1e9}, {"cpu_utilization": -3.0}])
+def test_the_fallback_does_not_follow_a_value_that_was_refused(tmp_path, lie):
+    world, calm = World(), World()
+    loop = loop_of(world, tmp_path / "a", None, models=OneModel(None, "no champion"), rule="hpa-cpu")
+    other = loop_of(calm, tmp_path / "b", None, models=OneModel(None, "no champion"), rule="hpa-cpu")
+    calm.lost = ("cpu_utilization",)
+    _reads(world, **lie)
+    for _ in range(5):
+        assert loop.step().targets == other.step().targets
+
+
+def test_a_value_that_was_refused_spoils_no_mean_of_the_load(tmp_path):
+    world = World()
+    loop = loop_of(world, tmp_path, Said(keep))
+    loop.step()
+    honest = world.read
+    _reads(world, rate_rps=1e9)
+    assert loop.step().actor == "fallback"
+    world.read = honest
+    record = loop.step()
+    assert record.actor == "policy"
+    assert record.seen["rate_25min_rps"] == pytest.approx(world.shown["rate_25min_rps"], rel=0.1)
+
+
+def test_a_sample_from_the_future_has_no_age(tmp_path):
+    world = World()
+    loop = loop_of(world, tmp_path, Said(keep), fresh_s={"p99_ms": 45.0})
+    honest = world.read
+    world.read = lambda: Readings(honest().values, {"p99_ms": -1.7e12})
+    record = loop.step()
+    assert (record.actor, "in the future" in record.reason) == ("fallback", True)
+
+
+def test_what_was_deployed_is_what_was_there_first_also_after_gaps_and_restarts(tmp_path):
+    world = World()
+    first = world.shown["cpu_limit_cores"]
+    world.broken = "present"
+    made = lambda: loop_of(world, tmp_path, None, models=OneModel(None, "no champion"), rule="static")  # noqa: E731
+    assert made().step().actor == "nobody"
+    world.broken = ""
+    for _ in range(3):
+        assert made().step().targets["target_cpu_limit_cores"] == pytest.approx(first)
+        world._pass(torch.tensor([[1.2 * first, 512.0, 3.0]]))
+
+
+@pytest.mark.parametrize("part", ["stops", "observer", "models"])
+def test_a_part_that_raises_ends_the_step_and_not_the_controller(tmp_path, part, monkeypatch):
+    world, stops = World(), [lambda: ""]
+    loop = loop_of(world, tmp_path, Said(keep), stops=lambda: stops[0]())
+    assert loop.step().actor == "policy"
+    before = world.state
+    with monkeypatch.context() as patched:
+        if part == "stops":
+            stops[0] = _raises
+        elif part == "observer":
+            patched.setattr(loop._parts.observer, "observe", _raises)
+        else:
+            patched.setattr(loop._parts.models, "current", _raises)
+        record = loop.step()
+    stops[0] = lambda: ""
+    assert record.actor == "nobody"
+    assert "KeyError" in record.reason
+    assert world.state is before
+    assert [loop.step().actor for _ in range(2)][-1] == "policy"
+
+
+def test_a_lease_that_runs_out_and_a_switch_that_is_set_while_it_decides_are_seen(tmp_path):
+    world, on = World(), [""]
+
+    def taken(row):
+        world.holder = "other"
+        return keep(row)
+
+    def switched(row):
+        on[0] = "kill switch"
+        return keep(row)
+
+    for number, (policy, reason) in enumerate([(taken, "other has the lease"), (switched, "kill switch")]):
+        world.holder, before = "", world.state
+        record = loop_of(world, tmp_path / str(number), Said(policy), stops=lambda: on[0]).step()
+        assert (record.actor, record.reason, record.done) == ("nobody", reason, None)
+        assert world.state is before
+
+
+def test_a_memory_that_cannot_be_written_takes_the_policy_out_before_it_acts(tmp_path, monkeypatch):
+    world = World()
+    loop = loop_of(world, tmp_path, Said(keep))
+    assert loop.step().actor == "policy"
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("serving.control.memory.write_file", full)
+        record = loop.step()
+    assert record.actor == "fallback"
+    assert record.reason.startswith("memory: No space left on device")
+
+
+def test_an_apply_that_failed_changed_nothing_in_log_and_cool_down(tmp_path):
+    limits = [Limit(one.name, one.current, SAFE[one.name], one.whole, cool_down_s=300.0) for one in CONTROLS]
+    world = World()
+    less = lambda row: keep(row) | {"target_memory_limit_mib": 0.9 * row["memory_limit_mib"]}  # noqa: E731
+    loop = loop_of(world, tmp_path, Said(less), shield=Shield(limits))
+    before = world.shown["memory_limit_mib"]
+    world.apply, honest = _raises, world.apply
+    assert loop.step().done is None
+    world.apply = honest
+    world.pass_by()
+    assert loop.step().changes == ()
+    assert read_log(tmp_path / "steps").steps[0].targets[1] == pytest.approx(before)
+
+
+def test_a_step_of_nobody_earns_nothing(tmp_path):
+    world, on = World(), ["kill switch"]
+    loop = loop_of(world, tmp_path, Said(keep), stops=lambda: on[0])
+    loop.step()
+    world.pass_by()
+    loop.step()
+    assert read_log(tmp_path / "steps").steps[0].mark == "missing"
+
+
+@pytest.mark.parametrize(("signal", "value", "actor"), [
+    ("replicas", 0.0, "nobody"), ("cpu_limit_cores", 0.02, "fallback")])
+def test_what_someone_set_below_the_range_is_not_taken_for_its_end(tmp_path, signal, value, actor):
+    world = World()
+    loop = loop_of(world, tmp_path, Said(keep))
+    honest = world.present
+    world.present = lambda: {**honest(), signal: value}
+    record = loop.step()
+    assert record.actor == actor
+    assert record.seen[signal] == value
+    if actor == "fallback":
+        assert record.targets["target_cpu_limit_cores"] <= 2 * value

@@ -34,7 +34,7 @@ def contract(slo_ms: float) -> Contract:
         "specification": {"file": "specification.yaml", "sha256": digest, "statement": "nothing"},
         "model": {"file": "model.onnx", "sha256": digest, "opset": 17, "input": "x", "output": "y"},
         "code_version": "c", "data_version": "d", "seed": 0,
-        "control": {"observer": "models.environments.autoscaling.observer", "step_s": STEP_S,
+        "driving": {"observer": "models.environments.autoscaling.observer", "step_s": STEP_S,
                     "current": {one.name: one.current for one in CONTROLS},
                     "whole": [one.name for one in CONTROLS if one.whole], "settings": {"slo_ms": slo_ms}}})
 

@@ -57,14 +57,40 @@ def test_load_and_time_since_raising_are_those_of_the_environment(shown):
     assert set(found[0]) | {"slo_ms"} == set(NAMES)
 
 
-def test_a_restart_goes_on_where_it_was_and_never_says_that_more_time_has_passed(shown):
+def test_a_restart_goes_on_where_it_was_but_counts_replicas_as_raised_now(shown):
     whole, before, after = AutoscalingObserver(), AutoscalingObserver(), AutoscalingObserver()
     expected = _observed(shown, whole)
     _observed(shown[:30], before)
     after.restore(json.loads(json.dumps(before.state())))
     found = [after.observe(_measured(row), {name: row[name] for name in PRESENT}, STEP_SECONDS) for row in shown[30:]]
-    assert found == expected[30:]
+    assert found[0]["raised_s_ago"] == STEP_SECONDS
+    for own, other in zip(found, expected[30:], strict=True):
+        assert own.pop("raised_s_ago") <= other.pop("raised_s_ago")
+        assert own == other
 
+
+@pytest.mark.parametrize("gap", ["start", "restart", "unknown"])
+def test_where_nobody_looked_replicas_may_have_been_raised(gap):
+    observer, before = AutoscalingObserver(), AutoscalingObserver()
+    for seconds in (0.0, *[15.0] * 30):
+        before.observe({"rate_rps": 5.0}, {"replicas": 2.0}, seconds)
+    if gap == "restart":
+        observer.restore(before.state())
+    if gap == "unknown":
+        observer = before
+        observer.observe({"rate_rps": 5.0}, {}, 15.0)
+    seen = [observer.observe({"rate_rps": 5.0}, {"replicas": 2.0}, seconds)["raised_s_ago"]
+            for seconds in (15.0, 15.0, 15.0)]
+    assert seen == [15.0, 15.0, 30.0]
+
+
+def test_at_a_faster_rate_it_is_never_more_than_the_truth():
+    observer = AutoscalingObserver()
+    for _ in range(300):
+        observer.observe({"rate_rps": 5.0}, {"replicas": 2.0}, 1.0)
+    told = [observer.observe({"rate_rps": 5.0}, {"replicas": 3.0}, 1.0)["raised_s_ago"] for _ in range(40)]
+    assert all(value <= max(15.0, step + 1.0) for step, value in enumerate(told))
+    assert told[-1] > 30.0
 
 def test_replicas_that_someone_else_raised_during_a_restart_count_as_raised_now():
     before, after = AutoscalingObserver(), AutoscalingObserver()

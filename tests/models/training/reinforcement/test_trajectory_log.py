@@ -138,3 +138,25 @@ def test_the_last_step_is_found_behind_events_and_broken_lines(tmp_path: Path) -
 def test_an_empty_folder_is_no_log(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="must have a part with a header, got 0 parts"):
         read_log(tmp_path)
+
+
+def test_a_write_that_the_disk_cuts_leaves_no_part_of_a_record_or_header(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+                                                                         ) -> None:
+    import os
+
+    write = os.write
+
+    def cut(descriptor: int, data: bytes) -> int:
+        if len(data) < 60:
+            raise OSError(28, "No space left on device")
+        return write(descriptor, data[:50])
+
+    log = TrajectoryLog(tmp_path, HEADER)
+    for number in range(2):
+        with monkeypatch.context() as patched, pytest.raises(InputError, match="No space left"):
+            patched.setattr("models.training.reinforcement.trajectory_log.os.write", cut)
+            log.append([step(number)])
+        log.append([step(10 + number)])
+    read = read_log(tmp_path)
+    assert [one.step for one in read.steps] == [10, 11]
+    assert read.lost == ()

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from feature_store.errors import InputError
-from serving.control_spec import control_spec
+from serving.driving_spec import driving_spec
 
 GOOD: dict[str, Any] = {"observer": "a.b_c", "step_s": 15.0, "current": {"target": "now"}, "whole": ["target"],
                         "settings": {"slo_ms": 15.0}}
@@ -13,8 +13,8 @@ INPUTS = ["now", "slo_ms", "load"]
 
 
 def test_what_is_written_is_read_back() -> None:
-    assert control_spec(GOOD, INPUTS, ["target"]).to_json() == GOOD
-    assert control_spec({**GOOD, "observer": ""}, INPUTS, ["target"]).observer == ""
+    assert driving_spec(GOOD, INPUTS, ["target"]).to_json() == GOOD
+    assert driving_spec({**GOOD, "observer": ""}, INPUTS, ["target"]).observer == ""
 
 
 @pytest.mark.parametrize(("change", "message"), [
@@ -28,9 +28,9 @@ def test_what_is_written_is_read_back() -> None:
     ({"whole": "target"}, "whole must be a list of outputs"),
     ({"settings": {"slo_ms": float("inf")}}, "settings must be inputs with finite numbers"),
     ({"settings": {"other": 1.0}}, "settings must be inputs"),
-    ({"more": 1}, "control must have the keys"),
+    ({"more": 1}, "driving must have the keys"),
 ])
 def test_anything_else_is_one_line(change: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message) as refused:
-        control_spec({**GOOD, **change}, INPUTS, ["target"])
+        driving_spec({**GOOD, **change}, INPUTS, ["target"])
     assert "\n" not in str(refused.value)

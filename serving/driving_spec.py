@@ -1,6 +1,6 @@
 """What a contract says of how a policy is driven: how often, what its targets stand against, what it is told.
 
-    "control": {"observer": "models.environments.autoscaling.observer", "step_s": 15.0,
+    "driving": {"observer": "models.environments.autoscaling.observer", "step_s": 15.0,
                 "current": {"target_replicas": "replicas"}, "whole": ["target_replicas"],
                 "settings": {"slo_ms": 15.0}}
 
@@ -16,13 +16,13 @@ from typing import Any
 
 from feature_store.errors import InputError
 
-_WHERE = "contract.json, control"
+_WHERE = "contract.json, driving"
 _KEYS = {"observer", "step_s", "current", "whole", "settings"}
 _MODULE = re.compile(r"|[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
 @dataclass(frozen=True)
-class ControlSpec:
+class DrivingSpec:
     """See the module docstring.
 
     Attributes:
@@ -45,7 +45,7 @@ class ControlSpec:
                 "whole": list(self.whole), "settings": dict(self.settings)}
 
 
-def control_spec(data: Any, inputs: Sequence[str], outputs: Sequence[str]) -> ControlSpec:
+def driving_spec(data: Any, inputs: Sequence[str], outputs: Sequence[str]) -> DrivingSpec:
     """Reads it.
 
     Args:
@@ -55,7 +55,7 @@ def control_spec(data: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Co
         InputError: a key is unknown or missing, a value is of a wrong type, a name is none of the model's.
     """
     if not isinstance(data, Mapping) or set(data) != _KEYS:
-        raise InputError(f"control must have the keys {', '.join(sorted(_KEYS))}, got {data!r} ({_WHERE})")
+        raise InputError(f"driving must have the keys {', '.join(sorted(_KEYS))}, got {data!r} ({_WHERE})")
     observer, step_s, current, whole, settings = (data[key] for key in
                                                   ("observer", "step_s", "current", "whole", "settings"))
     if not isinstance(observer, str) or not _MODULE.fullmatch(observer):
@@ -70,7 +70,7 @@ def control_spec(data: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Co
     if not isinstance(settings, Mapping) or \
             not all(name in inputs and _is_finite(value) for name, value in settings.items()):
         raise InputError(f"settings must be inputs with finite numbers, got {settings!r} ({_WHERE})")
-    return ControlSpec(observer, float(step_s), dict(current), tuple(whole),
+    return DrivingSpec(observer, float(step_s), dict(current), tuple(whole),
                        {name: float(value) for name, value in settings.items()})
 
 
