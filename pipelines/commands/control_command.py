@@ -48,7 +48,7 @@ def control(
     """
     from serving.actuators.actuators import GIVES_BACK, make_actuator
     from serving.bundle import CheckedBundle, check_bundle
-    from serving.control.champion import Champion
+    from serving.control.champion import Champion, champion_of_ledger
     from serving.control.controller_file import read_controller_file
     from serving.control.made import make_loop
     from serving.control.metrics import Metrics
@@ -62,9 +62,7 @@ def control(
     def opened() -> CheckedBundle:
         if bundle is not None:
             return check_bundle(bundle, key)
-        from serving.registry import Registry
-
-        return Registry(configuration).open_champion(task, workload)
+        return champion_of_ledger(configuration, task, workload)
 
     if bundle is None:
         from serving.ledger import Ledger

@@ -10,10 +10,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from feature_store.errors import RefusedError
-from serving.bundle import CheckedBundle
+from feature_store.errors import AssayError, RefusedError
+from models.configuration import Configuration
+from serving.bundle import CheckedBundle, check_bundle
 from serving.contract import Contract
 from serving.control.loop import Model
+from serving.kept_bundles import kept_bundle
+from serving.ledger import Ledger
 from serving.session import Predictor
 
 _NAME = 12  # characters of a digest
@@ -81,6 +84,34 @@ class Champion:
                                f"got other ones ({new.task}, {new.workload}, bundle {bundle.sha256[:_NAME]}); start "
                                "the controller again")
         return Predictor(bundle)
+
+
+def champion_of_ledger(configuration: Configuration, task: str, workload: str) -> CheckedBundle:
+    """The champion's checked bundle, as the signed ledger names it, from the copy in the state folder.
+
+    MLflow is asked, and imported (170 MB), only where that copy is not there.
+
+    Raises:
+        RefusedError: there is no champion, its bundle does not check, or the ledger's end was cut off.
+        AssayError: there is no ledger; where there was one, its folder is away.
+    """
+    path = configuration.ledger_path
+    if not path.exists():
+        raise AssayError(f"ledger must be there to say who is champion, got none ({path})")
+    standing = Ledger(path, configuration.public_key_path).standing(task, workload)
+    version = standing.champion
+    if version is None:
+        raise RefusedError(f"workload must have a champion, got none for {task}, {workload} ({path})")
+    kept = kept_bundle(configuration.home, task, workload, version)
+    if not kept.is_dir():
+        from serving.registry import Registry
+
+        return Registry(configuration).open_champion(task, workload)
+    bundle, sha256 = check_bundle(kept, configuration.public_key_path), standing.registered[version]
+    if bundle.sha256 != sha256:
+        raise RefusedError(f"bundle of version {version} must be {sha256} as the ledger says, got {bundle.sha256} "
+                           f"({kept})")
+    return bundle
 
 
 def _fits(contract: Contract) -> tuple[Any, ...]:

@@ -1,13 +1,18 @@
 """Which policy may decide, while champions come and go."""
 
+import shutil
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
 from feature_store.errors import AssayError, RefusedError
+from models.configuration import load_configuration
 from serving.bundle import check_bundle
-from serving.control.champion import Champion
+from serving.control.champion import Champion, champion_of_ledger
+from serving.kept_bundles import kept_bundle
+from tests.serving.conftest import ROOT
 from tests.serving.control.policy_bundle import write_policy_bundle
 
 
@@ -97,3 +102,34 @@ def test_it_is_followed_in_a_thread_that_ends(bundles):
     thread.join(10)
     assert champion.current().version == bundles["two"].sha256[:12]
     assert not thread.is_alive()
+
+
+def test_the_champion_is_the_ledger_s_from_the_copy_in_the_state_folder(tmp_path, keys):
+    from serving.ledger import Ledger as SignedLedger
+    from serving.moves import Move
+
+    private, public = keys
+    configuration = replace(load_configuration(ROOT / "mlflow.yaml", {"ASSAY_HOME": str(tmp_path)}),
+                            public_key_path=public)
+    with pytest.raises(AssayError, match="ledger must be there") as away:
+        champion_of_ledger(configuration, "autoscaling", "nginx")
+    assert not isinstance(away.value, RefusedError)
+    made = {version: write_policy_bundle(kept_bundle(configuration.home, "autoscaling", "nginx", version), private,
+                                         seed=version) for version in (1, 2)}
+    digests = {version: check_bundle(path, public).sha256 for version, path in made.items()}
+    ledger = SignedLedger(configuration.ledger_path, public, private)
+
+    def move(action, version, before):
+        return Move(action, "2026-11-23T00:00:00+00:00", "autoscaling", "nginx", "assay.autoscaling.nginx", version,
+                    before, digests[version], gates_passed=True, reason="", actor="test")
+
+    ledger.append([move("register", 1, None), move("champion", 1, None)])
+    assert champion_of_ledger(configuration, "autoscaling", "nginx").sha256 == digests[1]
+    ledger.append([move("register", 2, 1), move("champion", 2, 1)])
+    assert champion_of_ledger(configuration, "autoscaling", "nginx").sha256 == digests[2]
+    with pytest.raises(RefusedError, match="must have a champion"):
+        champion_of_ledger(configuration, "autoscaling", "redis")
+    shutil.rmtree(made[2])
+    shutil.copytree(made[1], made[2])
+    with pytest.raises(RefusedError, match="as the ledger says"):
+        champion_of_ledger(configuration, "autoscaling", "nginx")
