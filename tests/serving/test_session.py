@@ -3,6 +3,9 @@
 import hashlib
 import json
 import math
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +25,7 @@ from serving.contract import Contract
 from serving.inputs import InputReader
 from serving.session import Prediction, Predictor
 from serving.signature import sign_folder
-from tests.serving.conftest import made_up_proof
+from tests.serving.conftest import ROOT, made_up_proof
 
 Keys = tuple[Path, Path]
 ROW = {"psi_cpu_some": 0.2, "psi_io_full": 0.5, "connections": 8.0}
@@ -430,3 +433,11 @@ def test_a_model_with_several_outputs_answers_by_their_names(
     assert found.units == {"latency_ms": "ms", "limit": "GiB"}
     with pytest.raises(InputError, match="model must have one output for this, got latency_ms, limit: use `columns`"):
         print(found.values)
+
+
+def test_onnxruntime_sends_nothing_to_its_maker_and_leaves_no_file(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name not in ("ORT_DISABLE_TELEMETRY", "CI")}
+    for package in ("serving.session", "models.export.parity"):
+        subprocess.run([sys.executable, "-c", f"import {package}"], check=True, cwd=ROOT, env={
+            **environment, "TMPDIR": str(tmp_path), "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)})
+        assert list(tmp_path.rglob("*")) == []

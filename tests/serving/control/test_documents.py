@@ -32,6 +32,14 @@ def test_the_file_on_the_page_is_one(tmp_path):
     assert [one.name for one in written.budgets] == ["cores"]
 
 
+def test_the_part_of_the_kubernetes_page_is_one(tmp_path):
+    part = re.search(r"```yaml\n(.*?)```", (ROOT / "docs/reference/kubernetes-actuator.md").read_text(), re.DOTALL)[1]
+    (tmp_path / "controller.yaml").write_text("prometheus: http://127.0.0.1:9090\nsignals: {}\n" + part)
+    target = read_controller_file(tmp_path / "controller.yaml").kubernetes
+    assert (target.deployment, target.lease_s, target.controls) == (
+        "web", 45, ("target_replicas", "target_cpu_limit_cores"))
+
+
 def test_every_metric_is_on_the_page():
     page = PAGE.read_text()
     missing = [name for name in _names() if name not in page and name.removeprefix("assay_control") not in page]
