@@ -25,6 +25,7 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from feature_store.errors import InputError, nearest
+from feature_store.finite_numbers import is_finite_number
 from feature_store.names import check_label, check_task_name, check_workload_name
 from serving.driving_spec import DrivingSpec, driving_spec
 from serving.fallback_spec import FallbackSpec, fallback_spec
@@ -226,7 +227,7 @@ def _items(data: Any, key: str, keys: tuple[str, ...], build: Callable[[dict[str
         for name in keys:
             if name in _BOUNDS:
                 optional = name.startswith("physical_")
-                usable = _is_finite(item[name]) or (optional and item[name] is None)
+                usable = is_finite_number(item[name]) or (optional and item[name] is None)
                 _check(usable, name, f"be a finite number{' or null' * optional}", item[name], where)
             else:
                 _text(item, name, where, empty=name != "name")
@@ -241,7 +242,7 @@ def _input(item: dict[str, Any], where: str) -> InputSpec:
     values = item.pop("values", None)
     if values is None:
         return InputSpec(**item)
-    usable = isinstance(values, list) and bool(values) and all(map(_is_finite, values)) and all(
+    usable = isinstance(values, list) and bool(values) and all(map(is_finite_number, values)) and all(
         a < b for a, b in pairwise(values)) and item["minimum"] <= values[0] and values[-1] <= item["maximum"]
     _check(usable, "values", "be ascending numbers inside of the box", values, where)
     return InputSpec(**item, values=tuple(values))
@@ -293,7 +294,7 @@ def _embedding(data: Any, inputs: tuple[InputSpec, ...]) -> EmbeddingSpec:
     _text(data, "target", where)
     _check(_is_integer(data["runs"]) and data["runs"] > 0, "runs", "be a positive integer", data["runs"], where)
     for key in ("similarity", "threshold"):
-        _check(_is_finite(data[key]), key, "be a finite number", data[key], where)
+        _check(is_finite_number(data[key]), key, "be a finite number", data[key], where)
     names = {item.name for item in inputs}
     for key in ("inputs", "configuration"):
         known = isinstance(data[key], list) and bool(data[key]) and all(
@@ -303,7 +304,7 @@ def _embedding(data: Any, inputs: tuple[InputSpec, ...]) -> EmbeddingSpec:
            and not set(data["inputs"]) & set(data["configuration"]),
            "inputs", "be of the embedding or of the configuration", data["inputs"], where)
     own = data["own"]
-    usable = isinstance(own, list) and len(own) == len(data["inputs"]) and all(_is_finite(value) for value in own)
+    usable = isinstance(own, list) and len(own) == len(data["inputs"]) and all(is_finite_number(value) for value in own)
     _check(usable, "own", "be one finite number for each input of the embedding", own, where)
     boxes = {item.name: item for item in inputs}
     for name, value in zip(data["inputs"], own, strict=True):
@@ -347,12 +348,3 @@ def _check(holds: bool, what: str, rule: str, value: Any, where: str) -> None:
 
 def _is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_finite(value: Any) -> bool:
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # an integer that no float can hold
-        return False

@@ -8,13 +8,13 @@ observer: the module that works out inputs that follow from the past ("" where a
 never change, as the policy was trained for; whoever drives it feeds these, and measures the others.
 """
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from feature_store.errors import InputError
+from feature_store.finite_numbers import is_finite_number
 
 _WHERE = "contract.json, driving"
 _KEYS = {"observer", "step_s", "current", "whole", "settings"}
@@ -60,7 +60,7 @@ def driving_spec(data: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Dr
                                                   ("observer", "step_s", "current", "whole", "settings"))
     if not isinstance(observer, str) or not _MODULE.fullmatch(observer):
         raise InputError(f"observer must be a module's name or empty, got {observer!r} ({_WHERE})")
-    if not _is_finite(step_s) or step_s <= 0:
+    if not is_finite_number(step_s) or step_s <= 0:
         raise InputError(f"step_s must be a number > 0, got {step_s!r} ({_WHERE})")
     if not isinstance(current, Mapping) or set(current) != set(outputs) or \
             not all(isinstance(name, str) and name in inputs for name in current.values()):
@@ -68,11 +68,7 @@ def driving_spec(data: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Dr
     if not isinstance(whole, list) or not all(isinstance(name, str) and name in outputs for name in whole):
         raise InputError(f"whole must be a list of outputs, got {whole!r} ({_WHERE})")
     if not isinstance(settings, Mapping) or \
-            not all(name in inputs and _is_finite(value) for name, value in settings.items()):
+            not all(name in inputs and is_finite_number(value) for name, value in settings.items()):
         raise InputError(f"settings must be inputs with finite numbers, got {settings!r} ({_WHERE})")
     return DrivingSpec(observer, float(step_s), dict(current), tuple(whole),
                        {name: float(value) for name, value in settings.items()})
-
-
-def _is_finite(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

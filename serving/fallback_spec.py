@@ -7,12 +7,12 @@ Whoever acts must not carry out a target beyond a safe range, nor a change by a 
 step.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from feature_store.errors import InputError
+from feature_store.finite_numbers import is_finite_number
 from feature_store.names import check_label
 
 _WHERE = "contract.json, fallback"
@@ -57,7 +57,8 @@ def fallback_spec(data: Any, outputs: Sequence[str]) -> FallbackSpec:
     check_label(data["rule"], "rule", _WHERE, False)
     settings, ranges = data["settings"], data["safe_ranges"]
     usable = isinstance(settings, Mapping) and all(
-        isinstance(name, str) and (isinstance(value, str) or _is_finite(value)) for name, value in settings.items())
+        isinstance(name, str) and (isinstance(value, str) or is_finite_number(value))
+        for name, value in settings.items())
     if not usable:
         raise InputError(f"settings must be names with numbers or words, got {settings!r} ({_WHERE})")
     if not isinstance(ranges, Mapping) or set(ranges) != set(outputs):
@@ -67,12 +68,8 @@ def fallback_spec(data: Any, outputs: Sequence[str]) -> FallbackSpec:
 
 def _range(name: str, data: Any) -> SafeRange:
     keys = set(SafeRange.__dataclass_fields__)
-    usable = isinstance(data, Mapping) and set(data) == keys and all(map(_is_finite, data.values()))
+    usable = isinstance(data, Mapping) and set(data) == keys and all(map(is_finite_number, data.values()))
     if not usable or data["minimum"] > data["maximum"] or not 0 <= data["most_down"] <= 1 or data["most_up"] < 0:
         raise InputError(f"safe range of {name} must have minimum <= maximum, most_down from 0 to 1 and most_up from "
                          f"0, got {data!r} ({_WHERE})")
     return SafeRange(**data)
-
-
-def _is_finite(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from feature_store.errors import InputError, nearest
+from feature_store.finite_numbers import is_finite_number
 from feature_store.strict_yaml import read_yaml
 from serving.actuators.deployment.api import CONNECT_S, READ_S
 from serving.actuators.kubernetes import CONTROLS, LEASE_S
@@ -167,7 +168,7 @@ class _Part:
 
     def number(self, name: str, default: float, least: float = math.nextafter(0.0, 1.0)) -> float:
         value = self._get(name, default)
-        if not _is_number(value) or not value >= least:
+        if not is_finite_number(value) or not value >= least:
             raise self._wrong(name, f"be a number {'>= 0' if least == 0 else '> 0'}", value)
         return float(value)
 
@@ -179,7 +180,7 @@ class _Part:
 
     def numbers(self) -> dict[str, float]:
         for name, value in self._values.items():
-            if not _is_number(value):
+            if not is_finite_number(value):
                 raise self._wrong(name, "be a finite number", value)
         return {name: float(value) for name, value in self._values.items()}
 
@@ -243,7 +244,3 @@ def _budget(value: Any, where: str) -> Budget:
     if not (of := part.texts("of")):
         raise InputError(f"shield.budgets.of must be a list of targets, got none ({where})")
     return Budget(part.text("name"), of, part.number("most", math.nan))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

@@ -188,8 +188,7 @@ class ControlLoop:
         lowered = dict.fromkeys(self._control.current, 0.0) if known is not None or last is not None else {}
         self._memory = replace(known or Memory(), episode=episode, step=0, lowered_s=lowered)
         if known is not None:
-            parts.observer.restore({name: math.nan if value is None else value
-                                    for name, value in known.observer.items()})
+            parts.observer.restore(known.observer)
             self._close_pending(last, known)
         parts.fallback.start(1)
 

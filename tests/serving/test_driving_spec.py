@@ -21,6 +21,7 @@ def test_what_is_written_is_read_back() -> None:
     ({"observer": "../evil"}, "observer must be a module"),
     ({"observer": "os; rm"}, "observer must be a module"),
     ({"step_s": 0}, "step_s must be a number > 0"),
+    ({"step_s": 10**400}, "step_s must be a number > 0"),
     ({"step_s": True}, "step_s must be a number > 0"),
     ({"current": {}}, "current must name an input for each of target"),
     ({"current": {"target": "nothing"}}, "current must name an input"),

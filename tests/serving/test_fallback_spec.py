@@ -19,6 +19,7 @@ def test_what_is_written_is_read_back() -> None:
 @pytest.mark.parametrize(("change", "message"), [
     ({"rule": ""}, "rule must"),
     ({"settings": {"target": float("nan")}}, "settings must be names with numbers or words"),
+    ({"settings": {"target": 10**400}}, "settings must be names with numbers or words"),
     ({"safe_ranges": {}}, "safe_ranges must be one for each of replicas"),
     ({"safe_ranges": {"replicas": {**RANGE, "minimum": 65}}}, "safe range of replicas must have minimum <= maximum"),
     ({"safe_ranges": {"replicas": {**RANGE, "most_down": 2}}}, "safe range of replicas"),

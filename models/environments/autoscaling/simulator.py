@@ -32,6 +32,7 @@ from models.environments.autoscaling.interface import (
     SIGNALS,
     STEP_SECONDS,
 )
+from models.environments.autoscaling.observer import LOST, LOST_WEIGHT, MEANS, PEAK_S, RAISED
 from models.environments.environment import Outcome
 from models.environments.signals import Anchor, Control, Feature, Signal
 
@@ -39,11 +40,10 @@ _TIMEOUT_S = 10.0
 _PRESSURE, _SLOWDOWN = 0.9, 4.0  # share of the limit from which reclaiming slows down; times slower at the limit
 _KILL_WIDTH = 0.1  # at 1 + this share of the limit all replicas are killed within a step
 _STARTING = 6  # steps: the longest start-up is 90 s
-_RAISED = 1.001  # replicas over those before, where there are more
 _LONG_AGO_S = 3600.0  # since replicas were raised, where an episode begins
 _LEAST_READY = 0.05  # replicas, so that nothing is divided by 0
 _FUTURE = 6  # steps that the clairvoyant sees: 90 s
-_MEMORY_PEAK = 15.0 / 300.0  # a step's share of five minutes
+_MEMORY_PEAK = STEP_SECONDS / PEAK_S
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class Autoscaling:
         self._traces = {split: torch.tensor(split_traces(shapes, split), dtype=torch.float32)
                         for split in ("train", "held_out")}
         self._noise = torch.tensor([[0.10], [0.03], [0.03]])  # of latency, utilisations, rates
-        self._weights = torch.exp(-STEP_SECONDS / torch.tensor([[60.0], [300.0], [1500.0]]))
+        self._weights = torch.exp(-STEP_SECONDS / torch.tensor([[time] for time in MEANS.values()]))
         self._low = torch.tensor([[signal.low] for signal in SIGNALS])
         self._high = torch.tensor([[signal.high] for signal in SIGNALS])
         self._device = torch.device("cpu")
@@ -303,7 +303,7 @@ class Autoscaling:
         ready, starting = self._kill(state.constants.delays, ready, starting, killed)
         return self._measured(state, at, metrics)._replace(
             step=state.step + 1, limit=limit, memory=memory, replicas=replicas, ready=ready, starting=starting,
-            raised_s=torch.where(replicas > state.replicas * _RAISED, STEP_SECONDS, state.raised_s + STEP_SECONDS),
+            raised_s=torch.where(replicas > state.replicas * RAISED, STEP_SECONDS, state.raised_s + STEP_SECONDS),
             backlog=backlog), outcome
 
     @staticmethod
@@ -359,7 +359,7 @@ class Autoscaling:
                  killed: Tensor, backlog: Tensor, used: Tensor) -> Outcome:
         over = p99 / a.slo_s
         log_latency = over.log()
-        violated = ((over > 1.0) | (lost > 0.01)).float()
+        violated = ((over > 1.0) | (lost > LOST)).float()
         gib = replicas * memory / 1024.0
         preservation = (1.0 / over).clamp(max=1.0)
         use = metrics.cpu.clamp(max=1.0) + metrics.memory.clamp(max=1.0)
@@ -371,7 +371,7 @@ class Autoscaling:
                     "p99_ms": p99 * 1e3, "backlog": backlog}
         cost = (allocated + GIB_IN_CORES * gib) / a.load_cores
         # the share of what is lost has no slope where all replicas are killed: the missing memory has
-        violation = log_latency.clamp(min=0.0) + 4.0 * lost + used.log().clamp(min=0.0)
+        violation = log_latency.clamp(min=0.0) + LOST_WEIGHT * lost + used.log().clamp(min=0.0)
         return Outcome(reward, cost, violation, violated, measures)
 
 

@@ -7,7 +7,7 @@ leaf; and S, N and X must follow from the two rankings, as guarantee.py says.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -61,16 +61,28 @@ def _chain(given: Mapping[str, Any] | None) -> Chain | None:
 
 def check_guarantee(folder: Path, policy: Chain) -> GuaranteeCheck:
     """Whether the folder proves its guarantee of this policy. Never raises on a bad folder: refuses."""
+    def leaves(document: Mapping[str, Any]) -> int:
+        loop = _loop(document, policy)
+        first, second = (_ranking(one) for one in document["rankings"])
+        _require_consequence(loop, document, first, second)
+        return sum(_leaves(loop, ranking, folder) for ranking in (first, second))
+
+    return checked_document(folder / DOCUMENT, policy, leaves)
+
+
+def checked_document(path: Path, policy: Chain, leaves: Callable[[Mapping[str, Any]], int]) -> GuaranteeCheck:
+    """Whether a guarantee's document is of this policy and PROVED, and what it claims is. Never raises: refuses.
+
+    Args:
+        leaves: checks what the document claims and counts the leaves of its proofs; raises whatever it likes.
+    """
     try:
-        document = json.loads((folder / DOCUMENT).read_text())
+        document = json.loads(path.read_text())
         if document["status"] != str(Status.PROVED):
             raise Rejected(f"guarantee must be PROVED, got {document['status']!r:.40}")
         if document["policy_sha256"] != policy_digest(policy):
             raise Rejected("policy must be the one that the guarantee is about, its SHA-256 differs")
-        loop = _loop(document, policy)
-        first, second = (_ranking(one) for one in document["rankings"])
-        _require_consequence(loop, document, first, second)
-        return GuaranteeCheck(True, leaves=sum(_leaves(loop, ranking, folder) for ranking in (first, second)))
+        return GuaranteeCheck(True, leaves=leaves(document))
     except (Rejected, InputError) as error:
         return GuaranteeCheck(False, str(error))
     except Exception as error:  # a malformed folder of any kind is a refusal, not a crash

@@ -30,7 +30,7 @@ from models.verification.checker.chain import Chain
 from models.verification.closed_loop.backlog_bound import BacklogBound, backlog_bound
 from models.verification.closed_loop.catching_up import CatchingUp, Scaler, ScalerLaw
 from models.verification.closed_loop.chain_builder import chain_file
-from models.verification.closed_loop.check_guarantee import GuaranteeCheck, policy_digest
+from models.verification.closed_loop.check_guarantee import GuaranteeCheck, checked_document, policy_digest
 from models.verification.decide import decide
 from models.verification.language.amounts import amount, plain
 from models.verification.proof_file import check_proof
@@ -166,23 +166,15 @@ def write_claim(claim: CatchingUp, folder: Path) -> None:
 
 def check_scaler_guarantee(folder: Path, policy: Chain) -> GuaranteeCheck:
     """Whether the folder proves its guarantee of this policy. Never raises on a bad folder: refuses."""
-    try:
-        document = json.loads((folder / DOCUMENT).read_text())
-        if document["status"] != str(Status.PROVED):
-            raise Rejected(f"guarantee must be PROVED, got {document['status']!r:.40}")
-        if document["policy_sha256"] != policy_digest(policy):
-            raise Rejected("policy must be the one that the guarantee is about, its SHA-256 differs")
+    def leaves(document: Mapping[str, Any]) -> int:
         seen, law = document["observation"], ScalerLaw(**document["law"])
         matrix, low, high = (np.array(seen[name], dtype=np.float64) for name in ("matrix", "low", "high"))
         scaler = Scaler(policy, matrix, low, high, seen["limit"], seen["replicas"])
         numbers = {name: float(document[name]) for name in ("threshold", "headroom", "growth")}
         _require_consequence(document, law, numbers)
-        claims = claims_of(scaler, law, **numbers)
-        return GuaranteeCheck(True, leaves=sum(_leaves(claim, folder) for claim in claims))
-    except (Rejected, InputError) as error:
-        return GuaranteeCheck(False, str(error))
-    except Exception as error:  # a malformed folder of any kind is a refusal, not a crash
-        return GuaranteeCheck(False, f"guarantee must be readable, got {type(error).__name__}: {error}")
+        return sum(_leaves(claim, folder) for claim in claims_of(scaler, law, **numbers))
+
+    return checked_document(folder / DOCUMENT, policy, leaves)
 
 
 def _require_consequence(document: Mapping[str, Any], law: ScalerLaw, numbers: Mapping[str, float]) -> None:

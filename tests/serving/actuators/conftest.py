@@ -1,16 +1,27 @@
 """A group for every test: of plain files, in both versions."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from serving.actuators.cgroup import Cgroup
-from tests.serving.actuators.control_group.groups import PARENT, Tree, plain_files
+from tests.serving.actuators.control_group.groups import PARENT, Tree, plain_files, real_group
 
 
 @pytest.fixture(params=[1, 2], ids=["v1", "v2"])
 def tree(request: pytest.FixtureRequest, tmp_path: Path) -> Tree:
     return plain_files(tmp_path / "groups", request.param)
+
+
+@pytest.fixture
+def real() -> Iterator[Tree]:
+    """Of this host, where it lets us."""
+    group = real_group()
+    if isinstance(group, str):
+        pytest.skip(group)
+    yield group
+    group.remove()
 
 
 @pytest.fixture

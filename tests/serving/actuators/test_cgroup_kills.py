@@ -3,14 +3,11 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.e2e.tiny import ROOT
-from tests.serving.actuators.control_group.groups import MIB, PARENT, Tree, real_group
+from tests.serving.actuators.control_group.groups import MIB, PARENT, Tree
 
 
 def killed_at_each_point(tree: Tree, state: Path) -> dict[str, Any]:
@@ -28,15 +25,6 @@ def test_plain_files(tree: Tree, tmp_path: Path) -> None:
     found = killed_at_each_point(tree, tmp_path / "state")
     assert found["wrong"] == [] and found["exit"] == 0
     assert found["points"] > 50 and found["differed"] > 20, "it was killed while it acted"
-
-
-@pytest.fixture
-def real() -> Iterator[Tree]:
-    group = real_group()
-    if isinstance(group, str):
-        pytest.skip(group)
-    yield group
-    group.remove()
 
 
 def test_this_hosts_control_groups(real: Tree, tmp_path: Path) -> None:

@@ -10,21 +10,12 @@ import pytest
 
 from serving.actuators.actuator import ActuatorError
 from serving.actuators.cgroup import Cgroup
-from tests.serving.actuators.control_group.groups import MIB, PARENT, Tree, real_group
+from tests.serving.actuators.control_group.groups import MIB, PARENT, Tree
 
 CPU, MEMORY = "target_cpu_limit_cores", "target_memory_limit_mib"
 Start = Callable[[str], subprocess.Popen[bytes]]
 USES_100_MIB = "x = b'1' * (100 << 20); print('ready', flush=True); import time; time.sleep(60)"
 SPINS = "print('ready', flush=True)\nwhile True: pass"
-
-
-@pytest.fixture
-def real() -> Iterator[Tree]:
-    group = real_group()
-    if isinstance(group, str):
-        pytest.skip(group)
-    yield group
-    group.remove()
 
 
 @pytest.fixture

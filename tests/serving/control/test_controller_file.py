@@ -44,6 +44,7 @@ def test_what_is_written_is_read(tmp_path):
     (("hand_back_after: 3", "hand_back_after: 0"), "hand_back_after must be a whole number >= 1, got '0'"),
     (("hand_back_after: 3", "hand_back_afer: 3"), "key must be one of .*did you mean|nearest|hand_back_after"),
     (("scale: 1000", "scale: 0"), r"signals.p99_ms.scale must be a number > 0, got '0'"),
+    (("scale: 1000", "scale: 1" + 400 * "0"), r"signals.p99_ms.scale must be a number > 0"),
     (("scale: 1000", "scal: 1"), "signals.p99_ms must be one of query"),
     (("{query: p99, scale", "{scale"), "signals.p99_ms.query must be given"),
     (("rate_rps: sum(rate(requests_total[30s]))", "rate_rps: 7"), "signals.rate_rps must be a text"),
