@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from serving.contract import Contract, InputSpec
+from serving.seen_spec import Familiar
 
 _EXACT = 1e-6  # share of an end of the range by which arithmetic may miss it
 _AHEAD_S = 5.0  # by which clocks of servers may differ: a sample from further in the future has no age
@@ -29,6 +30,24 @@ class Checked:
     row: Mapping[str, float]
     troubles: Mapping[str, str]
     outside: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """What an operator says of being out of distribution.
+
+    Attributes:
+        margin: in place of the contract's, >= 1; None: the contract's.
+        ignored: inputs that count for nothing there.
+    """
+
+    margin: float | None = None
+    ignored: tuple[str, ...] = ()
+
+
+def beyond_training(familiar: Familiar | None, seen: Checked, distribution: Distribution) -> dict[str, str]:
+    """Range of what training saw -> how an observation is beyond it, a phrase; what is in trouble is beyond none."""
+    return {} if familiar is None else familiar.strange(seen.row, distribution.margin, distribution.ignored)
 
 
 def checked(contract: Contract, seen: Mapping[str, float], names: Collection[str], ages_s: Mapping[str, float] = {},

@@ -31,10 +31,11 @@ from models.environments.observer import Observer
 from models.training.reinforcement.trajectory_log import Header, Step, TrajectoryLog, last_step, mark_of
 from serving.actuators.actuator import Actuator
 from serving.contract import Contract
-from serving.control.checks import Checked, checked, first_of
+from serving.control.checks import Checked, Distribution, beyond_training, checked, first_of
 from serving.control.memory import Memory, read_memory
 from serving.control.shield import Change, Shield
 from serving.control.watch import Actor, Watch
+from serving.seen_spec import Familiar
 from serving.session import Predictor
 
 _EXACT = 1e-6  # share of a present value by which a network that keeps it may miss it
@@ -64,12 +65,14 @@ class Model:
         refused: why it must not decide, "" where it may.
         version: as the record names it.
         age_s: seconds since it was last known to be the champion.
+        familiar: what its training saw; None: nothing is known.
     """
 
     predictor: Predictor | None
     refused: str
     version: str
     age_s: float = 0.0
+    familiar: Familiar | None = None
 
 
 class Models(Protocol):
@@ -95,11 +98,14 @@ class Parts:
 
 @dataclass(frozen=True)
 class Settings:
-    """deadline_s: a policy's answer that took longer is not used. fresh_s: input -> most age of a measurement."""
+    """deadline_s: a policy's answer that took longer is not used. fresh_s: input -> most age of a measurement.
+    distribution: what an operator says of being out of it.
+    """
 
     deadline_s: float = 5.0
     hand_back_after: int = 4
     fresh_s: Mapping[str, float] = field(default_factory=dict)
+    distribution: Distribution = field(default_factory=Distribution)
 
 
 @dataclass(frozen=True)
@@ -122,6 +128,7 @@ class ControlStep:
         notes: of the actuator.
         failure: of the actuator or the log, "" where there was none.
         took_s: observe, decide, act -> seconds.
+        strange: ranges of what training saw (seen_spec.py) that it was beyond.
     """
 
     number: int
@@ -139,6 +146,7 @@ class ControlStep:
     notes: tuple[str, ...] = ()
     failure: str = ""
     took_s: Mapping[str, float] = field(default_factory=dict)
+    strange: tuple[str, ...] = ()
 
 
 @dataclass
@@ -150,6 +158,7 @@ class _Decided:
     said: Mapping[str, float] | None = None
     targets: Mapping[str, float] = field(default_factory=dict)
     changes: tuple[Change, ...] = ()
+    strange: tuple[str, ...] = ()
 
 
 class ControlLoop:
@@ -290,7 +299,8 @@ class ControlLoop:
 
     def _decided(self, seen: Checked, stopped: str, seconds: float) -> tuple[_Decided, str]:
         model = self._parts.models.current()
-        trouble = self._unwritten or model.refused or first_of(tuple(seen.troubles.values()))
+        strange = beyond_training(model.familiar, seen, self._settings.distribution)
+        trouble = self._unwritten or model.refused or first_of(tuple((seen.troubles or strange).values()))
         self._watch, actor, reason = self._watch.after(trouble, stopped)
         decided, self._rule = _Decided(actor, reason), {}
         if all(math.isfinite(seen.row[name]) for name in self._control.current.values()):
@@ -302,7 +312,7 @@ class ControlLoop:
             decided = self._by_policy(model, seen)
         elif actor == "fallback":
             decided.targets = self._rule
-        return self._shielded(decided, seen), model.version
+        return replace(self._shielded(decided, seen), strange=tuple(strange)), model.version
 
     def _by_rule(self, row: Mapping[str, float], seconds: float) -> Mapping[str, float]:
         if not self._memory.deployed:
@@ -345,7 +355,8 @@ class ControlLoop:
 
     def _recorded(self, at: str, decided: _Decided, seen: Checked, version: str) -> ControlStep:
         return ControlStep(self._memory.step, at, decided.actor, decided.reason, version, dict(seen.row),
-                           tuple(seen.troubles.values()), seen.outside, decided.said, decided.changes, decided.targets)
+                           tuple(seen.troubles.values()), seen.outside, decided.said, decided.changes, decided.targets,
+                           strange=decided.strange)
 
     def _remembered(self, record: ControlStep) -> Memory:
         """With what is about to be done."""

@@ -14,8 +14,10 @@ from models.environments.autoscaling.interface import CONTROLS
 from models.learners.policy import Policy, PolicyShape
 from models.training.reinforcement.trajectories import from_log, transitions
 from models.training.reinforcement.trajectory_log import read_log
+from serving.control.checks import Distribution
 from serving.control.loop import Readings
 from serving.control.shield import Budget, Limit, Shield
+from serving.seen_spec import Familiar, seen_spec
 from tests.serving.control.world import NAMES, SAFE, OneModel, Said, World, keep, loop_of, nonsense
 
 
@@ -143,6 +145,41 @@ def test_an_idle_service_is_no_impossible_one(tmp_path):
     record = loop.step()
     assert record.actor == "policy"
     assert record.seen["cpu_utilization"] == 0.015625
+
+
+LOAD = {"name": "load a core", "scale": "log", "terms": {"rate_rps": 1.0, "replicas": -1.0, "cpu_limit_cores": -1.0}}
+
+
+def _familiar(world, low, high):
+    """Training saw these multiples of the present load a core."""
+    shown = world.shown
+    load = shown["rate_rps"] / shown["replicas"] / shown["cpu_limit_cores"]
+    spec = seen_spec({"margin": 1.5, "ranges": [{**LOAD, "minimum": low * load, "maximum": high * load}]}, NAMES)
+    return Familiar(spec, dict.fromkeys(NAMES, 1.0))
+
+
+def test_what_training_never_saw_is_the_fallback_s_until_it_is_over(tmp_path):
+    world = World()
+    models = OneModel(Said(keep), familiar=_familiar(world, 0.01, 100.0))
+    loop = loop_of(world, tmp_path, None, models=models, hand_back_after=2)
+    assert [loop.step().actor for _ in range(2)] == ["fallback", "policy"]
+    models.familiar = _familiar(world, 4.0, 5.0)
+    record = loop.step()
+    assert (record.actor, record.strange, record.said) == ("fallback", ("load a core",), None)
+    assert record.reason.startswith("out of distribution: load a core is ")
+    assert ", training saw " in record.reason
+    assert record.done == record.targets != {}
+    models.familiar = _familiar(world, 0.01, 100.0)
+    assert [loop.step().actor for _ in range(2)] == ["fallback", "policy"]
+    assert read_log(tmp_path / "steps").steps[2].detail["strange"] == ["load a core"]
+
+
+@pytest.mark.parametrize("distribution", [Distribution(margin=10.0), Distribution(ignored=("replicas",))])
+def test_an_operator_may_say_what_counts_as_out_of_distribution(tmp_path, distribution):
+    world = World()
+    models = OneModel(Said(keep), familiar=_familiar(world, 4.0, 5.0))
+    assert loop_of(world, tmp_path / "a", None, models=models).step().actor == "fallback"
+    assert loop_of(world, tmp_path / "b", None, models=models, distribution=distribution).step().actor == "policy"
 
 
 def _refuses(row):

@@ -36,7 +36,8 @@ def contract(slo_ms: float) -> Contract:
         "code_version": "c", "data_version": "d", "seed": 0,
         "driving": {"observer": "models.environments.autoscaling.observer", "step_s": STEP_S,
                     "current": {one.name: one.current for one in CONTROLS},
-                    "whole": [one.name for one in CONTROLS if one.whole], "settings": {"slo_ms": slo_ms}}})
+                    "whole": [one.name for one in CONTROLS if one.whole], "settings": {"slo_ms": slo_ms},
+                    "seen": {"margin": 1.0, "ranges": []}}})
 
 
 @dataclass
@@ -125,9 +126,10 @@ class OneModel:
 
     predictor: Any
     refused: str = ""
+    familiar: Any = None
 
     def current(self) -> Model:
-        return Model(self.predictor, self.refused, "version 1")
+        return Model(self.predictor, self.refused, "version 1", familiar=self.familiar)
 
 
 SAFE = {"target_cpu_limit_cores": SafeRange(0.125, 16.0, 0.25, 1.0),
