@@ -25,11 +25,13 @@ class Checked:
         row: input -> value; NaN for each that is in trouble or missing, but for present values, which are as they are.
         troubles: input -> why the policy must not decide on it, a phrase; empty where it may.
         outside: inputs beyond the proved box, which the policy sees at its edge.
+        age_s: of the oldest measurement whose age is known; NaN: of none.
     """
 
     row: Mapping[str, float]
     troubles: Mapping[str, str]
     outside: tuple[str, ...]
+    age_s: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,8 @@ def checked(contract: Contract, seen: Mapping[str, float], names: Collection[str
         elif not spec.minimum <= value <= spec.maximum:
             outside.append(spec.name)
         row[spec.name] = value
-    return Checked(row, troubles, tuple(outside))
+    age_s = max((ages_s[name] for name in row if name in ages_s), default=math.nan)
+    return Checked(row, troubles, tuple(outside), age_s)
 
 
 def _aged(name: str, age_s: float, most_s: float) -> str:

@@ -11,6 +11,7 @@ import torch
 from feature_store.errors import InputError, RefusedError
 from models.controllers.rules import make
 from models.environments.autoscaling.interface import CONTROLS
+from models.environments.autoscaling.simulator import Autoscaling, Physics
 from models.learners.policy import Policy, PolicyShape
 from models.training.reinforcement.trajectories import from_log, transitions
 from models.training.reinforcement.trajectory_log import read_log
@@ -82,6 +83,41 @@ def test_the_log_is_what_training_reads(tmp_path):
     assert read.steps[3].detail["said"] == pytest.approx(keep(dict(zip(NAMES, read.steps[3].observation, strict=True))))
     assert set(read.steps[3].detail["took_s"]) == {"observe", "decide", "act"}
     assert len(transitions(from_log(read))) == 11
+
+
+@pytest.mark.parametrize(("age_s", "behind"), [(15.0, 0), (5.0, 1)])
+def test_a_reward_is_that_of_the_interval_in_which_it_was_measured(tmp_path, age_s, behind):
+    """Metrics of the world are an interval late; who says so by their age has rewards where they belong."""
+    world = World(age_s=age_s, environment=Autoscaling(physics=Physics(start_up=False, noisy_metrics=False)))
+    less = lambda row: keep(row) | {"target_cpu_limit_cores": 0.9 * row["cpu_limit_cores"]}  # noqa: E731
+    loop = loop_of(world, tmp_path, Said(less))
+    true = []
+    for _ in range(14):
+        loop.step()
+        latest = world.state.latest
+        true.append(max(0.0, math.log(float(latest.p99_ms) / world.shown["slo_ms"])) + 4 * (1 - float(latest.served)))
+    loop.close()
+    steps = read_log(tmp_path / "steps").steps
+    assert [one.step for one in steps] == list(range(14))
+    assert [one.mark for one in steps] == ["measured"] * (12 + behind) + ["missing"] * (2 - behind)
+    known = [one.violation for one in steps if one.mark == "measured"]
+    assert known[behind:] == pytest.approx(true[:12], rel=1e-3)
+    assert len(set(true)) == 14
+
+
+@pytest.mark.parametrize(("late_s", "due_s", "mark"), [(2.0, None, "measured"), (4.0, None, "irregular"),
+                                                       (-4.0, None, "irregular"), (4.0, 19.0, "measured")])
+def test_a_step_of_another_length_is_marked(tmp_path, late_s, due_s, mark):
+    world = World()
+    loop = loop_of(world, tmp_path, Said(keep))
+    if due_s is not None:
+        loop.expect(due_s)
+    loop.step()
+    world.now += late_s
+    loop.step()
+    step = read_log(tmp_path / "steps").steps[0]
+    assert (step.mark, step.detail["interval_s"]) == (mark, 15.0 + late_s)
+    assert math.isfinite(step.reward) == (mark == "measured")
 
 
 @pytest.mark.parametrize(("broken", "actor", "reason"), [

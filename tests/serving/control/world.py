@@ -50,6 +50,7 @@ class World:
     broken: str = ""  # reader, present, apply or lease: what fails
     holder: str = ""
     lost: tuple[str, ...] = ()
+    age_s: float = 5.0  # of measurements, as the source says
     costs: list[float] = field(default_factory=list)
     violated: list[float] = field(default_factory=list)
 
@@ -70,7 +71,7 @@ class World:
         if self.broken == "reader":
             raise SourceError("Prometheus must answer, got nothing (http://prometheus)")
         known = {name: self.shown[name] for name in AutoscalingObserver.measured if name not in self.lost}
-        return Readings(known, dict.fromkeys(known, 5.0))
+        return Readings(known, dict.fromkeys(known, self.age_s))
 
     def present(self) -> dict[str, float]:
         if self.broken == "present":
