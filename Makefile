@@ -11,7 +11,7 @@ export GX_ANALYTICS_ENABLED := False
 export ORT_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check ui install golden tables benchmark debian clean
+.PHONY: help run demo test check ui install golden tables benchmark debian clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -36,6 +36,9 @@ check: $(STAMP) ## ruff, mypy, import-linter, fast tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(PYTEST) -m "not slow" -q
+
+demo: $(STAMP) ## a real server, its load and a proved controller that acts on it, two minutes (as root)
+	@$(BIN)/assay demo
 
 ui: $(STAMP) ## MLflow's web page on loopback
 	@$(BIN)/assay ui
