@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -49,17 +49,24 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """
     given = make_parser().parse_args(arguments)
     try:
-        given.command(given)
+        code: int = given.command(given)
     except AssayError as error:
-        if given.json:
-            _print({"error": str(error), "exit_code": error.exit_code})
-        else:
-            print(f"error: {printable(str(error))}", file=sys.stderr)
-        return error.exit_code
+        return _failed(given, str(error), error.exit_code)
+    except ModuleNotFoundError as error:
+        return _failed(given, f"this needs the module {error.name}, which the light install lacks; install the whole "
+                              "project", InputError.exit_code)
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 130
-    return 0
+    return code
+
+
+def _failed(given: argparse.Namespace, message: str, code: int) -> int:
+    if given.json:
+        _print({"error": message, "exit_code": code})
+    else:
+        print(f"error: {printable(message)}", file=sys.stderr)
+    return code
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -69,7 +76,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"{DISTRIBUTION} {_version()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(name: str, job: Callable[[argparse.Namespace], None], summary: str) -> argparse.ArgumentParser:
+    def command(name: str, job: Callable[[argparse.Namespace], int], summary: str) -> argparse.ArgumentParser:
         made = commands.add_parser(name, help=summary, description=summary, epilog=f"Example: {_EXAMPLES[name]}")
         made.set_defaults(command=job)
         home = os.environ.get("ASSAY_HOME", "")
@@ -113,13 +120,14 @@ def _add_control(parser: argparse.ArgumentParser) -> None:
     add("--metrics-address", default=default.metrics_address, help="address that /metrics is served at")
 
 
-def _control(given: argparse.Namespace) -> None:
+def _control(given: argparse.Namespace) -> int:
     state = _state(given)
     fields = (name for name in ControlRequest.__dataclass_fields__)
     request = ControlRequest(**{name: getattr(given, name) for name in fields})
     if request.bundle is None:
         require_known(Ledger(state.ledger_path, state.public_key_path).standings(), request.task, request.workload)
     act(request, champion_for(request, state), state.home, _show_json if given.json else _show)
+    return 0
 
 
 def _show(record: ControlStep) -> None:
@@ -131,7 +139,7 @@ def _show_json(record: ControlStep) -> None:
     sys.stdout.buffer.flush()
 
 
-def _check(given: argparse.Namespace) -> None:
+def _check(given: argparse.Namespace) -> int:
     if not given.bundle.is_dir():
         raise InputError(f"bundle must be a folder, got {given.bundle}")
     started = time.perf_counter()
@@ -140,20 +148,21 @@ def _check(given: argparse.Namespace) -> None:
     except RefusedError as error:
         if given.json:  # as the whole project's command answers
             _print({"accepted": False, "reason": str(error)})
-            sys.exit(error.exit_code)
+            return error.exit_code
         raise
     seconds, contract = time.perf_counter() - started, bundle.contract
     leaves = None if given.signed_only else bundle.leaves
     if given.json:
         _print({"accepted": True, "task": contract.task, "workload": contract.workload, "sha256": bundle.sha256,
                 "leaves": leaves, "statement": contract.specification.statement, "seconds": seconds})
-        return
+        return 0
     proof = "its proof not looked at" if leaves is None else f"leaf boxes proved again: {leaves}"
     print(printable(f"accepted: {contract.task}, {contract.workload}; signature, digests and gates hold, {proof} "
                     f"({seconds:.2f} s)\n{contract.specification.statement}", "\n"))
+    return 0
 
 
-def _predict(given: argparse.Namespace) -> None:
+def _predict(given: argparse.Namespace) -> int:
     if (given.workload is None) == (given.bundle is None):
         raise InputError("either --workload or --bundle must be given")
     state = _state(given)
@@ -165,11 +174,12 @@ def _predict(given: argparse.Namespace) -> None:
     if given.json:
         _print({"workload": bundle.contract.workload, **answers, "units": dict(prediction.units),
                 "outside_box": list(prediction.outside_box), "bundle_sha256": predictor.sha256})
-        return
+        return 0
     for name, value in answers.items():
         print(printable(f"{bundle.contract.workload}: {name} = {value:.4g} {prediction.units[name]}"))
     for name in prediction.outside_box:
         print(printable(f"  {name} was outside the proved box, and moved to its edge"))
+    return 0
 
 
 def _row(text: str) -> dict[str, Any]:
@@ -194,8 +204,6 @@ def _positive(text: str) -> int:
 
 
 def _version() -> str:
-    from importlib.metadata import PackageNotFoundError
-
     try:
         return version(DISTRIBUTION)
     except PackageNotFoundError:  # run from the sources

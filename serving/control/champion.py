@@ -106,7 +106,8 @@ def champion_of_ledger(state: Configuration | StateFolder, task: str, workload: 
     kept = kept_bundle(state.home, task, workload, version)
     if not kept.is_dir():
         if isinstance(state, StateFolder):
-            raise AssayError(f"bundle of version {version} must be in the state folder, got none ({kept}); copy it there")
+            raise AssayError(f"bundle of version {version} must be in the state folder, got none ({kept}); "
+                             "copy it there")
         from serving.registry import Registry
 
         return Registry(state).open_champion(task, workload)
