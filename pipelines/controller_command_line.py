@@ -1,8 +1,8 @@
 """The `assay` command of the light install (`assay-serving`): control, check and predict, with the standard library's
 parser alone.
 
-The whole project's command is pipelines/command_line.py; its parser, typer, needs pydantic and rich. What stands beside a
-controller has no mlflow.yaml: --home names the state folder, or a copy of it.
+The whole project's command is pipelines/command_line.py; its parser, typer, needs pydantic and rich. What stands beside
+a controller has no mlflow.yaml: --home names the state folder, or a copy of it.
 """
 
 import argparse
@@ -29,11 +29,6 @@ from serving.session import Predictor
 from serving.state_folder import StateFolder, state_folder
 
 DISTRIBUTION = "assay-serving"
-_EXAMPLES = {
-    "control": "assay control --workload nginx --controller controller.yaml --home /var/lib/assay",
-    "check": "assay check bundle --public-key assay.pub",
-    "predict": "assay predict --bundle bundle --public-key assay.pub --row '{\"psi_cpu_some\": 0.6, ...}'",
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -76,8 +71,9 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"{DISTRIBUTION} {_version()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(name: str, job: Callable[[argparse.Namespace], int], summary: str) -> argparse.ArgumentParser:
-        made = commands.add_parser(name, help=summary, description=summary, epilog=f"Example: {_EXAMPLES[name]}")
+    def command(name: str, job: Callable[[argparse.Namespace], int], summary: str,
+                example: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=summary, description=summary, epilog=f"Example: assay {name} {example}")
         made.set_defaults(command=job)
         home = os.environ.get("ASSAY_HOME", "")
         made.add_argument("--home", type=Path, default=Path(home or ".assay"),
@@ -88,12 +84,14 @@ def make_parser() -> argparse.ArgumentParser:
         return made
 
     _add_control(command("control", _control, "act on a workload with its proved policy: observe, check, decide, "
-                                              "shield, act, log"))
-    checked = command("check", _check, "check a bundle: signature, digests, gates, and every leaf of its proof again")
+                                              "shield, act, log", "--workload nginx --controller controller.yaml --home state"))
+    checked = command("check", _check, "check a bundle: signature, digests, gates, and every leaf of its proof again",
+                      "bundle --public-key assay.pub")
     checked.add_argument("bundle", type=Path, help="folder")
     checked.add_argument("--signed-only", action="store_true",
                          help="believe the signer that the proof is one: without the package onnx (extra `proofs`)")
-    predicted = command("predict", _predict, "predict with the checked champion of a workload")
+    predicted = command("predict", _predict, "predict with the checked champion of a workload",
+                        "--bundle bundle --public-key assay.pub --row '{\"psi_cpu_some\": 0.6, ...}'")
     predicted.add_argument("--workload", "-w", help="champion of this workload")
     predicted.add_argument("--bundle", type=Path, help="a bundle folder instead of the ledger's champion")
     predicted.add_argument("--task", default="performance", help="task of the champion")

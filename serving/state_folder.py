@@ -1,6 +1,7 @@
 """The state folder as whoever serves needs it: where the signed ledger, the public key and copies of bundles lie.
 
-A controller's own machine has no mlflow.yaml and no pydantic to read it with: it names the folder, and what lies elsewhere.
+A controller's own machine has no mlflow.yaml and no pydantic to read it with: it names the folder, and what lies
+elsewhere.
 `models.configuration.Configuration`, which mlflow.yaml is read into, has the same three attributes.
 """
 

@@ -1,7 +1,7 @@
 """Which modules the light install holds: what its command and its observers import, and what these do.
 
-Imports are read from the sources, not carried out. Those inside of functions are followed too, but where what they lead to
-needs a package that the light install does not have: such a module stays outside (MLflow's registry, the reader of
+Imports are read from the sources, not carried out. Those inside of functions are followed too, but where what they lead
+to needs a package that the light install does not have: such a module stays outside (MLflow's registry, the reader of
 mlflow.yaml), and the import fails there, when it is asked for. An import at the top of a module is never left out.
 """
 

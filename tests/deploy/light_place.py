@@ -1,4 +1,4 @@
-"""What stands on a controller's machine: a proved bundle, the public key, a copy of the state folder, a server of metrics."""
+"""What a controller's machine has: a proved bundle, the public key, a copy of the state folder, a server of metrics."""
 
 import hashlib
 import json
@@ -32,7 +32,7 @@ HEAVY = ("torch", "mlflow", "kfp", "great_expectations", "sklearn", "pandas", "p
 
 
 def make_place(folder: Path) -> Path:
-    """bundle (redis, truly proved), other (redis, of a proof that proves nothing), assay.pub, state, controller.yaml."""
+    """bundle (redis, truly proved), other (redis, with a proof that is none), assay.pub, state."""
     private = folder / "private" / "assay.key"
     private.parent.mkdir(parents=True)
     create_key_pair(private, folder / "assay.pub")

@@ -84,9 +84,9 @@ def test_what_is_left_out_of_it_is_known(closure):
 
 def test_no_module_of_it_reads_a_file_beside_itself(closure):
     """The wheel holds modules alone."""
-    reads = [name for name, path in closure.modules.items()
-             if any(isinstance(node, ast.Name) and node.id == "__file__" for node in ast.walk(ast.parse(path.read_text())))]
-    assert reads == []
+    names = {(module, node.id) for module, path in closure.modules.items()
+             for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)}
+    assert [module for module, name in names if name == "__file__"] == []
 
 
 def test_its_requirements_are_those_of_the_project():

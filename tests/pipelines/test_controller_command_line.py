@@ -66,7 +66,8 @@ def test_the_checker_s_package_is_named_where_it_is_missing(monkeypatch, capsys)
     monkeypatch.delitem(sys.modules, "models.verification.network.onnx_reader", raising=False)
     monkeypatch.setitem(sys.modules, "onnx", None)
     assert run(["check", "bundle", *SIGNED]) == 2
-    assert "`onnx`, which is not installed; install it with `pip install 'assay-serving[proofs]'`" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "`onnx`, which is not installed; install it with `pip install 'assay-serving[proofs]'`" in error
 
 
 def test_predict_answers_from_a_bundle_or_from_the_ledger_s_champion(capsys):
@@ -74,8 +75,8 @@ def test_predict_answers_from_a_bundle_or_from_the_ledger_s_champion(capsys):
     assert re.match(r"redis: latency_ms = [\d.]+ ms\n$", capsys.readouterr().out)
     row = {item["name"]: item["minimum"] for item in
            json.loads(Path("state/bundles/autoscaling/nginx/1/contract.json").read_text())["inputs"]}
-    arguments = ["predict", "--home", "state", "--task", "autoscaling", "-w", "nginx", "--row", json.dumps(row), "--json"]
-    assert run(arguments) == 0
+    assert run(["predict", "--home", "state", "--task", "autoscaling", "-w", "nginx", "--row", json.dumps(row),
+                "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["target_replicas"] > 0
     assert answer["workload"] == "nginx"
