@@ -83,8 +83,9 @@ def make_parser() -> argparse.ArgumentParser:
         made.add_argument("--json", action="store_true", help="print JSON instead of text")
         return made
 
-    _add_control(command("control", _control, "act on a workload with its proved policy: observe, check, decide, "
-                                              "shield, act, log", "--workload nginx --controller controller.yaml --home state"))
+    _add_control(command("control", _control,
+                         "act on a workload with its proved policy: observe, check, decide, shield, act, log",
+                         "--workload nginx --controller controller.yaml --home state"))
     checked = command("check", _check, "check a bundle: signature, digests, gates, and every leaf of its proof again",
                       "bundle --public-key assay.pub")
     checked.add_argument("bundle", type=Path, help="folder")

@@ -95,7 +95,8 @@ class Sources:
 
     def _heavy(self, module: str) -> tuple[str, ...]:
         """The chain of imports from a module to what the light install does not have; () where all is there."""
-        seen, open_chains = {module}, [(module,)]
+        seen = {module}
+        open_chains: list[tuple[str, ...]] = [(module,)]
         while open_chains:
             chain = open_chains.pop()
             if not self._is_own(chain[-1]):
