@@ -2,15 +2,17 @@
 
     python -m benchmarks light-install [--repeats 7] [--home STATE_FOLDER]
 
-The wheel is built from these sources and installed, with the pins of constraints.txt, into an empty environment, which is
-removed at the end. The whole install is the environment that runs this: what the project needs of it, its extras left out.
+The wheel is built from these sources and installed, with the pins of constraints.txt, into an empty environment, which
+is removed at the end. The whole install is the environment that runs this: what the project needs, without its extras.
 Every value is of a new process, the installations in turn; the first round warms the file cache and does not count.
 Without --home a short run makes the bundle that is loaded. Resumable: what is there for the same code is kept.
 """
 
 import argparse
+import hashlib
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -24,8 +26,7 @@ from benchmarks.harness.code_digest import code_digest
 from benchmarks.harness.entries import Entries, made_by
 from benchmarks.harness.isolation import Context
 from benchmarks.harness.machine import describe_machine, load_average, now_utc
-from benchmarks.harness.markdown import measured, number, paragraph, table
-from benchmarks.harness.quantity import quantity
+from benchmarks.harness.markdown import number, paragraph, table, with_unit
 from benchmarks.harness.result_file import RESULTS
 from benchmarks.pipeline.assay_run import bundles
 from benchmarks.pipeline.measurements.state_folder import state_folder
@@ -97,6 +98,13 @@ def installations(folder: Path, output: Path) -> list[Installed]:
     return [*found, whole]
 
 
+def made_of() -> str:
+    """Digest of the code that measures, of the modules of the wheel, and of what is installed beside it."""
+    files = (*light_closure().modules.values(), ROOT / "deploy/assay_serving/pyproject.toml", ROOT / "constraints.txt")
+    own = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
+    return code_digest("benchmarks.pipeline.light_install", "benchmarks") + own
+
+
 def own_bytes() -> int:
     """Of the project's modules, compiled ones not among them: the whole install is a link to them."""
     return sum(path.stat().st_size for package in OWN for path in (ROOT / package).rglob("*.py"))
@@ -104,8 +112,7 @@ def own_bytes() -> int:
 
 def run(options: argparse.Namespace) -> None:
     """Measures all installations anew, unless the same code has."""
-    code = code_digest("benchmarks.pipeline.light_install", "benchmarks") + code_digest(
-        "pipelines.controller_command_line", "serving")
+    code = made_of()
     entries = Entries(options.output, FORMAT, lambda entry: list(TITLES).index(entry["install"]), made_by(code))
     if len(entries) == len(TITLES):
         return
@@ -144,7 +151,8 @@ def _home(options: argparse.Namespace, folder: Path) -> tuple[Path, str]:
 
 QUANTITIES = (("command_s", "`assay --version`", "s"), ("import_s", "`import serving.session`", "s"),
               ("load_s", "first bundle checked and loaded, a row predicted", "s"),
-              ("memory_mib", "memory then", "MiB"), ("control_import_s", "import of all that `assay control` needs", "s"),
+              ("memory_mib", "memory then", "MiB"),
+              ("control_import_s", "import of all that `assay control` needs", "s"),
               ("control_memory_mib", "memory then", "MiB"),
               ("registry_import_s", "import of MLflow's registry, where a bundle was not copied", "s"),
               ("registry_memory_mib", "memory then", "MiB"))
@@ -156,8 +164,8 @@ def install_table(results: Mapping[str, Any]) -> str:
     rows = [["packages", *(str(len(by_name[name]["bytes"])) for name in TITLES)],
             ["installed", *(f"{number(sum(by_name[name]['bytes'].values()) / MB)} MB" for name in TITLES)]]
     for key, label, unit in QUANTITIES:
-        cells = [by_name[name]["values"].get(key) for name in TITLES]
-        rows.append([label, *("" if values is None else measured(quantity(label, unit, values)) for values in cells)])
+        values = [by_name[name]["values"].get(key) for name in TITLES]
+        rows.append([label, *("" if one is None else with_unit(statistics.median(one), unit) for one in values)])
     return table(["", *TITLES.values()], rows, range(1, len(TITLES) + 1))
 
 
@@ -168,9 +176,9 @@ def conditions_line(results: Mapping[str, Any]) -> str:
     machine = results["machine"]
     repeats = len(light["values"]["import_s"])
     return paragraph(
-        f"The wheel has {results['wheel_modules']} modules and {results['wheel_bytes'] / 1000:.0f} kB. The largest packages",
-        f"of the light install: {', '.join(f'{name} {number(size / MB)} MB' for name, size in largest)}. Medians of",
-        f"{repeats} new processes with warm file caches (smallest to largest); memory is resident; the bundle is of",
+        f"The wheel has {results['wheel_modules']} modules and {results['wheel_bytes'] / 1000:.0f} kB. The largest",
+        f"packages of the light install: {', '.join(f'{name} {number(size / MB)} MB' for name, size in largest)}.",
+        f"Medians of {repeats} new processes with warm file caches; memory is resident; the bundle is of",
         f"{results['bundle']}; load of the machine before: {results['load_average_before']:g}. {machine['cpu_model']},",
         f"{machine['cores']} cores, Python {machine['python']}, {machine['date'][:10]}.")
 

@@ -1,5 +1,6 @@
-"""Measures one installation from inside, in a process of its own; prints JSON. The standard library alone: it runs where
-nothing but the light install is.
+"""Measures one installation from inside, in a process of its own; prints JSON.
+
+The standard library alone, for it runs where nothing but the light install is:
 
     python light_install_child.py sizes DISTRIBUTION [EXTRA]     installed bytes of it and of all that it needs, by name
     python light_install_child.py predictor BUNDLE PUBLIC_KEY    seconds of the import and of the load, memory of both

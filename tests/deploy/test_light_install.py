@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,8 @@ from deploy.assay_serving.build import ROOT, build_wheel, light_closure
 from tests.deploy.light_place import HEAVY, make_place, metrics_for
 
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs/controllers.md").read_text(), re.DOTALL)
-WHOLE_CODE = """
+MOST_MEMORY_MIB, STEPS = 150, 20  # of a controller that acts; steps until it is looked at
+INSPECTION = """
 import importlib.util, json, pkgutil, sys
 from importlib.metadata import distributions
 import serving
@@ -42,9 +44,13 @@ def installed(tmp_path_factory):
     return programs
 
 
+def _environment():
+    """Nothing that leads to the sources."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "ASSAY"))}
+
+
 def _run(command, folder):
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "ASSAY"))}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=250)
+    return subprocess.run(command, cwd=folder, env=_environment(), capture_output=True, text=True, timeout=250)
 
 
 def _checked(command, folder):
@@ -77,7 +83,7 @@ def test_the_page_s_code_runs_in_the_light_install(installed, place):
 @pytest.mark.slow
 def test_nothing_heavy_is_installed_and_all_modules_but_the_proof_s_load_without(installed, tmp_path):
     modules = [name for name in light_closure().modules if not name.startswith("models.verification.")]
-    found = json.loads(_checked([str(installed / "python"), "-c", WHOLE_CODE.format(modules=modules, heavy=HEAVY)],
+    found = json.loads(_checked([str(installed / "python"), "-c", INSPECTION.format(modules=modules, heavy=HEAVY)],
                                 tmp_path))
     assert Path(found["from"]).is_relative_to(installed.parent)
     assert found["there"] == []
@@ -109,13 +115,22 @@ def test_it_predicts_checks_and_says_what_a_deep_check_needs(installed, place):
 
 @pytest.mark.slow
 def test_it_acts(installed, place):
+    """And stays below MOST_MEMORY_MIB while it does."""
     command = [str(installed / "assay"), "control", "--home", "state", "-w", "nginx", "--controller", "controller.yaml",
-               "--every", "0.1", "--steps", "4", "--json"]
-    with metrics_for(place):
-        records = [json.loads(line) for line in _checked(command, place).splitlines()]
-    assert [one["actor"] for one in records] == ["fallback", "policy", "policy", "policy"]
-    assert [one["failure"] for one in records] == [""] * 4
+               "--every", "0.1", "--json"]
+    with metrics_for(place), subprocess.Popen(command, cwd=place, env=_environment(), text=True,
+                                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            records = [json.loads(process.stdout.readline()) for _ in range(STEPS)]
+            status = Path(f"/proc/{process.pid}/status").read_text()
+        finally:
+            process.send_signal(signal.SIGTERM)
+        assert process.communicate(timeout=60)[1] == ""
+    assert process.returncode == 0
+    assert [one["actor"] for one in records] == ["fallback", *["policy"] * (STEPS - 1)]
+    assert [one["failure"] for one in records] == [""] * STEPS
     assert records[-1]["done"] == records[-1]["targets"]
+    assert int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) / 1024 < MOST_MEMORY_MIB
 
 
 @pytest.mark.slow
