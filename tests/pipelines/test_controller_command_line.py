@@ -3,6 +3,7 @@
 import inspect
 import json
 import re
+import shlex
 import subprocess
 import sys
 import typing
@@ -140,6 +141,12 @@ def test_control_has_the_options_of_the_whole_project_s_command():
         option = f"--{name.replace('_', '-')}"
         assert make_parser().parse_args(["control", "-w", "w", "--controller", "c", *(
             [option] if name == "give_back" else [option, "1"])])
+
+
+def test_every_command_on_the_page_is_one():
+    lines = re.findall(r"^    assay (.*)$", (ROOT / "docs/controllers.md").read_text(), re.MULTILINE)
+    given = [make_parser().parse_args(shlex.split(line, comments=True)) for line in lines]
+    assert {one.command.__name__ for one in given} == {"_control", "_predict", "_check"}
 
 
 def test_ledger_and_key_lie_where_the_project_keeps_them():
