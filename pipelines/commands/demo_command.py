@@ -51,7 +51,8 @@ def demo(
             time.sleep(max(0.0, 1.0 - (time.time() - stage.start_s) % 1.0))
         records = list(stage.records)
     written = page or home / "demo.html"
-    ran = {"Server": f"{WORKLOAD}, {QUOTA:g} cores at the beginning", "Load": "open loop, Poisson arrivals over loopback",
+    ran = {"Server": f"{WORKLOAD}, {QUOTA:g} cores at the beginning",
+           "Load": "open loop, Poisson arrivals over loopback",
            "Policy": f"bundle {bundle.sha256[:12]}, signature and proof checked",
            "Actuator": "cgroup, given back at the end", "Left alone": LEFT, "Step": f"{STEP_S:g} s"}
     write_file(written, made_page(history, records, ran).encode())
