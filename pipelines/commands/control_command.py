@@ -13,6 +13,7 @@ from feature_store.errors import InputError, RefusedError
 from feature_store.file_lock import file_lock
 from pipelines.commands.known_names import require_known
 from pipelines.console import ConfigOption, JsonOption, configuration_from, print_line, reported, working
+from serving.control.kill_switch import KillSwitch, LedgerSwitch, hold_signal, stopped_in_ledger
 from serving.control.loop import ControlStep
 
 POLL_S = 30.0  # between two looks at who is champion
@@ -42,17 +43,18 @@ def control(
     """Act on a workload with its proved policy: observe, check, decide, shield, act, log.
 
     The champion is followed while it acts. Where the policy may not decide, its fallback does, and the line says why.
-    The file STOP in the controller's folder, or SIGUSR1, stops all acting; Ctrl-C ends the controller.
+    The file STOP in the controller's folder, SIGUSR1, or `assay stop-acting` stops all acting; Ctrl-C ends it.
 
     Example: assay control --task autoscaling --workload nginx --controller controller.yaml --actuator dry-run
     """
+    hold_signal()
     from serving.actuators.actuators import GIVES_BACK, make_actuator
     from serving.bundle import CheckedBundle, check_bundle
     from serving.control.champion import Champion, champion_of_ledger
     from serving.control.controller_file import read_controller_file
     from serving.control.made import make_loop
     from serving.control.metrics import Metrics
-    from serving.control.run import KillSwitch, run, stops_on_signals
+    from serving.control.run import run, stops_on_signals
 
     if every is not None and not every > 0:
         raise InputError(f"every must be positive, got {every}")
@@ -82,9 +84,19 @@ def control(
     except Timeout:
         raise InputError("folder must be of one controller alone, got one in which another one runs "
                          f"({place})") from None
-    loop = make_loop(contract, champion, written, make_actuator(actuator, contract, written), KillSwitch(place), place)
+    stopped, on_host = stops_on_signals(), KillSwitch(place)
+    in_ledger = None
+    if bundle is None:
+        in_ledger = LedgerSwitch(lambda: stopped_in_ledger(configuration, task, workload), place)
+        in_ledger.poll()
+        in_ledger.follow(POLL_S, stopped)
+
+    def stops() -> str:
+        return on_host() or (in_ledger() if in_ledger else "")
+
+    loop = make_loop(contract, champion, written, make_actuator(actuator, contract, written), stops, place)
     assert contract.driving is not None
-    stopped, step_s = stops_on_signals(), contract.driving.step_s
+    step_s = contract.driving.step_s
     metrics = Metrics(task, workload, champion.current)
     if metrics_port is not None:
         metrics.serve(metrics_port, metrics_address)
