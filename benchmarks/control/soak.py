@@ -4,8 +4,8 @@
 
 `assay control --actuator cgroup` as an operator runs it: the champion of a state folder (`assay run`), its signed
 ledger followed, a real process in a real control group, a real Prometheus server that scrapes its metrics and the
-controller's own. The process sleeps and its metrics are made up (benchmarks/control/soak_service.py): the soak is of the controller.
-Needs root, for the control group, and the Debian package prometheus. Begins anew with every call.
+controller's own. The process sleeps and its metrics are made up (benchmarks/control/soak_service.py): the soak is of
+the controller. Needs root, for the control group, and the Debian package prometheus. Begins anew with every call.
 """
 
 import argparse

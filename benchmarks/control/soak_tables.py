@@ -16,7 +16,8 @@ from benchmarks.harness.svg import svg
 
 NOT_MEASURED = "*Not measured yet.*"
 _SHOWN = {"rss_mib": "resident memory (RSS), MiB", "pss_mib": "of it its own share (PSS), MiB",
-          "handles": "open file handles", "threads": "threads", "step_ms": "time of a step, median, ms", "slowest_step_ms": "slowest step, ms"}
+          "handles": "open file handles", "threads": "threads", "step_ms": "time of a step, median, ms",
+          "slowest_step_ms": "slowest step, ms"}
 _PART = 5
 
 

@@ -18,7 +18,8 @@ SAMPLES = [{"at_s": 10.0 * at, "rss_mib": 100.0 + 0.1 * at, "pss_mib": 70.0, "ha
            for at in range(361)]
 RESULTS = {"machine": {"cores": 2, "cpu_model": "a core", "date": "2026-11-23T00:00:00+00:00"}, "seconds": 3600.0,
            "every_s": 0.75, "steps": 4800, "actors": {"policy": 4790, "fallback": 10}, "failures": 0,
-           "given_back": True, "logged": 4800, "log_lost": 0, "log_mib": 9.0, "load_average": [1.0, 2.0], "samples": SAMPLES}
+           "given_back": True, "logged": 4800, "log_lost": 0, "log_mib": 9.0, "load_average": [1.0, 2.0],
+           "samples": SAMPLES}
 
 
 def test_the_service_follows_its_limits() -> None:
