@@ -30,7 +30,7 @@ def soak_table(results: Mapping[str, Any]) -> str:
         times, values = _column(results, name)
         part = max(1, len(values) // _PART)
         rows.append([label, number(statistics.median(values[:part])), number(statistics.median(values[-part:])),
-                     number(max(values)), f"{_slope_an_hour(times[part:], values[part:]):+.2g}"])
+                     number(max(values)), f"{_slope_an_hour(times[part:], values[part:]):.3g}"])
     return table(["every 10 s", "first fifth", "last fifth", "largest", "slope an hour"], rows, (1, 2, 3, 4))
 
 
@@ -83,4 +83,4 @@ def _column(results: Mapping[str, Any], name: str) -> tuple[list[float], list[fl
 def _slope_an_hour(times_s: Sequence[float], values: Sequence[float]) -> float:
     if len(set(times_s)) < 2:
         return 0.0
-    return float(np.polyfit(np.asarray(times_s) / 3600.0, values, 1)[0])
+    return round(float(np.polyfit(np.asarray(times_s) / 3600.0, values, 1)[0]), 3) + 0.0  # no -0
