@@ -77,6 +77,11 @@ class Control:
     whole: bool = False
     meaning: str = ""
 
+    @property
+    def span(self) -> float:
+        """What shares of its range are shares of, > 0: of a target that is fixed, its value."""
+        return self.high - self.low or self.high
+
 
 @dataclass(frozen=True)
 class Feature:

@@ -7,7 +7,7 @@
     change   up, down
     least    relu(c - least), c = current + up - down
     low      relu(max(c, least) - low)
-    high     relu(high - low - that);  target = high - that
+    high     relu(high - low - that);  target = high - that, or high where low = high
 
 A logarithm is concave, log(x) = log(high) - sum of c_k relu(k - x) with all c_k > 0, an exponential convex with
 positive coefficients, and every limit is a ReLU of its own layer: derivatives by intervals then keep their sign on the
@@ -149,9 +149,12 @@ class _Builder:
         self.layers = _Layers(len(self.shape.signals))
         self.weights = [weight.detach().numpy().astype(np.float64) for weight in policy.weights]
         self.biases = [bias.detach().numpy().astype(np.float64) for bias in policy.biases]
-        self.columns = list(zip(self.shape.controls, policy.current, strict=True))
-        self.anchors = feature_matrix([Feature("", self.shape.anchor(control).terms) for control in
-                                       self.shape.controls], self.shape.signals)
+        # A target whose limits are equal is a number: with ReLUs at both limits no interval would show that it stays.
+        moves = [number for number, control in enumerate(self.shape.controls) if control.low < control.high]
+        self.columns = [(self.shape.controls[number], policy.current[number]) for number in moves]
+        self.weights[-1], self.biases[-1] = self.weights[-1][moves], self.biases[-1][moves]
+        self.anchors = feature_matrix([Feature("", self.shape.anchor(control).terms) for control, _ in self.columns],
+                                      self.shape.signals)
         ends = [[_log(signal, value) if signal.scale == "log" else value
                  for signal, value in zip(self.shape.signals, side.tolist(), strict=True)]
                 for side in (box.lower, box.upper)]
@@ -250,7 +253,7 @@ class _Builder:
     # --- limits -----------------------------------------------------------------------------------------------------
 
     def _limits(self, changes: Sequence[_Row], carried: list[_Carried]) -> tuple[list[Array], list[Array]]:
-        relu, controls = self.layers.relu, self.shape.controls
+        relu, controls = self.layers.relu, [control for control, _ in self.columns]
         wished = [self._exponential(position, change - one.below_top)
                   for position, (change, one) in enumerate(zip(changes, carried, strict=True))]
         carried = self._close(carried)
@@ -272,7 +275,8 @@ class _Builder:
         found = [relu(above * -1.0 + (control.high - control.low))
                  for control, above in zip(controls, found, strict=True)]
         self.layers.close()
-        self.layers.end([below * -1.0 + control.high for control, below in zip(controls, found, strict=True)])
+        moving = {control.name: below * -1.0 + control.high for control, below in zip(controls, found, strict=True)}
+        self.layers.end([moving.get(control.name, _Row({}, control.high)) for control in self.shape.controls])
         return self.layers.weights, self.layers.biases
 
     def _exponential(self, position: int, log: _Row) -> _Row:

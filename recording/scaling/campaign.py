@@ -19,6 +19,7 @@ from recording.preparation import prepare_state
 from recording.processes import Guard
 from recording.scaling.arrivals import read_shapes, synthetic_invocations
 from recording.scaling.dataset import ScalingSummary, write_scaling_dataset
+from recording.scaling.generator import real_time_prefix
 from recording.scaling.live_deployment import LiveDeployment, Stage, own_processors
 from recording.scaling.meters import between
 from recording.scaling.open_loop import ANSWERED
@@ -26,7 +27,7 @@ from recording.scaling.plan import Deployment, Trial, plan_scaling
 from recording.scaling.raw_trials import Event, RawTrials, TrialOutcome
 from recording.scaling.servers.catalogue import SERVERS
 from recording.scaling.settings import ScalingSettings
-from recording.scaling.trial_run import Attempt, real_time_prefix, run_trial, undo_changes
+from recording.scaling.trial_run import Attempt, run_trial, undo_changes
 from recording.tools import require_tools
 
 # A server's demand is measured at this utilisation of one core, after a first guess at a low rate.

@@ -40,13 +40,15 @@ class Stage:
         guard: owns every process and folder.
         groups: makes the control groups.
         home: prepared state of the server.
-        processors: processors of this machine that may be used, ascending.
+        processors: processors of this machine that may be used, ascending; none: nothing is bound to any.
+        memory_mib: memory limit of each instance, MiB; None: none.
     """
 
     guard: Guard
     groups: ControlGroups
     home: Path
     processors: tuple[int, ...]
+    memory_mib: float | None = None
 
 
 @dataclass
@@ -63,10 +65,14 @@ class Instance:
 class LiveDeployment:
     """Starts, resizes and stops the instances; a context manager."""
 
-    def __init__(self, stage: Stage, deployment: Deployment) -> None:
+    def __init__(self, stage: Stage, deployment: Deployment, name: str = "") -> None:
+        """Args:
+        name: of its control groups and folder, other than that of every deployment beside it; "" for the server's.
+        """
         self.stage, self.deployment = stage, deployment
+        self._name = name or deployment.server
         self.server = SERVERS[deployment.server]
-        self.folder = stage.guard.folder / deployment.identifier
+        self.folder = stage.guard.folder / (name or deployment.identifier)
         self.instances: list[Instance] = []
         self.quota_cores = deployment.quota_cores if stage.groups.has_cpu else math.nan
         self._workers = deployment.workers
@@ -79,7 +85,8 @@ class LiveDeployment:
 
     def __exit__(self, *_: object) -> None:
         self.stage.guard.stop([one.running for one in self.instances], grace_s=STOP_GRACE_S)
-        self.stage.groups.remove_all()
+        for instance in self.instances:
+            self.stage.groups.remove(instance.groups)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def start(self) -> tuple[Event, ...]:
@@ -91,11 +98,11 @@ class LiveDeployment:
     def start_instance(self) -> Instance:
         """Starts one more instance, without waiting for it."""
         number = len(self.instances)
-        name = f"{self.deployment.server}-{number}"
+        name = f"{self._name}-{number}"
         folder = self.folder / str(number)
         (folder / "run").mkdir(parents=True)
         place = Place(self.server.copy(self.stage.home, folder), folder / "run", free_port())
-        groups = self.stage.groups.make(name, cpu=True, memory_mb=None)
+        groups = self.stage.groups.make(name, cpu=True, memory_mb=self.stage.memory_mib)
         if self.stage.groups.has_cpu:
             self.stage.groups.set_quota(name, self.quota_cores)
             self.stage.groups.set_weight(name, GROUP_WEIGHT)

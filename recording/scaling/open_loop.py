@@ -22,11 +22,14 @@ from pathlib import Path
 
 import numpy as np
 
+from recording.live.counters import CountersFile
 from recording.scaling.protocols import COMPLETE, PARTIAL, READERS, Reader, connect
 
 ANSWERED, TIMED_OUT, ERROR = 0, 1, 2
 # Longest sleep, s: how often the generator looks for an instance that has come up.
 _LOOK_S = 0.05
+# How often it writes its counters, s.
+_TELL_S = 0.25
 _RECEIVE_BYTES = 1 << 18
 _CONNECT_TIMEOUT_S = 2.0
 
@@ -58,6 +61,7 @@ class Job:
         choices: NumPy file, which of the requests it is.
         start_s: the start, s of CLOCK_MONOTONIC.
         results: NumPy archive to write (see Result).
+        counters: file to count in meanwhile (recording/live/counters.py); "" for none.
     """
 
     protocol: str
@@ -69,6 +73,7 @@ class Job:
     choices: str
     start_s: float
     results: str
+    counters: str = ""
 
     def write(self, path: Path) -> None:
         """As JSON."""
@@ -153,6 +158,7 @@ class OpenLoop:
         self._busy: dict[int, _Connection] = {}
         self._waiting: deque[int] = deque()
         self._turn = 0
+        self._counters = CountersFile(Path(job.counters)) if job.counters else None
         self._addresses = [target.address for target in job.targets]
         self._absent = [index for index, address in enumerate(self._addresses) if not address]
         for index, address in enumerate(self._addresses):
@@ -171,7 +177,7 @@ class OpenLoop:
     def _run(self) -> None:
         due, following, count = self._due, 0, len(self._due)
         end = (due[-1] if due else time.monotonic()) + self._job.timeout_s
-        looked = 0.0
+        looked = told = 0.0
         while following < count or self._waiting or self._busy:
             now = time.monotonic()
             if self._absent and now - looked > _LOOK_S:
@@ -182,12 +188,24 @@ class OpenLoop:
                 self._waiting.append(following)
                 following += 1
             self._dispatch(now)
+            if self._counters and now - told > _TELL_S:
+                self._counters.write(following)
+                told = now
             if now > end:
                 break
             until = min(due[following] if following < count else end, now + _LOOK_S)
             readable, _, _ = select.select(list(self._busy), [], [], max(0.0, until - time.monotonic()))
             for descriptor in readable:
                 self._receive(descriptor)
+        if self._counters:
+            self._counters.write(following)
+
+    def _count(self, request: int, *, answered: bool) -> None:
+        """Counts a request that is over, where somebody reads it."""
+        if self._counters:
+            latency_s = time.monotonic() - self._due[request]
+            failed = not answered or latency_s > self._job.timeout_s
+            self._counters.add(self._job.timeout_s if failed else latency_s, failed=failed)
 
     def _result(self) -> Result:
         start = self._job.start_s
@@ -214,7 +232,7 @@ class OpenLoop:
     def _dispatch(self, now: float) -> None:
         while self._waiting:
             if now - self._due[self._waiting[0]] > self._job.timeout_s:
-                self._waiting.popleft()
+                self._count(self._waiting.popleft(), answered=False)
                 continue
             idle = self._least_busy()
             if not idle:
@@ -248,12 +266,14 @@ class OpenLoop:
             del self._busy[descriptor]
             self._done[connection.request] = time.monotonic()
             self._status[connection.request] = ANSWERED if status == COMPLETE else ERROR
+            self._count(connection.request, answered=status == COMPLETE)
             self._idle[connection.target].append(connection)
 
     def _lose(self, connection: _Connection) -> None:
         """The server has hung up: the request failed; a new connection takes the place of the lost one."""
         self._status[connection.request] = ERROR
         self._done[connection.request] = time.monotonic()
+        self._count(connection.request, answered=False)
         try:
             connection.reopen()
         except OSError:

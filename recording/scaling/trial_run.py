@@ -1,38 +1,27 @@
 """Runs one trial on a live deployment: the load generator, the counters, the resizes."""
 
 import contextlib
-import json
 import math
 import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-import recording
 from feature_store.errors import SourceError
 from recording.processes import Running
-from recording.scaling.arrivals import poisson_arrivals
+from recording.scaling.generator import start_generator, write_job
 from recording.scaling.live_deployment import LiveDeployment
 from recording.scaling.meters import Sample
-from recording.scaling.open_loop import Job, Result, Target, read_result
+from recording.scaling.open_loop import Job, Result, read_result
 from recording.scaling.plan import Change, Trial
 from recording.scaling.raw_trials import Event
-from recording.tools import ENVIRONMENT
 
 SAMPLE_S = 0.5
-# Time for the generator to start and connect, s.
-_LEAD_S = 1.0
-# Different requests that a trial draws from.
-_REQUESTS = 1000
 # Time for the generator to write its results, s.
 _END_TIMEOUT_S = 30.0
-_REAL_TIME = ("chrt", "--fifo", "10")
 
 
 @dataclass(frozen=True)
@@ -52,12 +41,6 @@ class Attempt:
     events: tuple[Event, ...]
 
 
-def real_time_prefix() -> tuple[str, ...]:
-    """What lets the generator run before everything else, where this host allows it."""
-    allowed = subprocess.run([*_REAL_TIME, "true"], capture_output=True, check=False).returncode == 0
-    return _REAL_TIME if allowed else ()
-
-
 def run_trial(live: LiveDeployment, trial: Trial, demand_s: float, timeout_s: float) -> Attempt:
     """Puts the deployment under the trial's load.
 
@@ -73,7 +56,7 @@ def run_trial(live: LiveDeployment, trial: Trial, demand_s: float, timeout_s: fl
     folder = live.folder / "trial"
     folder.mkdir(exist_ok=True)
     job = _write_job(live, trial, demand_s, timeout_s, folder)
-    generator = _start_generator(live, job, folder)
+    generator = start_generator(live.stage.guard, folder, live.stage.processors)
     try:
         samples, events = _watch(live, trial, job, generator)
         _await_end(generator, timeout_s + _END_TIMEOUT_S, folder)
@@ -83,37 +66,9 @@ def run_trial(live: LiveDeployment, trial: Trial, demand_s: float, timeout_s: fl
 
 
 def _write_job(live: LiveDeployment, trial: Trial, demand_s: float, timeout_s: float, folder: Path) -> Job:
-    random = np.random.default_rng(trial.seed)
-    requests = live.server.requests(random, _REQUESTS)
     rates = [share * live.deployment.cores / demand_s for share, _ in trial.load]
-    arrivals = poisson_arrivals(random, rates, [seconds for _, seconds in trial.load])
-    (folder / "requests.json").write_text(json.dumps([request.decode("latin-1") for request in requests]))
-    np.save(folder / "arrivals.npy", arrivals)
-    np.save(folder / "choices.npy", random.integers(0, _REQUESTS, len(arrivals)))
-    targets = [Target(live.server.address(one.place)) for one in live.instances]
-    for change in trial.changes:
-        if change.what == "instance":
-            ready = folder / "ready"
-            ready.unlink(missing_ok=True)
-            targets.append(Target("", str(ready)))
-    job = Job(
-        protocol=live.server.protocol, targets=tuple(targets), connections=live.server.connections,
-        timeout_s=timeout_s, requests=str(folder / "requests.json"), arrivals=str(folder / "arrivals.npy"),
-        choices=str(folder / "choices.npy"), start_s=time.monotonic() + _LEAD_S, results=str(folder / "results.npz"))
-    Path(job.results).unlink(missing_ok=True)
-    job.write(folder / "job.json")
-    return job
-
-
-def _start_generator(live: LiveDeployment, job: Job, folder: Path) -> Running:
-    # On the last processor, which single instances keep off.
-    pin = ("taskset", "--cpu-list", str(live.stage.processors[-1]))
-    source = str(Path(recording.__file__).parents[1])
-    path = os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])])
-    return live.stage.guard.start(
-        "load generator",
-        [*real_time_prefix(), *pin, sys.executable, "-m", "recording.scaling.open_loop", folder / "job.json"],
-        output=folder / "generator.log", environment={**ENVIRONMENT, "PYTHONPATH": path})
+    later = sum(change.what == "instance" for change in trial.changes)
+    return write_job(live, rates, [seconds for _, seconds in trial.load], trial.seed, timeout_s, folder, more=later)
 
 
 def _watch(live: LiveDeployment, trial: Trial, job: Job, generator: Running) -> tuple[list[Sample], tuple[Event, ...]]:

@@ -146,7 +146,7 @@ def _parity(model: bytes, policy: Policy, environment: Environment, promise: Spe
     (got,) = session.run(None, {session.get_inputs()[0].name: raw.astype(np.float32)})
     with torch.no_grad():
         expected = policy.double()(torch.from_numpy(raw.astype(np.float32)).double()).numpy()
-    span = np.array([control.high - control.low for control in environment.controls])
+    span = np.array([control.span for control in environment.controls])
     return float((np.abs(got - expected) / span).max())
 
 

@@ -42,7 +42,7 @@ def policy_product(task: ControlTask, workload: str, environment: Environment, p
     specification = specification_of(task, workload, environment)
     units = {signal.name: signal.unit for signal in environment.signals}
     units |= {control.name: control.unit for control in environment.controls}
-    promise = promised(specification, [control.high - control.low for control in environment.controls], units)
+    promise = promised(specification, [control.span for control in environment.controls], units)
     metadata = {"task": task.name, "workload": workload, "code_version": versions.code_version,
                 "data_version": versions.data_version, "units": "inputs and outputs are in raw units"}
     model = chain_onnx(*chain(policy, Box(specification.lower, specification.upper)), metadata)

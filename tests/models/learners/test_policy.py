@@ -1,6 +1,7 @@
 """The policy: its chain of ReLUs computes what the network does, limits hold, files come back."""
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -93,6 +94,18 @@ def test_the_chain_of_a_box_is_smaller_and_the_same_inside():
     assert len(weights[0]) < len(chain(policy)[0][0]) - 60
     x = torch.tensor(observations(of, 4000, 4).numpy().clip(lower, upper))
     np.testing.assert_allclose(run_chain(weights, biases, x), policy(x).detach().numpy(), rtol=TOLERANCE)
+
+
+def test_a_fixed_target_is_a_number_in_the_chain():
+    fixed = tuple(replace(one, low=64.0, high=64.0) if "memory" in one.name else one for one in CONTROLS)
+    of = replace(shape(hidden=(24,), anchors=ANCHORS), controls=fixed)
+    policy = policy_of(of, scale=5.0)
+    x = observations(of, 2000, 10)
+    weights, biases = chain(policy)
+    expected = policy(x).detach().numpy()
+    assert (expected[:, 1] == 64.0).all() and len(np.unique(expected[:, 0])) > 200
+    np.testing.assert_allclose(run_chain(weights, biases, x), expected, rtol=TOLERANCE)
+    assert not weights[-1][1].any()
 
 
 def test_observations_outside_of_the_ranges_count_as_their_ends():

@@ -1,0 +1,1 @@
+"""The controller that acts on real servers under real load, beside rules."""

@@ -1,0 +1,107 @@
+"""A service that lives: a real server in a control group of its own, under open-loop load, counted while it runs."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from feature_store.errors import SourceError
+from recording.control_groups import ControlGroups, find_hierarchy
+from recording.live.exporter import Exported
+from recording.loopback import accepts_connections
+from recording.preparation import prepare_state
+from recording.processes import Guard, Running
+from recording.scaling.generator import LEAD_S, start_generator, write_job
+from recording.scaling.live_deployment import LiveDeployment, Stage
+from recording.scaling.open_loop import Job, Result, read_result
+from recording.scaling.plan import Deployment
+from recording.scaling.servers.catalogue import SERVERS
+
+# Until an answer is not waited for any more, s.
+TIMEOUT_S = 2.0
+_END_S = 30.0
+
+
+@dataclass(frozen=True)
+class Load:
+    """rates: requests a second in each segment; seconds: length of each; seed: of arrivals and requests."""
+
+    rates: Sequence[float]
+    seconds: Sequence[float]
+    seed: int = 0
+
+
+class LiveService:
+    """A context manager: starts the server, then its load; everything ends with it."""
+
+    def __init__(self, guard: Guard, groups: ControlGroups, home: Path, name: str, deployment: Deployment,
+                 memory_mib: float) -> None:
+        """Args:
+        guard: owns every process and folder.
+        groups: makes the control groups.
+        home: prepared state of the server (`prepared`).
+        name: of the service.
+        deployment: server, first quota and workers; one instance.
+        memory_mib: memory limit, MiB.
+        """
+        self.name, self._guard = name, guard
+        self._live = LiveDeployment(Stage(guard, groups, home, (), memory_mib), deployment, name)
+        self.job: Job | None = None
+        self._generator: Running | None = None
+
+    def __enter__(self) -> Self:
+        self._live.__enter__()
+        try:
+            self._live.start()
+            (self._live.folder / "load").mkdir()
+        except BaseException:
+            self._live.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._generator is not None:
+            self._guard.stop([self._generator], grace_s=0)
+        self._live.__exit__()
+
+    @property
+    def group(self) -> str:
+        """Name of its control group, below the mounted root."""
+        return self._live.instances[0].groups[0].name
+
+    def exported(self) -> Exported:
+        """What an exporter serves of it."""
+        instance = self._live.instances[0]
+        return Exported(self.name, str(self._live.folder / "load" / "counters.json"), instance.running.session,
+                        str(instance.groups[-1]), str(instance.groups[0]), find_hierarchy().version)
+
+    def start_load(self, load: Load, lead_s: float = LEAD_S) -> float:
+        """Begins the load after `lead_s`. Returns its start, s of CLOCK_MONOTONIC."""
+        folder = self._live.folder / "load"
+        self.job = write_job(self._live, load.rates, load.seconds, load.seed, TIMEOUT_S, folder,
+                             counters=str(folder / "counters.json"), lead_s=lead_s)
+        self._generator = start_generator(self._guard, folder, ())
+        return self.job.start_s
+
+    def require_alive(self) -> None:
+        """Raises SourceError where server or generator have ended by themselves."""
+        self._live.require_alive()
+        if self._generator is not None and self._generator.process.poll() not in (None, 0):
+            output = (self._live.folder / "load" / "generator.log").read_text(errors="replace")[-300:]
+            raise SourceError(f"load generator must keep running, but it ended ({self.name}): {output}")
+
+    def result(self) -> Result:
+        """What became of all requests, once the load has ended. Raises SourceError: the generator failed."""
+        assert self._generator is not None and self.job is not None
+        deadline = time.monotonic() + _END_S
+        while self._generator.is_alive() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.require_alive()
+        return read_result(Path(self.job.results))
+
+
+def prepared(guard: Guard, server: str) -> Path:
+    """State of a server, made once for all services of it."""
+    found = SERVERS[server]
+    return prepare_state(guard, server, found.prepare, lambda place: accepts_connections(place.port))
