@@ -74,9 +74,9 @@ def step(process: "subprocess.Popen[str]") -> dict[str, Any]:
     return record
 
 
-def step_where(process: "subprocess.Popen[str]", actor: str, reason: str = "", within_s: float = 60.0) -> dict[str, Any]:
+def step_where(process: "subprocess.Popen[str]", actor: str, reason: str = "") -> dict[str, Any]:
     """The first step of that actor, for a reason that begins so."""
-    deadline = time.monotonic() + within_s
+    deadline = time.monotonic() + 60
     while True:
         record = step(process)
         if record["actor"] == actor and record["reason"].startswith(reason):
@@ -127,6 +127,15 @@ def test_of_two_processes_on_one_control_group_one_acts_and_the_other_takes_over
         logged = read_log(tmp_path / name / "steps")
         keys = [(record.episode, record.step) for record in logged.steps]
         assert keys == sorted(set(keys)) and logged.lost == ()
+
+
+def test_a_folder_has_one_controller(place: Path, home: Path, tmp_path: Path) -> None:
+    with controller(place, home, tmp_path / "one") as one:
+        step(one)
+        with controller(place, home, tmp_path / "one") as two:
+            _, error = two.communicate(timeout=60)
+            assert two.returncode == 2 and "folder must be of one controller alone" in error
+        step(one)
 
 
 def test_a_stop_by_signal_survives_a_kill_and_the_next_signal_lifts_it(place: Path, home: Path, tmp_path: Path) -> None:

@@ -323,6 +323,27 @@ def test_an_answer_that_is_none_is_the_fallback_s_step(tmp_path, answer):
     assert record.done == record.targets != {}
 
 
+@pytest.mark.parametrize("part", ["body"])
+def test_an_answer_that_drips_for_ten_seconds_is_waited_for_no_longer_than_said(tmp_path, part):
+    def drip(handler):
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\n" + (b"" if part == "headers" else b"Content-Length: 900\r\n\r\n"))
+        for _ in range(100):
+            handler.wfile.write(b"x")
+            handler.wfile.flush()
+            time.sleep(0.1)
+
+    with faulty_server(drip) as (url, _):
+        reader, world = _reader(url, timeout_s=0.5), World()
+        world.read = reader.read
+        began = time.monotonic()
+        record = loop_of(world, tmp_path, Said(keep)).step()
+        took_s = time.monotonic() - began
+        reader.close()
+    assert record.actor == "fallback"
+    assert record.reason.startswith("no measurements:")
+    assert took_s < 5.0
+
+
 def test_no_champion_and_no_measurements_at_once_is_still_cared_for(tmp_path):
     world = World()
     loop = loop_of(world, tmp_path, None, models=OneModel(None, "no champion"))
