@@ -19,6 +19,7 @@ _SHOWN = {"rss_mib": "resident memory (RSS), MiB", "pss_mib": "of it its own sha
           "handles": "open file handles", "threads": "threads", "step_ms": "time of a step, median, ms",
           "slowest_step_ms": "slowest step, ms"}
 _PART = 5
+PLOT = "../images/control_soak.svg"  # from docs/reference
 
 
 def soak_table(results: Mapping[str, Any]) -> str:
@@ -35,7 +36,7 @@ def soak_table(results: Mapping[str, Any]) -> str:
 
 
 def soak_conditions_line(results: Mapping[str, Any]) -> str:
-    """Steps, who decided, what the log holds, processor time, machine."""
+    """Steps, who decided, what the log holds, processor time, machine; and the plot."""
     samples = results.get("samples")
     if not samples:
         return NOT_MEASURED
@@ -43,7 +44,7 @@ def soak_conditions_line(results: Mapping[str, Any]) -> str:
     cores = (samples[-1]["cpu_s"] - samples[0]["cpu_s"]) / (samples[-1]["at_s"] - samples[0]["at_s"])
     actors = ", ".join(f"{name} {count:,}" for name, count in sorted(results["actors"].items()))
     before, after = results["load_average"]
-    return paragraph(
+    said = paragraph(
         f"{results['steps']:,} steps of {results['every_s']:g} s in {hours:.2g} h ({actors}), {results['failures']} of",
         f"them with a failure; {results['logged']:,} of them in the log ({results['log_mib']:.1f} MiB),",
         f"{results['log_lost']} parts of it unreadable;",
@@ -51,6 +52,7 @@ def soak_conditions_line(results: Mapping[str, Any]) -> str:
         f"{100 * cores:.1f} % of a core. {machine['cores']} cores of {machine['cpu_model']}, beside other work (load",
         f"average {before:.1f} before, {after:.1f} after).",
         f"{machine['date'][:10]}.")
+    return f"{said}\n\n![memory, counts and time of a step over minutes]({PLOT})"
 
 
 def draw_soak(results: Mapping[str, Any], path: Path) -> None:

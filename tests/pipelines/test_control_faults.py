@@ -133,8 +133,8 @@ def test_a_folder_has_one_controller(place: Path, home: Path, tmp_path: Path) ->
     with controller(place, home, tmp_path / "one") as one:
         step(one)
         with controller(place, home, tmp_path / "one") as two:
-            _, error = two.communicate(timeout=60)
-            assert two.returncode == 2 and "folder must be of one controller alone" in error
+            out, _ = two.communicate(timeout=60)
+            assert two.returncode == 2 and "folder must be of one controller alone" in out
         step(one)
 
 
