@@ -19,7 +19,6 @@ _SHOWN = {"rss_mib": "resident memory (RSS), MiB", "pss_mib": "of it its own sha
           "handles": "open file handles", "threads": "threads", "step_ms": "time of a step, median, ms",
           "slowest_step_ms": "slowest step, ms"}
 _PART = 5
-PLOT = "../images/control_soak.svg"  # from docs/reference
 
 
 def soak_table(results: Mapping[str, Any]) -> str:
@@ -52,7 +51,7 @@ def soak_conditions_line(results: Mapping[str, Any]) -> str:
         f"{100 * cores:.1f} % of a core. {machine['cores']} cores of {machine['cpu_model']}, beside other work (load",
         f"average {before:.1f} before, {after:.1f} after).",
         f"{machine['date'][:10]}.")
-    return f"{said}\n\n![memory, counts and time of a step over minutes]({PLOT})"
+    return f"{said}\n\n![memory, counts and time of a step over minutes](../images/control_soak.svg)"
 
 
 def draw_soak(results: Mapping[str, Any], path: Path) -> None:

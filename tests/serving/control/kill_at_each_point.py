@@ -3,8 +3,8 @@
 Points are the moments before each opening, renaming or removal of a file of the controller, of its actuator's state or
 of the control group (the interpreter's audit hook tells them), before, in the middle of and after each write to the
 log, before and after each sync, and before and after each part of a step. After each, the next controller takes two
-steps and ends. It prints, as JSON, how many points there were and which places they are at, at how many of them limits differed
-from what had been found when the controller died, and every point after which something was wrong.
+steps and ends. It prints, as JSON, how many points there were and which places they are at, at how many of them limits
+differed from what had been found when the controller died, and every point after which something was wrong.
 
     python -m tests.serving.control.kill_at_each_point FOLDER
 """
