@@ -2,22 +2,24 @@
 
     "driving": {"observer": "models.environments.autoscaling.observer", "step_s": 15.0,
                 "current": {"target_replicas": "replicas"}, "whole": ["target_replicas"],
-                "settings": {"slo_ms": 15.0}}
+                "settings": {"slo_ms": 15.0}, "seen": {"margin": 1.5, "ranges": [...]}}
 
 observer: the module that works out inputs that follow from the past ("" where all are measured). settings: inputs that
-never change, as the policy was trained for; whoever drives it feeds these, and measures the others.
+never change, as the policy was trained for; whoever drives it feeds these, and measures the others. seen: what training
+saw (seen_spec.py).
 """
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from feature_store.errors import InputError
 from feature_store.finite_numbers import is_finite_number
+from serving.seen_spec import SeenSpec, seen_spec
 
 _WHERE = "contract.json, driving"
-_KEYS = {"observer", "step_s", "current", "whole", "settings"}
+_KEYS = {"observer", "step_s", "current", "whole", "settings", "seen"}
 _MODULE = re.compile(r"|[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
@@ -31,6 +33,7 @@ class DrivingSpec:
         current: output -> the input that observes its present value.
         whole: outputs that are rounded up to whole numbers.
         settings: input -> value.
+        seen: what is out of distribution.
     """
 
     observer: str
@@ -38,11 +41,12 @@ class DrivingSpec:
     current: Mapping[str, str]
     whole: tuple[str, ...]
     settings: Mapping[str, float]
+    seen: SeenSpec = field(default_factory=SeenSpec)
 
     def to_json(self) -> dict[str, Any]:
         """As in contract.json."""
         return {"observer": self.observer, "step_s": self.step_s, "current": dict(self.current),
-                "whole": list(self.whole), "settings": dict(self.settings)}
+                "whole": list(self.whole), "settings": dict(self.settings), "seen": self.seen.to_json()}
 
 
 def driving_spec(data: Any, inputs: Sequence[str], outputs: Sequence[str]) -> DrivingSpec:
@@ -71,4 +75,4 @@ def driving_spec(data: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Dr
             not all(name in inputs and is_finite_number(value) for name, value in settings.items()):
         raise InputError(f"settings must be inputs with finite numbers, got {settings!r} ({_WHERE})")
     return DrivingSpec(observer, float(step_s), dict(current), tuple(whole),
-                       {name: float(value) for name, value in settings.items()})
+                       {name: float(value) for name, value in settings.items()}, seen_spec(data["seen"], inputs))

@@ -24,6 +24,7 @@ from feature_store.errors import InputError, RefusedError
 from serving.bundle import CheckedBundle, ProofChecker, check_bundle
 from serving.contract import Contract
 from serving.inputs import InputReader
+from serving.seen_spec import Familiar
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,6 +46,7 @@ class Prediction:
         rows_outside: number of rows in which that happened.
         out_of_distribution: whether the workload is less like the pool that the model was pretrained on than the
             pool's own workloads are (a model that takes an embedding; any other is never flagged).
+        strange: ranges of what training saw that some row is beyond, of a policy (serving/seen_spec.py).
     """
 
     columns: Mapping[str, tuple[float, ...]]
@@ -52,6 +54,7 @@ class Prediction:
     outside_box: tuple[str, ...]
     rows_outside: int
     out_of_distribution: bool = False
+    strange: tuple[str, ...] = ()
 
     @property
     def output(self) -> str:
@@ -98,6 +101,10 @@ class Predictor:
         self._input_name = bundle.contract.model.input
         self._output_names = [bundle.contract.model.output]
         self._session = _open_session(bundle)
+        driving = bundle.contract.driving
+        #: What training saw, of a policy that says it.
+        self.familiar = None if driving is None else Familiar(
+            driving.seen, {item.name: item.maximum - item.minimum for item in bundle.contract.inputs})
 
     @classmethod
     def from_folder(
@@ -197,7 +204,13 @@ class Predictor:
     def _answer(self, matrix: NDArray[np.float32], moved: tuple[str, ...], rows_outside: int) -> Prediction:
         embedding = self._contract.embedding
         return Prediction(self._run(matrix), self._units, moved, rows_outside,
-                          embedding is not None and embedding.out_of_distribution)
+                          embedding is not None and embedding.out_of_distribution, self._strange(matrix))
+
+    def _strange(self, matrix: NDArray[np.float32]) -> tuple[str, ...]:
+        if self.familiar is None:
+            return ()
+        beyond: list[bool] = np.any(self.familiar.beyond(matrix), axis=0).tolist()
+        return tuple(name for name, is_beyond in zip(self.familiar.names, beyond, strict=True) if is_beyond)
 
     def _run(self, matrix: NDArray[np.float32]) -> dict[str, tuple[float, ...]]:
         count = len(self._names)

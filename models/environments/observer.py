@@ -21,6 +21,11 @@ class Observer(Protocol):
     def measured(self) -> tuple[str, ...]:
         """Signals that have to be measured; all others are present values, settings, or follow from these."""
 
+    @property
+    def guessed(self) -> tuple[str, ...]:
+        """Signals that are taken for what is safe where nobody looked, such as right after a start: whatever they are
+        then, it is not for that that an observation is unlike those of training."""
+
     def observe(self, measured: Mapping[str, float], present: Mapping[str, float], seconds: float) -> dict[str, float]:
         """All signals but the settings.
 

@@ -8,6 +8,7 @@ changes nothing: the last good policy goes on, and its age says for how long.
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from feature_store.errors import AssayError, RefusedError
@@ -17,6 +18,7 @@ from serving.contract import Contract
 from serving.control.loop import Model
 from serving.kept_bundles import kept_bundle
 from serving.ledger import Ledger
+from serving.seen_spec import SeenSpec
 from serving.session import Predictor
 
 _NAME = 12  # characters of a digest
@@ -48,7 +50,8 @@ class Champion:
     def current(self) -> Model:
         """See `Models`."""
         with self._lock:
-            return Model(self._predictor, self._refused, self._sha256[:_NAME], self._clock() - self._known_at)
+            return Model(self._predictor, self._refused, self._sha256[:_NAME], self._clock() - self._known_at,
+                         self._predictor.familiar)
 
     def poll(self) -> None:
         """Looks once who is champion now."""
@@ -115,8 +118,9 @@ def champion_of_ledger(configuration: Configuration, task: str, workload: str) -
 
 
 def _fits(contract: Contract) -> tuple[Any, ...]:
-    """What a controller was made of, so that another champion has to have it too."""
+    """What a controller was made of, so that another champion has to have it too; what training saw may differ."""
     columns = [(item.name, item.unit, item.physical_minimum, item.physical_maximum) for item in contract.inputs]
     columns += [(item.name, item.unit, item.physical_minimum, item.physical_maximum) for item in contract.outputs]
     safe = None if contract.fallback is None else contract.fallback.safe_ranges
-    return contract.task, contract.workload, contract.driving, safe, columns
+    driving = contract.driving and replace(contract.driving, seen=SeenSpec())
+    return contract.task, contract.workload, driving, safe, columns

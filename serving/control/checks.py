@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from serving.contract import Contract, InputSpec
+from serving.seen_spec import Familiar
 
 _EXACT = 1e-6  # share of an end of the range by which arithmetic may miss it
 _AHEAD_S = 5.0  # by which clocks of servers may differ: a sample from further in the future has no age
@@ -24,11 +25,31 @@ class Checked:
         row: input -> value; NaN for each that is in trouble or missing, but for present values, which are as they are.
         troubles: input -> why the policy must not decide on it, a phrase; empty where it may.
         outside: inputs beyond the proved box, which the policy sees at its edge.
+        age_s: of the oldest measurement whose age is known; NaN: of none.
     """
 
     row: Mapping[str, float]
     troubles: Mapping[str, str]
     outside: tuple[str, ...]
+    age_s: float = math.nan
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """What an operator says of being out of distribution.
+
+    Attributes:
+        margin: in place of the contract's, >= 1; None: the contract's.
+        ignored: inputs that count for nothing there.
+    """
+
+    margin: float | None = None
+    ignored: tuple[str, ...] = ()
+
+
+def beyond_training(familiar: Familiar | None, seen: Checked, distribution: Distribution) -> dict[str, str]:
+    """Range of what training saw -> how an observation is beyond it, a phrase; what is in trouble is beyond none."""
+    return {} if familiar is None else familiar.strange(seen.row, distribution.margin, distribution.ignored)
 
 
 def checked(contract: Contract, seen: Mapping[str, float], names: Collection[str], ages_s: Mapping[str, float] = {},
@@ -56,7 +77,8 @@ def checked(contract: Contract, seen: Mapping[str, float], names: Collection[str
         elif not spec.minimum <= value <= spec.maximum:
             outside.append(spec.name)
         row[spec.name] = value
-    return Checked(row, troubles, tuple(outside))
+    age_s = max((ages_s[name] for name in row if name in ages_s), default=math.nan)
+    return Checked(row, troubles, tuple(outside), age_s)
 
 
 def _aged(name: str, age_s: float, most_s: float) -> str:

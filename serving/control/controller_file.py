@@ -13,6 +13,9 @@
       hysteresis: 0.02                  # of the present value
       cool_down_s: 60
       budgets: [{name: cores, of: [target_replicas, target_cpu_limit_cores], most: 16}]
+    out_of_distribution:                # of what training saw; the fallback acts then
+      margin: 1.5                       # default: the bundle's
+      ignore: [io_utilization]          # inputs that count for nothing there
     hand_back_after: 4                  # good steps until the policy acts again
     deadline_s: 5                       # for a policy's answer
     dry_run: {cpu_limit_cores: 1, memory_limit_mib: 256, replicas: 2, ready_replicas: 2}
@@ -33,11 +36,12 @@ from feature_store.finite_numbers import is_finite_number
 from feature_store.strict_yaml import read_yaml
 from serving.actuators.deployment.api import CONNECT_S, READ_S
 from serving.actuators.kubernetes import CONTROLS, LEASE_S
+from serving.control.checks import Distribution
 from serving.control.shield import Budget
 
 FRESH_S, TIMEOUT_S, DEADLINE_S, HAND_BACK_AFTER = 60.0, 5.0, 5.0, 4
-_KEYS = ("prometheus", "timeout_s", "newest", "fresh_s", "signals", "fixed", "shield", "hand_back_after", "deadline_s",
-         "dry_run", "kubernetes", "cgroup")
+_KEYS = ("prometheus", "timeout_s", "newest", "fresh_s", "signals", "fixed", "shield", "out_of_distribution",
+         "hand_back_after", "deadline_s", "dry_run", "kubernetes", "cgroup")
 _SHIELD = ("hold", "hysteresis", "cool_down_s", "budgets")
 _CGROUP = ("group", "parent", "state", "root", "replicas")
 _KUBERNETES = ("namespace", "deployment", "container", "controls", "lease_s", "connect_s", "read_s", "kubeconfig",
@@ -92,6 +96,7 @@ class ControllerFile:
     hysteresis: float = 0.0
     cool_down_s: float = 0.0
     budgets: tuple[Budget, ...] = ()
+    distribution: Distribution = field(default_factory=Distribution)
     hand_back_after: int = HAND_BACK_AFTER
     deadline_s: float = DEADLINE_S
     dry_run: Mapping[str, float] = field(default_factory=dict)
@@ -131,6 +136,7 @@ def read_controller_file(path: Path) -> ControllerFile:
         hysteresis=shield.number("hysteresis", 0.0, least=0.0),
         cool_down_s=shield.number("cool_down_s", 0.0, least=0.0),
         budgets=tuple(_budget(one, f"{path}") for one in shield.items("budgets")),
+        distribution=_distribution(data.part("out_of_distribution", {})),
         hand_back_after=data.whole("hand_back_after", HAND_BACK_AFTER),
         deadline_s=data.number("deadline_s", DEADLINE_S),
         dry_run=data.part("dry_run", {}).numbers(),
@@ -169,7 +175,7 @@ class _Part:
     def number(self, name: str, default: float, least: float = math.nextafter(0.0, 1.0)) -> float:
         value = self._get(name, default)
         if not is_finite_number(value) or not value >= least:
-            raise self._wrong(name, f"be a number {'>= 0' if least == 0 else '> 0'}", value)
+            raise self._wrong(name, f"be a number {'> 0' if 0 < least < 1 else f'>= {least:g}'}", value)
         return float(value)
 
     def whole(self, name: str, default: int) -> int:
@@ -220,6 +226,12 @@ def _query(signals: _Part, name: str, newest: str, fresh_s: float) -> Query:
     one.only(("query", "scale", "newest", "fresh_s"))
     return Query(one.text("query"), one.number("scale", 1.0), one.text("newest", newest),
                  one.number("fresh_s", fresh_s))
+
+
+def _distribution(part: _Part) -> Distribution:
+    part.only(("margin", "ignore"))
+    return Distribution(part.number("margin", 1.0, least=1.0) if "margin" in part.names else None,
+                        part.texts("ignore"))
 
 
 def _kubernetes(part: _Part) -> KubernetesTarget:

@@ -12,7 +12,7 @@ shield changed, what was done, what failed, and how long each took. It never act
 trouble counts as not measured, for policy, fallback and observer alike; without present values, a lease or leave nobody
 acts, and both are asked for again right before acting.
 
-A step's reward is known when the next interval was measured; then its record goes into the log.
+A step's reward is known when its interval was measured (pending.py); then its record goes into the log.
 """
 
 import math
@@ -28,13 +28,15 @@ import numpy as np
 from feature_store.errors import AssayError, InputError
 from models.controllers.controller import Controller
 from models.environments.observer import Observer
-from models.training.reinforcement.trajectory_log import Header, Step, TrajectoryLog, last_step, mark_of
+from models.training.reinforcement.trajectory_log import Header, TrajectoryLog, last_step
 from serving.actuators.actuator import Actuator
 from serving.contract import Contract
-from serving.control.checks import Checked, checked, first_of
+from serving.control.checks import Checked, Distribution, beyond_training, checked, first_of
 from serving.control.memory import Memory, read_memory
+from serving.control.pending import KEPT, Pending, Settled, lasted, left, logged, settled, steps_behind
 from serving.control.shield import Change, Shield
 from serving.control.watch import Actor, Watch
+from serving.seen_spec import Familiar
 from serving.session import Predictor
 
 _EXACT = 1e-6  # share of a present value by which a network that keeps it may miss it
@@ -64,12 +66,14 @@ class Model:
         refused: why it must not decide, "" where it may.
         version: as the record names it.
         age_s: seconds since it was last known to be the champion.
+        familiar: what its training saw; None: nothing is known.
     """
 
     predictor: Predictor | None
     refused: str
     version: str
     age_s: float = 0.0
+    familiar: Familiar | None = None
 
 
 class Models(Protocol):
@@ -95,11 +99,14 @@ class Parts:
 
 @dataclass(frozen=True)
 class Settings:
-    """deadline_s: a policy's answer that took longer is not used. fresh_s: input -> most age of a measurement."""
+    """deadline_s: a policy's answer that took longer is not used. fresh_s: input -> most age of a measurement.
+    distribution: what an operator says of being out of it.
+    """
 
     deadline_s: float = 5.0
     hand_back_after: int = 4
     fresh_s: Mapping[str, float] = field(default_factory=dict)
+    distribution: Distribution = field(default_factory=Distribution)
 
 
 @dataclass(frozen=True)
@@ -122,6 +129,7 @@ class ControlStep:
         notes: of the actuator.
         failure: of the actuator or the log, "" where there was none.
         took_s: observe, decide, act -> seconds.
+        strange: ranges of what training saw (seen_spec.py) that it was beyond.
     """
 
     number: int
@@ -139,6 +147,7 @@ class ControlStep:
     notes: tuple[str, ...] = ()
     failure: str = ""
     took_s: Mapping[str, float] = field(default_factory=dict)
+    strange: tuple[str, ...] = ()
 
 
 @dataclass
@@ -150,6 +159,7 @@ class _Decided:
     said: Mapping[str, float] | None = None
     targets: Mapping[str, float] = field(default_factory=dict)
     changes: tuple[Change, ...] = ()
+    strange: tuple[str, ...] = ()
 
 
 class ControlLoop:
@@ -175,6 +185,7 @@ class ControlLoop:
         self._log = TrajectoryLog(folder / "steps", Header(
             contract.task, tuple((item.name, item.unit) for item in contract.inputs),
             tuple((item.name, item.unit) for item in contract.outputs)))
+        self._due_s, self._behind = contract.driving.step_s, 0
         self._watch = Watch(settings.hand_back_after)
         self._last: float | None = None
         self._started = clock()
@@ -189,7 +200,10 @@ class ControlLoop:
         self._memory = replace(known or Memory(), episode=episode, step=0, lowered_s=lowered)
         if known is not None:
             parts.observer.restore(known.observer)
-            self._close_pending(last, known)
+            # the steps in which the controller before was killed, once
+            if steps := [logged(one, {}, self._due_s) for one in left(known.pending, last)]:
+                self._log.append(steps)
+            self._memory = replace(self._memory, pending=())
         parts.fallback.start(1)
 
     def step(self) -> ControlStep:
@@ -208,7 +222,7 @@ class ControlLoop:
         self._memory = replace(self._memory, lowered_s={
             name: ago + seconds for name, ago in self._memory.lowered_s.items()})
         seen, stopped = self._observed(seconds)
-        self._unwritten = "; ".join(filter(None, (self._unwritten, self._log_outcome(seen))))
+        self._unwritten = "; ".join(filter(None, (self._unwritten, self._log_outcome(seen, seconds))))
         observed = self._clock()
         decided, version = self._decided(seen, stopped, began - self._started)
         record = self._recorded(at, decided, seen, version)
@@ -225,11 +239,15 @@ class ControlLoop:
         memory = replace(memory, lowered_s=self._lowered(record, record.done or {}))
         took = {"observe": observed - began, "decide": decided_at - observed, "act": self._clock() - decided_at}
         record = replace(record, took_s={name: round(value, 6) for name, value in took.items()})
-        self._memory = replace(memory, step=memory.step + 1, pending=self._pending(record))
+        self._memory = replace(memory, step=memory.step + 1, pending=self._with(memory, record))
         return record
 
+    def expect(self, every_s: float) -> None:
+        """Says how far apart two steps are to be, where that is not as the policy was trained."""
+        self._due_s = every_s
+
     def close(self, give_back: bool = False) -> str:
-        """Writes the last step, without a reward, and gives the lease back.
+        """Writes the last steps, without a reward, and gives the lease back.
 
         Args:
             give_back: also sets what was found before the first step.
@@ -239,9 +257,9 @@ class ControlLoop:
         """
         failures = []
         try:
-            if self._memory.pending is not None:
-                self._log.append([_logged(self._memory.pending, {})])
-                self._memory = replace(self._memory, pending=None)
+            if self._memory.pending:
+                self._log.append([logged(one, {}, self._due_s) for one in self._memory.pending])
+                self._memory = replace(self._memory, pending=())
                 self._memory.write(self._memory_path)
         except (AssayError, OSError) as error:
             failures.append(f"log: {error}")
@@ -279,7 +297,8 @@ class ControlLoop:
             stopped = f"actuator: {', '.join(unknown)} is not known"
         if not stopped and (nothing := [name for name in current if seen.row[name] <= 0]):
             stopped = f"{', '.join(nothing)} was set to 0 by someone"
-        return replace(seen, troubles={"source": source} | troubles if source else troubles), stopped
+        troubles = {"source": source} | troubles if source else troubles
+        return replace(seen, age_s=measured.age_s, troubles=troubles), stopped
 
     def _stopped(self) -> str:
         """Why nobody may act, by the kill switch; one that fails is on."""
@@ -290,7 +309,8 @@ class ControlLoop:
 
     def _decided(self, seen: Checked, stopped: str, seconds: float) -> tuple[_Decided, str]:
         model = self._parts.models.current()
-        trouble = self._unwritten or model.refused or first_of(tuple(seen.troubles.values()))
+        strange = beyond_training(model.familiar, seen, self._settings.distribution)
+        trouble = self._unwritten or model.refused or first_of(tuple((seen.troubles or strange).values()))
         self._watch, actor, reason = self._watch.after(trouble, stopped)
         decided, self._rule = _Decided(actor, reason), {}
         if all(math.isfinite(seen.row[name]) for name in self._control.current.values()):
@@ -302,7 +322,7 @@ class ControlLoop:
             decided = self._by_policy(model, seen)
         elif actor == "fallback":
             decided.targets = self._rule
-        return self._shielded(decided, seen), model.version
+        return replace(self._shielded(decided, seen), strange=tuple(strange)), model.version
 
     def _by_rule(self, row: Mapping[str, float], seconds: float) -> Mapping[str, float]:
         if not self._memory.deployed:
@@ -345,7 +365,8 @@ class ControlLoop:
 
     def _recorded(self, at: str, decided: _Decided, seen: Checked, version: str) -> ControlStep:
         return ControlStep(self._memory.step, at, decided.actor, decided.reason, version, dict(seen.row),
-                           tuple(seen.troubles.values()), seen.outside, decided.said, decided.changes, decided.targets)
+                           tuple(seen.troubles.values()), seen.outside, decided.said, decided.changes, decided.targets,
+                           strange=decided.strange)
 
     def _remembered(self, record: ControlStep) -> Memory:
         """With what is about to be done."""
@@ -376,12 +397,16 @@ class ControlLoop:
     def _written(self, memory: Memory, record: ControlStep) -> str:
         """Writes what is about to be done; what stood in the way."""
         try:
-            replace(memory, pending=self._pending(record)).write(self._memory_path)
+            replace(memory, pending=self._with(memory, record)).write(self._memory_path)
         except OSError as error:
             return f"memory: {error.strerror} ({self._memory_path})"
         return ""
 
-    def _pending(self, record: ControlStep) -> Mapping[str, Any]:
+    def _with(self, memory: Memory, record: ControlStep) -> tuple[Pending, ...]:
+        """The steps that wait for their outcome, this one too."""
+        return (*memory.pending, self._pending(record))
+
+    def _pending(self, record: ControlStep) -> Pending:
         done = record.done or ({} if record.failure or record.actor == "nobody" else record.targets)
         now = {name: record.seen.get(current, math.nan) for name, current in self._control.current.items()}
         detail = {key: value for key, value in vars(record).items() if key not in ("seen", "number")}
@@ -390,28 +415,35 @@ class ControlLoop:
                 "observation": [record.seen[item.name] for item in self._contract.inputs],
                 "targets": [{**now, **done}[item.name] for item in self._contract.outputs], "detail": detail}
 
-    def _log_outcome(self, seen: Checked) -> str:
-        """Writes the step before, with what came of it; what failed."""
-        pending = self._memory.pending
-        if pending is None:
+    def _log_outcome(self, seen: Checked, seconds: float) -> str:
+        """Writes the step whose outcome was measured now, and those before it; what failed."""
+        waiting = lasted(self._memory.pending, seconds)
+        if not seen.troubles:
+            self._behind = steps_behind(seen.age_s, seconds)
+        found = settled(waiting, self._behind)
+        steps = [logged(one, {}, self._due_s) for one in found.without]
+        if found.of is not None:
+            steps.append(logged(found.of, self._outcome(seen, found), self._due_s))
+        self._memory = replace(self._memory, pending=waiting[-KEPT:])
+        if not steps:
             return ""
-        nobody = pending["detail"].get("actor") == "nobody"
-        outcome = {} if seen.troubles or nobody else self._parts.observer.outcome(seen.row)
         try:
-            self._log.append([_logged(pending, outcome)])
+            self._log.append(steps)
         except InputError as error:
             return str(error)
-        self._memory = replace(self._memory, pending=None)
+        self._memory = replace(self._memory, pending=found.waiting)
         return ""
 
-    def _close_pending(self, last: Step | None, known: Memory) -> None:
-        """The step in which the controller before was killed, once."""
-        if known.pending is None:
-            return
-        step = _logged(known.pending, {})
-        if last is None or (last.episode, last.step) != (step.episode, step.step):
-            self._log.append([step])
-        self._memory = replace(self._memory, pending=None)
+    def _outcome(self, seen: Checked, found: Settled) -> Mapping[str, float]:
+        """Of what was measured, under what that step had set."""
+        assert found.of is not None
+        if seen.troubles or found.of["detail"].get("actor") == "nobody":
+            return {}
+        row = dict(seen.row)
+        if found.after is not None:
+            then = dict(zip(self._contract.input_names, found.after["observation"], strict=True))
+            row |= {name: then[name] for name in self._control.current.values()}
+        return self._parts.observer.outcome(row)
 
 
 def _said(error: Exception) -> str:
@@ -427,13 +459,3 @@ def _text(said: Any) -> str:
 
 def _plain(values: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(value) for name, value in values.items()}
-
-
-def _logged(pending: Mapping[str, Any], outcome: Mapping[str, float]) -> Step:
-    """The log's record of a step; without an outcome its reward is missing."""
-    reward, mark = mark_of(outcome.get("reward"))
-    observation, targets = (tuple(math.nan if value is None else float(value) for value in pending[key])
-                            for key in ("observation", "targets"))
-    cost, violation, violated = (outcome.get(key, math.nan) for key in ("cost", "violation", "violated"))
-    return Step(pending["application"], pending["episode"], pending["step"], pending["actor"], observation, targets,
-                reward, cost, violation, violated, "missing" if math.isnan(reward) else mark, pending["detail"])

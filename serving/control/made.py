@@ -58,9 +58,14 @@ def make_loop(contract: Contract, models: Models, written: ControllerFile, actua
     if not contract.driving.observer:
         raise InputError("contract must name its observer, got none; a controller without signals of the past is not "
                          f"supported yet ({contract.task})")
+    names = contract.input_names
+    if unknown := [name for name in written.distribution.ignored if name not in names]:
+        raise InputError(f"out_of_distribution.ignore must be of {', '.join(names)}, got {unknown[0]!r}; "
+                         f"{nearest(unknown[0], names)}")
     observer = observer_of(contract.driving.observer)
     written.require_all(observer.measured)
     reader = PrometheusReader(written.prometheus, written.signals, written.fixed, written.timeout_s)
     parts = Parts(reader, models, actuator, shield, fallback_of(contract), observer, stops,
                   f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}")
-    return ControlLoop(contract, parts, Settings(written.deadline_s, written.hand_back_after, reader.fresh_s), folder)
+    settings = Settings(written.deadline_s, written.hand_back_after, reader.fresh_s, written.distribution)
+    return ControlLoop(contract, parts, settings, folder)

@@ -29,7 +29,7 @@ class Memory:
     episode: grows with every start of the controller.
     step: of the episode, that comes next.
     deployed: signal -> what was set when the first step of all was taken.
-    pending: fields of the log's `Step` that is not in the log yet, for its reward is not known; None: there is none.
+    pending: fields of the log's `Step` for each that is not in the log yet, for its reward is not known, oldest first.
     """
 
     observer: Mapping[str, float] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Memory:
     episode: int = 0
     step: int = 0
     deployed: Mapping[str, float] = field(default_factory=dict)
-    pending: Mapping[str, Any] | None = None
+    pending: tuple[Mapping[str, Any], ...] = ()
 
     def write(self, path: Path) -> None:
         """Raises OSError where the disk is full or the folder cannot be written; what was there stays."""
@@ -62,13 +62,14 @@ def read_memory(path: Path) -> Memory | None:
     lowered, numbers = data["lowered_s"], (data["episode"], data["step"])
     deployed = data["deployed"]
     usable = (isinstance(data["observer"], dict) and isinstance(lowered, dict) and isinstance(deployed, dict)
-              and (pending is None or (isinstance(pending, dict) and set(pending) == _PENDING))
+              and isinstance(pending, list) and all(isinstance(one, dict) and set(one) == _PENDING for one in pending)
               and all(isinstance(one, (int, float)) and math.isfinite(one) for one in deployed.values())
               and all(type(number) is int and number >= 0 for number in numbers)
               and all(isinstance(one, (int, float)) and math.isfinite(one) and one >= 0 for one in lowered.values()))
     if not usable:
         raise _unusable(path, f"{str(data)[:60]}...")
-    return Memory(data["observer"], {name: float(one) for name, one in lowered.items()}, *numbers, deployed, pending)
+    return Memory(data["observer"], {name: float(one) for name, one in lowered.items()}, *numbers, deployed,
+                  tuple(pending))
 
 
 def _unusable(path: Path, got: str) -> InputError:

@@ -3,6 +3,7 @@
     assay_control_steps_total{actor}                   decisions, by who made them
     assay_control_shield_changes_total{control,reason} what the shield changed
     assay_control_outside_box_total{input}             inputs beyond the proved box, which the policy saw at its edge
+    assay_control_out_of_distribution_total{range}     steps beyond what training saw, by range (serving/seen_spec.py)
     assay_control_troubles_total                       steps in which what was seen was not fit for a policy
     assay_control_failures_total                       steps in which the actuator, the log or the memory failed
     assay_control_step_seconds{phase}                  observe, decide, act
@@ -42,6 +43,7 @@ class Metrics:
         self._steps = counter("steps", "decisions, by who made them", "actor")
         self._changes = counter("shield_changes", "what the shield changed", "control", "reason")
         self._outside = counter("outside_box", "inputs beyond the proved box", "input")
+        self._strange = counter("out_of_distribution", "steps beyond what training saw", "range")
         self._troubles = counter("troubles", "steps whose observation was not fit for a policy").labels(**own)
         self._failures = counter("failures", "steps in which actuator, log or memory failed").labels(**own)
         self._seconds = Histogram("assay_control_step_seconds", "time of a step's phases", (*names, "phase"),
@@ -64,6 +66,8 @@ class Metrics:
             self._changes.labels(**own, control=change.control, reason=change.reason).inc()
         for name in record.outside:
             self._outside.labels(**own, input=name).inc()
+        for name in record.strange:
+            self._strange.labels(**own, range=name).inc()
         self._troubles.inc(bool(record.troubles))
         self._failures.inc(bool(record.failure))
         for phase, seconds in record.took_s.items():

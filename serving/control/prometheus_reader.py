@@ -7,14 +7,13 @@ goes on for minutes after the last sample. So the time of the newest sample is a
 
 import math
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from feature_store.errors import SourceError
 from feature_store.sources.prometheus_api import PrometheusApi
 from serving.control.controller_file import Query
 from serving.control.loop import Readings
-
-_PARALLEL = 8
+from serving.control.side_by_side import SideBySide, TooLate
 
 
 class PrometheusReader:
@@ -26,7 +25,7 @@ class PrometheusReader:
             url: base address of the server.
             queries: by input.
             fixed: input -> value, in place of a measurement.
-            timeout_s: of each request; they run side by side, and none is repeated.
+            timeout_s: for all queries of a step together; they run side by side, and none is repeated.
 
         Raises:
             InputError: the address is unusable.
@@ -35,7 +34,7 @@ class PrometheusReader:
         self._queries, self._fixed = dict(queries), dict(fixed)
         asked = {query.newest for query in queries.values() if query.newest}
         self._expressions = tuple(dict.fromkeys([*(query.query for query in queries.values()), *sorted(asked)]))
-        self._pool = ThreadPoolExecutor(_PARALLEL, thread_name_prefix="prometheus")
+        self._timeout_s, self._threads = timeout_s, SideBySide[tuple[float, float]]()
 
     @property
     def fresh_s(self) -> dict[str, float]:
@@ -48,7 +47,15 @@ class PrometheusReader:
         Raises:
             SourceError: the server does not answer, refuses a query, or a query has more than one series.
         """
-        answers = dict(zip(self._expressions, self._pool.map(self._instant, self._expressions), strict=True))
+        calls = [partial(self._instant, expression) for expression in self._expressions]
+        try:
+            found = self._threads.answers(calls, self._timeout_s)
+        except TooLate as late:
+            before = f"; {late.hanging} queries of earlier steps still wait" if late.hanging else ""
+            raise SourceError(f"server must answer, got none within {self._timeout_s:g} s to "
+                              f"{len(calls) - late.answered} of {len(calls)} queries{before} "
+                              f"({self._api.address})") from None
+        answers = dict(zip(self._expressions, found, strict=True))
         values, ages = dict(self._fixed), {}
         for name, query in self._queries.items():
             value, _ = answers[query.query]
@@ -61,7 +68,7 @@ class PrometheusReader:
 
     def close(self) -> None:
         """Lets no query wait any longer."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
     def _instant(self, expression: str) -> tuple[float, float]:
         """Value and the server's time; NaN where there is no series."""

@@ -35,6 +35,7 @@ def run(loop: ControlLoop, every_s: float, stopped: threading.Event, on_step: Ca
     Returns:
         What could not be done at the end, "" where all was.
     """
+    loop.expect(every_s)
     due, done, failure = time.monotonic(), 0, ""
     try:
         while not stopped.is_set() and (steps is None or done < steps):

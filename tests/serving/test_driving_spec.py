@@ -8,7 +8,9 @@ from feature_store.errors import InputError
 from serving.driving_spec import driving_spec
 
 GOOD: dict[str, Any] = {"observer": "a.b_c", "step_s": 15.0, "current": {"target": "now"}, "whole": ["target"],
-                        "settings": {"slo_ms": 15.0}}
+                        "settings": {"slo_ms": 15.0},
+                        "seen": {"margin": 1.5, "ranges": [{"name": "load", "scale": "log", "terms": {"load": 1.0},
+                                                            "minimum": 2.0, "maximum": 80.0}]}}
 INPUTS = ["now", "slo_ms", "load"]
 
 
@@ -29,6 +31,7 @@ def test_what_is_written_is_read_back() -> None:
     ({"whole": "target"}, "whole must be a list of outputs"),
     ({"settings": {"slo_ms": float("inf")}}, "settings must be inputs with finite numbers"),
     ({"settings": {"other": 1.0}}, "settings must be inputs"),
+    ({"seen": {}}, "seen must have the keys"),
     ({"more": 1}, "driving must have the keys"),
 ])
 def test_anything_else_is_one_line(change: dict[str, Any], message: str) -> None:

@@ -26,6 +26,8 @@ class AutoscalingObserver:
     measured = tuple(signal.name for signal in SIGNALS
                      if signal.name not in (*_DERIVED, *_PRESENT, "slo_ms"))
 
+    guessed = ("raised_s_ago",)
+
     def __init__(self) -> None:
         self._state = dict.fromkeys(_STATE, math.nan) | {"raised_s_ago": 0.0}
         self._looks = False  # whether the replicas of the call before are known

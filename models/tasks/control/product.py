@@ -6,6 +6,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from models.export.policy_model import chain_onnx
 from models.export.product import Product, ProductInput, ProductOutput, Versions, promised
 from models.learners.policy import Policy
 from models.learners.policy_chain import Box, chain
+from models.tasks.control.judging import model_acting
 from models.tasks.control.rule_tuning import TunedRule
+from models.tasks.control.seen import NOTHING, seen_in_training
 from models.tasks.control.task import ControlTask
 from models.tasks.control.workload import numbers_of, specification_of, twin_of
 
@@ -26,13 +29,15 @@ def product_of_learner(task: ControlTask, workload: str, versions: Versions, fea
     """Of a learner's folder, under the limits of the workload."""
     environment = twin_of(task, workload, features)
     _, own = read_rules(learner)
-    return policy_product(task, workload, environment, Policy.load(learner / POLICY), versions,
+    made = policy_product(task, workload, environment, Policy.load(learner / POLICY), versions,
                           own[task.fallback_of(workload)])
+    seen = seen_in_training(task, environment, model_acting(made.model), own)
+    return replace(made, driving={**(made.driving or {}), "seen": seen})
 
 
 def policy_product(task: ControlTask, workload: str, environment: Environment, policy: Policy, versions: Versions,
                    fallback: TunedRule) -> Product:
-    """What ships of a policy.
+    """What ships of a policy, but for what its training saw.
 
     Args:
         environment: of the workload; its limits are the policy's.
@@ -68,7 +73,8 @@ def driving_of(task: ControlTask, workload: str, environment: Environment) -> di
     settings = {name: value for name, value in numbers_of(task, workload).items() if name in signals}
     return {"observer": environment_of(task.environment).observer, "step_s": environment.step_seconds,
             "current": {control.name: control.current for control in environment.controls},
-            "whole": [control.name for control in environment.controls if control.whole], "settings": settings}
+            "whole": [control.name for control in environment.controls if control.whole], "settings": settings,
+            "seen": NOTHING}
 
 
 def write_learner(folder: Path, policy: Policy, choice: Mapping[str, Any], rules: Mapping[str, TunedRule],

@@ -28,7 +28,7 @@ import orjson
 from feature_store.errors import InputError
 from feature_store.whole_files import sync_folder
 
-Mark = Literal["measured", "missing", "late", "not_a_number"]
+Mark = Literal["measured", "missing", "late", "irregular", "not_a_number"]
 Actor = Literal["policy", "fallback"]
 
 FORMAT = "assay trajectories"
@@ -49,7 +49,8 @@ class Step:
         observation: (n) raw, in the header's order; NaN is a missing metric.
         targets: (m) raw, as they were set.
         reward, cost, violation, violated: of the environment's `Outcome`; NaN where not known.
-        mark: measured, or why there is no reward: it did not come, came after the next decision, or was no number.
+        mark: measured, or why there is no reward: it did not come, came after the next decision, is of a step
+            that was longer or shorter than it was to be, or was no number.
         detail: what else whoever acted has to say of it, as JSON keeps it; training does not read it.
     """
 

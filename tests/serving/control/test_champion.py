@@ -12,6 +12,7 @@ from models.configuration import load_configuration
 from serving.bundle import check_bundle
 from serving.control.champion import Champion, champion_of_ledger
 from serving.kept_bundles import kept_bundle
+from serving.session import Predictor
 from tests.serving.conftest import ROOT
 from tests.serving.control.policy_bundle import write_policy_bundle
 
@@ -25,8 +26,12 @@ def bundles(tmp_path_factory, keys):
         agreed["fallback"] = {**agreed["fallback"], "safe_ranges": {
             name: {**safe, "most_up": 0.5} for name, safe in agreed["fallback"]["safe_ranges"].items()}}
 
+    def seen(agreed):
+        load = {"name": "rate_rps", "scale": "log", "terms": {"rate_rps": 1.0}, "minimum": 10.0, "maximum": 90.0}
+        agreed["driving"] = {**agreed["driving"], "seen": {"margin": 1.5, "ranges": [load]}}
+
     made = {"one": write_policy_bundle(folder / "one", private),
-            "two": write_policy_bundle(folder / "two", private, seed=2),
+            "two": write_policy_bundle(folder / "two", private, seen, seed=2),
             "other": write_policy_bundle(folder / "other", private, narrower, seed=3)}
     return {name: check_bundle(path, public) for name, path in made.items()}
 
@@ -58,6 +63,16 @@ def test_a_new_champion_takes_its_place_and_an_unreachable_registry_changes_noth
     second = champion.current()
     assert (second.version, second.age_s, champion.unreachable) == (bundles["two"].sha256[:12], 0.0, "")
     assert second.predictor is not first.predictor
+    # what its training saw comes with it
+    assert (first.familiar.names, second.familiar.names) == ((), ("rate_rps",))
+
+
+def test_a_prediction_says_beyond_what_training_saw_it_is(bundles):
+    row = {item.name: item.minimum for item in bundles["two"].contract.inputs} | {"rate_rps": 60.0}
+    predictor = Predictor(bundles["two"])
+    assert predictor.predict(row).strange == ()
+    assert predictor.predict([row, row | {"rate_rps": 140.0}]).strange == ("rate_rps",)
+    assert Predictor(bundles["one"]).predict(row | {"rate_rps": 1e4}).strange == ()
 
 
 @pytest.mark.parametrize("reason", ["workload must have a champion, got none", "signature must hold, got another key"])

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from feature_store.errors import InputError
+from serving.control.checks import Distribution
 from serving.control.controller_file import CgroupTarget, Query, read_controller_file
 
 WHOLE = """
@@ -17,6 +18,7 @@ signals:
 fixed: {io_utilization: 0}
 cgroup: {group: nginx, parent: services}
 shield: {hold: [target_replicas], hysteresis: 0.02, cool_down_s: 60, budgets: [{name: cores, of: [a, b], most: 16}]}
+out_of_distribution: {margin: 2, ignore: [io_utilization]}
 hand_back_after: 3
 dry_run: {replicas: 2}
 """
@@ -34,6 +36,7 @@ def test_what_is_written_is_read(tmp_path):
                              "p99_ms": Query("p99", 1000.0, "max(timestamp(up))", 30.0)}
     assert (found.fixed, found.dry_run) == ({"io_utilization": 0.0}, {"replicas": 2.0})
     assert (found.hysteresis, found.cool_down_s, found.hand_back_after, found.deadline_s) == (0.02, 60.0, 3, 5.0)
+    assert found.distribution == Distribution(2.0, ("io_utilization",))
     assert (found.hold, found.kubernetes) == (("target_replicas",), None)
     assert found.cgroup == CgroupTarget("nginx", "services", "/run/assay", "/sys/fs/cgroup", 1)
     assert [(one.name, one.controls, one.most) for one in found.budgets] == [("cores", ("a", "b"), 16.0)]
@@ -53,6 +56,8 @@ def test_what_is_written_is_read(tmp_path):
     (("hold: [target_replicas]", "hold: [1]"), "shield.hold must be a list of names"),
     (("{group: nginx, parent: services}", "{parent: services}"), "cgroup.group must be given"),
     (("{group: nginx, parent: services}", "{group: nginx, replicas: 0}"), "cgroup.replicas must be a whole number"),
+    (("margin: 2", "margin: 0.5"), "out_of_distribution.margin must be a number >= 1, got '0.5'"),
+    (("margin: 2", "margn: 2"), "out_of_distribution must be one of margin, ignore"),
     (("of: [a, b]", "of: a"), "shield.budgets.of must be a list"),
     (("{replicas: 2}", "{replicas: two}"), "dry_run.replicas must be a finite number"),
     (("fixed: {io_utilization: 0}", "fixed: [1]"), "fixed must be a mapping"),

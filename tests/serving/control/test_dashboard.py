@@ -25,7 +25,7 @@ def _exposed() -> dict[str, set[str]]:
     metrics = Metrics("autoscaling", "nginx", lambda: Model(None, "", "abc"))
     metrics.count(ControlStep(0, "now", "policy", "", "abc", {}, ("p99_ms is missing",), ("rate_rps",), None,
                               (Change("target_replicas", "rate", 9.0, 4.0),), {"target_replicas": 4.0},
-                              {"target_replicas": 4.0}, took_s={"observe": 0.1}))
+                              {"target_replicas": 4.0}, took_s={"observe": 0.1}, strange=("rate_rps",)))
     exposed: dict[str, set[str]] = {}
     for family in metrics.registry.collect():
         for sample in family.samples:

@@ -323,7 +323,7 @@ def test_an_answer_that_is_none_is_the_fallback_s_step(tmp_path, answer):
     assert record.done == record.targets != {}
 
 
-@pytest.mark.parametrize("part", ["body"])
+@pytest.mark.parametrize("part", ["headers", "body"])
 def test_an_answer_that_drips_for_ten_seconds_is_waited_for_no_longer_than_said(tmp_path, part):
     def drip(handler):
         handler.wfile.write(b"HTTP/1.1 200 OK\r\n" + (b"" if part == "headers" else b"Content-Length: 900\r\n\r\n"))

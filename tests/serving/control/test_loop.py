@@ -11,11 +11,14 @@ import torch
 from feature_store.errors import InputError, RefusedError
 from models.controllers.rules import make
 from models.environments.autoscaling.interface import CONTROLS
+from models.environments.autoscaling.simulator import Autoscaling, Physics
 from models.learners.policy import Policy, PolicyShape
 from models.training.reinforcement.trajectories import from_log, transitions
 from models.training.reinforcement.trajectory_log import read_log
+from serving.control.checks import Distribution
 from serving.control.loop import Readings
 from serving.control.shield import Budget, Limit, Shield
+from serving.seen_spec import Familiar, seen_spec
 from tests.serving.control.world import NAMES, SAFE, OneModel, Said, World, keep, loop_of, nonsense
 
 
@@ -82,6 +85,41 @@ def test_the_log_is_what_training_reads(tmp_path):
     assert len(transitions(from_log(read))) == 11
 
 
+@pytest.mark.parametrize(("age_s", "behind"), [(15.0, 0), (5.0, 1)])
+def test_a_reward_is_that_of_the_interval_in_which_it_was_measured(tmp_path, age_s, behind):
+    """Metrics of the world are an interval late; who says so by their age has rewards where they belong."""
+    world = World(age_s=age_s, environment=Autoscaling(physics=Physics(start_up=False, noisy_metrics=False)))
+    less = lambda row: keep(row) | {"target_cpu_limit_cores": 0.9 * row["cpu_limit_cores"]}  # noqa: E731
+    loop = loop_of(world, tmp_path, Said(less))
+    true = []
+    for _ in range(14):
+        loop.step()
+        latest = world.state.latest
+        true.append(max(0.0, math.log(float(latest.p99_ms) / world.shown["slo_ms"])) + 4 * (1 - float(latest.served)))
+    loop.close()
+    steps = read_log(tmp_path / "steps").steps
+    assert [one.step for one in steps] == list(range(14))
+    assert [one.mark for one in steps] == ["measured"] * (12 + behind) + ["missing"] * (2 - behind)
+    known = [one.violation for one in steps if one.mark == "measured"]
+    assert known[behind:] == pytest.approx(true[:12], rel=1e-3)
+    assert len(set(true)) == 14
+
+
+@pytest.mark.parametrize(("late_s", "due_s", "mark"), [(2.0, None, "measured"), (4.0, None, "irregular"),
+                                                       (-4.0, None, "irregular"), (4.0, 19.0, "measured")])
+def test_a_step_of_another_length_is_marked(tmp_path, late_s, due_s, mark):
+    world = World()
+    loop = loop_of(world, tmp_path, Said(keep))
+    if due_s is not None:
+        loop.expect(due_s)
+    loop.step()
+    world.now += late_s
+    loop.step()
+    step = read_log(tmp_path / "steps").steps[0]
+    assert (step.mark, step.detail["interval_s"]) == (mark, 15.0 + late_s)
+    assert math.isfinite(step.reward) == (mark == "measured")
+
+
 @pytest.mark.parametrize(("broken", "actor", "reason"), [
     ("reader", "fallback", "no measurements: Prometheus must answer"),
     ("present", "nobody", "actuator: target must be there"),
@@ -143,6 +181,41 @@ def test_an_idle_service_is_no_impossible_one(tmp_path):
     record = loop.step()
     assert record.actor == "policy"
     assert record.seen["cpu_utilization"] == 0.015625
+
+
+LOAD = {"name": "load a core", "scale": "log", "terms": {"rate_rps": 1.0, "replicas": -1.0, "cpu_limit_cores": -1.0}}
+
+
+def _familiar(world, low, high):
+    """Training saw these multiples of the present load a core."""
+    shown = world.shown
+    load = shown["rate_rps"] / shown["replicas"] / shown["cpu_limit_cores"]
+    spec = seen_spec({"margin": 1.5, "ranges": [{**LOAD, "minimum": low * load, "maximum": high * load}]}, NAMES)
+    return Familiar(spec, dict.fromkeys(NAMES, 1.0))
+
+
+def test_what_training_never_saw_is_the_fallback_s_until_it_is_over(tmp_path):
+    world = World()
+    models = OneModel(Said(keep), familiar=_familiar(world, 0.01, 100.0))
+    loop = loop_of(world, tmp_path, None, models=models, hand_back_after=2)
+    assert [loop.step().actor for _ in range(2)] == ["fallback", "policy"]
+    models.familiar = _familiar(world, 4.0, 5.0)
+    record = loop.step()
+    assert (record.actor, record.strange, record.said) == ("fallback", ("load a core",), None)
+    assert record.reason.startswith("out of distribution: load a core is ")
+    assert ", training saw " in record.reason
+    assert record.done == record.targets != {}
+    models.familiar = _familiar(world, 0.01, 100.0)
+    assert [loop.step().actor for _ in range(2)] == ["fallback", "policy"]
+    assert read_log(tmp_path / "steps").steps[2].detail["strange"] == ["load a core"]
+
+
+@pytest.mark.parametrize("distribution", [Distribution(margin=10.0), Distribution(ignored=("replicas",))])
+def test_an_operator_may_say_what_counts_as_out_of_distribution(tmp_path, distribution):
+    world = World()
+    models = OneModel(Said(keep), familiar=_familiar(world, 4.0, 5.0))
+    assert loop_of(world, tmp_path / "a", None, models=models).step().actor == "fallback"
+    assert loop_of(world, tmp_path / "b", None, models=models, distribution=distribution).step().actor == "policy"
 
 
 def _refuses(row):

@@ -34,7 +34,8 @@ def test_every_step_is_counted_and_served():
                               took_s={"observe": 0.02}))
     metrics.count(ControlStep(1, "now", "policy", "", "def", {}, (), ("rate_rps",), {"target_replicas": 9.0},
                               (Change("target_replicas", "rate", 9.0, 4.0),), {"target_replicas": 4.0},
-                              {"target_replicas": 4.0}, failure="log: full", took_s={"observe": 0.02, "act": 0.5}))
+                              {"target_replicas": 4.0}, failure="log: full", strange=("load a core",),
+                              took_s={"observe": 0.02, "act": 0.5}))
     port = _free_port()
     stop = metrics.serve(port)
     try:
@@ -46,6 +47,7 @@ def test_every_step_is_counted_and_served():
                 f'assay_control_steps_total{{actor="nobody",{OWN}}}': 0,
                 f'assay_control_shield_changes_total{{control="target_replicas",reason="rate",{OWN}}}': 1,
                 f'assay_control_outside_box_total{{input="rate_rps",{OWN}}}': 1,
+                f'assay_control_out_of_distribution_total{{range="load a core",{OWN}}}': 1,
                 f'assay_control_troubles_total{{{OWN}}}': 1, f'assay_control_failures_total{{{OWN}}}': 1,
                 f'assay_control_step_seconds_count{{phase="observe",{OWN}}}': 2,
                 f'assay_control_set{{control="target_replicas",{OWN}}}': 4,

@@ -65,6 +65,40 @@ def test_a_server_that_hangs_is_waited_for_no_longer_than_said():
         assert time.monotonic() - began < 2.5
 
 
+def _trickles(handler):
+    """A status line, a byte each 50 ms: each wait is short, and it never ends."""
+    for byte in b"HTTP/1.1 200 " + b"O" * 60:
+        handler.wfile.write(bytes([byte]))
+        handler.wfile.flush()
+        time.sleep(0.05)
+
+
+def test_a_server_that_answers_byte_by_byte_is_waited_for_no_longer_than_said():
+    with faulty_server(_trickles) as (url, _):
+        reader = PrometheusReader(url, {"x": Query("a"), "y": Query("b")}, timeout_s=0.3)
+        for hanging in ("", "; 2 queries of earlier steps still wait"):
+            began = time.monotonic()
+            with pytest.raises(SourceError, match=rf"none within 0\.3 s to 2 of 2 queries{hanging} \("):
+                reader.read()
+            assert time.monotonic() - began < 1.5
+        reader.close()
+
+
+def _slow(handler):
+    time.sleep(0.4)
+    reply('{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"2"]}]}}')(handler)
+
+
+def test_twenty_queries_are_asked_side_by_side():
+    with faulty_server(_slow) as (url, asked):
+        reader = PrometheusReader(url, {f"x{number}": Query(f"a{number}") for number in range(20)}, timeout_s=5.0)
+        began = time.monotonic()
+        assert set(reader.read().values.values()) == {2.0}
+        assert time.monotonic() - began < 2.0  # two rounds of at most 19 would do; one after the other take 8 s
+        assert len(asked) == 20
+        reader.close()
+
+
 def test_an_address_that_is_none_is_refused():
     with pytest.raises(InputError, match="URL must be"):
         PrometheusReader("prometheus", {})

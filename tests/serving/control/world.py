@@ -36,7 +36,8 @@ def contract(slo_ms: float) -> Contract:
         "code_version": "c", "data_version": "d", "seed": 0,
         "driving": {"observer": "models.environments.autoscaling.observer", "step_s": STEP_S,
                     "current": {one.name: one.current for one in CONTROLS},
-                    "whole": [one.name for one in CONTROLS if one.whole], "settings": {"slo_ms": slo_ms}}})
+                    "whole": [one.name for one in CONTROLS if one.whole], "settings": {"slo_ms": slo_ms},
+                    "seen": {"margin": 1.0, "ranges": []}}})
 
 
 @dataclass
@@ -49,6 +50,7 @@ class World:
     broken: str = ""  # reader, present, apply or lease: what fails
     holder: str = ""
     lost: tuple[str, ...] = ()
+    age_s: float = 5.0  # of measurements, as the source says
     costs: list[float] = field(default_factory=list)
     violated: list[float] = field(default_factory=list)
 
@@ -69,7 +71,7 @@ class World:
         if self.broken == "reader":
             raise SourceError("Prometheus must answer, got nothing (http://prometheus)")
         known = {name: self.shown[name] for name in AutoscalingObserver.measured if name not in self.lost}
-        return Readings(known, dict.fromkeys(known, 5.0))
+        return Readings(known, dict.fromkeys(known, self.age_s))
 
     def present(self) -> dict[str, float]:
         if self.broken == "present":
@@ -125,9 +127,10 @@ class OneModel:
 
     predictor: Any
     refused: str = ""
+    familiar: Any = None
 
     def current(self) -> Model:
-        return Model(self.predictor, self.refused, "version 1")
+        return Model(self.predictor, self.refused, "version 1", familiar=self.familiar)
 
 
 SAFE = {"target_cpu_limit_cores": SafeRange(0.125, 16.0, 0.25, 1.0),

@@ -1,0 +1,81 @@
+"""Calls that are carried out side by side, with one deadline for all of them.
+
+Each has a daemon thread of its own: a call that hangs for longer than the deadline holds up neither the step, nor the
+calls of the next one, nor the end of the process. Threads are kept and used again; what hangs is counted, and beyond
+MOST_HUNG times the calls of one go nothing more is begun until some of it has ended.
+"""
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+Answer = TypeVar("Answer")
+MOST_HUNG = 4
+
+
+class TooLate(Exception):
+    """Attributes: answered: how many of the calls ended in time; hanging: how many of earlier goes still do."""
+
+    def __init__(self, answered: int, hanging: int) -> None:
+        super().__init__(f"{answered} calls ended in time, {hanging} of before still hang")
+        self.answered, self.hanging = answered, hanging
+
+
+class SideBySide(Generic[Answer]):
+    """Threads for calls; one go at a time."""
+
+    def __init__(self) -> None:
+        self._todo: queue.SimpleQueue[tuple[int, Callable[[], Answer], queue.SimpleQueue[
+            tuple[int, Answer | None, Exception | None]]] | None] = queue.SimpleQueue()
+        self._lock, self._threads, self._busy = threading.Lock(), 0, 0
+
+    def answers(self, calls: Sequence[Callable[[], Answer]], within_s: float) -> list[Answer]:
+        """What they give, in their order.
+
+        Raises:
+            TooLate: not all have ended in time.
+            Exception: what the first one that failed has raised, at once.
+        """
+        deadline = time.monotonic() + within_s
+        with self._lock:
+            if (hanging := self._busy) > MOST_HUNG * len(calls):
+                raise TooLate(0, hanging)
+            self._busy += len(calls)
+            missing = self._busy - self._threads
+            self._threads += max(missing, 0)
+        for _ in range(missing):
+            threading.Thread(target=self._work, name="query", daemon=True).start()
+        ended: queue.SimpleQueue[tuple[int, Answer | None, Exception | None]] = queue.SimpleQueue()
+        for number, call in enumerate(calls):
+            self._todo.put((number, call, ended))
+        found: dict[int, Answer] = {}
+        while len(found) < len(calls):
+            try:
+                number, answer, error = ended.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                raise TooLate(len(found), hanging) from None
+            if error is not None:
+                raise error
+            found[number] = answer  # type: ignore[assignment]
+        return [found[number] for number in range(len(calls))]
+
+    def close(self) -> None:
+        """Ends the threads that do nothing; those that hang end with their call."""
+        with self._lock:
+            for _ in range(self._threads):
+                self._todo.put(None)
+            self._threads = 0
+
+    def _work(self) -> None:
+        while (job := self._todo.get()) is not None:
+            number, call, ended = job
+            try:
+                outcome: tuple[int, Answer | None, Exception | None] = (number, call(), None)
+            except Exception as error:  # whatever it is, the step that asked is told
+                outcome = (number, None, error)
+            with self._lock:
+                self._busy -= 1
+            ended.put(outcome)
+            del job, call, ended, outcome
