@@ -288,7 +288,7 @@ def test_what_cannot_be_is_not_measured_over_http(tmp_path, lie, reason):
 
 
 def test_a_wrong_unit_within_the_range_is_believed_and_the_shield_bounds_what_comes_of_it(tmp_path):
-    """9 s of latency is possible: nobody can see that it is 9 ms. One step then changes no more than any other."""
+    """9 s of latency is possible: where training saw it too, nobody can see that it is 9 ms. A step is bounded then."""
     world = World()
     grabs = Said(lambda row: keep(row) | {"target_cpu_limit_cores": row["cpu_limit_cores"] * row["p99_ms"]})
     loop = loop_of(world, tmp_path, grabs)
