@@ -9,6 +9,7 @@ from pipelines.commands import (
     acting_commands,
     bundle_commands,
     control_command,
+    demo_command,
     measurement_commands,
     record_command,
     registry_commands,
@@ -39,6 +40,7 @@ app.command("predict")(bundle_commands.predict)
 app.command("control")(control_command.control)
 app.command("stop-acting")(acting_commands.stop_acting)
 app.command("resume-acting")(acting_commands.resume_acting)
+app.command("demo")(demo_command.demo)
 app.command("recommend")(measurement_commands.recommend)
 app.command("audit")(measurement_commands.audit)
 app.command("promote")(registry_commands.promote)

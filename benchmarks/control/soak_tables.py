@@ -56,7 +56,7 @@ def soak_conditions_line(results: Mapping[str, Any]) -> str:
 
 def draw_soak(results: Mapping[str, Any], path: Path) -> None:
     """Memory, counts and the time of a step over minutes."""
-    from models.reporting.figures import BASELINE, UNVERIFIED, VERIFIED
+    from models.reporting.figures import BASELINE, UNVERIFIED, VERIFIED, logarithmic
 
     with svg(path, 7.6, 5.4) as figure:
         memory, counts, steps = figure.subplots(3, 1, sharex=True)
@@ -68,10 +68,11 @@ def draw_soak(results: Mapping[str, Any], path: Path) -> None:
             axes.plot(np.array(times) / 60.0, values, color=color, ls=dash, lw=1.1, label=label)
         for axes, label in ((memory, "MiB"), (counts, "count"), (steps, "ms of a step")):
             axes.set_ylabel(label)
-            axes.legend(fontsize=7.5, loc="center right", ncols=2)
-        memory.set_ylim(bottom=0)
-        counts.set_ylim(bottom=0)
-        steps.set_yscale("log")
+            axes.legend(fontsize=7.5, loc="lower right", ncols=2)
+        for axes, name in ((memory, "rss_mib"), (counts, "handles")):
+            axes.set_ylim(0, 1.15 * max(_column(results, name)[1]))
+        shown = [*_column(results, "step_ms")[1], *_column(results, "slowest_step_ms")[1]]
+        logarithmic(steps, "y", min(shown) / 3.0, max(shown))
         steps.set_xlabel("minutes")
 
 

@@ -15,6 +15,8 @@ from pathlib import Path
 from feature_store.errors import AssayError
 from feature_store.whole_files import sync_folder, write_file
 from models.configuration import Configuration
+from serving.ledger import Ledger
+from serving.state_folder import StateFolder
 
 STOP_FILE, SIGNAL_FILE, LEDGER_FILE = "STOP", "STOP-BY-SIGNAL", "STOP-BY-LEDGER"
 
@@ -111,17 +113,15 @@ class LedgerSwitch:
         return thread
 
 
-def stopped_in_ledger(configuration: Configuration, task: str, workload: str) -> str:
+def stopped_in_ledger(state: Configuration | StateFolder, task: str, workload: str) -> str:
     """Who stopped all acting on a workload, when and why; "": nobody.
 
     Raises:
         RefusedError: the ledger does not verify, or its end was cut off.
         AssayError: it is away, or knows nothing of the workload.
     """
-    from serving.ledger import Ledger
-
-    path = configuration.ledger_path
-    standing = Ledger(path, configuration.public_key_path).standings().get((task, workload)) if path.exists() else None
+    path = state.ledger_path
+    standing = Ledger(path, state.public_key_path).standings().get((task, workload)) if path.exists() else None
     if standing is None:
         raise AssayError(f"ledger must have entries of {task}, {workload}, got none ({path})")
     return standing.stopped

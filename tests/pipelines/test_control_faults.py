@@ -24,9 +24,9 @@ from tests.serving.control.policy_bundle import write_champion
 pytestmark = needs_prometheus
 # the command, looking at the ledger more often
 PROGRAM = """
-import pipelines.commands.control_command as command
+import serving.control.start
 from pipelines.command_line import main
-command.POLL_S = 0.2
+serving.control.start.POLL_S = 0.2
 main()
 """
 
