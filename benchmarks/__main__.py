@@ -38,6 +38,7 @@ BENCHMARKS: Mapping[str, str] = {
     "autoscaling-adversarial-states": "benchmarks.autoscaling.adversarial.states",
     "autoscaling-run": "benchmarks.autoscaling.whole_run",
     "autoscaling-speed": "benchmarks.autoscaling.speed",
+    "control-soak": "benchmarks.control.soak",
     "autoscaling-training": "benchmarks.autoscaling.time_to_reward",
     "autoscaling-bootstrapping": "benchmarks.autoscaling.bootstrapping",
     "verification": "benchmarks.verification.published",

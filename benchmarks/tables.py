@@ -31,6 +31,7 @@ from benchmarks.autoscaling.adaptation.plots import draw_adaptation, draw_rivals
 from benchmarks.autoscaling.adversarial import tables as adversarial_tables
 from benchmarks.autoscaling.adversarial.plot import draw_states
 from benchmarks.autoscaling.fronts_plot import draw_rules
+from benchmarks.control.soak_tables import draw_soak, soak_conditions_line, soak_table
 from benchmarks.gates import false_promotion
 from benchmarks.harness.markdown import fill, marked_tables
 from benchmarks.harness.result_file import read_results
@@ -84,6 +85,7 @@ PLOTS = (
     Plot("autoscaling_rivals", draw_rivals, "docs/images/autoscaling_rivals.svg"),
     Plot("autoscaling_adaptation", draw_adaptation, "docs/images/autoscaling_adaptation.svg"),
     Plot("autoscaling_serving", draw_serving, "docs/images/autoscaling_serving.svg"),
+    Plot("control_soak", draw_soak, "docs/images/control_soak.svg", "samples"),
 )
 
 
@@ -145,6 +147,8 @@ TABLES: dict[str, Source] = {
     "autoscaling-serving-scenarios": Source("autoscaling_serving", serving.scenarios_table),
     "autoscaling-training": Source("autoscaling_training", time_to_reward.training_table),
     "autoscaling-bootstrapping": Source("autoscaling_bootstrapping", early_tables.early_table),
+    "control-soak": Source("control_soak", soak_table),
+    "control-soak-conditions": Source("control_soak", soak_conditions_line),
     "false-promotion": Source("false_promotion", false_promotion.equal_table("errors")),
     "false-promotion-missed": Source("false_promotion", false_promotion.missed_table("errors", 0.05)),
     "false-promotion-missed-more": Source("false_promotion", false_promotion.missed_table("errors", 0.2)),

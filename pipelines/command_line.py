@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from pipelines.commands import (
+    acting_commands,
     bundle_commands,
     control_command,
     demo_command,
@@ -37,6 +38,8 @@ app.command("verify")(verify_command.verify)
 app.command("check")(bundle_commands.check)
 app.command("predict")(bundle_commands.predict)
 app.command("control")(control_command.control)
+app.command("stop-acting")(acting_commands.stop_acting)
+app.command("resume-acting")(acting_commands.resume_acting)
 app.command("demo")(demo_command.demo)
 app.command("recommend")(measurement_commands.recommend)
 app.command("audit")(measurement_commands.audit)

@@ -22,6 +22,7 @@ from feature_store.names import printable
 from pipelines.commands.known_names import require_known
 from serving.bundle import check_bundle
 from serving.control.champion import champion_of_ledger
+from serving.control.kill_switch import hold_signal
 from serving.control.loop import ControlStep
 from serving.control.start import ControlRequest, act, champion_for, line_of
 from serving.ledger import Ledger
@@ -120,12 +121,13 @@ def _add_control(parser: argparse.ArgumentParser) -> None:
 
 
 def _control(given: argparse.Namespace) -> int:
+    hold_signal()
     state = _state(given)
     fields = (name for name in ControlRequest.__dataclass_fields__)
     request = ControlRequest(**{name: getattr(given, name) for name in fields})
     if request.bundle is None:
         require_known(Ledger(state.ledger_path, state.public_key_path).standings(), request.task, request.workload)
-    act(request, champion_for(request, state), state.home, _show_json if given.json else _show)
+    act(request, champion_for(request, state), state, _show_json if given.json else _show)
     return 0
 
 

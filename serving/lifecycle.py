@@ -3,6 +3,7 @@
     register   a bundle becomes a version (serving/registration.py)
     promote    a challenger, by a person's word         rollback   to the champion before
     retire     a version, for good: also where its bundle is lost
+    stop_acting, resume_acting   all controllers of a workload, by a person's word
     open_champion, download_bundle                      what controllers and `assay` read
 
 The store (MLflow) holds copies and pointers; what counts is elsewhere: which version is champion says
@@ -207,6 +208,20 @@ class Lifecycle:
             champion = self._ledger.champion_of(task, workload)
         return Retirement(move.model, version, champion, standing.champion == version, drifts)
 
+    def stop_acting(self, task: str, workload: str, reason: str = "") -> Entry:
+        """Lets no controller of the workload act, policy or fallback, within a look of theirs at the ledger.
+
+        Opens no bundle. It stands until `resume_acting`, whatever becomes champion meanwhile.
+
+        Raises:
+            RefusedError: acting is stopped already.
+        """
+        return self._switch("stop_acting", task, workload, reason)
+
+    def resume_acting(self, task: str, workload: str, reason: str = "") -> Entry:
+        """Takes a `stop_acting` back. Raises RefusedError: there is none."""
+        return self._switch("resume_acting", task, workload, reason)
+
     def reconcile(self) -> tuple[Drift, ...]:
         """Sets every alias to what the ledger says, cleans up after killed processes; says what was off.
 
@@ -219,6 +234,16 @@ class Lifecycle:
     def clean_up(self) -> None:
         """Removes what registrations that died half-way have left in the store."""
         self._registrar.clean_up()
+
+    def _switch(
+        self, action: Literal["stop_acting", "resume_acting"], task: str, workload: str, reason: str
+    ) -> Entry:
+        with self._promotions.standing(task, workload) as (standing, _):
+            sha256 = "" if standing.champion is None else standing.registered[standing.champion]
+            self._promotions.record(
+                [self._new_move(task, workload, standing, standing.champion or 0, sha256, reason)(action)]
+            )
+            return self._ledger.history(task, workload)[-1]
 
     def _weaker(self, bundle: Bundle, standing: Standing) -> tuple[str, ...]:
         """A line for everything in which a version promises less than the champion."""

@@ -3,6 +3,7 @@
     register | reject  ->  challenger  ->  champion | approve  ->  rollback
     any version that was registered    ->  retire
     a learned controller's version     ->  stage_offline, stage_online, stage_serving, stage_initialized
+    all controllers of the workload    ->  stop_acting  ->  resume_acting
 
 `Standing` is the state of one (task, workload), folded from its moves in order. The ledger refuses to
 write a move that breaks a rule, and to read one: two processes that each thought they had promoted
@@ -18,7 +19,7 @@ from feature_store.errors import RefusedError
 from models.training.reinforcement.lifecycle import EDGES, Stage
 
 Action = Literal["register", "reject", "challenger", "champion", "approve", "rollback", "retire", "stage_initialized",
-                 "stage_offline", "stage_online", "stage_serving"]
+                 "stage_offline", "stage_online", "stage_serving", "stop_acting", "resume_acting"]
 STAGE = "stage_"  # of the actions that tell the lifecycle of a learned controller
 
 
@@ -30,10 +31,12 @@ class Move:
         action: register (its gates held), reject (they did not), challenger, champion (by comparison),
             approve (champion by a person's word), rollback (back to the champion before), retire (taken out
             for good by a person's word; of the champion, the one before it becomes champion), stage_* (a version that
-            acts entered that stage of Algorithm 5.1, models/training/reinforcement/lifecycle.py).
+            acts entered that stage of Algorithm 5.1, models/training/reinforcement/lifecycle.py), stop_acting (no
+            controller of the workload acts, whatever is champion, until resume_acting).
         at: UTC time, ISO 8601.
         model: name in the registry.
-        version: number in the registry; never used twice.
+        version: number in the registry; never used twice. Of stop_acting and resume_acting the champion's, 0 and no
+            digest where there is none.
         previous_version: the champion before the move, None where there was none.
         bundle_sha256: digest that names the version's bundle.
         actor: who or what made the move.
@@ -64,6 +67,7 @@ class Standing:
         rejected: versions whose gates did not hold.
         retired: versions that were registered and taken out.
         stages: the stage of versions that entered one.
+        stopped: who stopped all acting, when and why; "" where controllers may act.
     """
 
     champions: tuple[int, ...] = ()
@@ -72,6 +76,7 @@ class Standing:
     rejected: frozenset[int] = frozenset()
     retired: frozenset[int] = frozenset()
     stages: Mapping[int, Stage] = field(default_factory=lambda: MappingProxyType({}))
+    stopped: str = ""
 
     @property
     def champion(self) -> int | None:
@@ -119,11 +124,13 @@ class Track:
         self._rejected = set(standing.rejected)
         self._retired = set(standing.retired)
         self._stages = dict(standing.stages)
+        self._stopped = standing.stopped
 
     def standing(self) -> Standing:
         """Where it stands now."""
         return Standing(tuple(self._champions), self._challenger, MappingProxyType(dict(self._registered)),
-                        frozenset(self._rejected), frozenset(self._retired), MappingProxyType(dict(self._stages)))
+                        frozenset(self._rejected), frozenset(self._retired), MappingProxyType(dict(self._stages)),
+                        self._stopped)
 
     def apply(self, move: Move, where: str) -> None:
         """One move further. Raises RefusedError where it breaks a rule; nothing has changed then."""
@@ -133,6 +140,9 @@ class Track:
         _require(move.gates_passed is (move.action != "reject"), "gates must fit the move", move.gates_passed, where)
         if move.action in ("register", "reject"):
             self._enter(move, where)
+            return
+        if move.action in ("stop_acting", "resume_acting"):
+            self._switch(move, champion, where)
             return
         registered = self._registered.get(move.version)
         _require(registered is not None, "version must be registered with its gates passed", move.version, where)
@@ -157,6 +167,18 @@ class Track:
             self._rejected.add(move.version)
         else:
             self._registered[move.version] = move.bundle_sha256
+
+    def _switch(self, move: Move, champion: int | None, where: str) -> None:
+        """All acting off or on; a statement about the workload, so that it names its champion, if there is one."""
+        version, digest = (0, "") if champion is None else (champion, self._registered[champion])
+        _require(move.version == version, f"version must be the champion's, {version}", move.version, where)
+        _require(move.bundle_sha256 == digest, f"bundle must be the champion's {digest!r}", move.bundle_sha256, where)
+        if move.action == "stop_acting":
+            _require(not self._stopped, "acting must not be stopped already", f"stopped by {self._stopped}", where)
+            self._stopped = " ".join(f"{move.actor}, {move.at}: {move.reason or 'no reason given'}".split())
+        else:
+            _require(bool(self._stopped), "acting must be stopped to be resumed", "not stopped", where)
+            self._stopped = ""
 
     def _enter_stage(self, move: Move, where: str) -> None:
         before, after = self._stages.get(move.version, Stage.INITIALIZED), Stage(move.action.removeprefix(STAGE))

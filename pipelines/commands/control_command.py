@@ -9,6 +9,7 @@ import typer
 
 from pipelines.commands.known_names import require_known
 from pipelines.console import ConfigOption, JsonOption, configuration_from, print_line, reported, working
+from serving.control.kill_switch import hold_signal
 from serving.control.loop import ControlStep
 
 
@@ -36,10 +37,11 @@ def control(
     """Act on a workload with its proved policy: observe, check, decide, shield, act, log.
 
     The champion is followed while it acts. Where the policy may not decide, its fallback does, and the line says why.
-    The file STOP in the controller's folder, or SIGUSR1, stops all acting; Ctrl-C ends the controller.
+    The file STOP in the controller's folder, SIGUSR1, or `assay stop-acting` stops all acting; Ctrl-C ends it.
 
     Example: assay control --task autoscaling --workload nginx --controller controller.yaml --actuator dry-run
     """
+    hold_signal()
     from serving.control.start import ControlRequest, act, champion_for
 
     request = ControlRequest(workload, controller, task, actuator, every, give_back, steps, bundle, public_key, folder,
@@ -51,7 +53,7 @@ def control(
         require_known(Ledger(configuration.ledger_path, configuration.public_key_path).standings(), task, workload)
     with working("loading the champion", json_output):
         champion = champion_for(request, configuration)
-    act(request, champion, configuration.home, _json if json_output else _told)
+    act(request, champion, configuration, _json if json_output else _told)
 
 
 def _json(record: ControlStep) -> None:

@@ -45,7 +45,7 @@ def promote(
     Example: assay promote --workload redis --reason "reviewed"
     """
     with working("promoting", json_output):
-        made = _registry(config, task, workload).promote(task, workload, version, reason, override_gates)
+        made = open_registry(config, task, workload).promote(task, workload, version, reason, override_gates)
     _moved("promoted", made, json_output)
 
 
@@ -59,7 +59,7 @@ def rollback(
     Example: assay rollback --workload redis --reason "latency alarms since the switch"
     """
     with working("rolling back", json_output):
-        made = _registry(config, task, workload).rollback(task, workload, reason)
+        made = open_registry(config, task, workload).rollback(task, workload, reason)
     _moved("rolled back", made, json_output)
 
 
@@ -74,7 +74,7 @@ def retire(
     Example: assay retire --workload redis --version 1 --reason "deleted in the registry"
     """
     with working("retiring", json_output):
-        made = _registry(config, task, workload).retire(task, workload, version, reason)
+        made = open_registry(config, task, workload).retire(task, workload, version, reason)
     drifts = [str(drift) for drift in made.drifts]
     if json_output:
         print_json({"model": made.model, "version": made.version, "champion": made.champion, "drifts": drifts})
@@ -163,7 +163,7 @@ def ui(
     raise typer.Exit(serve(configuration.tracking_uri, chosen, configuration.home / "logs" / "ui.log", ready))
 
 
-def _registry(config: Path | None, task: str, workload: str) -> Any:
+def open_registry(config: Path | None, task: str, workload: str) -> Any:
     """The registry; a name that its ledger does not know is refused first."""
     from serving.ledger import Ledger
 

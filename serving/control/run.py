@@ -1,41 +1,15 @@
-"""Runs a control loop: a step every so many seconds, until it is told to stop; the switch that stops all acting.
+"""Runs a control loop: a step every so many seconds, until it is told to stop.
 
-Kill switch: the file STOP in the controller's folder, or SIGUSR1 (again: off). While it is on nothing is set, and each
-step says so in the log. SIGTERM and SIGINT end the controller after the step that it is in.
+SIGTERM and SIGINT end the controller after the step that it is in.
 """
 
 import math
-import os
 import signal
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from serving.control.loop import ControlLoop, ControlStep
-
-STOP_FILE = "STOP"
-
-
-class KillSwitch:
-    """Why nobody may act, "" where everyone may. Made in the main thread, whose signals it takes."""
-
-    def __init__(self, folder: Path) -> None:
-        self._file, self._signalled = folder / STOP_FILE, False
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGUSR1, self._toggled)
-
-    def __call__(self) -> str:
-        """The reason, or ""."""
-        if self._signalled:
-            return "kill switch: SIGUSR1"
-        try:
-            return f"kill switch: {self._file.name} in its folder" if os.path.lexists(self._file) else ""
-        except OSError as error:  # nobody can say that it is off
-            return f"kill switch: {self._file} cannot be read ({error.strerror})"
-
-    def _toggled(self, number: int, frame: object) -> None:
-        self._signalled = not self._signalled
 
 
 def stops_on_signals() -> threading.Event:

@@ -1,5 +1,6 @@
 """Starts a controller as an operator asked for it, and runs it to its end: what every `assay control` does."""
 
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,13 +16,14 @@ from serving.actuators.actuators import GIVES_BACK, make_actuator
 from serving.bundle import CheckedBundle, check_bundle
 from serving.control.champion import Champion, champion_of_ledger
 from serving.control.controller_file import read_controller_file
+from serving.control.kill_switch import KillSwitch, LedgerSwitch, stopped_in_ledger
 from serving.control.loop import ControlStep
 from serving.control.made import make_loop
 from serving.control.metrics import Metrics
-from serving.control.run import KillSwitch, run, stops_on_signals
+from serving.control.run import run, stops_on_signals
 from serving.state_folder import StateFolder
 
-POLL_S = 30.0  # between two looks at who is champion
+POLL_S = 30.0  # between two looks at who is champion, and whether acting is stopped
 
 
 @dataclass(frozen=True)
@@ -74,11 +76,12 @@ def champion_for(request: ControlRequest, state: Configuration | StateFolder) ->
     return champion
 
 
-def act(request: ControlRequest, champion: Champion, home: Path, show: Callable[[ControlStep], None]) -> None:
+def act(request: ControlRequest, champion: Champion, state: Configuration | StateFolder,
+        show: Callable[[ControlStep], None]) -> None:
     """Runs the controller until it is stopped, or for `steps`.
 
     Args:
-        home: the state folder.
+        state: whose ledger may stop it, but where it acts by the one bundle of a folder.
         show: called with the record of each step.
 
     Raises:
@@ -88,7 +91,7 @@ def act(request: ControlRequest, champion: Champion, home: Path, show: Callable[
     if request.every is not None and not request.every > 0:
         raise InputError(f"every must be positive, got {request.every}")
     written, contract = read_controller_file(request.controller), champion.contract
-    place = request.folder or home / "controllers" / request.task / request.workload
+    place = request.folder or state.home / "controllers" / request.task / request.workload
     place.mkdir(parents=True, exist_ok=True)
     lock = file_lock(place / "lock")
     try:
@@ -96,10 +99,10 @@ def act(request: ControlRequest, champion: Champion, home: Path, show: Callable[
     except Timeout:
         raise InputError("folder must be of one controller alone, got one in which another one runs "
                          f"({place})") from None
-    loop = make_loop(contract, champion, written, make_actuator(request.actuator, contract, written),
-                     KillSwitch(place), place)
-    assert contract.driving is not None
     stopped = stops_on_signals()
+    loop = make_loop(contract, champion, written, make_actuator(request.actuator, contract, written),
+                     _stops(request, state, place, stopped), place)
+    assert contract.driving is not None
     metrics = Metrics(request.task, request.workload, champion.current)
     if request.metrics_port is not None:
         metrics.serve(request.metrics_port, request.metrics_address)
@@ -113,6 +116,18 @@ def act(request: ControlRequest, champion: Champion, home: Path, show: Callable[
     gives_back = request.actuator in GIVES_BACK if request.give_back is None else request.give_back
     if failure := run(loop, request.every or contract.driving.step_s, stopped, on_step, request.steps, gives_back):
         raise RefusedError(failure)
+
+
+def _stops(request: ControlRequest, state: Configuration | StateFolder, place: Path,
+           stopped: threading.Event) -> Callable[[], str]:
+    """Why nobody may act, "" where everyone may; the ledger is looked at until `stopped`."""
+    on_host = KillSwitch(place)
+    if request.bundle is not None:
+        return on_host
+    in_ledger = LedgerSwitch(lambda: stopped_in_ledger(state, request.task, request.workload), place)
+    in_ledger.poll()
+    in_ledger.follow(POLL_S, stopped)
+    return lambda: on_host() or in_ledger()
 
 
 def line_of(record: ControlStep) -> str:

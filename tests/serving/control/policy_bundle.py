@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from models.configuration import Configuration, load_configuration
 from models.environments.autoscaling.interface import ANCHORS, CONTROLS, FEATURES, SIGNALS
 from models.export.policy_model import chain_onnx
 from models.gate_report import evaluate_gates
@@ -15,8 +16,13 @@ from models.learners.policy import Policy, PolicyShape
 from models.learners.policy_chain import chain
 from models.verification.language.specification_language import parse_file
 from models.verification.language.specification_writing import as_yaml, written_out
+from serving.bundle import check_bundle
+from serving.kept_bundles import kept_bundle
+from serving.keys import create_key_pair
+from serving.ledger import Ledger
+from serving.moves import Move
 from serving.signature import sign_folder
-from tests.serving.conftest import made_up_proof, sealed, specification
+from tests.serving.conftest import ROOT, made_up_proof, sealed, specification
 from tests.serving.control.world import SAFE, contract
 
 SLO_MS = 15.0
@@ -52,3 +58,17 @@ def write_policy_bundle(folder: Path, private_key: Path, change: Any = lambda ag
         (folder / name).write_text(json.dumps(value))
     sign_folder(folder, private_key)
     return folder
+
+
+def write_champion(home: Path) -> Configuration:
+    """A state folder whose signed ledger has version 1 as champion of autoscaling, nginx; its bundle beside it."""
+    made = load_configuration(ROOT / "mlflow.yaml", {"ASSAY_HOME": str(home)})
+    for path in (made.private_key_path, made.ledger_path):
+        path.parent.mkdir(parents=True)
+    create_key_pair(made.private_key_path, made.public_key_path)
+    bundle = write_policy_bundle(kept_bundle(home, "autoscaling", "nginx", 1), made.private_key_path)
+    sha256 = check_bundle(bundle, made.public_key_path).sha256
+    moves = [Move(action, "2026-11-23T00:00:00+00:00", "autoscaling", "nginx", "assay.autoscaling.nginx", 1, None,
+                  sha256, gates_passed=True, reason="", actor="test") for action in ("register", "champion")]
+    Ledger(made.ledger_path, made.public_key_path, made.private_key_path).append(moves)
+    return made

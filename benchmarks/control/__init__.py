@@ -1,0 +1,1 @@
+"""The controller as an operator runs it."""

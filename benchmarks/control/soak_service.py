@@ -1,0 +1,168 @@
+"""What stands around the controller of a soak: a process in a control group, its metrics, a Prometheus server.
+
+The process sleeps, for the soak measures the controller. What its metrics say follows the limits that are set, so that
+policy and fallback have something to decide: a load that rises and falls, and a queue's latency.
+"""
+
+import math
+import os
+import shutil
+import socket
+import subprocess
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from feature_store.control_group_limits import FILES, amount, from_files, to_files
+from feature_store.errors import InputError
+from recording.control_groups import find_hierarchy
+from recording.reaper import remove_group
+
+HOST = Path("/sys/fs/cgroup")
+GROUP = "service"
+MIB = 2**20
+MEAN_RPS, PERIOD_S, SECONDS_A_REQUEST, MEMORY_MIB, IDLE_MS = 300.0, 600.0, 0.002, 96.0, 5.0
+_MOST_BUSY = 0.95  # of a queue whose latency is still said
+FIXED = {"io_utilization": 0.0, "network_utilization": 0.0, "served_share": 1.0}
+
+
+@dataclass(frozen=True)
+class Group:
+    """The control group `parent`/service of this host."""
+
+    parent: str
+    version: int
+    folders: Mapping[str, Path]
+
+    def limit(self, name: str) -> float:
+        """cpu: cores; memory: bytes."""
+        texts = {file: (self.folders[name] / file).read_text() for file in FILES[self.version][name]}
+        return amount(from_files(self.version, name, texts))
+
+    def set(self, name: str, text: str) -> None:
+        """As in version 2."""
+        for file, written in to_files(self.version, name, text).items():
+            (self.folders[name] / file).write_text(written)
+
+
+def metrics(seconds: float, cores: float, memory_mib: float) -> dict[str, float]:
+    """What the service measures, by input: at a time, under the limits that are set."""
+    rate = MEAN_RPS * (1.0 + 0.5 * math.sin(2.0 * math.pi * seconds / PERIOD_S))
+    used = min(SECONDS_A_REQUEST * rate, cores)
+    return {"rate_rps": rate, "cpu_used_cores": used, "cpu_utilization": used / cores, "memory_used_mib": MEMORY_MIB,
+            "memory_utilization": MEMORY_MIB / memory_mib,
+            "p99_ms": IDLE_MS / (1.0 - min(used / cores, _MOST_BUSY))}
+
+
+@contextmanager
+def idle_process() -> Iterator[Group]:
+    """A sleeping process in a group with 1 core and 256 MiB.
+
+    Raises:
+        InputError: control groups are not writable here.
+    """
+    hierarchy = find_hierarchy(HOST)
+    if hierarchy.cpu is None or hierarchy.memory is None:
+        raise InputError("control groups with CPU and memory must be writable, got none (run as root)")
+    parent = f"assay-soak-{os.getpid()}"
+    folders = {"cpu": hierarchy.cpu / parent / GROUP, "memory": hierarchy.memory / parent / GROUP}
+    for folder in dict.fromkeys(folders.values()):
+        folder.parent.mkdir()
+        if hierarchy.version == 2:
+            (folder.parent / "cgroup.subtree_control").write_text("+cpu +memory")
+        folder.mkdir()
+    process = subprocess.Popen(["sleep", "infinity"])
+    try:
+        for folder in dict.fromkeys(folders.values()):
+            (folder / "cgroup.procs").write_text(str(process.pid))
+        group = Group(parent, hierarchy.version, folders)
+        group.set("cpu", "100000 100000")
+        group.set("memory", str(256 * MIB))
+        yield group
+    finally:
+        process.kill()
+        process.wait()
+        for folder in dict.fromkeys(folders.values()):
+            remove_group(folder)
+            remove_group(folder.parent)
+
+
+@contextmanager
+def exporter(group: Group) -> Iterator[int]:
+    """The port at which the service's metrics are served."""
+    began = time.monotonic()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            found = metrics(time.monotonic() - began, group.limit("cpu"), group.limit("memory") / MIB)
+            body = "".join(f"{name} {value!r}\n" for name, value in found.items()).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "text/plain; version=0.0.4")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@contextmanager
+def prometheus(scraped: Mapping[str, int], folder: Path) -> Iterator[str]:
+    """Address of a real server that scrapes ports of this host every second.
+
+    Raises:
+        InputError: the Debian package prometheus is missing, or the server does not start.
+    """
+    if shutil.which("prometheus") is None:
+        raise InputError("prometheus must be installed, got none (Debian package prometheus)")
+    folder.mkdir()
+    jobs = "".join(f"  - {{job_name: {name}, static_configs: [{{targets: ['127.0.0.1:{port}']}}]}}\n"
+                   for name, port in scraped.items())
+    (folder / "prometheus.yml").write_text(f"global: {{scrape_interval: 1s}}\nscrape_configs:\n{jobs}")
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    with (folder / "log").open("wb") as log:
+        server = subprocess.Popen(["prometheus", f"--config.file={folder / 'prometheus.yml'}",
+                                   f"--storage.tsdb.path={folder / 'data'}",
+                                   f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log)
+    try:
+        _await_ready(url)
+        yield url
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def free_port() -> int:
+    """Of loopback; free until somebody takes it."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def _await_ready(url: str) -> None:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    deadline = time.monotonic() + 60.0
+    while True:
+        try:
+            with opener.open(f"{url}/-/ready", timeout=1):
+                return
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise InputError(f"prometheus must be ready within 60 s, got {error} ({url})") from error
+            time.sleep(0.2)
