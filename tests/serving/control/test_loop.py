@@ -372,6 +372,30 @@ def test_what_was_raised_and_lowered_is_remembered_across_a_restart(tmp_path):
     assert again.step().changes[0].reason == "cool_down"
 
 
+def test_what_someone_else_lowered_is_not_lowered_further_for_a_while(tmp_path):
+    limits = [Limit(one.name, one.current, SAFE[one.name], one.whole, cool_down_s=40.0) for one in CONTROLS]
+    world, less = World(), [1.0]
+    policy = lambda row: keep(row) | {"target_memory_limit_mib": less[0] * row["memory_limit_mib"]}  # noqa: E731
+    loop = loop_of(world, tmp_path, Said(policy), shield=Shield(limits))
+    loop.step()
+    world.state = world.state._replace(memory=0.8 * world.state.memory)
+    less[0] = 0.9
+    assert [[change.reason for change in loop.step().changes] for _ in range(4)] == [
+        ["cool_down"], ["cool_down"], ["cool_down"], []]
+
+
+def test_replicas_that_it_raised_and_someone_lowered_at_once_count_as_raised(tmp_path):
+    world, more = World(), [0.0]
+    loop = loop_of(world, tmp_path, Said(lambda row: keep(row) | {"target_replicas": row["replicas"] + more[0]}))
+    for _ in range(8):
+        loop.step()
+    replicas = world.state.replicas.clone()
+    more[0] = 1.0
+    loop.step()
+    world.state, more[0] = world.state._replace(replicas=replicas), 0.0
+    assert [loop.step().seen["raised_s_ago"] for _ in range(2)] == [15.0, 30.0]
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b'{"format": "other"}', b"[1]"])
 def test_a_memory_that_is_none_is_refused(tmp_path: Path, content: bytes):
     (tmp_path / "memory.json").write_bytes(content)
