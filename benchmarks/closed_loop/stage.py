@@ -9,7 +9,7 @@ What counts is the generators' own record of each request, not what Prometheus s
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.closed_loop.settings import FIRST_QUOTA, MEMORY_MIB
 from models.controllers.controller import Controller
 from models.environments.autoscaling.interface import STEP_SECONDS
 from models.environments.observer import observer_of
@@ -41,8 +42,6 @@ from serving.control.run import run
 
 STEP_S = STEP_SECONDS
 SCRAPE_S = 1.0
-FIRST_QUOTA = 1.0  # cores, as the environment begins
-MEMORY_MIB: Mapping[str, float] = {"nginx": 64.0, "redis": 128.0}
 _SAMPLE_S = 0.5
 
 

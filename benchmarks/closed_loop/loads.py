@@ -1,0 +1,70 @@
+"""Loads from the Azure Functions trace: three days that train, other functions that are played.
+
+Shahrad et al., "Serverless in the Wild" (USENIX ATC 2020). A load is a sum of four functions weighted at random; no
+function is in two loads.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from feature_store.errors import InputError
+from feature_store.sources.invocations import read_invocations
+from recording.live.service import Load
+
+# A function that is called less than once a minute, or has a minute of ten times its mean, is no service.
+LEAST_A_MINUTE, HIGHEST_PEAK = 1.0, 10.0
+FUNCTIONS, DAYS = 4, 3
+MEAN_RPS = 150.0  # some 0.15 cores, so that three services have room on two processors
+MINUTE_S, WARM_UP_S, COUNTED_S = 60.0, 75.0, 600.0
+LEAST_PEAK, MOST_PEAK = 1.4, 2.1  # of a played stretch, over the day's mean
+_SEED = 5
+
+
+class Functions:
+    """The trace's functions in a fixed random order, handed out once each."""
+
+    def __init__(self, folder: Path) -> None:
+        counts = read_invocations(folder / "azure_functions" / "invocations_per_minute_1350.csv.gz")
+        means = counts.mean(axis=1)
+        self._usual = counts[(means >= LEAST_A_MINUTE) & (counts.max(axis=1) < HIGHEST_PEAK * means)]
+        self._random = np.random.default_rng(_SEED)
+        self._order = self._random.permutation(len(self._usual)).tolist()
+
+    def day(self) -> NDArray[np.float64]:
+        """(1440,) of the next four functions, with mean 1. Raises InputError: none are left."""
+        if len(self._order) < FUNCTIONS:
+            raise InputError(f"trace must have functions for all loads, got {len(self._usual)}")
+        taken, self._order = self._order[:FUNCTIONS], self._order[FUNCTIONS:]
+        shapes = self._usual[taken]
+        weights = self._random.lognormal(0.0, 1.0, (FUNCTIONS, 1)) / shapes.mean(axis=1, keepdims=True)
+        day = (shapes * weights).sum(axis=0)
+        return np.asarray(day / day.mean())
+
+
+def training_load(functions: Functions, workloads: tuple[str, ...]) -> pd.DataFrame:
+    """Telemetry of three days of each workload, a row a minute."""
+    tables = []
+    for name in workloads:
+        rate = MEAN_RPS * np.concatenate([functions.day() for _ in range(DAYS)])
+        tables.append(pd.DataFrame({
+            "workload": name, "environment": "azure", "combination": "unknown",
+            "window_start": pd.date_range("2026-03-02T00:00:00Z", periods=len(rate), freq="60s"), "window_s": MINUTE_S,
+            "rate_rps": rate.clip(min=1.0).round(3)}))
+    return pd.concat(tables, ignore_index=True)
+
+
+def played_load(functions: Functions, seed: int) -> Load:
+    """A stretch of another day that has a peak, drawn at random among those; its first 75 s warm up."""
+    random, day = np.random.default_rng(seed), functions.day()
+    seconds = WARM_UP_S + COUNTED_S
+    minutes = int(np.ceil(seconds / MINUTE_S))
+    peaks = np.lib.stride_tricks.sliding_window_view(day, minutes).max(axis=1)
+    possible = np.flatnonzero((peaks >= LEAST_PEAK) & (peaks <= MOST_PEAK))
+    if not len(possible):
+        raise InputError(f"trace must have a stretch with a peak of {LEAST_PEAK} to {MOST_PEAK} times the mean")
+    begin = int(random.choice(possible))
+    lengths = [MINUTE_S] * (minutes - 1) + [seconds - MINUTE_S * (minutes - 1)]
+    return Load((MEAN_RPS * day[begin:begin + minutes].clip(min=0.05)).round(2).tolist(), lengths, seed)

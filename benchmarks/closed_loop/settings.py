@@ -1,0 +1,8 @@
+"""What the services of this benchmark share, in training and when they are run."""
+
+from collections.abc import Mapping
+
+MEMORY_MIB: Mapping[str, float] = {"nginx": 64.0, "redis": 128.0}  # by server; the limit stays as it is
+SLO_MS = 50.0  # objective of the 99th percentile of latency: reached at some 80 % of the quota
+CORES = (0.125, 0.8)  # limits of the CPU quota
+FIRST_QUOTA = 1.0  # cores, as the environment begins
