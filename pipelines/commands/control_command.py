@@ -50,6 +50,7 @@ def control(
     from serving.bundle import CheckedBundle, check_bundle
     from serving.control.champion import Champion, champion_of_ledger
     from serving.control.controller_file import read_controller_file
+    from serving.control.last_good import LastGood
     from serving.control.made import make_loop
     from serving.control.metrics import Metrics
     from serving.control.run import KillSwitch, run, stops_on_signals
@@ -64,17 +65,21 @@ def control(
             return check_bundle(bundle, key)
         return champion_of_ledger(configuration, task, workload)
 
-    if bundle is None:
+    place = folder or configuration.home / "controllers" / task / workload
+    if bundle is None and configuration.ledger_path.exists():
         from serving.ledger import Ledger
 
         require_known(Ledger(configuration.ledger_path, configuration.public_key_path).standings(), task, workload)
     with working("loading the champion", json_output):
-        champion = Champion(opened)
+        if bundle is None:
+            last_good = LastGood(opened, place / "champion", key)
+            champion = Champion(last_good, age_s=lambda: last_good.age_s)
+        else:
+            champion = Champion(opened)
     contract = champion.contract
     if (contract.task, contract.workload) != (task, workload):
         raise InputError(f"bundle must be for {task}, {workload}, got one for {contract.task}, {contract.workload} "
                          f"({bundle})")
-    place = folder or configuration.home / "controllers" / task / workload
     place.mkdir(parents=True, exist_ok=True)
     lock = file_lock(place / "lock")
     try:
