@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from benchmarks.closed_loop.settings import CORES, MEMORY_MIB, SLO_MS
+from benchmarks.closed_loop.settings import AT_REST_MIB, CORES, MEMORY_MIB, SLO_MS
 from benchmarks.harness.isolation import ROOT
 from benchmarks.pipeline.assay_run import run_assay
 from feature_store.errors import InputError
@@ -66,7 +66,7 @@ def task_of(kind: str) -> dict[str, Any]:
     task["specification"]["properties"] = [
         rule for rule in properties if all(one.get("when", {}).get("replicas", [1])[0] <= 1 for one in rule.values())]
     task["workloads"] = {
-        name: {"settings": {"server": name, "slo_ms": SLO_MS, "workers": 1},
+        name: {"settings": {"server": name, "slo_ms": SLO_MS, "workers": 1, "memory_mib": AT_REST_MIB[name]},
                "limits": {"target_cpu_limit_cores": list(CORES), "target_memory_limit_mib": [memory, memory],
                           "target_replicas": [1, 1]}}
         for name, memory in MEMORY_MIB.items()}

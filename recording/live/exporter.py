@@ -4,7 +4,7 @@
     service_failures_total{service}             those that timed out or were refused
     service_latency_seconds_bucket{service,le}  from the time at which a request was due
     service_cpu_seconds_total{service}          CPU time of all its processes
-    service_memory_bytes{service}               memory that belongs to them alone
+    service_memory_bytes{service}               working set of its control group, as the kubelet counts it
     service_cpu_limit_cores{service}            quota of its control group
     service_memory_limit_bytes{service}         memory limit of its control group
 
@@ -19,7 +19,6 @@ from dataclasses import asdict, dataclass
 from itertools import accumulate
 from pathlib import Path
 
-import psutil
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -65,7 +64,7 @@ class Services(Collector):
         failures = CounterMetricFamily("service_failures", "requests that timed out or were refused", labels=label)
         latency = HistogramMetricFamily("service_latency_seconds", "latency from when a request was due", labels=label)
         cpu = CounterMetricFamily("service_cpu_seconds", "CPU time", labels=label)
-        memory = GaugeMetricFamily("service_memory_bytes", "memory of its own", labels=label)
+        memory = GaugeMetricFamily("service_memory_bytes", "working set", labels=label)
         limits = {"cpu": GaugeMetricFamily("service_cpu_limit_cores", "CPU quota", labels=label),
                   "memory": GaugeMetricFamily("service_memory_limit_bytes", "memory limit", labels=label)}
         for one in self._services:
@@ -77,17 +76,20 @@ class Services(Collector):
             members, used = session_members({one.session}), self._cpu_s[one.service]
             used |= {pid: max(used.get(pid, 0.0), process_cpu_s(pid)) for pid in members}
             cpu.add_metric(names, sum(used.values()))
-            memory.add_metric(names, sum(map(_own_bytes, members)))
+            memory.add_metric(names, _working_set_bytes(one))
             for kind, limit in limits.items():
                 limit.add_metric(names, _limit(one, kind))
         return requests, failures, latency, cpu, memory, *limits.values()
 
 
-def _own_bytes(pid: int) -> float:
-    try:
-        return float(psutil.Process(pid).memory_full_info().uss)
-    except psutil.Error:
-        return 0.0
+def _working_set_bytes(one: Exported) -> float:
+    """Without file pages that were not used lately."""
+    folder = Path(one.memory_group)
+    used, inactive = (("memory.current", "inactive_file") if one.version == 2
+                      else ("memory.usage_in_bytes", "total_inactive_file"))
+    words = (folder / "memory.stat").read_text().split()
+    counts = dict(zip(words[::2], words[1::2], strict=True))
+    return float(max(int((folder / used).read_text()) - int(counts.get(inactive, 0)), 0))
 
 
 def _limit(one: Exported, kind: str) -> float:
