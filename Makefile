@@ -11,7 +11,7 @@ export GX_ANALYTICS_ENABLED := False
 export ORT_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check ui install golden tables benchmark debian clean
+.PHONY: help run demo test check ui install golden tables benchmark debian clean wheel
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -37,6 +37,9 @@ check: $(STAMP) ## ruff, mypy, import-linter, fast tests
 	$(BIN)/lint-imports
 	$(PYTEST) -m "not slow" -q
 
+demo: $(STAMP) ## a real server, its load and a proved controller that acts on it, two minutes (as root)
+	@$(BIN)/assay demo
+
 ui: $(STAMP) ## MLflow's web page on loopback
 	@$(BIN)/assay ui
 
@@ -50,8 +53,11 @@ tables: $(STAMP) ## make the tables in README and docs again: measurements, fiel
 benchmark: $(STAMP) ## measure the pipeline (benchmarks/results/pipeline.json)
 	$(BIN)/python -m benchmarks pipeline
 
+wheel: $(STAMP) ## build the light install's wheel, assay-serving, into dist/
+	@$(BIN)/python -m deploy.assay_serving.build
+
 debian: ## install the Debian packages that recording and its tests use (as root)
 	deploy/install-debian-packages.sh
 
 clean: ## remove the virtual environment and local state
-	rm -rf $(VENV) .assay build *.egg-info
+	rm -rf $(VENV) .assay build dist *.egg-info

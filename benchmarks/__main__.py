@@ -49,6 +49,7 @@ BENCHMARKS: Mapping[str, str] = {
     "autoscaling-rivals": "benchmarks.autoscaling.adaptation.rivals",
     "autoscaling-adaptation": "benchmarks.autoscaling.adaptation.new_application",
     "autoscaling-serving": "benchmarks.autoscaling.adaptation.serving",
+    "light-install": "benchmarks.pipeline.light_install",
     "closed-loop": "benchmarks.closed_loop.comparison",
     "tables": "benchmarks.tables",
 }

@@ -35,6 +35,7 @@ from benchmarks.gates import false_promotion
 from benchmarks.harness.markdown import fill, marked_tables
 from benchmarks.harness.result_file import read_results
 from benchmarks.learning import performance_tables, stacked_training
+from benchmarks.pipeline import light_install
 from benchmarks.pipeline import tables as pipeline_tables
 from benchmarks.pipeline.scale_plot import draw_scale
 from benchmarks.test_quality import code_mutation_tables
@@ -155,6 +156,8 @@ TABLES: dict[str, Source] = {
     "false-promotion-zero": Source("false_promotion", false_promotion.zero_table),
     "false-promotion-autoscalers": Source("false_promotion", false_promotion.autoscaler_table),
     "false-promotion-conditions": Source("false_promotion", false_promotion.conditions_line),
+    "light-install": Source("light_install", light_install.install_table),
+    "light-install-conditions": Source("light_install", light_install.conditions_line),
     "performance": Source("performance", performance_tables.verified_table),
     "performance-methods": Source("performance", performance_tables.methods_table),
     "performance-ablation": Source("performance", performance_tables.ablation_table),

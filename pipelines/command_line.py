@@ -8,6 +8,7 @@ import typer
 from pipelines.commands import (
     bundle_commands,
     control_command,
+    demo_command,
     measurement_commands,
     record_command,
     registry_commands,
@@ -36,6 +37,7 @@ app.command("verify")(verify_command.verify)
 app.command("check")(bundle_commands.check)
 app.command("predict")(bundle_commands.predict)
 app.command("control")(control_command.control)
+app.command("demo")(demo_command.demo)
 app.command("recommend")(measurement_commands.recommend)
 app.command("audit")(measurement_commands.audit)
 app.command("promote")(registry_commands.promote)

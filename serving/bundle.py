@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NewType, Protocol
 
-from feature_store.errors import InputError, RefusedError
+from feature_store.errors import InputError, MissingToolError, RefusedError
 from feature_store.whole_files import whole_folder
 from models.gate_report import GateReport
 from models.gates import PROVED
@@ -135,6 +135,7 @@ def check_bundle(
     Raises:
         RefusedError: with the reason.
         InputError: the folder or the key cannot be read.
+        MissingToolError: `deep` needs a package that is not installed.
     """
     folder = Path(folder)
     files = read_folder(folder)
@@ -271,7 +272,11 @@ def _proof(content: bytes, folder: Path) -> dict[str, Any]:
 
 
 def _project_checker() -> ProofChecker:
+    """Raises MissingToolError: the light install has onnx as an extra."""
     # Only a deep check needs it, and it imports onnx.
-    from models.verification.proof_file import check_proof
-
+    try:
+        from models.verification.proof_file import check_proof
+    except ModuleNotFoundError as error:
+        raise MissingToolError(f"proofs are checked with the package `{error.name}`, which is not installed; install "
+                               "it with `pip install 'assay-serving[proofs]'`") from error
     return check_proof

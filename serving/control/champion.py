@@ -20,6 +20,7 @@ from serving.kept_bundles import kept_bundle
 from serving.ledger import Ledger
 from serving.seen_spec import SeenSpec
 from serving.session import Predictor
+from serving.state_folder import StateFolder
 
 _NAME = 12  # characters of a digest
 
@@ -52,8 +53,7 @@ class Champion:
     def current(self) -> Model:
         """See `Models`."""
         with self._lock:
-            return Model(self._predictor, self._refused, self._sha256[:_NAME], self._clock() - self._known_at,
-                         self._predictor.familiar)
+            return Model(self._predictor, self._refused, self._sha256[:_NAME], self._clock() - self._known_at)
 
     def poll(self) -> None:
         """Looks once who is champion now."""
@@ -91,28 +91,31 @@ class Champion:
         return Predictor(bundle)
 
 
-def champion_of_ledger(configuration: Configuration, task: str, workload: str) -> CheckedBundle:
+def champion_of_ledger(state: Configuration | StateFolder, task: str, workload: str) -> CheckedBundle:
     """The champion's checked bundle, as the signed ledger names it, from the copy in the state folder.
 
-    MLflow is asked, and imported (170 MB), only where that copy is not there.
+    MLflow is asked, and imported (170 MB), only where that copy is not there, and only by who has an mlflow.yaml.
 
     Raises:
         RefusedError: there is no champion, its bundle does not check, or the ledger's end was cut off.
-        AssayError: there is no ledger; where there was one, its folder is away.
+        AssayError: there is no ledger; where there was one, its folder is away. Or neither a copy nor an mlflow.yaml.
     """
-    path = configuration.ledger_path
+    path = state.ledger_path
     if not path.exists():
         raise AssayError(f"ledger must be there to say who is champion, got none ({path})")
-    standing = Ledger(path, configuration.public_key_path).standing(task, workload)
+    standing = Ledger(path, state.public_key_path).standing(task, workload)
     version = standing.champion
     if version is None:
         raise RefusedError(f"workload must have a champion, got none for {task}, {workload} ({path})")
-    kept = kept_bundle(configuration.home, task, workload, version)
+    kept = kept_bundle(state.home, task, workload, version)
     if not kept.is_dir():
+        if isinstance(state, StateFolder):
+            raise AssayError(f"bundle of version {version} must be in the state folder, got none ({kept}); "
+                             "copy it there")
         from serving.registry import Registry
 
-        return Registry(configuration).open_champion(task, workload)
-    bundle, sha256 = check_bundle(kept, configuration.public_key_path), standing.registered[version]
+        return Registry(state).open_champion(task, workload)
+    bundle, sha256 = check_bundle(kept, state.public_key_path), standing.registered[version]
     if bundle.sha256 != sha256:
         raise RefusedError(f"bundle of version {version} must be {sha256} as the ledger says, got {bundle.sha256} "
                            f"({kept})")

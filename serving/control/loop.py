@@ -65,14 +65,17 @@ class Model:
         refused: why it must not decide, "" where it may.
         version: as the record names it.
         age_s: seconds since it was last known to be the champion.
-        familiar: what its training saw; None: nothing is known.
     """
 
     predictor: Predictor | None
     refused: str
     version: str
     age_s: float = 0.0
-    familiar: Familiar | None = None
+
+    @property
+    def familiar(self) -> Familiar | None:
+        """What its training saw; None: nothing is known."""
+        return None if self.predictor is None else self.predictor.familiar
 
 
 class Models(Protocol):

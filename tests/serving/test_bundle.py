@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from feature_store.errors import InputError, RefusedError
 from serving.bundle import CHECK_SECONDS, bundle_sha256, check_bundle, open_bundle
+from serving.promise import _specification
 from serving.signature import sign_folder
 from tests.serving.conftest import made_up_proof, sealed, specification
 
@@ -243,3 +244,14 @@ def test_checking_a_bundle_imports_nothing_heavy() -> None:
         [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_beside_a_controller_a_specification_of_a_person_s_form_is_refused_in_one_line(
+    bundle: Path, keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What people write is read with pydantic, which the light install lacks; what export writes is read without."""
+    sign_folder(bundle, keys[0])
+    monkeypatch.setitem(sys.modules, "feature_store.written.model", None)
+    _specification.cache_clear()
+    with pytest.raises(RefusedError, match=r"specification: expected it as the export of a bundle writes it.*bundle"):
+        check_bundle(bundle, keys[1])

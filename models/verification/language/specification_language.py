@@ -102,9 +102,12 @@ def parse_file(data: Any, inputs: int, outputs: int, where: str, lines: Lines | 
     found = _written_by_us(data, inputs, outputs)
     if found is not None:
         return found
-    from feature_store.written.model import check_written
-    from models.verification.language.specification_file import SpecificationFile
-
+    try:
+        from feature_store.written.model import check_written
+        from models.verification.language.specification_file import SpecificationFile
+    except ModuleNotFoundError as error:  # beside a controller
+        raise InputError(f"{WHAT}: expected it as the export of a bundle writes it, for what people write is read with "
+                         f"{error.name}, which is not installed {at_line(where, None)}") from error
     fields = _plain(check_written(SpecificationFile, data, WHAT, where, lines))
     try:
         return _file(fields, inputs, outputs)

@@ -70,7 +70,8 @@ def kubernetes_client() -> ModuleType:
         import kubernetes
     except ImportError as error:
         raise MissingToolError("the Kubernetes actuator needs the package `kubernetes`, which is not installed; "
-                               "install it with `pip install 'assay[kubernetes]'`") from error
+                               "install it with `pip install 'assay[kubernetes]'` (light install: assay-serving)"
+                               ) from error
     return kubernetes
 
 

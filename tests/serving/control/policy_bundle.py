@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 
 from models.environments.autoscaling.interface import ANCHORS, CONTROLS, FEATURES, SIGNALS
 from models.export.policy_model import chain_onnx
@@ -14,6 +13,8 @@ from models.gate_report import evaluate_gates
 from models.gates import parse_gates
 from models.learners.policy import Policy, PolicyShape
 from models.learners.policy_chain import chain
+from models.verification.language.specification_language import parse_file
+from models.verification.language.specification_writing import as_yaml, written_out
 from serving.signature import sign_folder
 from tests.serving.conftest import made_up_proof, sealed, specification
 from tests.serving.control.world import SAFE, contract
@@ -22,6 +23,12 @@ SLO_MS = 15.0
 FALLBACK = {"rule": "hpa-cpu-p99-vpa-memory", "settings": {"replicas_cpu_target": 0.6},
             "safe_ranges": {name: vars(safe) for name, safe in SAFE.items()}}
 RANGES = [{"range": {"output": one.name, "minimum": one.low, "maximum": one.high}} for one in CONTROLS]
+
+
+def exported(written: dict[str, Any]) -> bytes:
+    """The content of specification.yaml as export writes it: beside a controller no other form is read."""
+    found = parse_file(written, len(written["features"]), len(written["outputs"]), "specification.yaml")
+    return as_yaml(written_out(found)).encode()
 
 
 def write_policy_bundle(folder: Path, private_key: Path, change: Any = lambda agreed: None, seed: int = 1) -> Path:
@@ -33,7 +40,7 @@ def write_policy_bundle(folder: Path, private_key: Path, change: Any = lambda ag
     agreed = contract(SLO_MS).to_json() | {"fallback": FALLBACK}
     agreed["model"] |= {"input": "observation", "output": "targets", "sha256": hashlib.sha256(model).hexdigest()}
     change(agreed)
-    promise = yaml.safe_dump(specification(agreed, properties=RANGES), sort_keys=False).encode()
+    promise = exported(specification(agreed, properties=RANGES))
     agreed = sealed(agreed, promise)
     found = {"metrics": {"mean_reward": 1.5}, "verdict": {"status": "PROVED"}, "history": []}
     gates = parse_gates({"specification": {"verdict": "PROVED"}}, "tests")

@@ -196,16 +196,16 @@ def _familiar(world, low, high):
 
 def test_what_training_never_saw_is_the_fallback_s_until_it_is_over(tmp_path):
     world = World()
-    models = OneModel(Said(keep), familiar=_familiar(world, 0.01, 100.0))
+    models = OneModel(Said(keep, familiar=_familiar(world, 0.01, 100.0)))
     loop = loop_of(world, tmp_path, None, models=models, hand_back_after=2)
     assert [loop.step().actor for _ in range(2)] == ["fallback", "policy"]
-    models.familiar = _familiar(world, 4.0, 5.0)
+    models.predictor.familiar = _familiar(world, 4.0, 5.0)
     record = loop.step()
     assert (record.actor, record.strange, record.said) == ("fallback", ("load a core",), None)
     assert record.reason.startswith("out of distribution: load a core is ")
     assert ", training saw " in record.reason
     assert record.done == record.targets != {}
-    models.familiar = _familiar(world, 0.01, 100.0)
+    models.predictor.familiar = _familiar(world, 0.01, 100.0)
     assert [loop.step().actor for _ in range(2)] == ["fallback", "policy"]
     assert read_log(tmp_path / "steps").steps[2].detail["strange"] == ["load a core"]
 
@@ -213,7 +213,7 @@ def test_what_training_never_saw_is_the_fallback_s_until_it_is_over(tmp_path):
 @pytest.mark.parametrize("distribution", [Distribution(margin=10.0), Distribution(ignored=("replicas",))])
 def test_an_operator_may_say_what_counts_as_out_of_distribution(tmp_path, distribution):
     world = World()
-    models = OneModel(Said(keep), familiar=_familiar(world, 4.0, 5.0))
+    models = OneModel(Said(keep, familiar=_familiar(world, 4.0, 5.0)))
     assert loop_of(world, tmp_path / "a", None, models=models).step().actor == "fallback"
     assert loop_of(world, tmp_path / "b", None, models=models, distribution=distribution).step().actor == "policy"
 

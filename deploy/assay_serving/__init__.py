@@ -1,0 +1,1 @@
+"""The wheel `assay-serving`: what stands beside a controller, and nothing else."""

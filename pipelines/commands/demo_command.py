@@ -1,0 +1,61 @@
+"""`assay demo`: a real server under load, and a proved controller that acts on it."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from feature_store.errors import InputError
+from pipelines.console import ConfigOption, configuration_from, out, print_line, reported
+
+ROOT = Path(__file__).resolve().parents[2]
+BUNDLE, PUBLIC_KEY = ROOT / "data" / "demo" / "bundle", ROOT / "data" / "demo" / "assay.pub"
+
+
+@reported
+def demo(
+    seconds: Annotated[float, typer.Option(min=30, max=3600, help="How long the load lasts.")] = 120.0,
+    page: Annotated[Path | None, typer.Option(help="Page to write; default: demo.html in the state folder.")] = None,
+    config: ConfigOption = None,
+) -> None:
+    """Watch a proved controller act on a real server for two minutes.
+
+    Two equal nginx servers get the same load, in control groups of this machine. `assay control --actuator cgroup` sets
+    the CPU quota of one of them, with a policy that comes with the project (data/demo); the other one is left alone.
+    Ends with a page: what happened, and the price of having done nothing. Needs root, nginx and prometheus
+    (make debian).
+
+    Example: assay demo --seconds 120
+    """
+    from feature_store.whole_files import write_file
+    from pipelines.demo.history import History
+    from pipelines.demo.page import page as made_page
+    from pipelines.demo.screen import Screen
+    from pipelines.demo.stage import LEFT, QUOTA, STEP_S, WORKLOAD, staged
+    from serving.bundle import check_bundle
+
+    bundle = check_bundle(BUNDLE, PUBLIC_KEY)
+    driving = bundle.contract.driving
+    if driving is None or "slo_ms" not in driving.settings:
+        raise InputError(f"bundle must say its objective, got none ({BUNDLE})")
+    home = configuration_from(config).home
+    history = History(driving.settings["slo_ms"])
+    print_line(f"two {WORKLOAD} servers with {QUOTA:g} cores each are starting; one step every {STEP_S:g} s")
+    with staged(BUNDLE, PUBLIC_KEY, seconds, home / "demo" / f"{time.time():.0f}") as stage, \
+            Screen(out, seconds) as screen:
+        while time.time() < stage.start_s + seconds:
+            history.sample(stage)
+            stage.look()
+            screen.show(history, stage.records)
+            time.sleep(max(0.0, 1.0 - (time.time() - stage.start_s) % 1.0))
+        records = list(stage.records)
+    written = page or home / "demo.html"
+    ran = {"Server": f"{WORKLOAD}, {QUOTA:g} cores at the beginning",
+           "Load": "open loop, Poisson arrivals over loopback",
+           "Policy": f"bundle {bundle.sha256[:12]}, signature and proof checked",
+           "Actuator": "cgroup, given back at the end", "Left alone": LEFT, "Step": f"{STEP_S:g} s"}
+    write_file(written, made_page(history, records, ran).encode())
+    acted, alone = (100 * history.violating(name) for name in history.series)
+    print_line(f"p99 above the objective: {acted:.0f} % of the time with the controller, {alone:.0f} % without")
+    print_line(f"page: {written}")

@@ -1,0 +1,213 @@
+"""The `assay` command of the light install (`assay-serving`): control, check and predict, with the standard library's
+parser alone.
+
+The whole project's command is pipelines/command_line.py; its parser, typer, needs pydantic and rich. What stands beside
+a controller has no mlflow.yaml: --home names the state folder, or a copy of it.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from feature_store.errors import AssayError, InputError, RefusedError
+from feature_store.names import printable
+from pipelines.commands.known_names import require_known
+from serving.bundle import check_bundle
+from serving.control.champion import champion_of_ledger
+from serving.control.loop import ControlStep
+from serving.control.start import ControlRequest, act, champion_for, line_of
+from serving.ledger import Ledger
+from serving.session import Predictor
+from serving.state_folder import StateFolder, state_folder
+
+DISTRIBUTION = "assay-serving"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of the installed command. Exit codes: 0 done, 1 the job said no, 2 bad usage or input."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command.
+
+    Returns:
+        The exit code; 130 when stopped.
+    """
+    given = make_parser().parse_args(arguments)
+    try:
+        code: int = given.command(given)
+    except AssayError as error:
+        return _failed(given, str(error), error.exit_code)
+    except ModuleNotFoundError as error:
+        return _failed(given, f"this needs the module {error.name}, which the light install lacks; install the whole "
+                              "project", InputError.exit_code)
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
+    return code
+
+
+def _failed(given: argparse.Namespace, message: str, code: int) -> int:
+    if given.json:
+        _print({"error": message, "exit_code": code})
+    else:
+        print(f"error: {printable(message)}", file=sys.stderr)
+    return code
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Options mean what they mean in the whole project's command."""
+    parser = argparse.ArgumentParser(prog="assay", description="What stands beside a controller. Exit codes: 0 done, "
+                                     "1 the job said no, 2 bad usage or input.")
+    parser.add_argument("--version", action="version", version=f"{DISTRIBUTION} {_version()}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, job: Callable[[argparse.Namespace], int], summary: str,
+                example: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=summary, description=summary, epilog=f"Example: assay {name} {example}")
+        made.set_defaults(command=job)
+        home = os.environ.get("ASSAY_HOME", "")
+        made.add_argument("--home", type=Path, default=Path(home or ".assay"),
+                          help="state folder or a copy of it; default: $ASSAY_HOME, or .assay here")
+        made.add_argument("--ledger", type=Path, help="promotion ledger; default: ledger/promotions.jsonl in the home")
+        made.add_argument("--public-key", type=Path, help="key of the signer; default: keys/assay.pub in the home")
+        made.add_argument("--json", action="store_true", help="print JSON instead of text")
+        return made
+
+    _add_control(command("control", _control,
+                         "act on a workload with its proved policy: observe, check, decide, shield, act, log",
+                         "--workload nginx --controller controller.yaml --home state"))
+    checked = command("check", _check, "check a bundle: signature, digests, gates, and every leaf of its proof again",
+                      "bundle --public-key assay.pub")
+    checked.add_argument("bundle", type=Path, help="folder")
+    checked.add_argument("--signed-only", action="store_true",
+                         help="believe the signer that the proof is one: without the package onnx (extra `proofs`)")
+    predicted = command("predict", _predict, "predict with the checked champion of a workload",
+                        "--bundle bundle --public-key assay.pub --row '{\"psi_cpu_some\": 0.6, ...}'")
+    predicted.add_argument("--workload", "-w", help="champion of this workload")
+    predicted.add_argument("--bundle", type=Path, help="a bundle folder instead of the ledger's champion")
+    predicted.add_argument("--task", default="performance", help="task of the champion")
+    predicted.add_argument("--row", required=True, help="JSON object of the inputs, raw units; '-': from stdin")
+    return parser
+
+
+def _add_control(parser: argparse.ArgumentParser) -> None:
+    default = ControlRequest("", Path())
+    add = parser.add_argument
+    add("--workload", "-w", required=True, help="whose champion acts")
+    add("--controller", type=Path, required=True, help="controller file: measurements, shield, waiting times")
+    add("--task", default=default.task, help="task of the champion")
+    add("--actuator", default=default.actuator, help="what carries targets out: dry-run, cgroup, kubernetes")
+    add("--every", type=float, help="seconds between two steps; default: as the policy was trained")
+    add("--give-back", action=argparse.BooleanOptionalAction,
+        help="at the end set what was found at the beginning; default: of a cgroup alone")
+    add("--leave", dest="give_back", action="store_false", help="the same as --no-give-back")
+    add("--steps", type=_positive, help="end after so many; default: never")
+    add("--bundle", type=Path, help="a bundle folder instead of the ledger's champion")
+    add("--folder", type=Path, help="log and memory of this controller; default: controllers/<task>/<workload> in the "
+                                    "state folder")
+    add("--metrics-port", type=_positive, help="serve /metrics for Prometheus there")
+    add("--metrics-address", default=default.metrics_address, help="address that /metrics is served at")
+
+
+def _control(given: argparse.Namespace) -> int:
+    state = _state(given)
+    fields = (name for name in ControlRequest.__dataclass_fields__)
+    request = ControlRequest(**{name: getattr(given, name) for name in fields})
+    if request.bundle is None and state.ledger_path.exists():  # it may be away
+        require_known(Ledger(state.ledger_path, state.public_key_path).standings(), request.task, request.workload)
+    act(request, champion_for(request, state), state.home, _show_json if given.json else _show)
+    return 0
+
+
+def _show(record: ControlStep) -> None:
+    print(printable(line_of(record)), flush=True)
+
+
+def _show_json(record: ControlStep) -> None:
+    sys.stdout.buffer.write(orjson.dumps(vars(record)) + b"\n")  # NaN becomes null
+    sys.stdout.buffer.flush()
+
+
+def _check(given: argparse.Namespace) -> int:
+    if not given.bundle.is_dir():
+        raise InputError(f"bundle must be a folder, got {given.bundle}")
+    started = time.perf_counter()
+    try:
+        bundle = check_bundle(given.bundle, _state(given).public_key_path, deep=not given.signed_only)
+    except RefusedError as error:
+        if given.json:  # as the whole project's command answers
+            _print({"accepted": False, "reason": str(error)})
+            return error.exit_code
+        raise
+    seconds, contract = time.perf_counter() - started, bundle.contract
+    leaves = None if given.signed_only else bundle.leaves
+    if given.json:
+        _print({"accepted": True, "task": contract.task, "workload": contract.workload, "sha256": bundle.sha256,
+                "leaves": leaves, "statement": contract.specification.statement, "seconds": seconds})
+        return 0
+    proof = "its proof not looked at" if leaves is None else f"leaf boxes proved again: {leaves}"
+    print(printable(f"accepted: {contract.task}, {contract.workload}; signature, digests and gates hold, {proof} "
+                    f"({seconds:.2f} s)\n{contract.specification.statement}", "\n"))
+    return 0
+
+
+def _predict(given: argparse.Namespace) -> int:
+    if (given.workload is None) == (given.bundle is None):
+        raise InputError("either --workload or --bundle must be given")
+    state = _state(given)
+    bundle = (check_bundle(given.bundle, state.public_key_path) if given.bundle is not None
+              else champion_of_ledger(state, given.task, given.workload))
+    predictor = Predictor(bundle)
+    prediction = predictor.predict(_row(given.row))
+    answers = {name: values[0] for name, values in prediction.columns.items()}
+    if given.json:
+        _print({"workload": bundle.contract.workload, **answers, "units": dict(prediction.units),
+                "outside_box": list(prediction.outside_box), "bundle_sha256": predictor.sha256})
+        return 0
+    for name, value in answers.items():
+        print(printable(f"{bundle.contract.workload}: {name} = {value:.4g} {prediction.units[name]}"))
+    for name in prediction.outside_box:
+        print(printable(f"  {name} was outside the proved box, and moved to its edge"))
+    return 0
+
+
+def _row(text: str) -> dict[str, Any]:
+    try:
+        row = json.loads(sys.stdin.read() if text == "-" else text)
+    except ValueError as error:
+        raise InputError(f"row must be a JSON object, got {error} (--row)") from error
+    if not isinstance(row, dict):
+        raise InputError(f"row must be a JSON object, got {type(row).__name__} (--row)")
+    return row
+
+
+def _state(given: argparse.Namespace) -> StateFolder:
+    return state_folder(given.home, given.ledger, given.public_key)
+
+
+def _positive(text: str) -> int:
+    """Raises ValueError, which argparse turns into bad usage."""
+    if (number := int(text)) < 1:
+        raise ValueError
+    return number
+
+
+def _version() -> str:
+    try:
+        return version(DISTRIBUTION)
+    except PackageNotFoundError:  # run from the sources
+        return "(not installed)"
+
+
+def _print(value: Any) -> None:
+    print(json.dumps(value, indent=1))

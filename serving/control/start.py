@@ -1,0 +1,134 @@
+"""Starts a controller as an operator asked for it, and runs it to its end: what every `assay control` does."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import Timeout
+
+from feature_store.errors import InputError, RefusedError
+from feature_store.file_lock import file_lock
+from models.configuration import Configuration
+from serving.actuators.actuators import GIVES_BACK, make_actuator
+from serving.bundle import CheckedBundle, check_bundle
+from serving.control.champion import Champion, champion_of_ledger
+from serving.control.controller_file import read_controller_file
+from serving.control.last_good import LastGood
+from serving.control.loop import ControlStep
+from serving.control.made import make_loop
+from serving.control.metrics import Metrics
+from serving.control.run import KillSwitch, run, stops_on_signals
+from serving.state_folder import StateFolder
+
+POLL_S = 30.0  # between two looks at who is champion
+
+
+@dataclass(frozen=True)
+class ControlRequest:
+    """What an operator asks for; see the options of `assay control`.
+
+    Attributes:
+        every: seconds between two steps; None: as the policy was trained.
+        give_back: None: of a cgroup alone.
+        steps: None: until it is stopped.
+        bundle: acts in place of the ledger's champion.
+        public_key: None: the state folder's.
+        folder: None: controllers/<task>/<workload> in the state folder.
+        metrics_port: None: /metrics is not served.
+    """
+
+    workload: str
+    controller: Path
+    task: str = "autoscaling"
+    actuator: str = "dry-run"
+    every: float | None = None
+    give_back: bool | None = None
+    steps: int | None = None
+    bundle: Path | None = None
+    public_key: Path | None = None
+    folder: Path | None = None
+    metrics_port: int | None = None
+    metrics_address: str = "127.0.0.1"
+
+
+def place_of(request: ControlRequest, home: Path) -> Path:
+    """The folder of this controller alone. home: the state folder."""
+    return request.folder or home / "controllers" / request.task / request.workload
+
+
+def champion_for(request: ControlRequest, state: Configuration | StateFolder) -> Champion:
+    """Who acts: the one bundle of a folder, or the champion of the ledger, opened for the first time.
+
+    Raises:
+        InputError: the bundle is for another task or workload.
+        AssayError: there is none that may act.
+    """
+    key = request.public_key or state.public_key_path
+
+    def opened() -> CheckedBundle:
+        if request.bundle is not None:
+            return check_bundle(request.bundle, key)
+        return champion_of_ledger(state, request.task, request.workload)
+
+    if request.bundle is not None:
+        champion = Champion(opened)
+    else:
+        last_good = LastGood(opened, place_of(request, state.home) / "champion", key)
+        champion = Champion(last_good, age_s=lambda: last_good.age_s)
+    contract = champion.contract
+    if (contract.task, contract.workload) != (request.task, request.workload):
+        raise InputError(f"bundle must be for {request.task}, {request.workload}, got one for {contract.task}, "
+                         f"{contract.workload} ({request.bundle})")
+    return champion
+
+
+def act(request: ControlRequest, champion: Champion, home: Path, show: Callable[[ControlStep], None]) -> None:
+    """Runs the controller until it is stopped, or for `steps`.
+
+    Args:
+        home: the state folder.
+        show: called with the record of each step.
+
+    Raises:
+        InputError: an option, the controller's file or its folder is unusable.
+        RefusedError: what was found could not be given back at the end.
+    """
+    if request.every is not None and not request.every > 0:
+        raise InputError(f"every must be positive, got {request.every}")
+    written, contract = read_controller_file(request.controller), champion.contract
+    place = place_of(request, home)
+    place.mkdir(parents=True, exist_ok=True)
+    lock = file_lock(place / "lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise InputError("folder must be of one controller alone, got one in which another one runs "
+                         f"({place})") from None
+    loop = make_loop(contract, champion, written, make_actuator(request.actuator, contract, written),
+                     KillSwitch(place), place)
+    assert contract.driving is not None
+    stopped = stops_on_signals()
+    metrics = Metrics(request.task, request.workload, champion.current)
+    if request.metrics_port is not None:
+        metrics.serve(request.metrics_port, request.metrics_address)
+    champion.follow(POLL_S, stopped)
+
+    def on_step(record: ControlStep) -> None:
+        metrics.count(record)
+        with suppress(OSError):  # a full disk or a closed pipe behind the output stops no controller
+            show(record)
+
+    gives_back = request.actuator in GIVES_BACK if request.give_back is None else request.give_back
+    if failure := run(loop, request.every or contract.driving.step_s, stopped, on_step, request.steps, gives_back):
+        raise RefusedError(failure)
+
+
+def line_of(record: ControlStep) -> str:
+    """What a step came to, on one line: when, who, what is set, why."""
+    done: Any = record.done if record.done is not None else record.targets
+    parts = [record.at[11:19], record.actor.ljust(8),
+             ", ".join(f"{name.removeprefix('target_')} {value:.4g}" for name, value in done.items())]
+    why = [record.reason, *(f"shield: {change}" for change in record.changes), record.failure, *record.notes]
+    return "  ".join(parts) + "".join(f"; {one}" for one in why if one)

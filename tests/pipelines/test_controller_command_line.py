@@ -1,0 +1,154 @@
+"""The command of the light install: control, check and predict without mlflow.yaml."""
+
+import inspect
+import json
+import re
+import shlex
+import subprocess
+import sys
+import typing
+from pathlib import Path
+
+import pytest
+import typer
+
+from feature_store.strict_yaml import read_yaml
+from pipelines.commands import control_command
+from pipelines.controller_command_line import make_parser, run
+from serving.control.start import ControlRequest
+from serving.state_folder import LEDGER, PUBLIC_KEY
+from tests.deploy.light_place import make_place, metrics_for
+
+ROOT = Path(__file__).parents[2]
+ROW = json.dumps({"psi_cpu_some": 0.3, "psi_io_full": 0.2, "connections": 8})
+SIGNED = ("--public-key", "assay.pub")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return make_place(tmp_path_factory.mktemp("light") / "place")
+
+
+@pytest.fixture(autouse=True)
+def here(place, monkeypatch):
+    monkeypatch.chdir(place)
+    monkeypatch.delenv("ASSAY_HOME", raising=False)
+
+
+def test_control_acts_as_the_champion_of_the_ledger_says_in_a_process_of_its_own(place):
+    command = [sys.executable, "-c", "from pipelines.controller_command_line import main; main()", "control", "--home",
+               "state", "-w", "nginx", "--controller", "controller.yaml", "--every", "0.1", "--steps", "4", "--json"]
+    with metrics_for(place):
+        done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=120,
+                              env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"})
+    records = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [one["actor"] for one in records] == ["fallback", "policy", "policy", "policy"], done.stderr
+    assert records[-1]["done"] == records[-1]["targets"]
+    assert (place / "state" / "controllers" / "autoscaling" / "nginx" / "steps").is_dir()
+    assert done.stderr == ""
+
+
+def test_check_proves_every_leaf_again_and_refuses_a_proof_that_is_none(capsys):
+    assert run(["check", "bundle", *SIGNED]) == 0
+    out = capsys.readouterr().out
+    assert "accepted: performance, redis; signature, digests and gates hold, leaf boxes proved again: " in out
+    assert run(["check", "other", *SIGNED]) == 1
+    assert capsys.readouterr().err.startswith("error: ")
+    assert run(["check", "other", *SIGNED, "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["accepted"] is False
+    assert run(["check", "other", *SIGNED, "--signed-only"]) == 0
+    assert "its proof not looked at" in capsys.readouterr().out
+    assert run(["check", "bundle", *SIGNED, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["leaves"] >= 1
+
+
+def test_the_checker_s_package_is_named_where_it_is_missing(monkeypatch, capsys):
+    monkeypatch.delitem(sys.modules, "models.verification.proof_file", raising=False)
+    monkeypatch.delitem(sys.modules, "models.verification.network.onnx_reader", raising=False)
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    assert run(["check", "bundle", *SIGNED]) == 2
+    error = capsys.readouterr().err
+    assert "`onnx`, which is not installed; install it with `pip install 'assay-serving[proofs]'`" in error
+
+
+def test_predict_answers_from_a_bundle_or_from_the_ledger_s_champion(capsys):
+    assert run(["predict", "--bundle", "bundle", *SIGNED, "--row", ROW]) == 0
+    assert re.match(r"redis: latency_ms = [\d.]+ ms\n$", capsys.readouterr().out)
+    row = {item["name"]: item["minimum"] for item in
+           json.loads(Path("state/bundles/autoscaling/nginx/1/contract.json").read_text())["inputs"]}
+    assert run(["predict", "--home", "state", "--task", "autoscaling", "-w", "nginx", "--row", json.dumps(row),
+                "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["target_replicas"] > 0
+    assert answer["workload"] == "nginx"
+
+
+def test_an_input_outside_of_the_proved_box_is_told(capsys):
+    row = json.dumps({**json.loads(ROW), "connections": 500})
+    assert run(["predict", "--bundle", "bundle", *SIGNED, "--row", row]) == 0
+    assert "connections was outside the proved box" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("arguments", "code", "message"), [
+    (["check", "nowhere", *SIGNED], 2, "bundle must be a folder, got nowhere"),
+    (["check", "bundle", "--public-key", "nothing.pub"], 2, "nothing.pub"),
+    (["predict", *SIGNED, "--row", ROW], 2, "either --workload or --bundle must be given"),
+    (["predict", "--bundle", "bundle", *SIGNED, "--row", "[1]"], 2, "row must be a JSON object, got list"),
+    (["predict", "--bundle", "bundle", *SIGNED, "--row", "{"], 2, "row must be a JSON object"),
+    (["predict", "--home", "state", "--task", "autoscaling", "-w", "redis", "--row", ROW], 1, "must have a champion"),
+    (["predict", "--home", "none", "-w", "redis", "--row", ROW], 2, "ledger must be there"),
+    (["control", "--home", "state", "-w", "ngingx", "--controller", "c.yaml"], 2, "did you mean 'nginx'?"),
+    (["control", "--home", "state", "-w", "nginx", "--controller", "c.yaml"], 2, "c.yaml"),
+])
+def test_an_error_is_one_line_and_an_exit_code(arguments, code, message, capsys):
+    assert run(arguments) == code
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert run([*arguments, "--json"]) == code
+    assert message in json.loads(capsys.readouterr().out)["error"]
+
+
+def test_a_champion_whose_bundle_was_not_copied_is_said_and_mlflow_is_not_asked(place, capsys):
+    kept = place / "state" / "bundles" / "autoscaling" / "nginx"
+    kept.rename(place / "away")
+    try:
+        assert run(["predict", "--home", "state", "--task", "autoscaling", "-w", "nginx", "--row", "{}"]) == 2
+    finally:
+        (place / "away").rename(kept)
+    assert "bundle of version 1 must be in the state folder, got none" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [[], ["fly"], ["control"], ["check"], ["control", "-w", "x", "--steps", "0"]])
+def test_bad_usage_is_code_2(arguments):
+    with pytest.raises(SystemExit) as stopped:
+        run(arguments)
+    assert stopped.value.code == 2
+
+
+def test_control_has_the_options_of_the_whole_project_s_command():
+    hints = typing.get_type_hints(control_command.control, include_extras=True)
+    whole = {name: next((one for one in hints[name].__metadata__ if isinstance(one, typer.models.OptionInfo)), None)
+             for name in inspect.signature(control_command.control).parameters}
+    defaults = {name: parameter.default for name, parameter in inspect.signature(
+        control_command.control).parameters.items() if parameter.default is not inspect.Parameter.empty}
+    given = vars(make_parser().parse_args(["control", "--workload", "w", "--controller", "c"]))
+    names = set(ControlRequest.__dataclass_fields__)
+    assert set(whole) - {"config", "json_output"} == names
+    assert {name: given[name] for name in names - {"workload", "controller"}} == {
+        name: defaults[name] for name in names - {"workload", "controller"}}
+    for name in names:  # and is written the same
+        option = f"--{name.replace('_', '-')}"
+        assert make_parser().parse_args(["control", "-w", "w", "--controller", "c", *(
+            [option] if name == "give_back" else [option, "1"])])
+
+
+def test_every_command_on_the_page_is_one():
+    lines = re.findall(r"^    assay (.*)$", (ROOT / "docs/controllers.md").read_text(), re.MULTILINE)
+    given = [make_parser().parse_args(shlex.split(line, comments=True)) for line in lines]
+    assert {one.command.__name__ for one in given} == {"_control", "_predict", "_check"}
+
+
+def test_ledger_and_key_lie_where_the_project_keeps_them():
+    written = read_yaml(ROOT / "mlflow.yaml", "configuration")
+    assert (written["ledger"], written["keys"]["public"]) == (LEDGER, PUBLIC_KEY)
