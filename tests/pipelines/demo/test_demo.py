@@ -1,0 +1,106 @@
+"""`assay demo`: its bundle checks, its picture and page say what happened, and it runs for real."""
+
+import io
+import math
+import os
+import re
+import shutil
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from pipelines.command_line import app
+from pipelines.commands.demo_command import BUNDLE, PUBLIC_KEY
+from pipelines.demo.history import History
+from pipelines.demo.page import page
+from pipelines.demo.screen import Screen, drawn, line
+from pipelines.demo.stage import ACTED, COURSE, LEFT, TASK, WORKLOAD
+from recording.control_groups import find_hierarchy
+from recording.tools import SEARCH_PATH
+from serving.bundle import check_bundle
+
+RECORD = {
+    "at": "2026-11-23T05:00:05.000+00:00", "actor": "policy", "reason": "", "failure": "", "seen": {"p99_ms": 61.0},
+    "changes": [{"control": "target_cpu_limit_cores", "reason": "rate", "wanted": 0.9, "allowed": 0.6}],
+    "done": {"target_cpu_limit_cores": 0.6}, "targets": {"target_cpu_limit_cores": 0.6}}
+
+
+@pytest.fixture
+def history() -> History:
+    """Ten seconds: the controller's service is above the objective in two, the other in six; one sample is missing."""
+    made = History(50.0)
+    made.seconds.extend(float(second) for second in range(10))
+    for service, above in ((ACTED, 2), (LEFT, 6)):
+        kept = made.series[service]
+        kept["rate_rps"].extend([100.0] * 10)
+        kept["p99_ms"].extend([None, *[200.0] * above, *[8.0] * (9 - above)])
+        kept["quota"].extend([0.6 if service == ACTED else 0.3] * 10)
+        kept["used"].extend([0.1] * 9 + [math.nan])
+    return made
+
+
+def test_its_bundle_is_signed_proved_and_of_this_workload() -> None:
+    bundle = check_bundle(BUNDLE, PUBLIC_KEY)
+    assert (bundle.contract.task, bundle.contract.workload) == (TASK, WORKLOAD)
+    assert bundle.contract.driving is not None
+    assert bundle.contract.driving.seen.ranges
+    low, high = (bundle.contract.fallback.safe_ranges["target_cpu_limit_cores"].minimum,
+                 bundle.contract.fallback.safe_ranges["target_cpu_limit_cores"].maximum)
+    rates = [rate for _, rate in COURSE]
+    seen = next(one for one in bundle.contract.driving.seen.ranges if one.name == "rate_rps")
+    assert seen.minimum < min(rates) < max(rates) < seen.maximum
+    assert low < 0.3 < high
+    assert sum(share for share, _ in COURSE) == pytest.approx(1.0)
+
+
+def test_its_bundle_names_no_folder_of_a_machine() -> None:
+    for file in BUNDLE.iterdir():
+        assert not re.search(rb"/(work|tmp|home|root)/", file.read_bytes()), file.name
+
+
+def test_what_both_came_to_is_counted_over_what_is_known(history: History) -> None:
+    assert history.violating(ACTED) == pytest.approx(2 / 9)
+    assert history.violating(LEFT) == pytest.approx(6 / 9)
+    assert history.core_seconds(LEFT) == pytest.approx(2.7)
+
+
+def test_the_picture_shows_both_services_and_what_was_done(history: History) -> None:
+    console = Console(width=100, record=True, force_terminal=True, file=io.StringIO())
+    console.print(drawn(history, [RECORD], 120.0))
+    text = console.export_text()
+    for part in ("with assay control", "left alone", "p99, ms", "quota 0.600 cores", "shield: rate 0.9 -> 0.6"):
+        assert part in text, text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_without_a_terminal_each_step_is_a_line(history: History) -> None:
+    console = Console(width=100, record=True, force_terminal=False, file=io.StringIO())
+    with Screen(console, 120.0) as screen:
+        screen.show(history, [RECORD])
+        screen.show(history, [RECORD, {**RECORD, "actor": "fallback", "reason": "p99_ms is missing", "changes": []}])
+    assert console.export_text().splitlines() == [
+        line(RECORD), "05:00:05  fallback  quota 0.600 cores  p99_ms is missing"]
+
+
+def test_the_page_says_the_price_of_doing_nothing(history: History) -> None:
+    html = page(history, [RECORD], {"Server": "nginx <3"})
+    assert "67 %" in html and "22 %" in html
+    assert "the price of doing nothing" in html
+    assert "rate 0.9 -&gt; 0.6" in html
+    assert "nginx &lt;3" in html
+    assert html.count("<svg") + html.count("data:image/png") == 3
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(any(shutil.which(one, path=SEARCH_PATH) is None for one in ("nginx", "prometheus")),
+                    reason="needs the Debian packages nginx-light and prometheus (make debian)")
+@pytest.mark.skipif(os.geteuid() != 0 or find_hierarchy().memory is None or find_hierarchy().cpu is None,
+                    reason="needs control groups that may be written")
+def test_it_runs(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("ASSAY_HOME", str(tmp_path))
+    found = CliRunner().invoke(app, ["demo", "--seconds", "30", "--page", str(tmp_path / "page.html")])
+    assert found.exit_code == 0, found.output
+    assert re.search(r"policy    quota 0\.\d+ cores", found.output), found.output
+    assert "p99 above the objective:" in found.output
+    assert "What the controller did" in (tmp_path / "page.html").read_text()
