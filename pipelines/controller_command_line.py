@@ -125,7 +125,7 @@ def _control(given: argparse.Namespace) -> int:
     state = _state(given)
     fields = (name for name in ControlRequest.__dataclass_fields__)
     request = ControlRequest(**{name: getattr(given, name) for name in fields})
-    if request.bundle is None:
+    if request.bundle is None and state.ledger_path.exists():  # it may be away
         require_known(Ledger(state.ledger_path, state.public_key_path).standings(), request.task, request.workload)
     act(request, champion_for(request, state), state, _show_json if given.json else _show)
     return 0

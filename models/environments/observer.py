@@ -38,6 +38,10 @@ class Observer(Protocol):
             signal -> raw value, not clipped; NaN where it is not known.
         """
 
+    def acted(self, values: Mapping[str, float]) -> None:
+        """After `observe`: present value -> what was, or may have been, set for it; someone else may change it before
+        the next look."""
+
     def outcome(self, observation: Mapping[str, float]) -> dict[str, float]:
         """reward, cost, violation and violated (as of `Outcome`) of the interval that was observed; NaN: not known."""
 

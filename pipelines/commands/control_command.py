@@ -47,7 +47,7 @@ def control(
     request = ControlRequest(workload, controller, task, actuator, every, give_back, steps, bundle, public_key, folder,
                              metrics_port, metrics_address)
     configuration = configuration_from(config)
-    if bundle is None:
+    if bundle is None and configuration.ledger_path.exists():  # it may be away
         from serving.ledger import Ledger
 
         require_known(Ledger(configuration.ledger_path, configuration.public_key_path).standings(), task, workload)

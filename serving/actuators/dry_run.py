@@ -32,7 +32,10 @@ class DryRun:
 
     def apply(self, targets: Mapping[str, float]) -> Applied:
         """See `Actuator`."""
-        self._present |= {self._current[name]: value for name, value in targets.items()}
+        now = {self._current[name]: value for name, value in targets.items()}
+        # what is asked for serves at once: ready_replicas follow replicas
+        ready = {f"ready_{name}": value for name, value in now.items()}
+        self._present |= now | {name: value for name, value in ready.items() if name in self._present}
         return Applied(dict(targets))
 
     def acquire(self, holder: str) -> str:

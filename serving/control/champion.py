@@ -28,12 +28,14 @@ _NAME = 12  # characters of a digest
 class Champion:
     """Implements `Models`: follows what `opened` opens. Threads may share it."""
 
-    def __init__(self, opened: Callable[[], CheckedBundle], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, opened: Callable[[], CheckedBundle], clock: Callable[[], float] = time.monotonic,
+                 age_s: Callable[[], float] = lambda: 0.0) -> None:
         """Opens it for the first time.
 
         Args:
             opened: the champion's checked bundle.
             clock: seconds, never going back.
+            age_s: of what was opened: since it was last known to be the champion.
 
         Raises:
             AssayError: there is none that may act.
@@ -41,7 +43,7 @@ class Champion:
         self._opened, self._clock, self._lock = opened, clock, threading.Lock()
         bundle = opened()
         self._contract, self._predictor, self._sha256 = bundle.contract, Predictor(bundle), bundle.sha256
-        self._refused, self._known_at, self.unreachable = "", clock(), ""
+        self._refused, self._known_at, self.unreachable = "", clock() - age_s(), ""
 
     @property
     def contract(self) -> Contract:
@@ -51,8 +53,7 @@ class Champion:
     def current(self) -> Model:
         """See `Models`."""
         with self._lock:
-            return Model(self._predictor, self._refused, self._sha256[:_NAME], self._clock() - self._known_at,
-                         self._predictor.familiar)
+            return Model(self._predictor, self._refused, self._sha256[:_NAME], self._clock() - self._known_at)
 
     def poll(self) -> None:
         """Looks once who is champion now."""

@@ -18,6 +18,7 @@
       ignore: [io_utilization]          # inputs that count for nothing there
     hand_back_after: 4                  # good steps until the policy acts again
     deadline_s: 5                       # for a policy's answer
+    log: {keep_mb: 4096}                # most of the log that is kept, in whole parts of 64 MB
     dry_run: {cpu_limit_cores: 1, memory_limit_mib: 256, replicas: 2, ready_replicas: 2}
     kubernetes: {namespace: shop, deployment: web, container: web}
     cgroup: {group: nginx, parent: services, state: /run/assay}
@@ -40,8 +41,9 @@ from serving.control.checks import Distribution
 from serving.control.shield import Budget
 
 FRESH_S, TIMEOUT_S, DEADLINE_S, HAND_BACK_AFTER = 60.0, 5.0, 5.0, 4
+KEEP_MB = 4096.0  # some ten million steps: years
 _KEYS = ("prometheus", "timeout_s", "newest", "fresh_s", "signals", "fixed", "shield", "out_of_distribution",
-         "hand_back_after", "deadline_s", "dry_run", "kubernetes", "cgroup")
+         "hand_back_after", "deadline_s", "log", "dry_run", "kubernetes", "cgroup")
 _SHIELD = ("hold", "hysteresis", "cool_down_s", "budgets")
 _CGROUP = ("group", "parent", "state", "root", "replicas")
 _KUBERNETES = ("namespace", "deployment", "container", "controls", "lease_s", "connect_s", "read_s", "kubeconfig",
@@ -99,6 +101,7 @@ class ControllerFile:
     distribution: Distribution = field(default_factory=Distribution)
     hand_back_after: int = HAND_BACK_AFTER
     deadline_s: float = DEADLINE_S
+    keep_mb: float = KEEP_MB
     dry_run: Mapping[str, float] = field(default_factory=dict)
     kubernetes: KubernetesTarget | None = None
     cgroup: CgroupTarget | None = None
@@ -125,6 +128,8 @@ def read_controller_file(path: Path) -> ControllerFile:
     data.only(_KEYS)
     shield = data.part("shield", {})
     shield.only(_SHIELD)
+    log = data.part("log", {})
+    log.only(("keep_mb",))
     newest, fresh_s = data.text("newest", ""), data.number("fresh_s", FRESH_S)
     signals = data.part("signals")
     return ControllerFile(
@@ -139,6 +144,7 @@ def read_controller_file(path: Path) -> ControllerFile:
         distribution=_distribution(data.part("out_of_distribution", {})),
         hand_back_after=data.whole("hand_back_after", HAND_BACK_AFTER),
         deadline_s=data.number("deadline_s", DEADLINE_S),
+        keep_mb=log.number("keep_mb", KEEP_MB),
         dry_run=data.part("dry_run", {}).numbers(),
         kubernetes=_kubernetes(data.part("kubernetes")) if "kubernetes" in data.names else None,
         cgroup=_cgroup(data.part("cgroup")) if "cgroup" in data.names else None)

@@ -32,14 +32,13 @@ from models.training.reinforcement.trajectory_log import Header, TrajectoryLog, 
 from serving.actuators.actuator import Actuator
 from serving.contract import Contract
 from serving.control.checks import Checked, Distribution, beyond_training, checked, first_of
+from serving.control.lowered import ROUNDED, lowered
 from serving.control.memory import Memory, read_memory
 from serving.control.pending import KEPT, Pending, Settled, lasted, left, logged, settled, steps_behind
 from serving.control.shield import Change, Shield
 from serving.control.watch import Actor, Watch
 from serving.seen_spec import Familiar
 from serving.session import Predictor
-
-_EXACT = 1e-6  # share of a present value by which a network that keeps it may miss it
 
 
 @dataclass(frozen=True)
@@ -66,14 +65,17 @@ class Model:
         refused: why it must not decide, "" where it may.
         version: as the record names it.
         age_s: seconds since it was last known to be the champion.
-        familiar: what its training saw; None: nothing is known.
     """
 
     predictor: Predictor | None
     refused: str
     version: str
     age_s: float = 0.0
-    familiar: Familiar | None = None
+
+    @property
+    def familiar(self) -> Familiar | None:
+        """What its training saw; None: nothing is known."""
+        return None if self.predictor is None else self.predictor.familiar
 
 
 class Models(Protocol):
@@ -100,13 +102,14 @@ class Parts:
 @dataclass(frozen=True)
 class Settings:
     """deadline_s: a policy's answer that took longer is not used. fresh_s: input -> most age of a measurement.
-    distribution: what an operator says of being out of it.
+    distribution: what an operator says of being out of it. keep_bytes: most of the log that is kept.
     """
 
     deadline_s: float = 5.0
     hand_back_after: int = 4
     fresh_s: Mapping[str, float] = field(default_factory=dict)
     distribution: Distribution = field(default_factory=Distribution)
+    keep_bytes: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -182,12 +185,13 @@ class ControlLoop:
                              f"{contract.workload}); make the bundle again")
         self._contract, self._control, self._parts, self._settings = contract, contract.driving, parts, settings
         self._memory_path, self._clock = folder / "memory.json", clock
-        self._log = TrajectoryLog(folder / "steps", Header(
-            contract.task, tuple((item.name, item.unit) for item in contract.inputs),
-            tuple((item.name, item.unit) for item in contract.outputs)))
+        header = Header(contract.task, tuple((item.name, item.unit) for item in contract.inputs),
+                        tuple((item.name, item.unit) for item in contract.outputs))
+        self._log = TrajectoryLog(folder / "steps", header, keep_bytes=settings.keep_bytes)
         self._due_s, self._behind = contract.driving.step_s, 0
         self._watch = Watch(settings.hand_back_after)
         self._last: float | None = None
+        self._standing: dict[str, float] = {}  # control -> what was left behind by the last step that knew it
         self._started = clock()
         self._rule: Mapping[str, float] = {}  # what the fallback said in this step
         self._rule_knows = False  # what was deployed
@@ -222,6 +226,9 @@ class ControlLoop:
         self._memory = replace(self._memory, lowered_s={
             name: ago + seconds for name, ago in self._memory.lowered_s.items()})
         seen, stopped = self._observed(seconds)
+        # by someone else, since this controller's last step
+        self._memory = replace(self._memory, lowered_s=lowered(
+            self._memory.lowered_s, self._standing, self._present(seen.row), ROUNDED))
         self._unwritten = "; ".join(filter(None, (self._unwritten, self._log_outcome(seen, seconds))))
         observed = self._clock()
         decided, version = self._decided(seen, stopped, began - self._started)
@@ -236,7 +243,9 @@ class ControlLoop:
         record = self._acted(record)
         failures = "; ".join(filter(None, (failures, self._unwritten, record.failure)))
         record = replace(record, failure=failures)
-        memory = replace(memory, lowered_s=self._lowered(record, record.done or {}))
+        memory = replace(memory, lowered_s=lowered(self._memory.lowered_s, self._present(record.seen),
+                                                   record.done or {}))
+        self._stands(record)
         took = {"observe": observed - began, "decide": decided_at - observed, "act": self._clock() - decided_at}
         record = replace(record, took_s={name: round(value, 6) for name, value in took.items()})
         self._memory = replace(memory, step=memory.step + 1, pending=self._with(memory, record))
@@ -371,15 +380,20 @@ class ControlLoop:
     def _remembered(self, record: ControlStep) -> Memory:
         """With what is about to be done."""
         return replace(self._memory, observer=self._parts.observer.state(),
-                       lowered_s=self._lowered(record, record.targets))
+                       lowered_s=lowered(
+            self._memory.lowered_s, self._present(record.seen), record.targets))
 
-    def _lowered(self, record: ControlStep, values: Mapping[str, float]) -> dict[str, float]:
-        """Seconds since each control was lowered, where it now gets these values."""
-        lowered = dict(self._memory.lowered_s)
-        for name, value in values.items():
-            if value < record.seen[self._control.current[name]] * (1.0 - _EXACT):
-                lowered[name] = 0.0
-        return lowered
+    def _present(self, row: Mapping[str, float]) -> dict[str, float]:
+        """Control -> what is set."""
+        return {name: row.get(signal, math.nan) for name, signal in self._control.current.items()}
+
+    def _stands(self, record: ControlStep) -> None:
+        """Remembers what was left behind, and tells the observer what may have been set for it."""
+        self._standing |= {name: value for name, value in {**self._present(record.seen), **(record.done or {})}.items()
+                           if math.isfinite(value)}
+        if record.actor != "nobody":
+            may = {**record.targets, **(record.done or {})}
+            self._parts.observer.acted({self._control.current[name]: value for name, value in may.items()})
 
     def _acted(self, record: ControlStep) -> ControlStep:
         if record.actor == "nobody":
@@ -408,12 +422,12 @@ class ControlLoop:
 
     def _pending(self, record: ControlStep) -> Pending:
         done = record.done or ({} if record.failure or record.actor == "nobody" else record.targets)
-        now = {name: record.seen.get(current, math.nan) for name, current in self._control.current.items()}
         detail = {key: value for key, value in vars(record).items() if key not in ("seen", "number")}
         return {"application": self._contract.workload, "episode": self._memory.episode, "step": record.number,
                 "actor": "policy" if record.actor == "policy" else "fallback",
                 "observation": [record.seen[item.name] for item in self._contract.inputs],
-                "targets": [{**now, **done}[item.name] for item in self._contract.outputs], "detail": detail}
+                "targets": [{**self._present(record.seen), **done}[item.name] for item in self._contract.outputs],
+                "detail": detail}
 
     def _log_outcome(self, seen: Checked, seconds: float) -> str:
         """Writes the step whose outcome was measured now, and those before it; what failed."""

@@ -17,6 +17,8 @@ from serving.control.loop import ControlLoop, Models, Parts, Settings
 from serving.control.prometheus_reader import PrometheusReader
 from serving.control.shield import Limit, Shield
 
+MB = 1_000_000
+
 
 def fallback_of(contract: Contract) -> Controller:
     """The rule that a contract names. Raises InputError: it names none, or one that is not here."""
@@ -67,5 +69,6 @@ def make_loop(contract: Contract, models: Models, written: ControllerFile, actua
     reader = PrometheusReader(written.prometheus, written.signals, written.fixed, written.timeout_s)
     parts = Parts(reader, models, actuator, shield, fallback_of(contract), observer, stops,
                   f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}")
-    settings = Settings(written.deadline_s, written.hand_back_after, reader.fresh_s, written.distribution)
+    settings = Settings(written.deadline_s, written.hand_back_after, reader.fresh_s, written.distribution,
+                        written.keep_mb * MB)
     return ControlLoop(contract, parts, settings, folder)

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from feature_store.errors import InputError
 from serving.control.loop import ControlLoop, ControlStep
 
 
@@ -34,7 +35,12 @@ def run(loop: ControlLoop, every_s: float, stopped: threading.Event, on_step: Ca
 
     Returns:
         What could not be done at the end, "" where all was.
+
+    Raises:
+        InputError: every_s is no finite number > 0.
     """
+    if not 0 < every_s < math.inf:
+        raise InputError(f"every must be a finite number of seconds > 0, got {every_s!r}")
     loop.expect(every_s)
     due, done, failure = time.monotonic(), 0, ""
     try:

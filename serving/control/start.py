@@ -17,6 +17,7 @@ from serving.bundle import CheckedBundle, check_bundle
 from serving.control.champion import Champion, champion_of_ledger
 from serving.control.controller_file import read_controller_file
 from serving.control.kill_switch import KillSwitch, LedgerSwitch, stopped_in_ledger
+from serving.control.last_good import LastGood
 from serving.control.loop import ControlStep
 from serving.control.made import make_loop
 from serving.control.metrics import Metrics
@@ -54,6 +55,11 @@ class ControlRequest:
     metrics_address: str = "127.0.0.1"
 
 
+def place_of(request: ControlRequest, home: Path) -> Path:
+    """The folder of this controller alone. home: the state folder."""
+    return request.folder or home / "controllers" / request.task / request.workload
+
+
 def champion_for(request: ControlRequest, state: Configuration | StateFolder) -> Champion:
     """Who acts: the one bundle of a folder, or the champion of the ledger, opened for the first time.
 
@@ -68,7 +74,11 @@ def champion_for(request: ControlRequest, state: Configuration | StateFolder) ->
             return check_bundle(request.bundle, key)
         return champion_of_ledger(state, request.task, request.workload)
 
-    champion = Champion(opened)
+    if request.bundle is not None:
+        champion = Champion(opened)
+    else:
+        last_good = LastGood(opened, place_of(request, state.home) / "champion", key)
+        champion = Champion(last_good, age_s=lambda: last_good.age_s)
     contract = champion.contract
     if (contract.task, contract.workload) != (request.task, request.workload):
         raise InputError(f"bundle must be for {request.task}, {request.workload}, got one for {contract.task}, "
@@ -91,7 +101,7 @@ def act(request: ControlRequest, champion: Champion, state: Configuration | Stat
     if request.every is not None and not request.every > 0:
         raise InputError(f"every must be positive, got {request.every}")
     written, contract = read_controller_file(request.controller), champion.contract
-    place = request.folder or state.home / "controllers" / request.task / request.workload
+    place = place_of(request, state.home)
     place.mkdir(parents=True, exist_ok=True)
     lock = file_lock(place / "lock")
     try:

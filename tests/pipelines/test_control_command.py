@@ -7,13 +7,18 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from models.environments.autoscaling.observer import AutoscalingObserver
 from models.training.reinforcement.trajectory_log import read_log
+from serving.bundle import check_bundle
+from serving.kept_bundles import kept_bundle
 from serving.keys import create_key_pair
+from serving.ledger import Ledger
+from serving.moves import Move
 from tests.feature_store.prometheus_server import prometheus_with
 from tests.serving.actuators.control_group.groups import MIB, PARENT, plain_files
 from tests.serving.control.policy_bundle import write_policy_bundle
@@ -94,6 +99,7 @@ def test_a_kill_switch_and_signals_are_obeyed(place):
 @pytest.mark.parametrize(("options", "message"), [
     (["--actuator", "dry-rum"], "actuator must be one of dry-run, cgroup, kubernetes"),
     (["--every", "0"], "every must be positive"),
+    (["--every", "inf"], "every must be a finite number of seconds > 0"),
     (["--task", "performance"], "bundle must be for performance, nginx"),
     (["--public-key", "nothing.pub"], "nothing.pub"),
     (["--controller", "nothing.yaml"], "nothing.yaml"),
@@ -105,6 +111,42 @@ def test_bad_usage_is_one_line_and_code_2(place, options, message):
     assert process.returncode == 2, out
     assert message in error
     assert len(error.strip().splitlines()) == 1
+
+
+@needs_prometheus
+def test_it_starts_with_the_last_good_champion_while_the_state_folder_is_away(place, tmp_path):
+    home, away, folder = tmp_path / "home", tmp_path / "away", tmp_path / "controller"
+    (home / "keys").mkdir(parents=True)
+    for name, own in (("key", "assay.key"), ("pub", "assay.pub")):
+        shutil.copy(place / name, home / "keys" / own)
+    bundle = write_policy_bundle(kept_bundle(home, "autoscaling", "nginx", 1), place / "key")
+    sha256 = check_bundle(bundle, place / "pub").sha256
+    ledger = Ledger(home / "ledger/promotions.jsonl", place / "pub", place / "key")
+    move = partial(Move, at="2026-11-23T00:00:00+00:00", task="autoscaling", workload="nginx",
+                   model="assay.autoscaling.nginx", version=1, previous_version=None, bundle_sha256=sha256,
+                   gates_passed=True, reason="", actor="test")
+    ledger.append([move("register"), move("champion")])
+
+    def steps():
+        command = [sys.executable, "-c", "from pipelines.command_line import main; main()", "control", "--workload",
+                   "nginx", "--controller", str(place / "controller.yaml"), "--public-key", str(place / "pub"),
+                   "--folder", str(folder), "--every", "0.2", "--steps", "3", "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False,
+                              env={**os.environ, "ASSAY_HOME": str(home)})
+        records = map(json.loads, done.stdout.splitlines()) if done.returncode == 0 else ()
+        return [(one["actor"], one["version"]) for one in records], done.stderr + done.stdout * bool(done.returncode)
+
+    expected = [(actor, sha256[:12]) for actor in ("fallback", "policy", "policy")]
+    assert steps() == (expected, "")
+    home.rename(away)
+    assert steps() == (expected, "")
+    away.rename(home)
+    ledger.append([move("retire", previous_version=1, reason="it is not good")])
+    told, error = steps()
+    assert (told, "workload must have a champion" in error) == ([], True)
+    home.rename(away)
+    told, error = steps()
+    assert (told, "since then: ledger must be there" in error) == ([], True)
 
 
 @needs_prometheus

@@ -60,6 +60,11 @@ class AutoscalingObserver:
         return known | {name: state[name] for name in _DERIVED} | {
             "raised_s_ago": max(state["raised_s_ago"], STEP_SECONDS)}
 
+    def acted(self, values: Mapping[str, float]) -> None:
+        """See `Observer`. Replicas that were raised count as such, also where someone lowers them at once."""
+        if values.get("replicas", math.nan) > self._state["replicas"] * RAISED:
+            self._state["raised_s_ago"] = 0.0
+
     def outcome(self, observation: Mapping[str, float]) -> dict[str, float]:
         """See `Observer`: the paper's reward (thesis, section 5.2.2).
 

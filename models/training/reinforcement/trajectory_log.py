@@ -164,18 +164,21 @@ class ReadLog:
 class TrajectoryLog:
     """Appends to a log. One writer a folder."""
 
-    def __init__(self, folder: Path, header: Header, part_bytes: int = PART_BYTES) -> None:
+    def __init__(self, folder: Path, header: Header, part_bytes: int = PART_BYTES,
+                 keep_bytes: float = math.inf) -> None:
         """Goes on with the last part where there is one.
 
         Args:
             folder: is made where it is missing.
             header: must be that of the parts that are there.
             part_bytes: a part that has reached this size is followed by a new one.
+            keep_bytes: when a new part begins, the oldest ones are removed until those that are left are at most so
+                large together; the last one, which is whole, always stays.
 
         Raises:
             InputError: the folder holds a log of other signals or controls, or cannot be written.
         """
-        self._folder, self._header, self._part_bytes = folder, header, part_bytes
+        self._folder, self._header, self._part_bytes, self._keep_bytes = folder, header, part_bytes, keep_bytes
         try:
             folder.mkdir(parents=True, exist_ok=True)
             for part in _parts(folder):
@@ -223,6 +226,12 @@ class TrajectoryLog:
         parts = _parts(self._folder)
         if parts and parts[-1].stat().st_size < self._part_bytes:
             return parts[-1]
+        kept = sum(part.stat().st_size for part in parts)
+        for part in parts[:-1]:
+            if kept <= self._keep_bytes:
+                break
+            kept -= part.stat().st_size
+            part.unlink()
         number = int(_PART.fullmatch(parts[-1].name)[1]) + 1 if parts else 1  # type: ignore[index]
         return self._folder / f"steps-{number:06d}.jsonl"
 

@@ -20,6 +20,7 @@ cgroup: {group: nginx, parent: services}
 shield: {hold: [target_replicas], hysteresis: 0.02, cool_down_s: 60, budgets: [{name: cores, of: [a, b], most: 16}]}
 out_of_distribution: {margin: 2, ignore: [io_utilization]}
 hand_back_after: 3
+log: {keep_mb: 100}
 dry_run: {replicas: 2}
 """
 
@@ -36,6 +37,7 @@ def test_what_is_written_is_read(tmp_path):
                              "p99_ms": Query("p99", 1000.0, "max(timestamp(up))", 30.0)}
     assert (found.fixed, found.dry_run) == ({"io_utilization": 0.0}, {"replicas": 2.0})
     assert (found.hysteresis, found.cool_down_s, found.hand_back_after, found.deadline_s) == (0.02, 60.0, 3, 5.0)
+    assert found.keep_mb == 100.0
     assert found.distribution == Distribution(2.0, ("io_utilization",))
     assert (found.hold, found.kubernetes) == (("target_replicas",), None)
     assert found.cgroup == CgroupTarget("nginx", "services", "/run/assay", "/sys/fs/cgroup", 1)
@@ -56,6 +58,8 @@ def test_what_is_written_is_read(tmp_path):
     (("hold: [target_replicas]", "hold: [1]"), "shield.hold must be a list of names"),
     (("{group: nginx, parent: services}", "{parent: services}"), "cgroup.group must be given"),
     (("{group: nginx, parent: services}", "{group: nginx, replicas: 0}"), "cgroup.replicas must be a whole number"),
+    (("keep_mb: 100", "keep_mb: 0"), "log.keep_mb must be a number > 0"),
+    (("keep_mb: 100", "keep: 9"), "log must be one of keep_mb"),
     (("margin: 2", "margin: 0.5"), "out_of_distribution.margin must be a number >= 1, got '0.5'"),
     (("margin: 2", "margn: 2"), "out_of_distribution must be one of margin, ignore"),
     (("of: [a, b]", "of: a"), "shield.budgets.of must be a list"),

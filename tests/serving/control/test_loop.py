@@ -196,16 +196,16 @@ def _familiar(world, low, high):
 
 def test_what_training_never_saw_is_the_fallback_s_until_it_is_over(tmp_path):
     world = World()
-    models = OneModel(Said(keep), familiar=_familiar(world, 0.01, 100.0))
+    models = OneModel(Said(keep, familiar=_familiar(world, 0.01, 100.0)))
     loop = loop_of(world, tmp_path, None, models=models, hand_back_after=2)
     assert [loop.step().actor for _ in range(2)] == ["fallback", "policy"]
-    models.familiar = _familiar(world, 4.0, 5.0)
+    models.predictor.familiar = _familiar(world, 4.0, 5.0)
     record = loop.step()
     assert (record.actor, record.strange, record.said) == ("fallback", ("load a core",), None)
     assert record.reason.startswith("out of distribution: load a core is ")
     assert ", training saw " in record.reason
     assert record.done == record.targets != {}
-    models.familiar = _familiar(world, 0.01, 100.0)
+    models.predictor.familiar = _familiar(world, 0.01, 100.0)
     assert [loop.step().actor for _ in range(2)] == ["fallback", "policy"]
     assert read_log(tmp_path / "steps").steps[2].detail["strange"] == ["load a core"]
 
@@ -213,7 +213,7 @@ def test_what_training_never_saw_is_the_fallback_s_until_it_is_over(tmp_path):
 @pytest.mark.parametrize("distribution", [Distribution(margin=10.0), Distribution(ignored=("replicas",))])
 def test_an_operator_may_say_what_counts_as_out_of_distribution(tmp_path, distribution):
     world = World()
-    models = OneModel(Said(keep), familiar=_familiar(world, 4.0, 5.0))
+    models = OneModel(Said(keep, familiar=_familiar(world, 4.0, 5.0)))
     assert loop_of(world, tmp_path / "a", None, models=models).step().actor == "fallback"
     assert loop_of(world, tmp_path / "b", None, models=models, distribution=distribution).step().actor == "policy"
 
@@ -370,6 +370,30 @@ def test_what_was_raised_and_lowered_is_remembered_across_a_restart(tmp_path):
     assert loop.step().changes[0].reason == "cool_down"
     again = loop_of(world, tmp_path, Said(fewer), shield=Shield(limits))
     assert again.step().changes[0].reason == "cool_down"
+
+
+def test_what_someone_else_lowered_is_not_lowered_further_for_a_while(tmp_path):
+    limits = [Limit(one.name, one.current, SAFE[one.name], one.whole, cool_down_s=40.0) for one in CONTROLS]
+    world, less = World(), [1.0]
+    policy = lambda row: keep(row) | {"target_memory_limit_mib": less[0] * row["memory_limit_mib"]}  # noqa: E731
+    loop = loop_of(world, tmp_path, Said(policy), shield=Shield(limits))
+    loop.step()
+    world.state = world.state._replace(memory=0.8 * world.state.memory)
+    less[0] = 0.9
+    assert [[change.reason for change in loop.step().changes] for _ in range(4)] == [
+        ["cool_down"], ["cool_down"], ["cool_down"], []]
+
+
+def test_replicas_that_it_raised_and_someone_lowered_at_once_count_as_raised(tmp_path):
+    world, more = World(), [0.0]
+    loop = loop_of(world, tmp_path, Said(lambda row: keep(row) | {"target_replicas": row["replicas"] + more[0]}))
+    for _ in range(8):
+        loop.step()
+    replicas = world.state.replicas.clone()
+    more[0] = 1.0
+    loop.step()
+    world.state, more[0] = world.state._replace(replicas=replicas), 0.0
+    assert [loop.step().seen["raised_s_ago"] for _ in range(2)] == [15.0, 30.0]
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"format": "other"}', b"[1]"])

@@ -115,6 +115,7 @@ class Said:
 
     answer: Any
     out_of_distribution: bool = False
+    familiar: Any = None
 
     def predict(self, row: dict[str, float]) -> Prediction:
         found = self.answer(row) if callable(self.answer) else self.answer
@@ -127,10 +128,9 @@ class OneModel:
 
     predictor: Any
     refused: str = ""
-    familiar: Any = None
 
     def current(self) -> Model:
-        return Model(self.predictor, self.refused, "version 1", familiar=self.familiar)
+        return Model(self.predictor, self.refused, "version 1")
 
 
 SAFE = {"target_cpu_limit_cores": SafeRange(0.125, 16.0, 0.25, 1.0),

@@ -99,6 +99,17 @@ def test_replicas_that_someone_else_raised_during_a_restart_count_as_raised_now(
     assert after.observe({"rate_rps": 5.0}, {"replicas": 3.0}, 900.0)["raised_s_ago"] == STEP_SECONDS
 
 
+def test_replicas_that_someone_else_lowers_at_once_were_raised_nevertheless():
+    observer = AutoscalingObserver()
+    for _ in range(10):
+        observer.observe({"rate_rps": 5.0}, {"replicas": 2.0}, 15.0)
+    observer.acted({"replicas": 2.0, "cpu_limit_cores": 9.0})
+    assert observer.observe({"rate_rps": 5.0}, {"replicas": 2.0}, 15.0)["raised_s_ago"] > 60.0
+    observer.acted({"replicas": 4.0})
+    told = [observer.observe({"rate_rps": 5.0}, {"replicas": 2.0}, 15.0)["raised_s_ago"] for _ in range(3)]
+    assert told == [15.0, 30.0, 45.0]
+
+
 def test_a_missing_rate_moves_no_mean_and_stays_missing():
     observer = AutoscalingObserver()
     observer.observe({"rate_rps": 8.0}, {"replicas": 1.0}, 0.0)

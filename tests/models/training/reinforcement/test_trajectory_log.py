@@ -43,6 +43,23 @@ def test_records_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert all(map(same, read.records, records)) and len(read.records) == len(records)
 
 
+def test_the_oldest_parts_are_removed_and_never_the_newest(tmp_path: Path) -> None:
+    """A part is of two steps of some 200 bytes behind its header."""
+    log = TrajectoryLog(tmp_path, HEADER, part_bytes=500, keep_bytes=1500)
+    for number in range(20):
+        log.append([step(number)])
+    parts = sorted(path.name for path in tmp_path.iterdir())
+    assert 1 < len(parts) < 6
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 1500 + 2 * 500
+    numbers = [one.step for one in read_log(tmp_path).steps]
+    assert numbers == list(range(numbers[0], 20))
+    assert numbers[0] > 0
+    tiny = TrajectoryLog(tmp_path, HEADER, part_bytes=1, keep_bytes=1)
+    tiny.append([step(20)])
+    tiny.append([step(21)])
+    assert [one.step for one in read_log(tmp_path).steps] == [20, 21]
+
+
 def test_a_reward_that_is_not_known_stays_marked(tmp_path: Path) -> None:
     late = Step("shop", 0, 3, "policy", (1.0, 1.0), (1.0,), *(math.nan,) * 4, *(mark_of(7.0, is_late=True)[1],))
     TrajectoryLog(tmp_path, HEADER).append([step(0, reward=None), step(1, reward=math.inf), late])

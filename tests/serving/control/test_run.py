@@ -1,0 +1,25 @@
+"""A fixed rate, or none."""
+
+import math
+import threading
+
+import pytest
+
+from feature_store.errors import InputError
+from serving.control.run import run
+from tests.serving.control.world import Said, World, keep, loop_of
+
+
+@pytest.mark.parametrize("every_s", [math.inf, math.nan, 0.0, -1.0])
+def test_a_rate_that_is_none_is_refused(tmp_path, every_s):
+    world = World()
+    before = world.state
+    with pytest.raises(InputError, match="every must be a finite number of seconds > 0"):
+        run(loop_of(world, tmp_path, Said(keep)), every_s, threading.Event(), lambda record: None, steps=1)
+    assert world.state is before
+
+
+def test_it_steps_and_gives_the_lease_back(tmp_path):
+    world, seen = World(), []
+    assert run(loop_of(world, tmp_path, Said(keep)), 0.001, threading.Event(), seen.append, steps=3) == ""
+    assert ([one.number for one in seen], world.holder) == ([0, 1, 2], "")
