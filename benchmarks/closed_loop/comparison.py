@@ -9,7 +9,8 @@ CPU quota of the server's control group every 15 s, as it was trained. 75 s warm
 compared   static: the cheapest quota at the objective in the environment; rule: the cheapest of the tuned rules there;
            policy: promoted by its gates, checked before it acts
 suspect    policies that should not act, forced past all checks, behind the shield alone: trained without conditions and
-           proved of nothing but ranges; hardly trained; trained for another application
+           proved of nothing but ranges; hardly trained; trained for another application, this one a second time with
+           the check whether what it sees is what its training saw
 
 Resumable: runs that are there for the same code are kept. Needs control groups of version 1 or 2 that may be written,
 nginx, redis-server and prometheus.
@@ -35,6 +36,7 @@ from benchmarks.harness.machine import describe_machine, load_average, now_utc
 from benchmarks.harness.result_file import RESULTS
 from models.tasks.task import load_task
 from recording.tools import require_tools
+from serving.control.checks import Distribution
 from serving.control.made import fallback_of
 
 OUTPUT = RESULTS / "closed_loop.json"
@@ -96,9 +98,10 @@ def _suspect(folder: Path, policies: Path, proved: Trained, server: str) -> list
         _trained(folder, policies, "weakened", ("--workload", server, "--budget", "0.3")),
         _trained(folder, policies, "unproved", ("--workload", server, "--budget", "0.01")),
         _trained(folder, policies, "other", ("--workload", server, "--budget", "0.1")))
-    own = champion(proved, server).contract
+    own, anything = champion(proved, server).contract, Distribution(margin=1e9)
     forced = {"specification weakened": weak, "hardly trained": young, "another application's": other}
-    return [Arm(name, own, Forced(one.bundle(server)), fallback_of(own)) for name, one in forced.items()]
+    return [*(Arm(name, own, Forced(one.bundle(server)), fallback_of(own), anything) for name, one in forced.items()),
+            Arm("another application's, checked", own, Forced(other.bundle(server)), fallback_of(own))]
 
 
 def _run(folder: Path, kind: str, server: str, number: int, arms: Sequence[Arm]) -> dict[str, Any]:

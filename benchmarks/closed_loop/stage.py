@@ -34,6 +34,7 @@ from recording.scaling.open_loop import ANSWERED, Result
 from recording.scaling.plan import Deployment
 from serving.actuators.cgroup import Cgroup
 from serving.contract import Contract
+from serving.control.checks import Distribution
 from serving.control.controller_file import ControllerFile, read_controller_file
 from serving.control.loop import ControlLoop, ControlStep, Models, Parts, Settings
 from serving.control.made import shield_of
@@ -54,12 +55,14 @@ class Arm:
         contract: what the policy takes and gives, its safe ranges.
         models: the policy; one that is refused where the rule alone acts.
         rule: acts where the policy may not.
+        distribution: what counts as out of it.
     """
 
     name: str
     contract: Contract
     models: Models
     rule: Controller
+    distribution: Distribution = Distribution()
 
 
 @dataclass(frozen=True)
@@ -158,8 +161,8 @@ def _loop(arm: Arm, service: LiveService, written: ControllerFile, folder: Path)
     actuator = Cgroup(service.group, Path(written.cgroup.state))
     parts = Parts(reader, arm.models, actuator, shield_of(arm.contract, written), arm.rule,
                   observer_of(arm.contract.driving.observer), lambda: "", f"arm {service.name}")
-    return ControlLoop(arm.contract, parts, Settings(written.deadline_s, written.hand_back_after, reader.fresh_s),
-                       folder)
+    return ControlLoop(arm.contract, parts, Settings(written.deadline_s, written.hand_back_after, reader.fresh_s,
+                                                     arm.distribution), folder)
 
 
 def _steps(loop: ControlLoop, start: float, steps: int, stopped: threading.Event, record: list[ControlStep]) -> None:
