@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +62,7 @@ class Arm:
     contract: Contract
     models: Models
     rule: Controller
-    distribution: Distribution = Distribution()
+    distribution: Distribution = field(default_factory=Distribution)
 
 
 @dataclass(frozen=True)
