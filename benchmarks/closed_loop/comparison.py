@@ -36,7 +36,6 @@ from benchmarks.harness.machine import describe_machine, load_average, now_utc
 from benchmarks.harness.result_file import RESULTS
 from models.tasks.task import load_task
 from recording.tools import require_tools
-from serving.control.checks import Distribution
 from serving.control.made import fallback_of
 
 OUTPUT = RESULTS / "closed_loop.json"
@@ -98,9 +97,9 @@ def _suspect(folder: Path, policies: Path, proved: Trained, server: str) -> list
         _trained(folder, policies, "weakened", ("--workload", server, "--budget", "0.3")),
         _trained(folder, policies, "unproved", ("--workload", server, "--budget", "0.01")),
         _trained(folder, policies, "other", ("--workload", server, "--budget", "0.1")))
-    own, anything = champion(proved, server).contract, Distribution(margin=1e9)
+    own = champion(proved, server).contract
     forced = {"specification weakened": weak, "hardly trained": young, "another application's": other}
-    return [*(Arm(name, own, Forced(one.bundle(server)), fallback_of(own), anything) for name, one in forced.items()),
+    return [*(Arm(name, own, Forced(one.bundle(server)), fallback_of(own), False) for name, one in forced.items()),
             Arm("another application's, checked", own, Forced(other.bundle(server)), fallback_of(own))]
 
 

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ from serving.control.run import run
 
 STEP_S = STEP_SECONDS
 SCRAPE_S = 1.0
+MEMORY_SIGNALS = ("memory_used_mib", "memory_utilization")
 _SAMPLE_S = 0.5
 
 
@@ -55,14 +56,14 @@ class Arm:
         contract: what the policy takes and gives, its safe ranges.
         models: the policy; one that is refused where the rule alone acts.
         rule: acts where the policy may not.
-        distribution: what counts as out of it.
+        checked: whether the policy may decide only on what is like what its training saw.
     """
 
     name: str
     contract: Contract
     models: Models
     rule: Controller
-    distribution: Distribution = field(default_factory=Distribution)
+    checked: bool = True
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,8 @@ def _controller_file(folder: Path, service: LiveService, url: str) -> Controller
         "prometheus": url, "timeout_s": 3, "newest": newest(service.name), "fresh_s": 5,
         "signals": signals(service.name), "fixed": {"io_utilization": 0, "network_utilization": 0},
         "shield": {"hold": ["target_replicas", "target_memory_limit_mib"]},
+        # a working set grows by page cache and kernel memory, which the environment lacks; memory is not set here
+        "out_of_distribution": {"ignore": list(MEMORY_SIGNALS)},
         "cgroup": {"group": service.group, "state": str(folder / "limits")}}))
     return read_controller_file(path)
 
@@ -161,8 +164,9 @@ def _loop(arm: Arm, service: LiveService, written: ControllerFile, folder: Path)
     actuator = Cgroup(service.group, Path(written.cgroup.state))
     parts = Parts(reader, arm.models, actuator, shield_of(arm.contract, written), arm.rule,
                   observer_of(arm.contract.driving.observer), lambda: "", f"arm {service.name}")
+    distribution = written.distribution if arm.checked else Distribution(margin=1e9)
     return ControlLoop(arm.contract, parts, Settings(written.deadline_s, written.hand_back_after, reader.fresh_s,
-                                                     arm.distribution), folder)
+                                                     distribution), folder)
 
 
 def _steps(loop: ControlLoop, start: float, steps: int, stopped: threading.Event, record: list[ControlStep]) -> None:
