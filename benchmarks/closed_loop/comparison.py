@@ -17,18 +17,18 @@ nginx, redis-server and prometheus.
 """
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.closed_loop.forecast import forecast_p99_ms
-from benchmarks.closed_loop.loads import WARM_UP_S, Functions, played_load, training_load
+from benchmarks.closed_loop.loads import Functions, played_load, training_load
 from benchmarks.closed_loop.policies import Forced, RuleAlone, Trained, champion, trained
 from benchmarks.closed_loop.rules import best, made, tuned
-from benchmarks.closed_loop.settings import MEMORY_MIB, SLO_MS
-from benchmarks.closed_loop.stage import STEP_S, Arm, Played, play, to_json
+from benchmarks.closed_loop.settings import FIRST, MEMORY_MIB, SLO_MS
+from benchmarks.closed_loop.stage import Arm, Played, play, to_json
 from benchmarks.harness.data_folder import add_data_folder, required
 from benchmarks.harness.entries import Entries
 from benchmarks.harness.isolation import ROOT
@@ -43,7 +43,6 @@ FORMAT = "assay-closed-loop/1"
 SERVERS = ("nginx", "redis")
 KINDS = ("compared", "suspect")
 POLICIES = ROOT / ".assay" / "closed-loop"
-FIRST = int(WARM_UP_S // STEP_S)  # interval that counts first
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -133,8 +132,3 @@ def _figures(played: Played, memory_limit: float) -> dict[str, float]:
     return {"violating_share": float(violated.mean()), "violated_requests": float((violated * rate).sum() / rate.sum()),
             "cores": float(quota.mean()), "used_cores": float(used.mean()), "reward": float(reward.mean()),
             "failed_share": float((failed * rate).sum() / rate.sum())}
-
-
-def shield_events(arm: Mapping[str, Any]) -> int:
-    """Steps that count in which the shield changed what a policy or a rule had said."""
-    return sum(bool(step["shield"]) for step in arm["steps"][FIRST - 1:])

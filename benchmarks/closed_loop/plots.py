@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.closed_loop.comparison import FIRST
-from benchmarks.closed_loop.settings import SLO_MS
-from benchmarks.closed_loop.stage import STEP_S
+from benchmarks.closed_loop.settings import FIRST, SLO_MS, STEP_S
 from benchmarks.closed_loop.tables import arms_of, of_kind
 from benchmarks.harness.svg import svg
 from models.reporting.figures import BASELINE, INK, SOFT, UNVERIFIED, VERIFIED

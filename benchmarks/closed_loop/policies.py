@@ -72,7 +72,8 @@ def task_of(kind: str) -> dict[str, Any]:
         for name, memory in MEMORY_MIB.items()}
     if kind == "other":
         for workload in task["workloads"].values():
-            workload["settings"] = {"cpu_ms": 10.0, "fixed_ms": 5.0, "slo_ms": 200.0, "workers": 8}
+            workload["settings"] = {"cpu_ms": 10.0, "fixed_ms": 5.0, "slo_ms": 200.0, "workers": 8, "memory_mib": 20.0,
+                                    "request_mib": 0.1}
             workload["limits"]["target_cpu_limit_cores"] = [CORES[0], 16.0]
     return task
 

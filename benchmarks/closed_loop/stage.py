@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.closed_loop.settings import FIRST_QUOTA, MEMORY_MIB
+from benchmarks.closed_loop.settings import FIRST_QUOTA, MEMORY_MIB, STEP_S
 from models.controllers.controller import Controller
-from models.environments.autoscaling.interface import STEP_SECONDS
 from models.environments.observer import observer_of
 from recording.control_groups import ControlGroups, find_hierarchy
 from recording.live.exporter import write_job
@@ -41,7 +40,6 @@ from serving.control.made import shield_of
 from serving.control.prometheus_reader import PrometheusReader
 from serving.control.run import run
 
-STEP_S = STEP_SECONDS
 SCRAPE_S = 1.0
 MEMORY_SIGNALS = ("memory_used_mib", "memory_utilization")
 _SAMPLE_S = 0.5

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.closed_loop.comparison import FIRST
-from benchmarks.closed_loop.settings import SLO_MS
+from benchmarks.closed_loop.settings import FIRST, SLO_MS
 from benchmarks.harness.markdown import number, paragraph, table
 
 NOT_MEASURED = "*Not measured yet.*"

@@ -32,7 +32,7 @@ def demo(
     from pipelines.demo.history import History
     from pipelines.demo.page import page as made_page
     from pipelines.demo.screen import Screen
-    from pipelines.demo.stage import LEFT, QUOTA, STEP_S, WORKLOAD, staged
+    from pipelines.demo.stage import QUOTA, STEP_S, WORKLOAD, staged
     from serving.bundle import check_bundle
 
     bundle = check_bundle(BUNDLE, PUBLIC_KEY)
@@ -54,7 +54,7 @@ def demo(
     ran = {"Server": f"{WORKLOAD}, {QUOTA:g} cores at the beginning",
            "Load": "open loop, Poisson arrivals over loopback",
            "Policy": f"bundle {bundle.sha256[:12]}, signature and proof checked",
-           "Actuator": "cgroup, given back at the end", "Left alone": LEFT, "Step": f"{STEP_S:g} s"}
+           "Actuator": "cgroup, given back at the end", "Step": f"{STEP_S:g} s"}
     write_file(written, made_page(history, records, ran).encode())
     acted, alone = (100 * history.violating(name) for name in history.series)
     print_line(f"p99 above the objective: {acted:.0f} % of the time with the controller, {alone:.0f} % without")

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from models.reporting.document import Cell, Document, Facts, Note, Plot, Section, Table, figures, render, text
-from models.reporting.figures import BASELINE, INK, VERIFIED, embed
+from models.reporting.figures import BASELINE, INK, SOFT, VERIFIED, embed
 from models.reporting.formatting import number
 from pipelines.demo.history import History
 from pipelines.demo.screen import line
@@ -63,10 +63,15 @@ def _plot(history: History, name: str, label: str, limit: float) -> Plot:
         if limit:
             axes.axhline(limit, color=INK, lw=0.8)
             axes.set_yscale("log")
-            axes.text(0.0, limit, "objective", va="bottom", fontsize=8)
+            axes.annotate("objective", (1, limit), xycoords=("axes fraction", "data"), xytext=(-4, 3),
+                          textcoords="offset points", ha="right", fontsize=8)
         else:
             axes.set_ylim(bottom=0)
+        if name == "quota":
+            used = [np.nan if value is None else value for value in history.series[ACTED]["used"]]
+            axes.plot(history.seconds, used, color=SOFT, lw=0.9, ls=":", label="used, with assay control")
         axes.set(xlabel="seconds of load", ylabel=label)
+        axes.set_xlim(left=0)
         axes.legend(loc="upper left")
 
     return Plot(embed(draw, _WIDTH, 2.4, f"demo-{name}", f"{label}, of both services over the demo"), _WIDTH)

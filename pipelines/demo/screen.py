@@ -40,7 +40,7 @@ class Screen:
             self._live.update(drawn(history, records, self._seconds))
             return
         for record in records[self._told:]:
-            self._console.print(line(record), highlight=False, markup=False)
+            self._console.print(line(record), highlight=False, markup=False, soft_wrap=True)
         self._told = len(records)
 
 
