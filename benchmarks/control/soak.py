@@ -65,7 +65,8 @@ def controller_file(url: str, group: Group, state: Path) -> dict[str, Any]:
     """What an operator writes."""
     return {"prometheus": url, "newest": "max(timestamp(rate_rps))", "fresh_s": 10, "timeout_s": 3, "fixed": FIXED,
             "signals": {name: f"max({name})" for name in metrics(0.0, 1.0, 1.0)},
-            "shield": {"hold": ["target_replicas"]},
+            "shield": {"hold": ["target_replicas", "target_memory_limit_mib"]},
+            "out_of_distribution": {"margin": 100},  # the metrics are made up
             "cgroup": {"group": GROUP, "parent": group.parent, "state": str(state)}}
 
 
