@@ -34,6 +34,7 @@ BENCHMARKS: Mapping[str, str] = {
     "autoscaling-twin": "benchmarks.autoscaling.twin",
     "autoscaling-proofs": "benchmarks.autoscaling.proofs",
     "autoscaling-closed-loop": "benchmarks.autoscaling.closed_loop",
+    "autoscaling-distribution": "benchmarks.autoscaling.distribution",
     "autoscaling-rules": "benchmarks.autoscaling.against_rules",
     "autoscaling-adversarial-states": "benchmarks.autoscaling.adversarial.states",
     "autoscaling-run": "benchmarks.autoscaling.whole_run",

@@ -18,6 +18,7 @@ from benchmarks.adaptation.plots import draw_adaptation_scale
 from benchmarks.autoscaling import (
     against_rules,
     closed_loop,
+    distribution,
     early_tables,
     physics_tables,
     scenarios,
@@ -135,6 +136,7 @@ TABLES: dict[str, Source] = {
     "closed-loop-shield": Source("closed_loop", closed_loop_tables.shield_table),
     "closed-loop-forecast": Source("closed_loop", closed_loop_tables.forecast_table),
     "closed-loop-conditions": Source("closed_loop", closed_loop_tables.conditions_line),
+    "autoscaling-distribution": Source("autoscaling_distribution", distribution.flagged_table),
     "autoscaling-rules": Source("autoscaling_rules", against_rules.rules_table),
     "autoscaling-savings": Source("autoscaling_rules", against_rules.savings_table),
     "autoscaling-closed-loop": Source("autoscaling_closed_loop", closed_loop.guarantees_table),

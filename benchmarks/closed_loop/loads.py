@@ -10,14 +10,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from benchmarks.autoscaling.whole_run import FUNCTIONS, HIGHEST_PEAK, LEAST_A_MINUTE
 from benchmarks.closed_loop.settings import COUNTED_S, WARM_UP_S
 from feature_store.errors import InputError
 from feature_store.sources.invocations import read_invocations
 from recording.live.service import Load
 
-# A function that is called less than once a minute, or has a minute of ten times its mean, is no service.
-LEAST_A_MINUTE, HIGHEST_PEAK = 1.0, 10.0
-FUNCTIONS, DAYS = 4, 3
+DAYS = 3
 MEAN_RPS = 150.0  # some 0.15 cores, so that three services have room on two processors
 MINUTE_S = 60.0
 LEAST_PEAK, MOST_PEAK = 1.4, 2.1  # of a played stretch, over the day's mean

@@ -5,9 +5,8 @@ it was tuned to the workload, for a rule hands over to the policy: every signal,
 that are all seen as logarithms, as their product; but for what an observer guesses at a start. serving/seen_spec.py
 holds observations against them.
 
-MARGIN, a factor, was measured on 17 policies (four servers, five loads), each in 480 episodes of the later part of its
-load: at 1.5 at most 0.03 % of the steps were flagged, at 1.2 up to 0.21 %, without one up to 15 %. What is flagged of
-other loads, objectives and servers: docs/reference/control.md.
+MARGIN, a factor, was chosen by how often it flags policies in later loads of their own, and in other ones:
+`python -m benchmarks autoscaling-distribution`, table in docs/reference/control.md.
 """
 
 from collections.abc import Mapping, Sequence
