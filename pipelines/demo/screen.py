@@ -74,7 +74,7 @@ def line(record: dict[str, Any]) -> str:
 def _row(history: History, service: str, name: str, limit: float, most: float = 0.0) -> tuple[Text, str]:
     """A sparkline of the last samples, red above the limit, and the last value."""
     values = history.series[service][name][-_WIDTH:]
-    top = max([value for value in values if value is not None] + [most, 2 * limit, 1e-9])
+    top = 2 * limit if limit else max([value for value in values if value is not None] + [most, 1e-9])
     text = Text()
     for value in values:
         block = " " if value is None or value != value else _BLOCKS[min(8, 1 + int(8 * min(value, top) / top * 0.999))]

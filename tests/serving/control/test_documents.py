@@ -49,7 +49,7 @@ def test_every_metric_is_on_the_page():
 def test_alerts_ask_for_metrics_that_there_are():
     asked = set(re.findall(r"assay_control_\w+", ALERTS.read_text()))
     assert asked <= _names()
-    assert len(yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]) == 6
+    assert len(yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]) == 7
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="needs the Debian package prometheus (make debian)")
