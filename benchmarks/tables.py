@@ -89,6 +89,7 @@ PLOTS = (
     Plot("autoscaling_adaptation", draw_adaptation, "docs/images/autoscaling_adaptation.svg"),
     Plot("autoscaling_serving", draw_serving, "docs/images/autoscaling_serving.svg"),
     Plot("closed_loop", closed_loop_plots.draw_compared, "docs/images/closed_loop.svg"),
+    Plot("closed_loop", closed_loop_plots.draw_suspect, "docs/images/closed_loop_suspect.svg"),
     Plot("control_soak", draw_soak, "docs/images/control_soak.svg", "samples"),
 )
 

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from models.reporting.document import Cell, Document, Facts, Note, Plot, Section, Table, figures, render, text
-from models.reporting.figures import BASELINE, INK, SOFT, VERIFIED, embed
+from models.reporting.figures import BASELINE, INK, SOFT, VERIFIED, embed, logarithmic
 from models.reporting.formatting import number
 from pipelines.demo.history import History
 from pipelines.demo.screen import line
@@ -62,7 +62,8 @@ def _plot(history: History, name: str, label: str, limit: float) -> Plot:
             axes.plot(history.seconds, values, color=colour, ls=dash, label=_NAMES[service])
         if limit:
             axes.axhline(limit, color=INK, lw=0.8)
-            axes.set_yscale("log")
+            seen = [*history.known(ACTED, name), *history.known(LEFT, name), limit]
+            logarithmic(axes, "y", min(seen), 1.2 * max(seen))
             axes.annotate("objective", (1, limit), xycoords=("axes fraction", "data"), xytext=(-4, 3),
                           textcoords="offset points", ha="right", fontsize=8)
         else:
