@@ -14,12 +14,13 @@ from models.environments.autoscaling.applications import QUOTA_PERIOD_S, Applica
 from models.environments.autoscaling.episodes import Episodes
 from models.environments.autoscaling.simulator import Autoscaling, Physics
 from models.environments.autoscaling.twin import RECORDED
+from recording.live.service import TIMEOUT_S
 
 Array = NDArray[np.float64]
 
 
 def forecast_p99_ms(server: str, rate: Array, quota: Array, memory_mib: float) -> Array:
-    """99th percentile of latency in each interval, ms (K, N).
+    """99th percentile of latency in each interval, ms (K, N); at most the time after which a client gives up.
 
     Args:
         server: a recorded one.
@@ -45,7 +46,7 @@ def forecast_p99_ms(server: str, rate: Array, quota: Array, memory_mib: float) -
                                torch.ones(count)], dim=1)
         state, _ = environment.step(state, targets)
         found.append(state.latest.p99_ms)
-    return torch.stack(found).numpy().astype(np.float64)
+    return np.minimum(torch.stack(found).numpy().astype(np.float64), 1000.0 * TIMEOUT_S)
 
 
 def _application(server: str, count: int) -> Applications:
