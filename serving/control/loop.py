@@ -305,13 +305,14 @@ class ControlLoop:
         measured = checked(self._contract, readings.values, observer.measured, readings.ages_s, self._settings.fresh_s)
         row = observer.observe(measured.row, present, seconds) | dict(self._control.settings)
         seen = checked(self._contract, row, self._contract.input_names)
-        troubles = {**seen.troubles, **measured.troubles}
+        # what follows from a measurement that is missing is no trouble of its own
+        told = {name: trouble for name, trouble in seen.troubles.items() if name in present or not measured.troubles}
+        troubles = {"source": source} if source else {**told, **measured.troubles}
         current = self._control.current.values()
         if not stopped and (unknown := [name for name in current if not math.isfinite(seen.row[name])]):
             stopped = f"actuator: {', '.join(unknown)} is not known"
         if not stopped and (nothing := [name for name in current if seen.row[name] <= 0]):
             stopped = f"{', '.join(nothing)} was set to 0 by someone"
-        troubles = {"source": source} | troubles if source else troubles
         return replace(seen, age_s=measured.age_s, troubles=troubles), stopped
 
     def _stopped(self) -> str:
