@@ -57,14 +57,13 @@ def training_load(functions: Functions, workloads: tuple[str, ...]) -> pd.DataFr
 
 
 def played_load(functions: Functions, seed: int) -> Load:
-    """A stretch of another day that has a peak, drawn at random among those; its first 75 s warm up."""
-    random, day = np.random.default_rng(seed), functions.day()
-    seconds = WARM_UP_S + COUNTED_S
-    minutes = int(np.ceil(seconds / MINUTE_S))
-    peaks = np.lib.stride_tricks.sliding_window_view(day, minutes).max(axis=1)
-    possible = np.flatnonzero((peaks >= LEAST_PEAK) & (peaks <= MOST_PEAK))
-    if not len(possible):
-        raise InputError(f"trace must have a stretch with a peak of {LEAST_PEAK} to {MOST_PEAK} times the mean")
+    """A stretch with a peak, drawn at random among those of the next day that has one; its first 75 s warm up."""
+    random, seconds = np.random.default_rng(seed), WARM_UP_S + COUNTED_S
+    minutes, possible = int(np.ceil(seconds / MINUTE_S)), np.empty(0, dtype=np.int64)
+    while not len(possible):
+        day = functions.day()
+        peaks = np.lib.stride_tricks.sliding_window_view(day, minutes).max(axis=1)
+        possible = np.flatnonzero((peaks >= LEAST_PEAK) & (peaks <= MOST_PEAK))
     begin = int(random.choice(possible))
     lengths = [MINUTE_S] * (minutes - 1) + [seconds - MINUTE_S * (minutes - 1)]
     return Load((MEAN_RPS * day[begin:begin + minutes].clip(min=0.05)).round(2).tolist(), lengths, seed)

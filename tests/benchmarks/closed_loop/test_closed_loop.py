@@ -50,7 +50,7 @@ def test_a_played_stretch_has_a_peak_and_lasts_as_long_as_a_run(monkeypatch, fun
     assert loads.MEAN_RPS <= max(load.rates) <= loads.MOST_PEAK * loads.MEAN_RPS
     monkeypatch.setattr(loads, "LEAST_PEAK", 5.0)
     monkeypatch.setattr(loads, "MOST_PEAK", 9.0)
-    with pytest.raises(InputError, match="stretch with a peak"):
+    with pytest.raises(InputError, match="functions for all loads"):
         loads.played_load(functions, 3)
 
 
