@@ -87,13 +87,17 @@ class Ledger:
             if task in (None, entry.move.task) and workload in (None, entry.move.workload)
         )
 
+    def chain(self, heads: tuple[Head, ...] = ()) -> Chain:
+        """The verified chain, whose last entry has the ledger's head. See `standings`."""
+        return self._chain(heads, every_signature=False)
+
     def standings(self, heads: tuple[Head, ...] = ()) -> dict[Pair, Standing]:
         """The standing of every (task, workload) that has moves, from the verified chain.
 
         Raises:
             RefusedError, InputError: see `verify`; of the signatures only the last one is looked at.
         """
-        return dict(self._chain(heads, every_signature=False).standings)
+        return dict(self.chain(heads).standings)
 
     def standing(self, task: str, workload: str, heads: tuple[Head, ...] = ()) -> Standing:
         """Champion, challenger and earlier champions of a task and workload. See `standings`."""

@@ -17,8 +17,9 @@ from models.configuration import Configuration
 from serving.bundle import CheckedBundle, check_bundle
 from serving.contract import Contract
 from serving.control.loop import Model
+from serving.control.seen_ledger import SeenLedger
 from serving.kept_bundles import kept_bundle
-from serving.ledger import Ledger
+from serving.moves import Standing
 from serving.seen_spec import SeenSpec
 from serving.session import Predictor
 from serving.state_folder import StateFolder
@@ -113,23 +114,25 @@ class Champion:
         return Predictor(bundle)
 
 
-def champion_of_ledger(state: Configuration | StateFolder, task: str, workload: str) -> CheckedBundle:
+def champion_of_ledger(state: Configuration | StateFolder, task: str, workload: str,
+                       ledger: SeenLedger | None = None) -> CheckedBundle:
     """The champion's checked bundle, as the signed ledger names it, from the copy in the state folder.
 
     MLflow is asked, and imported (170 MB), only where that copy is not there, and only by who has an mlflow.yaml.
 
+    Args:
+        ledger: the state folder's, by who looks at it again and again; None: it is looked at for the first time.
+
     Raises:
-        RefusedError: there is no champion, its bundle does not check, or the ledger's end was cut off.
+        RefusedError: there is no champion, its bundle does not check, or the ledger was cut or is an older one.
         BundleAwayError: there is one, and neither a copy of its bundle nor an mlflow.yaml, or MLflow does not answer.
         AssayError: there is no ledger; where there was one, its folder is away.
     """
-    path = state.ledger_path
-    if not path.exists():
-        raise AssayError(f"ledger must be there to say who is champion, got none ({path})")
-    standing = Ledger(path, state.public_key_path).standing(task, workload)
+    ledger = ledger or SeenLedger(state)
+    standing = ledger.standings().get((task, workload), Standing())
     version = standing.champion
     if version is None:
-        raise RefusedError(f"workload must have a champion, got none for {task}, {workload} ({path})")
+        raise RefusedError(f"workload must have a champion, got none for {task}, {workload} ({ledger.path})")
     sha256 = standing.registered[version]
     try:
         return _opened(state, task, workload, version, sha256)

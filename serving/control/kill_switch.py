@@ -15,7 +15,7 @@ from pathlib import Path
 from feature_store.errors import AssayError
 from feature_store.whole_files import sync_folder, write_file
 from models.configuration import Configuration
-from serving.ledger import Ledger
+from serving.control.seen_ledger import SeenLedger
 from serving.state_folder import StateFolder
 
 STOP_FILE, SIGNAL_FILE, LEDGER_FILE = "STOP", "STOP-BY-SIGNAL", "STOP-BY-LEDGER"
@@ -113,15 +113,19 @@ class LedgerSwitch:
         return thread
 
 
-def stopped_in_ledger(state: Configuration | StateFolder, task: str, workload: str) -> str:
+def stopped_in_ledger(state: Configuration | StateFolder, task: str, workload: str,
+                      ledger: SeenLedger | None = None) -> str:
     """Who stopped all acting on a workload, when and why; "": nobody.
 
+    Args:
+        ledger: the state folder's, by who looks at it again and again; None: it is looked at for the first time.
+
     Raises:
-        RefusedError: the ledger does not verify, or its end was cut off.
+        RefusedError: the ledger does not verify, or it was cut or is an older one.
         AssayError: it is away, or knows nothing of the workload.
     """
-    path = state.ledger_path
-    standing = Ledger(path, state.public_key_path).standings().get((task, workload)) if path.exists() else None
+    ledger = ledger or SeenLedger(state)
+    standing = ledger.standings().get((task, workload))
     if standing is None:
-        raise AssayError(f"ledger must have entries of {task}, {workload}, got none ({path})")
+        raise AssayError(f"ledger must have entries of {task}, {workload}, got none ({ledger.path})")
     return standing.stopped

@@ -21,6 +21,7 @@ from serving.control.last_good import LastGood
 from serving.control.loop import ControlStep
 from serving.control.made import make_loop
 from serving.control.metrics import Metrics
+from serving.control.seen_ledger import SeenLedger
 from serving.control.run import run, stops_on_signals
 from serving.state_folder import StateFolder
 
@@ -67,17 +68,18 @@ def champion_for(request: ControlRequest, state: Configuration | StateFolder) ->
         InputError: the bundle is for another task or workload.
         AssayError: there is none that may act.
     """
-    key = request.public_key or state.public_key_path
+    key, place = request.public_key or state.public_key_path, place_of(request, state.home)
+    ledger = SeenLedger(state, place)
 
     def opened() -> CheckedBundle:
         if request.bundle is not None:
             return check_bundle(request.bundle, key)
-        return champion_of_ledger(state, request.task, request.workload)
+        return champion_of_ledger(state, request.task, request.workload, ledger)
 
     if request.bundle is not None:
         champion = Champion(opened)
     else:
-        last_good = LastGood(opened, place_of(request, state.home) / "champion", key)
+        last_good = LastGood(opened, place / "champion", key)
         champion = Champion(last_good, age_s=lambda: last_good.age_s)
     contract = champion.contract
     if (contract.task, contract.workload) != (request.task, request.workload):
@@ -134,7 +136,8 @@ def _stops(request: ControlRequest, state: Configuration | StateFolder, place: P
     on_host = KillSwitch(place)
     if request.bundle is not None:
         return on_host
-    in_ledger = LedgerSwitch(lambda: stopped_in_ledger(state, request.task, request.workload), place)
+    ledger = SeenLedger(state, place)
+    in_ledger = LedgerSwitch(lambda: stopped_in_ledger(state, request.task, request.workload, ledger), place)
     in_ledger.poll()
     in_ledger.follow(POLL_S, stopped)
     return lambda: on_host() or in_ledger()
