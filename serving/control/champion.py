@@ -95,7 +95,7 @@ class Champion:
         """Polls in a thread of its own until `stopped`: a registry that hangs delays no step."""
         def polls() -> None:
             while not stopped.wait(every_s):
-                self.poll()
+                self.poll()  # raises nothing
 
         thread = threading.Thread(target=polls, name="champion", daemon=True)
         thread.start()

@@ -48,7 +48,10 @@ class KillSwitch:
     def _toggled(self, number: int, frame: object) -> None:
         try:
             on = self._unwritten or _is_there(self._by_signal)
-            self._unwritten = not on  # until it is on the disk; where that is full, this process obeys all the same
+        except OSError:
+            on = False  # nobody can say: it stops, also when its folder is back
+        self._unwritten = not on  # until it is on the disk; where that is full, this process obeys all the same
+        try:
             if on:
                 self._by_signal.unlink(missing_ok=True)
             else:
@@ -60,10 +63,11 @@ class KillSwitch:
 
 
 def _is_there(path: Path) -> bool:
-    """Raises OSError where nobody can say; `os.path.lexists` says no then."""
+    """Raises OSError where nobody can say, also for its folder is away; `os.path.lexists` says no then."""
     try:
         path.lstat()
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
+        path.parent.stat()
         return False
     return True
 
@@ -95,7 +99,7 @@ class LedgerSwitch:
         """Looks once; a ledger that is away, or does not verify, changes nothing."""
         with contextlib.suppress(Exception):
             self._known = self._read()
-        with contextlib.suppress(OSError):  # a full disk: again at the next look
+        with contextlib.suppress(Exception):  # a full disk, say: again at the next look
             if self._known and self._known != self._kept:
                 write_file(self._file, self._known)
             elif not self._known:
@@ -106,7 +110,7 @@ class LedgerSwitch:
         """Polls in a thread of its own until `stopped`."""
         def polls() -> None:
             while not stopped.wait(every_s):
-                self.poll()
+                self.poll()  # raises nothing
 
         thread = threading.Thread(target=polls, name="ledger switch", daemon=True)
         thread.start()

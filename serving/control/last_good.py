@@ -101,7 +101,7 @@ class LastGood:
         """Keeps it; where that fails an older one goes, and `unkept` says why."""
         try:
             if self._kept_sha256 != bundle.sha256 or not self._bundle.is_dir():
-                self._bundle.parent.mkdir(parents=True, exist_ok=True)
+                self._made()
                 with whole_folder(self._bundle) as new:
                     for name, content in bundle.files.items():
                         (new / name).write_bytes(content)
@@ -120,8 +120,12 @@ class LastGood:
         shutil.rmtree(self._bundle, ignore_errors=True)
         self._kept_sha256 = ""
 
+    def _made(self) -> None:
+        """Its own folder, in the controller's: that one, where it went away, is not made anew without its stops."""
+        self._known.parent.mkdir(exist_ok=True)
+
     def _write(self, sha256: str, refused: str) -> None:
-        self._known.parent.mkdir(parents=True, exist_ok=True)
+        self._made()
         write_file(self._known, json.dumps({"sha256": sha256, "known_at": self._now(), "refused": refused}))
 
     def _read(self) -> dict[str, Any] | None:

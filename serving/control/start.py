@@ -61,6 +61,10 @@ def place_of(request: ControlRequest, home: Path) -> Path:
     return request.folder or home / "controllers" / request.task / request.workload
 
 
+def _unusable(place: Path, error: OSError) -> InputError:
+    return InputError(f"folder must be one that a controller can write, got {error.strerror} ({place})")
+
+
 def champion_for(request: ControlRequest, state: Configuration | StateFolder) -> Champion:
     """Who acts: the one bundle of a folder, or the champion of the ledger, opened for the first time.
 
@@ -70,6 +74,11 @@ def champion_for(request: ControlRequest, state: Configuration | StateFolder) ->
     """
     key, place = request.public_key or state.public_key_path, place_of(request, state.home)
     ledger = SeenLedger(state, place)
+
+    try:
+        place.mkdir(parents=True, exist_ok=True)  # now or never: one that goes away takes its stops with it
+    except OSError as error:
+        raise _unusable(place, error) from error
 
     def opened() -> CheckedBundle:
         if request.bundle is not None:
@@ -104,7 +113,6 @@ def act(request: ControlRequest, champion: Champion, state: Configuration | Stat
         raise InputError(f"every must be positive, got {request.every}")
     written, contract = read_controller_file(request.controller), champion.contract
     place = place_of(request, state.home)
-    place.mkdir(parents=True, exist_ok=True)
     lock = file_lock(place / "lock")
     try:
         lock.acquire(timeout=0)

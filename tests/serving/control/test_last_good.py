@@ -112,6 +112,19 @@ def test_where_the_new_one_cannot_be_kept_the_old_one_goes(bundles, keys, tmp_pa
         _started(AWAY, tmp_path, keys[1])
 
 
+def test_a_controller_s_folder_that_went_away_is_not_made_anew(bundles, keys, tmp_path):
+    folder, asked = tmp_path / "controller", Asked(bundles[0])
+    folder.mkdir()
+    source = LastGood(asked, folder / "champion", keys[1])
+    champion = Champion(source)
+    folder.rename(tmp_path / "away")
+    for found in (bundles[0], bundles[1], REVOKED):
+        asked.found = found
+        champion.poll()
+        assert "No such file or directory" in source.unkept
+        assert not folder.exists()
+
+
 @pytest.mark.parametrize("harm", ["model", "other", "known", "key"])
 def test_a_copy_is_checked_as_any_other(bundles, keys, tmp_path, harm):
     _started(bundles[0], tmp_path / "champion", keys[1])
