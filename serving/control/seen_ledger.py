@@ -2,8 +2,8 @@
 
     <controller's folder>/ledger.head     the last verified head (serving/ledger_heads.py)
 
-An older ledger that is put back, or one that is cut, verifies: it is a valid, shorter chain. It would undo a stop and bring
-back who was revoked, so it is refused by whoever has seen a longer one, also after a restart.
+An older ledger that is put back, or one that is cut, verifies: it is a valid, shorter chain. It would undo a stop and
+bring back who was revoked, so it is refused by whoever has seen a longer one, also after a restart.
 """
 
 import threading
