@@ -198,7 +198,7 @@ def _predict(given: argparse.Namespace) -> int:
 def _row(text: str) -> dict[str, Any]:
     try:
         row = json.loads(sys.stdin.read() if text == "-" else text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"row must be a JSON object, got {error} (--row)") from error
     if not isinstance(row, dict):
         raise InputError(f"row must be a JSON object, got {type(row).__name__} (--row)")

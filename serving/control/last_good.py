@@ -133,7 +133,7 @@ class LastGood:
             data = json.loads(self._known.read_bytes())
         except FileNotFoundError:
             return None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise self._unusable(str(error)) from error
         usable = isinstance(data, dict) and set(data) == _KEYS and is_finite_number(data["known_at"]) and all(
             isinstance(data[key], str) for key in ("sha256", "refused"))

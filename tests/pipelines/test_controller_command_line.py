@@ -97,6 +97,7 @@ def test_an_input_outside_of_the_proved_box_is_told(capsys):
     (["predict", *SIGNED, "--row", ROW], 2, "either --workload or --bundle must be given"),
     (["predict", "--bundle", "bundle", *SIGNED, "--row", "[1]"], 2, "row must be a JSON object, got list"),
     (["predict", "--bundle", "bundle", *SIGNED, "--row", "{"], 2, "row must be a JSON object"),
+    (["predict", "--bundle", "bundle", *SIGNED, "--row", "[" * 100_000], 2, "row must be a JSON object"),
     (["predict", "--home", "state", "--task", "autoscaling", "-w", "redis", "--row", ROW], 1, "must have a champion"),
     (["predict", "--home", "none", "-w", "redis", "--row", ROW], 2, "ledger must be there"),
     (["control", "--home", "state", "-w", "ngingx", "--controller", "c.yaml"], 2, "did you mean 'nginx'?"),
