@@ -107,7 +107,7 @@ class Familiar:
             return {}
         rows = np.array([[row.get(name, math.nan) for name in self._names]], dtype=np.float64)
         values = self._values(rows)[0]
-        return {one.name: f"out of distribution: {one.name} is {math.exp(value) if one.scale == 'log' else value:.4g}, "
+        return {one.name: f"out of distribution: {one.name} is {np.exp(value) if one.scale == 'log' else value:.4g}, "
                           f"training saw {one.minimum:.4g} to {one.maximum:.4g}"
                 for one, value, is_beyond in zip(self._spec.ranges, values, self.beyond(rows, margin, ignored)[0],
                                                  strict=True) if is_beyond}

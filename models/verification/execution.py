@@ -122,8 +122,8 @@ def _objection(error: FloatArray, graph: Graph, claim: Claim, dtype: np.dtype[np
     for rule in claim.specification.properties if len(y) else ():
         ordered = isinstance(rule.of if isinstance(rule, Share) else rule, Monotonicity)
         for output in rule.outputs:
-            if ordered and _is_constant(graph, output):
-                continue
+            if ordered and np.isfinite(error[output]) and _is_constant(graph, output):
+                continue  # unless something overflows on the way, for 0 times infinity is no number
             largest = float(np.abs(y[:, output]).max())
             size = float(y[:, output].max() - y[:, output].min()) if ordered else largest
             if not error[output] <= max(MOST_SHARE * size, 2 * arithmetic.unit * largest + arithmetic.tiny):

@@ -2,6 +2,8 @@
 
 import time
 from pathlib import Path
+from shutil import rmtree
+from tempfile import TemporaryFile
 from typing import Annotated
 
 import typer
@@ -40,9 +42,11 @@ def demo(
     if driving is None or "slo_ms" not in driving.settings:
         raise InputError(f"bundle must say its objective, got none ({BUNDLE})")
     home = configuration_from(config).home
+    folder, written = home / "demo" / "controller", page or home / "demo.html"
+    _require_writable(folder, written.parent)
     history = History(driving.settings["slo_ms"])
     print_line(f"two {WORKLOAD} servers with {QUOTA:g} cores each are starting; one step every {STEP_S:g} s")
-    with staged(BUNDLE, PUBLIC_KEY, seconds, home / "demo" / f"{time.time():.0f}") as stage, \
+    with staged(BUNDLE, PUBLIC_KEY, seconds, folder) as stage, \
             Screen(out, seconds) as screen:
         while time.time() < stage.start_s + seconds:
             history.sample(stage)
@@ -50,7 +54,6 @@ def demo(
             screen.show(history, stage.records)
             time.sleep(max(0.0, 1.0 - (time.time() - stage.start_s) % 1.0))
         records = list(stage.records)
-    written = page or home / "demo.html"
     ran = {"Server": f"{WORKLOAD}, {QUOTA:g} cores at the beginning",
            "Load": "open loop, Poisson arrivals over loopback",
            "Policy": f"bundle {bundle.sha256[:12]}, signature and proof checked",
@@ -59,3 +62,15 @@ def demo(
     acted, alone = (100 * history.violating(name) for name in history.series)
     print_line(f"p99 above the objective: {acted:.0f} % of the time with the controller, {alone:.0f} % without")
     print_line(f"page: {written}")
+
+
+def _require_writable(folder: Path, page: Path) -> None:
+    """Makes both folders, the first one empty: what an earlier demo left is of no use. Raises InputError."""
+    try:
+        rmtree(folder, ignore_errors=True)
+        for place in (folder, page):
+            place.mkdir(parents=True, exist_ok=True)
+            with TemporaryFile(dir=place):
+                pass
+    except OSError as error:
+        raise InputError(f"folder must be writable, got {error.strerror} ({error.filename})") from error

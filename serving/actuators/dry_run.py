@@ -15,9 +15,10 @@ class DryRun:
     """
 
     def __init__(self, present: Mapping[str, float], current: Mapping[str, str]) -> None:
-        missing = sorted(set(current.values()) - set(present))
-        if missing:
-            raise InputError(f"present must have a value for each control, got none for {', '.join(missing)} (dry-run)")
+        if missing := sorted(set(current.values()) - set(present)):
+            got = ", ".join(present) or "nothing"
+            raise InputError(f"dry_run must give {', '.join(sorted(current.values()))}, got {got}; "
+                             f"{missing[0]} is not there")
         self._present, self._current = dict(present), dict(current)
         self._found = dict(present)
 

@@ -82,6 +82,8 @@ def checked(contract: Contract, seen: Mapping[str, float], names: Collection[str
 
 
 def _aged(name: str, age_s: float, most_s: float) -> str:
+    if math.isinf(age_s):
+        return f"{name} has no age: the query `newest` gave no sample"
     if age_s < -_AHEAD_S:
         return f"{name} is from {-age_s:.0f} s in the future; `newest` must be a Unix time in seconds"
     return "" if age_s <= most_s else f"{name} is {age_s:.0f} s old, more than {most_s:g} s"

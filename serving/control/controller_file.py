@@ -111,11 +111,11 @@ class ControllerFile:
         if twice := sorted({*self.signals} & {*self.fixed}):
             raise InputError(f"each input must be measured or fixed, got both for {', '.join(twice)}")
         given = {*self.signals, *self.fixed}
+        for name in sorted(given - set(measured)):
+            raise InputError(f"signals must be of {', '.join(measured)}, got {name!r}; {nearest(name, measured)}")
         if missing := [name for name in measured if name not in given]:
             raise InputError(f"signals must have a query for each of {', '.join(measured)}, got none for "
                              f"{', '.join(missing)}; what cannot be measured stands under `fixed`")
-        for name in sorted(given - set(measured)):
-            raise InputError(f"signals must be of {', '.join(measured)}, got {name!r}; {nearest(name, measured)}")
 
 
 def read_controller_file(path: Path) -> ControllerFile:
@@ -222,7 +222,11 @@ class _Part:
         return ".".join(filter(None, (self._place, name)))
 
     def _wrong(self, name: str, rule: str, value: Any) -> InputError:
-        return InputError(f"{self._named(name) or 'file'} must {rule}, got {str(value)[:80]!r} ({self._where})")
+        return InputError(f"{self._named(name) or 'file'} must {rule}, got {_shown(value)} ({self._where})")
+
+
+def _shown(value: Any) -> str:
+    return "nothing" if value is None else repr(value[:80]) if isinstance(value, str) else str(value)[:80]
 
 
 def _query(signals: _Part, name: str, newest: str, fresh_s: float) -> Query:

@@ -222,10 +222,10 @@ class ControlLoop:
     def _step(self, at: str) -> ControlStep:
         began = self._clock()
         seconds = 0.0 if self._last is None else max(0.0, began - self._last)
-        self._last = began
+        seen, stopped = self._observed(seconds)
+        self._last = began  # not before: what failed to look has to look back over all of it
         self._memory = replace(self._memory, lowered_s={
             name: ago + seconds for name, ago in self._memory.lowered_s.items()})
-        seen, stopped = self._observed(seconds)
         # by someone else, since this controller's last step
         self._memory = replace(self._memory, lowered_s=lowered(
             self._memory.lowered_s, self._standing, self._present(seen.row), ROUNDED))
@@ -240,7 +240,9 @@ class ControlLoop:
             record = self._recorded(at, decided, seen, version)
             memory = self._remembered(record)
         decided_at = self._clock()
-        record = self._acted(record)
+        record, meant = self._acted(record), record.actor
+        if record.actor != meant:  # a controller that is killed now must not leave word of what it did not do
+            self._written(memory, record)
         failures = "; ".join(filter(None, (failures, self._unwritten, record.failure)))
         record = replace(record, failure=failures)
         memory = replace(memory, lowered_s=lowered(self._memory.lowered_s, self._present(record.seen),
@@ -259,7 +261,7 @@ class ControlLoop:
         """Writes the last steps, without a reward, and gives the lease back.
 
         Args:
-            give_back: also sets what was found before the first step.
+            give_back: also sets what was found before the first step, unless acting is stopped.
 
         Returns:
             What could not be done, "" where all was.
@@ -272,6 +274,9 @@ class ControlLoop:
                 self._memory.write(self._memory_path)
         except (AssayError, OSError) as error:
             failures.append(f"log: {error}")
+        if give_back and (stopped := self._stopped()):  # the next controller may, for what was found is on disk
+            give_back = False
+            failures.append(f"{stopped}: nothing was given back")
         for act in ([self._parts.actuator.restore] if give_back else []) + [self._released]:
             try:
                 act()
@@ -291,8 +296,8 @@ class ControlLoop:
             source = f"no measurements: {_said(error)}"
         stopped, present = self._stopped(), {}
         try:
-            # in this order: whoever takes the lease may first give back what a killed controller left
-            other = self._parts.actuator.acquire(self._parts.holder)
+            # in this order: whoever takes the lease may first give back what a killed controller left, which is acting
+            other = "" if stopped else self._parts.actuator.acquire(self._parts.holder)
             present = dict(self._parts.actuator.present())
             stopped = stopped or (other and f"{other} has the lease")
         except Exception as error:
@@ -300,13 +305,14 @@ class ControlLoop:
         measured = checked(self._contract, readings.values, observer.measured, readings.ages_s, self._settings.fresh_s)
         row = observer.observe(measured.row, present, seconds) | dict(self._control.settings)
         seen = checked(self._contract, row, self._contract.input_names)
-        troubles = {**seen.troubles, **measured.troubles}
+        # what follows from a measurement that is missing is no trouble of its own
+        told = {name: trouble for name, trouble in seen.troubles.items() if name in present or not measured.troubles}
+        troubles = {"source": source} if source else {**told, **measured.troubles}
         current = self._control.current.values()
         if not stopped and (unknown := [name for name in current if not math.isfinite(seen.row[name])]):
             stopped = f"actuator: {', '.join(unknown)} is not known"
         if not stopped and (nothing := [name for name in current if seen.row[name] <= 0]):
             stopped = f"{', '.join(nothing)} was set to 0 by someone"
-        troubles = {"source": source} | troubles if source else troubles
         return replace(seen, age_s=measured.age_s, troubles=troubles), stopped
 
     def _stopped(self) -> str:
@@ -366,7 +372,7 @@ class ControlLoop:
         if decided.actor == "nobody":
             return decided
         try:
-            found = self._parts.shield.allowed(decided.targets, seen.row, self._memory.lowered_s)
+            found = self._parts.shield.allowed(decided.targets, seen.row, self._memory.lowered_s, bool(seen.troubles))
         except InputError as error:
             return _Decided("nobody", "; ".join(filter(None, (decided.reason, f"shield: {error}"))), decided.said)
         decided.targets, decided.changes = found.targets, found.changes
@@ -399,8 +405,11 @@ class ControlLoop:
         if record.actor == "nobody":
             return record
         try:  # once more, for deciding and writing it down may have taken long
-            other = self._parts.actuator.acquire(self._parts.holder)
-            if stopped := self._stopped() or (other and f"{other} has the lease"):
+            other = ""
+            if not (stopped := self._stopped()):
+                other = self._parts.actuator.acquire(self._parts.holder)
+            if stopped := stopped or self._stopped() or (other and f"{other} has the lease"):
+                self._watch = self._watch.failed()
                 return replace(record, actor="nobody", reason=stopped, targets={})
             applied = self._parts.actuator.apply(record.targets)
         except Exception as error:

@@ -1,7 +1,7 @@
 """What a controller tells Prometheus of itself, at /metrics.
 
     assay_control_steps_total{actor}                   decisions, by who made them
-    assay_control_shield_changes_total{control,reason} what the shield changed
+    assay_control_shield_changes_total{control,reason,actor} what the shield changed, and whose decision
     assay_control_outside_box_total{input}             inputs beyond the proved box, which the policy saw at its edge
     assay_control_out_of_distribution_total{range}     steps beyond what training saw, by range (serving/seen_spec.py)
     assay_control_troubles_total                       steps in which what was seen was not fit for a policy
@@ -41,7 +41,7 @@ class Metrics:
 
         self._own = own
         self._steps = counter("steps", "decisions, by who made them", "actor")
-        self._changes = counter("shield_changes", "what the shield changed", "control", "reason")
+        self._changes = counter("shield_changes", "what the shield changed", "control", "reason", "actor")
         self._outside = counter("outside_box", "inputs beyond the proved box", "input")
         self._strange = counter("out_of_distribution", "steps beyond what training saw", "range")
         self._troubles = counter("troubles", "steps whose observation was not fit for a policy").labels(**own)
@@ -63,7 +63,7 @@ class Metrics:
         own = self._own
         self._steps.labels(**own, actor=record.actor).inc()
         for change in record.changes:
-            self._changes.labels(**own, control=change.control, reason=change.reason).inc()
+            self._changes.labels(**own, control=change.control, reason=change.reason, actor=record.actor).inc()
         for name in record.outside:
             self._outside.labels(**own, input=name).inc()
         for name in record.strange:

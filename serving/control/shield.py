@@ -5,6 +5,7 @@ In this order, so that what comes later holds in the end:
     hold         a target that an operator keeps as it is
     hysteresis   a change too small to be worth one is none
     cool-down    after something was taken away, nothing more for a while
+    blind        while measurements are missing or not fit to decide on, nothing is taken away: nobody knows it idles
     range        the target's safe range
     rate         at most a share of the present value, up or down; a whole number may always move by one. What someone
                  else set outside of the range comes back to it at this rate
@@ -22,7 +23,7 @@ from typing import Literal
 from feature_store.errors import InputError
 from serving.fallback_spec import SafeRange
 
-Reason = Literal["hysteresis", "cool_down", "range", "rate", "budget"]
+Reason = Literal["hysteresis", "cool_down", "blind", "range", "rate", "budget"]
 _EXACT = 1e-6  # share by which a target may miss a limit of its own network, which computes in float32
 
 
@@ -120,13 +121,14 @@ class Shield:
                 raise InputError(f"budget must be of {', '.join(self._of)}, got {', '.join(unknown)} ({budget.name})")
 
     def allowed(self, targets: Mapping[str, float], present: Mapping[str, float],
-                lowered_s_ago: Mapping[str, float]) -> Shielded:
+                lowered_s_ago: Mapping[str, float], blind: bool = False) -> Shielded:
         """What may be set of targets.
 
         Args:
             targets: control -> finite value, one for each limit.
             present: signal -> finite value of what is set now, one for each limit's `current`.
             lowered_s_ago: control -> seconds since it was lowered; left out: long ago.
+            blind: whether measurements are missing or not fit to decide on.
 
         Raises:
             InputError: a value is missing or not finite: nothing may be set then.
@@ -135,12 +137,14 @@ class Shield:
         changes: list[Change] = []
         for limit in self.limits:
             wanted, now = _finite(targets, limit.control, "target"), _finite(present, limit.current, "present value")
-            found[limit.control] = self._one(limit, wanted, now, lowered_s_ago.get(limit.control, math.inf), changes)
+            found[limit.control] = self._one(limit, wanted, now, lowered_s_ago.get(limit.control, math.inf), changes,
+                                            blind)
         for budget in self.budgets:
             self._within(budget, found, present, changes)
         return Shielded(found, tuple(changes))
 
-    def _one(self, limit: Limit, wanted: float, now: float, lowered_s: float, changes: list[Change]) -> float:
+    def _one(self, limit: Limit, wanted: float, now: float, lowered_s: float, changes: list[Change],
+             blind: bool) -> float:
         if limit.held:
             return now
         value = wanted
@@ -157,6 +161,8 @@ class Shield:
             cut("hysteresis", now)
         if value < now and lowered_s < limit.cool_down_s:
             cut("cool_down", now)
+        if value < now and blind:
+            cut("blind", now)
         cut("range", min(max(value, limit.safe.minimum), limit.safe.maximum))
         least, most = self.reachable(limit, now)
         cut("rate", min(max(value, least), most))

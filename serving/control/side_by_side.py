@@ -45,8 +45,7 @@ class SideBySide(Generic[Answer]):
             self._busy += len(calls)
             missing = self._busy - self._threads
             self._threads += max(missing, 0)
-        for _ in range(missing):
-            threading.Thread(target=self._work, name="query", daemon=True).start()
+        self._start(missing, len(calls))
         ended: queue.SimpleQueue[tuple[int, Answer | None, Exception | None]] = queue.SimpleQueue()
         for number, call in enumerate(calls):
             self._todo.put((number, call, ended))
@@ -60,6 +59,17 @@ class SideBySide(Generic[Answer]):
                 raise error
             found[number] = answer  # type: ignore[assignment]
         return [found[number] for number in range(len(calls))]
+
+    def _start(self, missing: int, calls: int) -> None:
+        """So many more threads; where the host has none to give, nothing of this go is begun."""
+        for started in range(missing):
+            try:
+                threading.Thread(target=self._work, name="query", daemon=True).start()
+            except RuntimeError:
+                with self._lock:
+                    self._busy -= calls
+                    self._threads -= missing - started
+                raise
 
     def close(self) -> None:
         """Ends the threads that do nothing; those that hang end with their call."""

@@ -53,6 +53,20 @@ def test_what_is_said_of_weights_that_cancel_covers_what_they_do(tmp_path: Path)
     assert 1e-4 < largest_fall(model) <= 2 * said < 0.1  # two inputs may differ by twice as much as one
 
 
+def test_a_constant_is_one_in_execution_only_where_nothing_on_the_way_overflows(tmp_path: Path) -> None:
+    """0 times infinity is no number: a spike that no sample meets would be proved to be in order."""
+    plain = dense_file(tmp_path / "plain.onnx", [[[0.7], [0.3]], [[0.0, 0.0]]], [[0.25, 0.25], [7.0]])
+    found, _, proof = verify(plain, RISING)
+    assert found.status is Status.PROVED
+    proof.unlink()
+    spike = dense_file(
+        tmp_path / "spike.onnx", [[[1.0], [1.0], [1.0]], [[1e25, -2e25, 1e25]], [[1e25]], [[0.0]]],
+        [[-0.3, -0.3 - 2.0**-15, -0.3 - 2.0**-14], [-1e19], [0.0], [7.0]])
+    assert np.isnan(run_file(spike, np.array([float(np.float32(0.3 + 2.0**-15))]))).any()
+    found, _, proof = verify(spike, RISING)
+    assert found.status is not Status.PROVED and not proof.exists()
+
+
 def test_a_proof_that_execution_may_undo_altogether_is_none(tmp_path: Path) -> None:
     model = cancelling(tmp_path / "m.onnx", 2e7)
     found, specification, proof = verify(model, [{"range": {"output": "y0", "maximum": 100.0}}])

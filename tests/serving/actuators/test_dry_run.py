@@ -22,5 +22,5 @@ def test_what_was_not_given_is_not_made_up():
     actuator = DryRun({"replicas": 2.0, "cpu_limit_cores": 1.0}, CURRENT)
     actuator.apply({"target_replicas": 5.0})
     assert actuator.present() == {"replicas": 5.0, "cpu_limit_cores": 1.0}
-    with pytest.raises(InputError, match="got none for replicas"):
+    with pytest.raises(InputError, match="replicas is not there"):
         DryRun({"cpu_limit_cores": 1.0}, CURRENT)

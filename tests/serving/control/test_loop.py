@@ -17,9 +17,10 @@ from models.training.reinforcement.trajectories import from_log, transitions
 from models.training.reinforcement.trajectory_log import read_log
 from serving.control.checks import Distribution
 from serving.control.loop import Readings
+from serving.control.memory import read_memory
 from serving.control.shield import Budget, Limit, Shield
 from serving.seen_spec import Familiar, seen_spec
-from tests.serving.control.world import NAMES, SAFE, OneModel, Said, World, keep, loop_of, nonsense
+from tests.serving.control.world import NAMES, SAFE, STEP_S, OneModel, Said, World, keep, loop_of, nonsense
 
 
 def _policy(environment) -> Policy:
@@ -595,3 +596,71 @@ def test_what_someone_set_below_the_range_is_not_taken_for_its_end(tmp_path, sig
     assert record.seen[signal] == value
     if actor == "fallback":
         assert record.targets["target_cpu_limit_cores"] <= 2 * value
+
+
+def test_a_step_after_some_that_failed_is_as_long_as_it_was(tmp_path):
+    """Its interval is no single step's: irregular, without a reward."""
+    world = World(age_s=0.0)
+    loop = loop_of(world, tmp_path, Said(keep))
+    for _ in range(3):
+        loop.step()
+    observe = loop._parts.observer.observe
+    loop._parts.observer.observe = lambda *_: 1 / 0
+    for _ in range(3):
+        assert loop.step().actor == "nobody"
+        world.pass_by()
+    loop._parts.observer.observe = observe
+    loop.step()
+    loop.step()
+    loop.close()
+    third = next(step for step in read_log(tmp_path / "steps").steps if step.step == 2)
+    assert third.mark == "irregular"
+    assert third.detail["interval_s"] == 4 * STEP_S
+
+
+def test_after_a_stop_that_is_seen_only_right_before_acting_the_fallback_begins(tmp_path):
+    looks = []
+
+    def stops() -> str:
+        looks.append(1)
+        return "kill switch: STOP in its folder" if len(looks) == stopped_at else ""
+
+    stopped_at = 0
+    world = World()
+    loop = loop_of(world, tmp_path, Said(keep), stops=stops, hand_back_after=2)
+    while loop.step().actor != "policy":
+        pass
+    before = len(looks)
+    loop.step()
+    stopped_at = len(looks) + (len(looks) - before)  # the last look of the next step
+    stopped = loop.step()
+    assert (stopped.actor, stopped.done) == ("nobody", None)
+    kept = read_memory(tmp_path / "memory.json")
+    assert kept is not None
+    assert kept.pending[-1]["detail"]["actor"] == "nobody", "killed now, the log must not say that it acted"
+    world.pass_by()
+    assert loop.step().actor == "fallback"
+
+
+def test_while_acting_is_stopped_nothing_is_given_back_either(tmp_path):
+    """What a killed controller left is given back by whoever takes the lease: that is acting."""
+    world = World()
+    world.acquire = lambda holder: pytest.fail("nobody takes a lease while acting is stopped")
+    world.restore = lambda: pytest.fail("nobody gives back while acting is stopped")
+    loop = loop_of(world, tmp_path, Said(keep), stops=lambda: "kill switch: STOP in its folder")
+    assert loop.step().reason == "kill switch: STOP in its folder"
+    assert loop.close(give_back=True) == "kill switch: STOP in its folder: nothing was given back"
+
+
+def test_without_measurements_the_fallback_takes_nothing_away(tmp_path):
+    """This one goes to what was deployed, whatever it sees; it may do so only where somebody sees."""
+    world = World()
+    loop = loop_of(world, tmp_path, Said(keep), fallback=make("static", {"cpu_scale": 0.5}), hand_back_after=100)
+    before = world.present()["cpu_limit_cores"]
+    world.broken = "reader"
+    blind = loop.step()
+    assert blind.actor == "fallback"
+    assert [change.reason for change in blind.changes] == ["blind"]
+    assert world.present()["cpu_limit_cores"] == pytest.approx(before)
+    world.broken = ""
+    assert loop.step().targets["target_cpu_limit_cores"] < before

@@ -45,7 +45,8 @@ def test_every_step_is_counted_and_served():
     expected = {f'assay_control_steps_total{{actor="policy",{OWN}}}': 1, f'assay_control_policy_acts{{{OWN}}}': 1,
                 f'assay_control_steps_total{{actor="fallback",{OWN}}}': 1,
                 f'assay_control_steps_total{{actor="nobody",{OWN}}}': 0,
-                f'assay_control_shield_changes_total{{control="target_replicas",reason="rate",{OWN}}}': 1,
+                f'assay_control_shield_changes_total{{actor="policy",control="target_replicas",reason="rate",{OWN}}}':
+                    1,
                 f'assay_control_outside_box_total{{input="rate_rps",{OWN}}}': 1,
                 f'assay_control_out_of_distribution_total{{range="load a core",{OWN}}}': 1,
                 f'assay_control_troubles_total{{{OWN}}}': 1, f'assay_control_failures_total{{{OWN}}}': 1,

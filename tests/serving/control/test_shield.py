@@ -119,3 +119,15 @@ def test_nothing_may_be_set_of_what_is_no_number(value):
 def test_unusable_rules_are_refused(make):
     with pytest.raises(InputError):
         make()
+
+
+def test_while_nobody_sees_nothing_is_taken_away():
+    """A fallback with a limit of its own would go there without having looked."""
+    shield = Shield([CPU, REPLICAS])
+    present, targets = {"cpu": 1.0, "replicas": 8.0}, {"target_cpu": 0.8, "target_replicas": 10.0}
+    assert shield.allowed(targets, present, {}).targets == targets
+    blind = shield.allowed(targets, present, {}, blind=True)
+    assert blind.targets == {"target_cpu": 1.0, "target_replicas": 10.0}
+    assert [(one.control, one.reason) for one in blind.changes] == [("target_cpu", "blind")]
+    beyond = shield.allowed({"target_cpu": 0.8, "target_replicas": 10.0}, {"cpu": 3.0, "replicas": 8.0}, {}, blind=True)
+    assert beyond.targets["target_cpu"] == 2.25, "what is beyond the safe range comes back all the same"

@@ -54,3 +54,20 @@ def test_what_hangs_holds_up_nothing_else_and_is_not_piled_up():
     while _query_threads(before):
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_a_host_without_threads_to_give_is_asked_again(monkeypatch):
+    """What was not begun does not count as hanging."""
+    side = SideBySide()
+    start = threading.Thread.start
+
+    def refused(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    for _ in range(20):
+        with pytest.raises(RuntimeError):
+            side.answers([lambda: 1, lambda: 2], 1.0)
+    monkeypatch.setattr(threading.Thread, "start", start)
+    assert side.answers([lambda: 1, lambda: 2], 5.0) == [1, 2]
+    side.close()

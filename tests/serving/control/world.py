@@ -140,10 +140,10 @@ SAFE = {"target_cpu_limit_cores": SafeRange(0.125, 16.0, 0.25, 1.0),
 
 def loop_of(world: World, folder: Any, predictor: Any, *, stops: Any = lambda: "", holder: str = "me",
             models: Any = None, rule: str = "hpa-cpu-p99-vpa-memory", shield: Any = None,
-            **settings: Any) -> ControlLoop:
+            fallback: Any = None, **settings: Any) -> ControlLoop:
     """A controller of the world that hands back after one good step, where nothing else is said."""
     limits = [Limit(one.name, one.current, SAFE[one.name], one.whole) for one in CONTROLS]
-    parts = Parts(world, models or OneModel(predictor), world, shield or Shield(limits), make(rule),
+    parts = Parts(world, models or OneModel(predictor), world, shield or Shield(limits), fallback or make(rule),
                   AutoscalingObserver(), stops, holder)
     slo = float(world.state.episodes.applications.slo_s[0]) * 1e3
     return ControlLoop(contract(slo), parts, replace(Settings(hand_back_after=1), **settings), folder,
