@@ -2,8 +2,8 @@
 
 Between two steps a new champion takes the place of the old one, after all that a bundle is checked for. A champion that
 was retired, rolled back to none, or does not check may not decide from then on, nor one that the ledger no longer
-names, though its successor's bundle cannot be had. A ledger that cannot be reached changes nothing: the last good policy
-goes on, and its age says for how long.
+names, though its successor's bundle cannot be had. A ledger that cannot be reached changes nothing: the last good
+policy goes on, and its age says for how long.
 """
 
 import threading

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from filelock import Timeout
 
@@ -25,8 +25,6 @@ from serving.control.metrics import Metrics
 from serving.control.run import run, stops_on_signals
 from serving.control.seen_ledger import SeenLedger
 from serving.state_folder import StateFolder
-
-S = TypeVar("S", Configuration, StateFolder)
 
 LEAST_S, MOST_S = 0.01, 86_400.0  # between two steps
 POLL_S = 30.0  # between two looks at who is champion, and whether acting is stopped
@@ -99,7 +97,7 @@ def own_folder(request: ControlRequest, home: Path) -> Iterator[Path]:
         lock.release()
 
 
-def keyed(request: ControlRequest, state: S) -> S:
+def keyed(request: ControlRequest, state: Configuration | StateFolder) -> Configuration | StateFolder:
     """The state folder with the operator's key, where one was named, for the ledger and all bundles."""
     return state if request.public_key is None else replace(state, public_key_path=request.public_key)
 

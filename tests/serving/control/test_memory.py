@@ -31,7 +31,7 @@ def test_nonsense_is_one_error_that_says_to_remove_it(tmp_path, change):
     path = tmp_path / "memory.json"
     GOOD.write(path)
     path.write_text(json.dumps({**json.loads(path.read_bytes()), **change}))
-    with pytest.raises(InputError, match="memory must be a file that a controller wrote.*; remove it to begin anew"):
+    with pytest.raises(InputError, match=r"memory must be a file that a controller wrote.*; remove it to begin anew"):
         read_memory(path)
 
 
