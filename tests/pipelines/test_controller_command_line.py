@@ -174,6 +174,15 @@ def test_a_ledger_that_is_none_at_a_start_is_one_line_and_a_refusal_is_remembere
     assert ("ledger" in error) and ((folder / "champion/known.json").exists() is (harm == "changed"))
 
 
+def test_a_file_that_nobody_thought_of_is_one_line(monkeypatch, capsys):
+    def stale(*_, **__):
+        raise OSError(116, "Stale file handle", "somewhere")
+
+    monkeypatch.setattr("pipelines.controller_command_line.check_bundle", stale)
+    assert run(["check", "bundle", *SIGNED]) == 2
+    assert "Stale file handle: 'somewhere'" in capsys.readouterr().err
+
+
 def test_nobody_reading_any_more_is_no_traceback(place):
     code = "from pipelines.controller_command_line import main; main()"
     reader, writer = os.pipe()

@@ -10,13 +10,14 @@ import pytest
 
 from feature_store.errors import AssayError, InputError, RefusedError
 from feature_store.file_lock import file_lock
+from serving.bundle import check_bundle
 from serving.control.kill_switch import LEDGER_FILE
 from serving.control.start import ControlRequest, _stops, champion_for, own_folder
 from serving.kept_bundles import kept_bundle
 from serving.keys import create_key_pair
 from serving.ledger import Ledger
 from serving.state_folder import state_folder
-from tests.serving.control.policy_bundle import write_champion
+from tests.serving.control.policy_bundle import write_champion, write_policy_bundle
 
 REQUEST = ControlRequest("nginx", Path("controller.yaml"))
 
@@ -110,6 +111,27 @@ def test_a_state_folder_that_is_away_is_not_made(tmp_path):
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(InputError), own_folder(replace(REQUEST, workload="../.."), tmp_path):
         pass
+
+
+def test_a_revoked_champion_does_not_act_though_the_one_before_was_not_copied_here(configuration, tmp_path):
+    """A light copy holds the champion's bundle alone; `assay retire` makes the one before it champion."""
+    state, request = state_folder(configuration.home), replace(REQUEST, folder=tmp_path / "controller")
+    bundle = kept_bundle(configuration.home, "autoscaling", "nginx", 2)
+    sha256 = check_bundle(write_policy_bundle(bundle, configuration.private_key_path, seed=2),
+                          configuration.public_key_path).sha256
+    ledger = Ledger(configuration.ledger_path, configuration.public_key_path, configuration.private_key_path)
+    move = replace(ledger.history()[-1].move, version=2, previous_version=1, bundle_sha256=sha256)
+    ledger.append([replace(move, action="register"), move])
+    shutil.rmtree(bundle.with_name("1"))
+    with own_folder(request, state.home):
+        champion = champion_for(request, state)
+        assert (champion.current().version, champion.current().refused) == (sha256[:12], "")
+        ledger.append([replace(move, action="retire", previous_version=2)])
+        champion.poll()
+        assert "bundle of version 1 must be in the state folder" in champion.current().refused
+    for _ in range(2):
+        with own_folder(request, state.home), pytest.raises(RefusedError, match="bundle of version 1 must be in"):
+            champion_for(request, state)
 
 
 def test_a_refusal_at_a_start_is_remembered(configuration, tmp_path):
