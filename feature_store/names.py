@@ -71,6 +71,11 @@ def printable(text: str, kept: str = "") -> str:
                    for one in text)
 
 
+def as_utf8(text: str) -> str:
+    """The text, with what no UTF-8 has (a byte of a terminal that speaks something else) written as its escape."""
+    return text.encode(errors="backslashreplace").decode()
+
+
 def inside(folder: Path, *names: str) -> Path:
     """The path of a file or folder below `folder`, which all links on the way lead to as well.
 

@@ -19,22 +19,28 @@ import orjson
 
 from feature_store.errors import AssayError, InputError, RefusedError
 from feature_store.names import printable
-from pipelines.commands.known_names import require_known
+from pipelines.commands.known_names import require_in_ledger
 from serving.bundle import check_bundle
 from serving.control.champion import champion_of_ledger
 from serving.control.kill_switch import hold_signal
 from serving.control.loop import ControlStep
-from serving.control.start import ControlRequest, act, champion_for, line_of
-from serving.ledger import Ledger
+from serving.control.start import ControlRequest, act, champion_for, line_of, own_folder
 from serving.session import Predictor
 from serving.state_folder import StateFolder, state_folder
 
 DISTRIBUTION = "assay-serving"
+LARGEST_PORT = 65535
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the installed command. Exit codes: 0 done, 1 the job said no, 2 bad usage or input."""
-    sys.exit(run(arguments))
+    code = RefusedError.exit_code
+    try:
+        code = run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # nobody reads it any more; Python would say so once more at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -51,6 +57,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         return _failed(given, f"this needs the module {error.name}, which the light install lacks; install the whole "
                               "project", InputError.exit_code)
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # of a file or folder that nobody thought of
+        return _failed(given, f"files must be readable and writable, got {error}", InputError.exit_code)
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 130
@@ -68,19 +78,20 @@ def _failed(given: argparse.Namespace, message: str, code: int) -> int:
 def make_parser() -> argparse.ArgumentParser:
     """Options mean what they mean in the whole project's command."""
     parser = argparse.ArgumentParser(prog="assay", description="What stands beside a controller. Exit codes: 0 done, "
-                                     "1 the job said no, 2 bad usage or input.")
+                                     "1 the job said no, 2 bad usage or input.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"{DISTRIBUTION} {_version()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, job: Callable[[argparse.Namespace], int], summary: str,
                 example: str) -> argparse.ArgumentParser:
-        made = commands.add_parser(name, help=summary, description=summary, epilog=f"Example: assay {name} {example}")
+        made = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False,
+                                   epilog=f"Example: assay {name} {example}")
         made.set_defaults(command=job)
         home = os.environ.get("ASSAY_HOME", "")
-        made.add_argument("--home", type=Path, default=Path(home or ".assay"),
+        made.add_argument("--home", type=_path, default=Path(home or ".assay"),
                           help="state folder or a copy of it; default: $ASSAY_HOME, or .assay here")
-        made.add_argument("--ledger", type=Path, help="promotion ledger; default: ledger/promotions.jsonl in the home")
-        made.add_argument("--public-key", type=Path, help="key of the signer; default: keys/assay.pub in the home")
+        made.add_argument("--ledger", type=_path, help="promotion ledger; default: ledger/promotions.jsonl in the home")
+        made.add_argument("--public-key", type=_path, help="key of the signer; default: keys/assay.pub in the home")
         made.add_argument("--json", action="store_true", help="print JSON instead of text")
         return made
 
@@ -89,13 +100,13 @@ def make_parser() -> argparse.ArgumentParser:
                          "--workload nginx --controller controller.yaml --home state"))
     checked = command("check", _check, "check a bundle: signature, digests, gates, and every leaf of its proof again",
                       "bundle --public-key assay.pub")
-    checked.add_argument("bundle", type=Path, help="folder")
+    checked.add_argument("bundle", type=_path, help="folder")
     checked.add_argument("--signed-only", action="store_true",
                          help="believe the signer that the proof is one: without the package onnx (extra `proofs`)")
     predicted = command("predict", _predict, "predict with the checked champion of a workload",
                         "--bundle bundle --public-key assay.pub --row '{\"psi_cpu_some\": 0.6, ...}'")
     predicted.add_argument("--workload", "-w", help="champion of this workload")
-    predicted.add_argument("--bundle", type=Path, help="a bundle folder instead of the ledger's champion")
+    predicted.add_argument("--bundle", type=_path, help="a bundle folder instead of the ledger's champion")
     predicted.add_argument("--task", default="performance", help="task of the champion")
     predicted.add_argument("--row", required=True, help="JSON object of the inputs, raw units; '-': from stdin")
     return parser
@@ -105,7 +116,7 @@ def _add_control(parser: argparse.ArgumentParser) -> None:
     default = ControlRequest("", Path())
     add = parser.add_argument
     add("--workload", "-w", required=True, help="whose champion acts")
-    add("--controller", type=Path, required=True, help="controller file: measurements, shield, waiting times")
+    add("--controller", type=_path, required=True, help="controller file: measurements, shield, waiting times")
     add("--task", default=default.task, help="task of the champion")
     add("--actuator", default=default.actuator, help="what carries targets out: dry-run, cgroup, kubernetes")
     add("--every", type=float, help="seconds between two steps; default: as the policy was trained")
@@ -113,10 +124,10 @@ def _add_control(parser: argparse.ArgumentParser) -> None:
         help="at the end set what was found at the beginning; default: of a cgroup alone")
     add("--leave", dest="give_back", action="store_false", help="the same as --no-give-back")
     add("--steps", type=_positive, help="end after so many; default: never")
-    add("--bundle", type=Path, help="a bundle folder instead of the ledger's champion")
-    add("--folder", type=Path, help="log and memory of this controller; default: controllers/<task>/<workload> in the "
+    add("--bundle", type=_path, help="a bundle folder instead of the ledger's champion")
+    add("--folder", type=_path, help="log and memory of this controller; default: controllers/<task>/<workload> in the "
                                     "state folder")
-    add("--metrics-port", type=_positive, help="serve /metrics for Prometheus there")
+    add("--metrics-port", type=_port, help="serve /metrics for Prometheus there")
     add("--metrics-address", default=default.metrics_address, help="address that /metrics is served at")
 
 
@@ -125,9 +136,10 @@ def _control(given: argparse.Namespace) -> int:
     state = _state(given)
     fields = (name for name in ControlRequest.__dataclass_fields__)
     request = ControlRequest(**{name: getattr(given, name) for name in fields})
-    if request.bundle is None and state.ledger_path.exists():  # it may be away
-        require_known(Ledger(state.ledger_path, state.public_key_path).standings(), request.task, request.workload)
-    act(request, champion_for(request, state), state, _show_json if given.json else _show)
+    if request.bundle is None:
+        require_in_ledger(state, request.task, request.workload)
+    with own_folder(request, state.home):
+        act(request, champion_for(request, state), state, _show_json if given.json else _show)
     return 0
 
 
@@ -186,7 +198,7 @@ def _predict(given: argparse.Namespace) -> int:
 def _row(text: str) -> dict[str, Any]:
     try:
         row = json.loads(sys.stdin.read() if text == "-" else text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"row must be a JSON object, got {error} (--row)") from error
     if not isinstance(row, dict):
         raise InputError(f"row must be a JSON object, got {type(row).__name__} (--row)")
@@ -202,6 +214,20 @@ def _positive(text: str) -> int:
     if (number := int(text)) < 1:
         raise ValueError
     return number
+
+
+def _port(text: str) -> int:
+    """Raises ValueError, as `_positive`."""
+    if (port := _positive(text)) > LARGEST_PORT:
+        raise ValueError
+    return port
+
+
+def _path(text: str) -> Path:
+    """Raises ValueError, as `_positive`: no file has such a name."""
+    if "\0" in text:
+        raise ValueError
+    return Path(text)
 
 
 def _version() -> str:

@@ -15,6 +15,7 @@ import contextlib
 import errno
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from filelock import Timeout
 
 from feature_store.errors import AssayError, InputError
 from feature_store.file_lock import file_lock
+from feature_store.names import as_utf8
 from feature_store.whole_files import sync_folder
 from serving.keys import load_private_key, load_public_key
 from serving.ledger_chain import Chain, Pair, verified_chain
@@ -87,13 +89,17 @@ class Ledger:
             if task in (None, entry.move.task) and workload in (None, entry.move.workload)
         )
 
+    def chain(self, heads: tuple[Head, ...] = ()) -> Chain:
+        """The verified chain, whose last entry has the ledger's head. See `standings`."""
+        return self._chain(heads, every_signature=False)
+
     def standings(self, heads: tuple[Head, ...] = ()) -> dict[Pair, Standing]:
         """The standing of every (task, workload) that has moves, from the verified chain.
 
         Raises:
             RefusedError, InputError: see `verify`; of the signatures only the last one is looked at.
         """
-        return dict(self._chain(heads, every_signature=False).standings)
+        return dict(self.chain(heads).standings)
 
     def standing(self, task: str, workload: str, heads: tuple[Head, ...] = ()) -> Standing:
         """Champion, challenger and earlier champions of a task and workload. See `standings`."""
@@ -123,6 +129,7 @@ class Ledger:
             for number, move in enumerate(moves, start=len(chain.entries)):
                 pair, where = (move.task, move.workload), f"{self.path}, new entry {number}"
                 _check_time(move.at, where)
+                move = replace(move, reason=as_utf8(move.reason), actor=as_utf8(move.actor))
                 check_move(move, where)
                 standings[pair] = after(standings.get(pair, Standing()), move, where)
                 added.append(sign_entry(key, move, number, previous))

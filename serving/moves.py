@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from feature_store.errors import RefusedError
+from feature_store.names import printable
 from models.training.reinforcement.lifecycle import EDGES, Stage
 
 Action = Literal["register", "reject", "challenger", "champion", "approve", "rollback", "retire", "stage_initialized",
@@ -175,7 +176,8 @@ class Track:
         _require(move.bundle_sha256 == digest, f"bundle must be the champion's {digest!r}", move.bundle_sha256, where)
         if move.action == "stop_acting":
             _require(not self._stopped, "acting must not be stopped already", f"stopped by {self._stopped}", where)
-            self._stopped = " ".join(f"{move.actor}, {move.at}: {move.reason or 'no reason given'}".split())
+            said = " ".join(f"{move.actor}, {move.at}: {move.reason or 'no reason given'}".split())
+            self._stopped = printable(said)
         else:
             _require(bool(self._stopped), "acting must be stopped to be resumed", "not stopped", where)
             self._stopped = ""

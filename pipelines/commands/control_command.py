@@ -7,7 +7,7 @@ from typing import Annotated
 import orjson
 import typer
 
-from pipelines.commands.known_names import require_known
+from pipelines.commands.known_names import require_in_ledger
 from pipelines.console import ConfigOption, JsonOption, configuration_from, print_line, reported, working
 from serving.control.kill_switch import hold_signal
 from serving.control.loop import ControlStep
@@ -42,18 +42,17 @@ def control(
     Example: assay control --task autoscaling --workload nginx --controller controller.yaml --actuator dry-run
     """
     hold_signal()
-    from serving.control.start import ControlRequest, act, champion_for
+    from serving.control.start import ControlRequest, act, champion_for, keyed, own_folder
 
     request = ControlRequest(workload, controller, task, actuator, every, give_back, steps, bundle, public_key, folder,
                              metrics_port, metrics_address)
-    configuration = configuration_from(config)
-    if bundle is None and configuration.ledger_path.exists():  # it may be away
-        from serving.ledger import Ledger
-
-        require_known(Ledger(configuration.ledger_path, configuration.public_key_path).standings(), task, workload)
-    with working("loading the champion", json_output):
-        champion = champion_for(request, configuration)
-    act(request, champion, configuration, _json if json_output else _told)
+    configuration = keyed(request, configuration_from(config))
+    if bundle is None:
+        require_in_ledger(configuration, task, workload)
+    with own_folder(request, configuration.home):
+        with working("loading the champion", json_output):
+            champion = champion_for(request, configuration)
+        act(request, champion, configuration, _json if json_output else _told)
 
 
 def _json(record: ControlStep) -> None:

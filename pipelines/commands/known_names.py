@@ -1,8 +1,25 @@
 """Names of tasks and workloads that a user typed, against those that the ledger knows."""
 
+import contextlib
 from collections.abc import Iterable
 
-from feature_store.errors import InputError, nearest
+from feature_store.errors import AssayError, InputError, nearest
+from models.configuration import Configuration
+from serving.state_folder import StateFolder
+
+
+def require_in_ledger(state: Configuration | StateFolder, task: str, workload: str) -> None:
+    """As `require_known`. A ledger that is away, or does not verify, knows none: whoever opens the champion says it.
+
+    Raises:
+        InputError: with the nearest known name.
+    """
+    from serving.ledger import Ledger
+
+    known: Iterable[tuple[str, str]] = ()
+    with contextlib.suppress(AssayError, OSError):
+        known = Ledger(state.ledger_path, state.public_key_path).standings()
+    require_known(known, task, workload)
 
 
 def require_known(known: Iterable[tuple[str, str]], task: str | None, workload: str | None) -> None:

@@ -1,8 +1,9 @@
 """Which policy may decide: the champion of a ledger, followed while it acts, or the one bundle of a folder.
 
 Between two steps a new champion takes the place of the old one, after all that a bundle is checked for. A champion that
-was retired, rolled back to none, or does not check may not decide from then on. A registry that cannot be reached
-changes nothing: the last good policy goes on, and its age says for how long.
+was retired, rolled back to none, or does not check may not decide from then on, nor one that the ledger no longer
+names, though its successor's bundle cannot be had. A ledger that cannot be reached changes nothing: the last good
+policy goes on, and its age says for how long.
 """
 
 import threading
@@ -16,13 +17,26 @@ from models.configuration import Configuration
 from serving.bundle import CheckedBundle, check_bundle
 from serving.contract import Contract
 from serving.control.loop import Model
+from serving.control.seen_ledger import SeenLedger
 from serving.kept_bundles import kept_bundle
-from serving.ledger import Ledger
+from serving.moves import Standing
 from serving.seen_spec import SeenSpec
 from serving.session import Predictor
 from serving.state_folder import StateFolder
 
 _NAME = 12  # characters of a digest
+
+
+class BundleAwayError(AssayError):
+    """The ledger can be read and names a champion, whose bundle cannot be had here.
+
+    Attributes:
+        sha256: digest of the bundle that the ledger names. Only whoever has this very one may go on with it.
+    """
+
+    def __init__(self, message: str, sha256: str) -> None:
+        super().__init__(message)
+        self.sha256 = sha256
 
 
 class Champion:
@@ -61,8 +75,13 @@ class Champion:
             bundle = self._opened()
             predictor = None if bundle.sha256 == self._sha256 else self._successor(bundle)
         except RefusedError as error:
-            with self._lock:
-                self._refused, self._known_at, self.unreachable = f"champion: {error}", self._clock(), ""
+            self._refuse(error)
+            return
+        except BundleAwayError as error:
+            if error.sha256 != self._sha256:
+                self._refuse(error)
+                return
+            self.unreachable = str(error)
             return
         except Exception as error:  # whatever a registry's client raises: the last good policy goes on
             self.unreachable = " ".join(f"{type(error).__name__}: {error}".split())
@@ -76,11 +95,15 @@ class Champion:
         """Polls in a thread of its own until `stopped`: a registry that hangs delays no step."""
         def polls() -> None:
             while not stopped.wait(every_s):
-                self.poll()
+                self.poll()  # raises nothing
 
         thread = threading.Thread(target=polls, name="champion", daemon=True)
         thread.start()
         return thread
+
+    def _refuse(self, error: AssayError) -> None:
+        with self._lock:
+            self._refused, self._known_at, self.unreachable = f"champion: {error}", self._clock(), ""
 
     def _successor(self, bundle: CheckedBundle) -> Predictor:
         old, new = self._contract, bundle.contract
@@ -91,22 +114,35 @@ class Champion:
         return Predictor(bundle)
 
 
-def champion_of_ledger(state: Configuration | StateFolder, task: str, workload: str) -> CheckedBundle:
+def champion_of_ledger(state: Configuration | StateFolder, task: str, workload: str,
+                       ledger: SeenLedger | None = None) -> CheckedBundle:
     """The champion's checked bundle, as the signed ledger names it, from the copy in the state folder.
 
     MLflow is asked, and imported (170 MB), only where that copy is not there, and only by who has an mlflow.yaml.
 
+    Args:
+        ledger: the state folder's, by who looks at it again and again; None: it is looked at for the first time.
+
     Raises:
-        RefusedError: there is no champion, its bundle does not check, or the ledger's end was cut off.
-        AssayError: there is no ledger; where there was one, its folder is away. Or neither a copy nor an mlflow.yaml.
+        RefusedError: there is no champion, its bundle does not check, or the ledger was cut or is an older one.
+        BundleAwayError: there is one, and neither a copy of its bundle nor an mlflow.yaml, or MLflow does not answer.
+        AssayError: there is no ledger; where there was one, its folder is away.
     """
-    path = state.ledger_path
-    if not path.exists():
-        raise AssayError(f"ledger must be there to say who is champion, got none ({path})")
-    standing = Ledger(path, state.public_key_path).standing(task, workload)
+    ledger = ledger or SeenLedger(state)
+    standing = ledger.standings().get((task, workload), Standing())
     version = standing.champion
     if version is None:
-        raise RefusedError(f"workload must have a champion, got none for {task}, {workload} ({path})")
+        raise RefusedError(f"workload must have a champion, got none for {task}, {workload} ({ledger.path})")
+    sha256 = standing.registered[version]
+    try:
+        return _opened(state, task, workload, version, sha256)
+    except RefusedError:
+        raise
+    except Exception as error:  # whatever a file system or MLflow's client raises: what the ledger says is known
+        raise BundleAwayError(str(error), sha256) from error
+
+
+def _opened(state: Configuration | StateFolder, task: str, workload: str, version: int, sha256: str) -> CheckedBundle:
     kept = kept_bundle(state.home, task, workload, version)
     if not kept.is_dir():
         if isinstance(state, StateFolder):
@@ -115,7 +151,7 @@ def champion_of_ledger(state: Configuration | StateFolder, task: str, workload: 
         from serving.registry import Registry
 
         return Registry(state).open_champion(task, workload)
-    bundle, sha256 = check_bundle(kept, state.public_key_path), standing.registered[version]
+    bundle = check_bundle(kept, state.public_key_path)
     if bundle.sha256 != sha256:
         raise RefusedError(f"bundle of version {version} must be {sha256} as the ledger says, got {bundle.sha256} "
                            f"({kept})")

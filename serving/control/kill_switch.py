@@ -15,7 +15,7 @@ from pathlib import Path
 from feature_store.errors import AssayError
 from feature_store.whole_files import sync_folder, write_file
 from models.configuration import Configuration
-from serving.ledger import Ledger
+from serving.control.seen_ledger import SeenLedger
 from serving.state_folder import StateFolder
 
 STOP_FILE, SIGNAL_FILE, LEDGER_FILE = "STOP", "STOP-BY-SIGNAL", "STOP-BY-LEDGER"
@@ -48,7 +48,10 @@ class KillSwitch:
     def _toggled(self, number: int, frame: object) -> None:
         try:
             on = self._unwritten or _is_there(self._by_signal)
-            self._unwritten = not on  # until it is on the disk; where that is full, this process obeys all the same
+        except OSError:
+            on = False  # nobody can say: it stops, also when its folder is back
+        self._unwritten = not on  # until it is on the disk; where that is full, this process obeys all the same
+        try:
             if on:
                 self._by_signal.unlink(missing_ok=True)
             else:
@@ -60,10 +63,11 @@ class KillSwitch:
 
 
 def _is_there(path: Path) -> bool:
-    """Raises OSError where nobody can say; `os.path.lexists` says no then."""
+    """Raises OSError where nobody can say, also for its folder is away; `os.path.lexists` says no then."""
     try:
         path.lstat()
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
+        path.parent.stat()
         return False
     return True
 
@@ -95,7 +99,7 @@ class LedgerSwitch:
         """Looks once; a ledger that is away, or does not verify, changes nothing."""
         with contextlib.suppress(Exception):
             self._known = self._read()
-        with contextlib.suppress(OSError):  # a full disk: again at the next look
+        with contextlib.suppress(Exception):  # a full disk, say: again at the next look
             if self._known and self._known != self._kept:
                 write_file(self._file, self._known)
             elif not self._known:
@@ -106,22 +110,26 @@ class LedgerSwitch:
         """Polls in a thread of its own until `stopped`."""
         def polls() -> None:
             while not stopped.wait(every_s):
-                self.poll()
+                self.poll()  # raises nothing
 
         thread = threading.Thread(target=polls, name="ledger switch", daemon=True)
         thread.start()
         return thread
 
 
-def stopped_in_ledger(state: Configuration | StateFolder, task: str, workload: str) -> str:
+def stopped_in_ledger(state: Configuration | StateFolder, task: str, workload: str,
+                      ledger: SeenLedger | None = None) -> str:
     """Who stopped all acting on a workload, when and why; "": nobody.
 
+    Args:
+        ledger: the state folder's, by who looks at it again and again; None: it is looked at for the first time.
+
     Raises:
-        RefusedError: the ledger does not verify, or its end was cut off.
+        RefusedError: the ledger does not verify, or it was cut or is an older one.
         AssayError: it is away, or knows nothing of the workload.
     """
-    path = state.ledger_path
-    standing = Ledger(path, state.public_key_path).standings().get((task, workload)) if path.exists() else None
+    ledger = ledger or SeenLedger(state)
+    standing = ledger.standings().get((task, workload))
     if standing is None:
-        raise AssayError(f"ledger must have entries of {task}, {workload}, got none ({path})")
+        raise AssayError(f"ledger must have entries of {task}, {workload}, got none ({ledger.path})")
     return standing.stopped

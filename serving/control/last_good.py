@@ -3,8 +3,11 @@
     <controller's folder>/champion/bundle/       its files, as they were checked
     <controller's folder>/champion/known.json    its digest, when it was last known to be champion, why it was refused
 
-It is kept while the ledger names it, and checked at its load as any other. A refusal (retired, revoked, does not check)
-is written down first, then the copy goes: what was refused does not come back while nobody can be asked.
+It is kept while the ledger names it, and checked at its load as any other. A refusal (retired, revoked, does not check,
+or the ledger names another one, whose bundle cannot be had) is written down first, then the copy goes: what was refused
+does not come back while nobody can be asked.
+
+Nothing here is signed but the bundle: whoever may write a controller's folder may do anything to the controller.
 """
 
 import json
@@ -14,10 +17,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from feature_store.errors import InputError, RefusedError
+from feature_store.errors import AssayError, InputError, RefusedError
 from feature_store.finite_numbers import is_finite_number
 from feature_store.whole_files import whole_folder, write_file
 from serving.bundle import CheckedBundle, check_bundle
+from serving.control.champion import BundleAwayError
 
 _KEYS = {"sha256", "known_at", "refused"}
 
@@ -28,15 +32,15 @@ class LastGood:
     def __init__(self, opened: Callable[[], CheckedBundle], folder: Path, public_key: Path,
                  now: Callable[[], float] = time.time) -> None:
         """Args:
-            opened: the champion's checked bundle; RefusedError: there is none that may act. Any other error: nobody can
-                be asked.
+            opened: the champion's checked bundle; RefusedError: there is none that may act; BundleAwayError: the one
+                that it names may. Any other error: nobody can be asked.
             folder: of this controller's champion alone.
             public_key: of the signer, outside of what may be away.
             now: Unix time.
         """
         self._opened, self._key, self._now = opened, public_key, now
         self._bundle, self._known, self._kept_sha256 = folder / "bundle", folder / "known.json", ""
-        self._started, self.age_s, self.unkept = False, 0.0, ""
+        self._started, self._acting, self.age_s, self.unkept = False, "", 0.0, ""
 
     def __call__(self) -> CheckedBundle:
         """The champion.
@@ -49,19 +53,36 @@ class LastGood:
         try:
             bundle = self._opened()
         except RefusedError as error:
-            self._started = True
-            self._refuse(str(error))
-            if self._bundle.exists():  # it could come back
-                raise RefusedError(f"{error}; its copy cannot be removed ({self._bundle})") from error
-            raise
+            raise self._refused(error) from error
+        except BundleAwayError as error:
+            if self._is_another(error.sha256):
+                raise self._refused(error) from error
+            return self._away(error)
         except Exception as error:  # whatever a file system or a registry's client raises
-            if self._started:
-                raise
-            bundle = self._last_good(error)
-            self._started = True
-            return bundle
+            return self._away(error)
         self._started, self.age_s = True, 0.0
         self._keep(bundle)
+        self._acting = bundle.sha256
+        return bundle
+
+    def _refused(self, error: AssayError) -> RefusedError:
+        self._started, self._acting = True, ""
+        self._refuse(str(error))
+        left = f"; its copy cannot be removed ({self._bundle})" if self._bundle.exists() else ""  # it could come back
+        return RefusedError(f"{error}{left}")
+
+    def _is_another(self, sha256: str) -> bool:
+        """Whether somebody else than the ledger's champion acts, or would act at a start."""
+        if self._started:
+            return sha256 != self._acting
+        known = self._read()
+        return known is not None and not known["refused"] and sha256 != known["sha256"]
+
+    def _away(self, error: Exception) -> CheckedBundle:
+        if self._started:
+            raise error
+        bundle = self._last_good(error)
+        self._started, self._acting = True, bundle.sha256
         return bundle
 
     def _last_good(self, away: Exception) -> CheckedBundle:
@@ -80,7 +101,7 @@ class LastGood:
         """Keeps it; where that fails an older one goes, and `unkept` says why."""
         try:
             if self._kept_sha256 != bundle.sha256 or not self._bundle.is_dir():
-                self._bundle.parent.mkdir(parents=True, exist_ok=True)
+                self._made()
                 with whole_folder(self._bundle) as new:
                     for name, content in bundle.files.items():
                         (new / name).write_bytes(content)
@@ -99,8 +120,12 @@ class LastGood:
         shutil.rmtree(self._bundle, ignore_errors=True)
         self._kept_sha256 = ""
 
+    def _made(self) -> None:
+        """Its own folder, in the controller's: that one, where it went away, is not made anew without its stops."""
+        self._known.parent.mkdir(exist_ok=True)
+
     def _write(self, sha256: str, refused: str) -> None:
-        self._known.parent.mkdir(parents=True, exist_ok=True)
+        self._made()
         write_file(self._known, json.dumps({"sha256": sha256, "known_at": self._now(), "refused": refused}))
 
     def _read(self) -> dict[str, Any] | None:
@@ -108,7 +133,7 @@ class LastGood:
             data = json.loads(self._known.read_bytes())
         except FileNotFoundError:
             return None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise self._unusable(str(error)) from error
         usable = isinstance(data, dict) and set(data) == _KEYS and is_finite_number(data["known_at"]) and all(
             isinstance(data[key], str) for key in ("sha256", "refused"))

@@ -5,19 +5,21 @@ do, and the step is in the log once.
 """
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import orjson
 
 from feature_store.errors import InputError
+from feature_store.finite_numbers import is_finite_number
 from feature_store.whole_files import write_file
+from models.training.reinforcement.trajectory_log import Actor
 
 FORMAT = "assay-controller-memory/1"
 _KEYS = {"format", "observer", "lowered_s", "episode", "step", "pending", "deployed"}
+LARGEST = 2 ** 53  # number of an episode or step
 _PENDING = {"application", "episode", "step", "actor", "observation", "targets", "detail"}
 
 
@@ -54,22 +56,36 @@ def read_memory(path: Path) -> Memory | None:
         data = json.loads(path.read_bytes())
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise _unusable(path, str(error)) from error
     if not isinstance(data, dict) or set(data) != _KEYS or data["format"] != FORMAT:
         raise _unusable(path, f"{str(data)[:60]}...")
-    pending = data["pending"]
-    lowered, numbers = data["lowered_s"], (data["episode"], data["step"])
-    deployed = data["deployed"]
-    usable = (isinstance(data["observer"], dict) and isinstance(lowered, dict) and isinstance(deployed, dict)
-              and isinstance(pending, list) and all(isinstance(one, dict) and set(one) == _PENDING for one in pending)
-              and all(isinstance(one, (int, float)) and math.isfinite(one) for one in deployed.values())
-              and all(type(number) is int and number >= 0 for number in numbers)
-              and all(isinstance(one, (int, float)) and math.isfinite(one) and one >= 0 for one in lowered.values()))
+    pending, lowered, deployed = data["pending"], data["lowered_s"], data["deployed"]
+    usable = (all(isinstance(one, dict) for one in (data["observer"], lowered, deployed))
+              and isinstance(pending, list) and all(_is_pending(one) for one in pending)
+              and all(one is None or is_finite_number(one) for one in data["observer"].values())
+              and all(is_finite_number(one) for one in deployed.values())
+              and all(_is_count(data[key]) for key in ("episode", "step"))
+              and all(is_finite_number(one) and one >= 0 for one in lowered.values()))
     if not usable:
         raise _unusable(path, f"{str(data)[:60]}...")
-    return Memory(data["observer"], {name: float(one) for name, one in lowered.items()}, *numbers, deployed,
-                  tuple(pending))
+    return Memory(data["observer"], {name: float(one) for name, one in lowered.items()}, data["episode"], data["step"],
+                  deployed, tuple(pending))
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < LARGEST
+
+
+def _is_pending(one: Any) -> bool:
+    """Whether the log's `Step` can be made of it, but for the number of signals and controls."""
+    return (isinstance(one, dict) and set(one) == _PENDING
+            and isinstance(one["application"], str) and one["actor"] in get_args(Actor)
+            and _is_count(one["episode"]) and _is_count(one["step"])
+            and all(isinstance(one[key], list) and all(value is None or is_finite_number(value) for value in one[key])
+                    for key in ("observation", "targets"))
+            and isinstance(one["detail"], dict)
+            and ("interval_s" not in one["detail"] or is_finite_number(one["detail"]["interval_s"])))
 
 
 def _unusable(path: Path, got: str) -> InputError:

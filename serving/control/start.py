@@ -1,16 +1,17 @@
 """Starts a controller as an operator asked for it, and runs it to its end: what every `assay control` does."""
 
 import threading
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from filelock import Timeout
 
-from feature_store.errors import InputError, RefusedError
+from feature_store.errors import AssayError, InputError, RefusedError
 from feature_store.file_lock import file_lock
+from feature_store.names import check_task_name, check_workload_name
 from models.configuration import Configuration
 from serving.actuators.actuators import GIVES_BACK, make_actuator
 from serving.bundle import CheckedBundle, check_bundle
@@ -22,8 +23,10 @@ from serving.control.loop import ControlStep
 from serving.control.made import make_loop
 from serving.control.metrics import Metrics
 from serving.control.run import run, stops_on_signals
+from serving.control.seen_ledger import SeenLedger
 from serving.state_folder import StateFolder
 
+LEAST_S, MOST_S = 0.01, 86_400.0  # between two steps
 POLL_S = 30.0  # between two looks at who is champion, and whether acting is stopped
 
 
@@ -56,28 +59,68 @@ class ControlRequest:
 
 
 def place_of(request: ControlRequest, home: Path) -> Path:
-    """The folder of this controller alone. home: the state folder."""
-    return request.folder or home / "controllers" / request.task / request.workload
+    """The folder of this controller alone. home: the state folder. Raises InputError: a name is none of a folder."""
+    if request.folder is not None:
+        return request.folder
+    task, workload = check_task_name(request.task, "--task"), check_workload_name(request.workload, "--workload")
+    return home / "controllers" / task / workload
+
+
+@contextmanager
+def own_folder(request: ControlRequest, home: Path) -> Iterator[Path]:
+    """Holds the folder of this controller against every other one; it is made where it is missing, now or never: one
+    that goes away later takes its stops with it.
+
+    Args:
+        home: the state folder.
+
+    Raises:
+        InputError: it cannot be made or written, or another controller runs in it.
+        AssayError: it would lie in a state folder that is away.
+    """
+    place = place_of(request, home)
+    lock = file_lock(place / "lock")
+    try:
+        if request.folder is None and request.bundle is None and not home.is_dir():
+            raise AssayError(f"ledger must be there to say who is champion, got no state folder ({home}); while it is "
+                             "away, --folder names a controller's folder elsewhere")
+        place.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise InputError("folder must be of one controller alone, got one in which another one runs "
+                         f"({place})") from None
+    except OSError as error:
+        raise InputError(f"folder must be one that a controller can write, got {error.strerror} ({place})") from error
+    try:
+        yield place
+    finally:
+        lock.release()
+
+
+def keyed(request: ControlRequest, state: Configuration | StateFolder) -> Configuration | StateFolder:
+    """The state folder with the operator's key, where one was named, for the ledger and all bundles."""
+    return state if request.public_key is None else replace(state, public_key_path=request.public_key)
 
 
 def champion_for(request: ControlRequest, state: Configuration | StateFolder) -> Champion:
-    """Who acts: the one bundle of a folder, or the champion of the ledger, opened for the first time.
+    """Who acts: the one bundle of a folder, or the champion of the ledger, opened for the first time. In `own_folder`.
 
     Raises:
         InputError: the bundle is for another task or workload.
         AssayError: there is none that may act.
     """
-    key = request.public_key or state.public_key_path
+    state, place = keyed(request, state), place_of(request, state.home)
+    ledger = SeenLedger(state, place)
 
     def opened() -> CheckedBundle:
         if request.bundle is not None:
-            return check_bundle(request.bundle, key)
-        return champion_of_ledger(state, request.task, request.workload)
+            return check_bundle(request.bundle, state.public_key_path)
+        return champion_of_ledger(state, request.task, request.workload, ledger)
 
     if request.bundle is not None:
         champion = Champion(opened)
     else:
-        last_good = LastGood(opened, place_of(request, state.home) / "champion", key)
+        last_good = LastGood(opened, place / "champion", state.public_key_path)
         champion = Champion(last_good, age_s=lambda: last_good.age_s)
     contract = champion.contract
     if (contract.task, contract.workload) != (request.task, request.workload):
@@ -88,30 +131,23 @@ def champion_for(request: ControlRequest, state: Configuration | StateFolder) ->
 
 def act(request: ControlRequest, champion: Champion, state: Configuration | StateFolder,
         show: Callable[[ControlStep], None]) -> None:
-    """Runs the controller until it is stopped, or for `steps`.
+    """Runs the controller until it is stopped, or for `steps`. In `own_folder`.
 
     Args:
-        state: whose ledger may stop it, but where it acts by the one bundle of a folder.
+        state: whose ledger may stop it.
         show: called with the record of each step.
 
     Raises:
         InputError: an option, the controller's file or its folder is unusable.
         RefusedError: what was found could not be given back at the end.
     """
-    if request.every is not None and not request.every > 0:
-        raise InputError(f"every must be positive, got {request.every}")
+    if request.every is not None and not LEAST_S <= request.every <= MOST_S:
+        raise InputError(f"every must be {LEAST_S:g} to {MOST_S:g} seconds, got {request.every!r}")
     written, contract = read_controller_file(request.controller), champion.contract
     place = place_of(request, state.home)
-    place.mkdir(parents=True, exist_ok=True)
-    lock = file_lock(place / "lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise InputError("folder must be of one controller alone, got one in which another one runs "
-                         f"({place})") from None
     stopped = stops_on_signals()
     loop = make_loop(contract, champion, written, make_actuator(request.actuator, contract, written),
-                     _stops(request, state, place, stopped), place)
+                     _stops(request, keyed(request, state), place, stopped), place)
     assert contract.driving is not None
     metrics = Metrics(request.task, request.workload, champion.current)
     if request.metrics_port is not None:
@@ -132,9 +168,8 @@ def _stops(request: ControlRequest, state: Configuration | StateFolder, place: P
            stopped: threading.Event) -> Callable[[], str]:
     """Why nobody may act, "" where everyone may; the ledger is looked at until `stopped`."""
     on_host = KillSwitch(place)
-    if request.bundle is not None:
-        return on_host
-    in_ledger = LedgerSwitch(lambda: stopped_in_ledger(state, request.task, request.workload), place)
+    ledger = SeenLedger(state, place)
+    in_ledger = LedgerSwitch(lambda: stopped_in_ledger(state, request.task, request.workload, ledger), place)
     in_ledger.poll()
     in_ledger.follow(POLL_S, stopped)
     return lambda: on_host() or in_ledger()

@@ -98,8 +98,8 @@ def test_a_kill_switch_and_signals_are_obeyed(place):
 
 @pytest.mark.parametrize(("options", "message"), [
     (["--actuator", "dry-rum"], "actuator must be one of dry-run, cgroup, kubernetes"),
-    (["--every", "0"], "every must be positive"),
-    (["--every", "inf"], "every must be a finite number of seconds > 0"),
+    (["--every", "0"], "every must be 0.01 to 86400 seconds"),
+    (["--every", "inf"], "every must be 0.01 to 86400 seconds"),
     (["--task", "performance"], "bundle must be for performance, nginx"),
     (["--public-key", "nothing.pub"], "nothing.pub"),
     (["--controller", "nothing.yaml"], "nothing.yaml"),

@@ -2,8 +2,10 @@
 
 import inspect
 import json
+import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import typing
@@ -95,6 +97,7 @@ def test_an_input_outside_of_the_proved_box_is_told(capsys):
     (["predict", *SIGNED, "--row", ROW], 2, "either --workload or --bundle must be given"),
     (["predict", "--bundle", "bundle", *SIGNED, "--row", "[1]"], 2, "row must be a JSON object, got list"),
     (["predict", "--bundle", "bundle", *SIGNED, "--row", "{"], 2, "row must be a JSON object"),
+    (["predict", "--bundle", "bundle", *SIGNED, "--row", "[" * 100_000], 2, "row must be a JSON object"),
     (["predict", "--home", "state", "--task", "autoscaling", "-w", "redis", "--row", ROW], 1, "must have a champion"),
     (["predict", "--home", "none", "-w", "redis", "--row", ROW], 2, "ledger must be there"),
     (["control", "--home", "state", "-w", "ngingx", "--controller", "c.yaml"], 2, "did you mean 'nginx'?"),
@@ -119,11 +122,76 @@ def test_a_champion_whose_bundle_was_not_copied_is_said_and_mlflow_is_not_asked(
     assert "bundle of version 1 must be in the state folder, got none" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("arguments", [[], ["fly"], ["control"], ["check"], ["control", "-w", "x", "--steps", "0"]])
+CONTROL = ["control", "--home", "state", "-w", "nginx", "--controller", "controller.yaml"]
+
+
+@pytest.mark.parametrize("arguments", [
+    [], ["fly"], ["control"], ["check"], ["control", "-w", "x", "--steps", "0"], [*CONTROL, "--metrics-port", "70000"],
+    [*CONTROL, "--controller", "a\0b"], ["control", "--home", "state", "--work", "nginx", "--cont", "c"],
+])
 def test_bad_usage_is_code_2(arguments):
     with pytest.raises(SystemExit) as stopped:
         run(arguments)
     assert stopped.value.code == 2
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    (["--folder", "assay.pub"], "folder must be one that a controller can write"),
+    (["--folder", "assay.pub/below"], "folder must be one that a controller can write"),
+    (["--folder", "/proc/assay"], "folder must be one that a controller can write"),
+    *((["--every", every], "every must be 0.01 to 86400 seconds, got") for every in ("1e-320", "1e10", "nan", "0")),
+])
+def test_an_odd_folder_or_interval_is_one_line(options, message, capsys):
+    assert run([*CONTROL, *options]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("harm", ["changed", "a folder", "cannot be looked at"])
+def test_a_ledger_that_is_none_at_a_start_is_one_line_and_a_refusal_is_remembered(place, capsys, tmp_path, harm,
+                                                                                  monkeypatch):
+    home = shutil.copytree(place / "state", tmp_path / "state")
+    ledger, folder = home / LEDGER, tmp_path / "controller"
+    if harm == "changed":
+        ledger.write_bytes(ledger.read_bytes().replace(b'"champion"', b'"approve" ', 1))
+    elif harm == "a folder":
+        ledger.unlink()
+        ledger.mkdir()
+    else:
+        exists = Path.exists
+
+        def denied(self):
+            if self == ledger:
+                raise PermissionError(13, "Permission denied")
+            return exists(self)
+
+        monkeypatch.setattr("pathlib.Path.exists", denied)
+    code = run(["control", "--home", str(home), "-w", "nginx", "--controller", "controller.yaml", "--steps", "1",
+                "--folder", str(folder)])
+    error = capsys.readouterr().err
+    assert (code, error.count("\n")) == (1 if harm == "changed" else 2, 1)
+    assert ("ledger" in error) and ((folder / "champion/known.json").exists() is (harm == "changed"))
+
+
+def test_a_file_that_nobody_thought_of_is_one_line(monkeypatch, capsys):
+    def stale(*_, **__):
+        raise OSError(116, "Stale file handle", "somewhere")
+
+    monkeypatch.setattr("pipelines.controller_command_line.check_bundle", stale)
+    assert run(["check", "bundle", *SIGNED]) == 2
+    assert "Stale file handle: 'somewhere'" in capsys.readouterr().err
+
+
+def test_nobody_reading_any_more_is_no_traceback(place):
+    code = "from pipelines.controller_command_line import main; main()"
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([sys.executable, "-c", code, "check", "bundle", *SIGNED, "--json"], cwd=place, stdout=writer,
+                          stderr=subprocess.PIPE, text=True, timeout=120, check=False,
+                          env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"})
+    os.close(writer)
+    assert done.stderr == ""
 
 
 def test_control_has_the_options_of_the_whole_project_s_command():

@@ -10,9 +10,10 @@ import pytest
 from feature_store.errors import AssayError, RefusedError
 from models.configuration import load_configuration
 from serving.bundle import check_bundle
-from serving.control.champion import Champion, champion_of_ledger
+from serving.control.champion import BundleAwayError, Champion, champion_of_ledger
 from serving.kept_bundles import kept_bundle
 from serving.session import Predictor
+from serving.state_folder import state_folder
 from tests.serving.conftest import ROOT
 from tests.serving.control.policy_bundle import write_policy_bundle
 
@@ -144,7 +145,22 @@ def test_the_champion_is_the_ledger_s_from_the_copy_in_the_state_folder(tmp_path
     assert champion_of_ledger(configuration, "autoscaling", "nginx").sha256 == digests[2]
     with pytest.raises(RefusedError, match="must have a champion"):
         champion_of_ledger(configuration, "autoscaling", "redis")
-    shutil.rmtree(made[2])
-    shutil.copytree(made[1], made[2])
+    light, away = state_folder(configuration.home, public_key=public), made[2].with_name("away")
+    acting = Champion(lambda: champion_of_ledger(light, "autoscaling", "nginx"))
+    made[2].rename(away)
+    acting.poll()  # it is the one that acts
+    assert (acting.current().refused, "bundle of version 2" in acting.unreachable) == ("", True)
+    away.rename(made[2])
+    made[1].rename(away)
+    ledger.append([move("retire", 2, 2)])
+    with pytest.raises(BundleAwayError, match="bundle of version 1 must be in the state folder") as gone:
+        champion_of_ledger(light, "autoscaling", "nginx")
+    assert gone.value.sha256 == digests[1]
+    with pytest.raises(BundleAwayError) as gone:  # MLflow, which knows of no version 1
+        champion_of_ledger(replace(configuration, tracking_uri="sqlite:////proc/none.db"), "autoscaling", "nginx")
+    assert gone.value.sha256 == digests[1]
+    acting.poll()
+    assert "bundle of version 1" in acting.current().refused
+    shutil.copytree(made[2], made[1])
     with pytest.raises(RefusedError, match="as the ledger says"):
         champion_of_ledger(configuration, "autoscaling", "nginx")

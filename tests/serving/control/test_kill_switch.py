@@ -1,5 +1,6 @@
 """The kill switch: a file, a signal, an entry of the signed ledger; what a restart and a ledger that is away change."""
 
+import errno
 import os
 import shutil
 import signal
@@ -67,9 +68,45 @@ def test_a_stop_by_signal_survives_a_restart_and_the_next_signal_lifts_it(tmp_pa
     assert KillSwitch(tmp_path)() == ""
 
 
-def test_a_stop_by_signal_is_obeyed_where_it_cannot_be_written(tmp_path):
-    switch = KillSwitch(tmp_path / "not there")
+def test_a_stop_by_signal_is_obeyed_where_it_cannot_be_written(tmp_path, monkeypatch):
+    switch = KillSwitch(tmp_path)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("serving.control.kill_switch.os.open", full)
     _signalled()
+    assert list(tmp_path.iterdir()) == []
+    assert switch() == "kill switch: SIGUSR1"
+    _signalled()
+    assert switch() == ""
+
+
+@pytest.mark.parametrize("stop", ["SIGUSR1", "STOP", "none"])
+@pytest.mark.parametrize("in_its_place", ["nothing", "a file"])
+def test_a_folder_that_goes_away_lifts_no_stop(tmp_path, stop, in_its_place):
+    folder, away = tmp_path / "controller", tmp_path / "away"
+    folder.mkdir()
+    switch = KillSwitch(folder)
+    if stop == "SIGUSR1":
+        _signalled()
+    elif stop == "STOP":
+        (folder / "STOP").touch()
+    before = switch()
+    folder.rename(away)
+    if in_its_place == "a file":
+        folder.touch()
+    assert "cannot be read" in switch()
+    folder.unlink(missing_ok=True)
+    away.rename(folder)
+    assert switch() == before
+
+
+def test_a_signal_while_the_folder_is_away_stops_also_when_it_is_back(tmp_path):
+    folder = tmp_path / "controller"
+    switch = KillSwitch(folder)
+    _signalled()
+    folder.mkdir()
     assert switch() == "kill switch: SIGUSR1"
     _signalled()
     assert switch() == ""
@@ -174,6 +211,41 @@ def test_it_is_followed_in_a_thread_that_ends(configuration, tmp_path):
     thread.join(10)
     assert "ann" in switch()
     assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("reason", ["caf\udce9", "bell \x07\n\u202e", "caf\u00e9"])
+def test_a_reason_in_any_letters_stops_and_is_known_after_a_restart(configuration, tmp_path, reason):
+    switch, ledger, stopped = switch_of(configuration, tmp_path), ledger_of(configuration), threading.Event()
+    thread = switch.follow(0.01, stopped)
+    ledger.append([move("stop_acting", reason=reason)])
+    assert ledger.history()[-1].move.reason.encode()
+    deadline = time.monotonic() + 20
+    while not (tmp_path / LEDGER_FILE).exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert thread.is_alive()
+    stopped.set()
+    thread.join(10)
+    assert switch().isprintable()
+    configuration.home.rename(tmp_path / "away")
+    assert switch_of(configuration, tmp_path)() == switch()
+
+
+def test_a_switch_s_thread_outlives_any_error(tmp_path, monkeypatch):
+    switch, stopped, asked = LedgerSwitch(lambda: "ann", tmp_path), threading.Event(), []
+
+    def broken(path, content):
+        asked.append(content)
+        raise ValueError("nobody expected this")
+
+    monkeypatch.setattr("serving.control.kill_switch.write_file", broken)
+    thread = switch.follow(0.01, stopped)
+    deadline = time.monotonic() + 20
+    while len(asked) < 3 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert thread.is_alive()
+    stopped.set()
+    thread.join(10)
+    assert "ann" in switch()
 
 
 @pytest.mark.parametrize(("moves", "message"), [

@@ -7,7 +7,7 @@ import pytest
 
 from feature_store.errors import AssayError, InputError, RefusedError
 from serving.bundle import check_bundle
-from serving.control.champion import Champion
+from serving.control.champion import BundleAwayError, Champion
 from serving.control.last_good import LastGood
 from tests.serving.control.policy_bundle import write_policy_bundle
 
@@ -112,6 +112,19 @@ def test_where_the_new_one_cannot_be_kept_the_old_one_goes(bundles, keys, tmp_pa
         _started(AWAY, tmp_path, keys[1])
 
 
+def test_a_controller_s_folder_that_went_away_is_not_made_anew(bundles, keys, tmp_path):
+    folder, asked = tmp_path / "controller", Asked(bundles[0])
+    folder.mkdir()
+    source = LastGood(asked, folder / "champion", keys[1])
+    champion = Champion(source)
+    folder.rename(tmp_path / "away")
+    for found in (bundles[0], bundles[1], REVOKED):
+        asked.found = found
+        champion.poll()
+        assert "No such file or directory" in source.unkept
+        assert not folder.exists()
+
+
 @pytest.mark.parametrize("harm", ["model", "other", "known", "key"])
 def test_a_copy_is_checked_as_any_other(bundles, keys, tmp_path, harm):
     _started(bundles[0], tmp_path / "champion", keys[1])
@@ -127,3 +140,32 @@ def test_a_copy_is_checked_as_any_other(bundles, keys, tmp_path, harm):
         key = tmp_path / "away.pub"
     with pytest.raises((RefusedError, InputError)):
         _started(AWAY, folder, key)
+
+
+@pytest.mark.parametrize("when", ["while it acts", "at a start"])
+def test_one_that_the_ledger_no_longer_names_acts_no_more_though_its_successor_is_away(bundles, keys, tmp_path, when):
+    asked, successor = Asked(bundles[0]), BundleAwayError("bundle of version 2 must be there", bundles[1].sha256)
+    champion = Champion(LastGood(asked, tmp_path, keys[1]))
+    asked.found = successor
+    if when == "while it acts":
+        champion.poll()
+        champion.poll()
+        assert champion.current().refused == "champion: bundle of version 2 must be there"
+    else:
+        with pytest.raises(RefusedError, match="bundle of version 2"):
+            _started(successor, tmp_path, keys[1])
+    for away in (successor, AWAY):
+        with pytest.raises(RefusedError, match="bundle of version 2"):
+            _started(away, tmp_path, keys[1])
+    asked.found = bundles[1]
+    champion.poll()
+    assert (champion.current().refused, champion.current().version) == ("", bundles[1].sha256[:12])
+
+
+def test_one_that_the_ledger_still_names_goes_on_though_its_bundle_is_away(bundles, keys, tmp_path):
+    asked, same = Asked(bundles[0]), BundleAwayError("bundle of version 1 must be there", bundles[0].sha256)
+    champion = Champion(LastGood(asked, tmp_path, keys[1]))
+    asked.found = same
+    champion.poll()
+    assert (champion.current().refused, champion.unreachable) == ("", "bundle of version 1 must be there")
+    assert _started(same, tmp_path, keys[1]).current().version == bundles[0].sha256[:12]

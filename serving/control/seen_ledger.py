@@ -1,0 +1,66 @@
+"""The ledger as a controller sees it: what it saw once must be there at every later look.
+
+    <controller's folder>/ledger.head     the last verified head (serving/ledger_heads.py)
+
+An older ledger that is put back, or one that is cut, verifies: it is a valid, shorter chain. It would undo a stop and
+bring back who was revoked, so it is refused by whoever has seen a longer one, also after a restart.
+"""
+
+import threading
+from pathlib import Path
+
+from feature_store.errors import AssayError
+from models.configuration import Configuration
+from serving.ledger import Ledger
+from serving.ledger_chain import Chain, Pair
+from serving.ledger_heads import Head, read_head_file, require_heads, write_head_file
+from serving.moves import Standing
+from serving.state_folder import StateFolder
+
+_lock = threading.Lock()  # among all of a process that share a file
+
+
+class SeenLedger:
+    """Reads a ledger. Threads may share it, and several of one process may share a folder."""
+
+    def __init__(self, state: Configuration | StateFolder, folder: Path | None = None) -> None:
+        """Args:
+            state: whose ledger and public key.
+            folder: of a controller; None: what was seen is known to this object alone.
+        """
+        self.path, self._key = state.ledger_path, state.public_key_path
+        self._file = None if folder is None else folder / "ledger"  # whose head is kept, in ledger.head
+        self._seen: tuple[Head, ...] = ()
+
+    def standings(self) -> dict[Pair, Standing]:
+        """See `serving.ledger.Ledger.standings`.
+
+        Raises:
+            RefusedError: it does not verify, or does not hold what was seen: it was cut, or is an older one.
+            AssayError: it is away, or cannot be looked at.
+        """
+        with _lock:
+            kept = () if self._file is None else read_head_file(self._file)
+            self._require_there()
+            chain = Ledger(self.path, self._key).chain()
+            if not chain.entries:  # not if it went away just now
+                self._require_there()
+            require_heads(chain, (*kept, *self._seen), self.path, is_torn=False)
+            self._see(chain, kept)
+        return dict(chain.standings)
+
+    def _see(self, chain: Chain, kept: tuple[Head, ...]) -> None:
+        if not chain.entries:
+            return
+        head = chain.entries[-1].head
+        self._seen = (Head(head, "this controller saw", "start the controller again"),)
+        if self._file is not None and [one.value for one in kept] != [head]:
+            write_head_file(self._file, head)
+
+    def _require_there(self) -> None:
+        try:
+            is_there = self.path.exists()
+        except OSError as error:
+            raise AssayError(f"ledger must be readable, got {error.strerror} ({self.path})") from error
+        if not is_there:
+            raise AssayError(f"ledger must be there, got none ({self.path})")

@@ -1,0 +1,105 @@
+"""What a controller saw of its ledger: an older one that is put back undoes no stop and brings nobody back."""
+
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from feature_store.errors import AssayError, RefusedError
+from serving.control.champion import Champion, champion_of_ledger
+from serving.control.kill_switch import LedgerSwitch, stopped_in_ledger
+from serving.control.seen_ledger import SeenLedger
+from serving.ledger import Ledger
+from tests.serving.control.policy_bundle import write_champion
+
+PAIR = ("autoscaling", "nginx")
+
+
+@pytest.fixture
+def configuration(tmp_path):
+    (tmp_path / "controller").mkdir()
+    return write_champion(tmp_path / "home")
+
+
+def _append(configuration, *actions):
+    ledger = Ledger(configuration.ledger_path, configuration.public_key_path, configuration.private_key_path)
+    for action in actions:
+        ledger.append([replace(ledger.history()[1].move, action=action, previous_version=1, reason="danger")])
+
+
+def _followers(configuration, folder):
+    ledger = SeenLedger(configuration, folder)
+    champion = Champion(lambda: champion_of_ledger(configuration, *PAIR, ledger))
+    switch = LedgerSwitch(lambda: stopped_in_ledger(configuration, *PAIR, SeenLedger(configuration, folder)), folder)
+    switch.poll()
+    return champion, switch
+
+
+def _put_back(configuration, how, older):
+    path = configuration.ledger_path
+    if how == "with its head":
+        shutil.rmtree(path.parent)
+        shutil.copytree(older, path.parent)
+    else:
+        lines = path.read_bytes().splitlines(keepends=True)
+        path.write_bytes(b"".join(lines[:2]) if how == "cut" else b"")
+        path.with_name(f"{path.name}.head").unlink()
+
+
+@pytest.mark.parametrize("how", ["with its head", "cut", "emptied"])
+def test_an_older_ledger_lifts_no_stop_and_brings_nobody_back_also_after_a_restart(configuration, tmp_path, how):
+    folder, older = tmp_path / "controller", tmp_path / "older"
+    champion, switch = _followers(configuration, folder)
+    shutil.copytree(configuration.ledger_path.parent, older)
+    _append(configuration, "stop_acting", "retire")
+    champion.poll()
+    switch.poll()
+    assert "must have a champion" in champion.current().refused
+    newer = shutil.copytree(configuration.ledger_path.parent, tmp_path / "newer")
+    _put_back(configuration, how, older)
+    for _ in range(2):
+        champion.poll()
+        switch.poll()
+        assert "it was replaced" in champion.current().refused
+        assert "stopped in the ledger by test" in switch()
+    with pytest.raises(RefusedError, match=r"'3:[0-9a-f]+' that ledger.head remembers.* delete .*ledger.head"):
+        _followers(configuration, folder)
+    assert "stopped in the ledger by test" in LedgerSwitch(
+        lambda: stopped_in_ledger(configuration, *PAIR, SeenLedger(configuration, folder)), folder)()
+    shutil.rmtree(configuration.ledger_path.parent)
+    shutil.copytree(newer, configuration.ledger_path.parent)
+    ledger = Ledger(configuration.ledger_path, configuration.public_key_path, configuration.private_key_path)
+    ledger.append([replace(ledger.history()[-1].move, action="resume_acting", version=0, previous_version=None,
+                           bundle_sha256="")])
+    switch.poll()
+    assert switch() == ""
+
+
+def test_without_a_place_to_keep_it_what_was_seen_is_required_while_the_process_lives(configuration, tmp_path):
+    older = shutil.copytree(configuration.ledger_path.parent, tmp_path / "older")
+    ledger = SeenLedger(configuration, tmp_path / "not there")
+    _append(configuration, "stop_acting")
+    assert ledger.standings()[PAIR].stopped
+    _put_back(configuration, "with its head", older)
+    with pytest.raises(RefusedError, match="that this controller saw"):
+        ledger.standings()
+    assert not SeenLedger(configuration, tmp_path / "not there").standings()[PAIR].stopped
+
+
+def test_a_ledger_that_is_away_or_cannot_be_looked_at_is_not_cut(configuration, tmp_path, monkeypatch):
+    ledger = SeenLedger(configuration, tmp_path / "controller")
+    ledger.standings()
+    configuration.home.rename(tmp_path / "away")
+    with pytest.raises(AssayError, match="ledger must be there") as away:
+        ledger.standings()
+    (tmp_path / "away").rename(configuration.home)
+
+    def denied(self):
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("pathlib.Path.exists", denied)
+        with pytest.raises(AssayError, match="ledger must be readable, got Permission denied") as unreadable:
+            ledger.standings()
+    assert not isinstance(away.value, RefusedError) and not isinstance(unreadable.value, RefusedError)
+    assert ledger.standings()[PAIR].champion == 1
