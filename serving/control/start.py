@@ -179,6 +179,6 @@ def line_of(record: ControlStep) -> str:
     """What a step came to, on one line: when, who, what is set, why."""
     done: Any = record.done if record.done is not None else record.targets
     parts = [record.at[11:19], record.actor.ljust(8),
-             ", ".join(f"{name.removeprefix('target_')} {value:.4g}" for name, value in done.items())]
+             ", ".join(f"{name.removeprefix('target_')} {value:.4g}" for name, value in done.items()) or "unchanged"]
     why = [record.reason, *(f"shield: {change}" for change in record.changes), record.failure, *record.notes]
     return "  ".join(parts) + "".join(f"; {one}" for one in why if one)
