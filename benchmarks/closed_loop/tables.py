@@ -113,10 +113,10 @@ def paired_line(results: Mapping[str, Any]) -> str:
                 continue
             pairs = list(zip(arms["policy"], runs, strict=True))
             cores = [100 * (1 - own["cores"] / other["cores"]) for own, other in pairs]
-            fewer = [100 * (other["violating_share"] - own["violating_share"]) for own, other in pairs]
+            more = [100 * (own["violating_share"] - other["violating_share"]) for own, other in pairs]
             texts.append(f"{server}, against {name}: quota saved {np.mean(cores):+.1f} % "
                          f"({', '.join(f'{one:+.1f}' for one in cores)}), violating intervals "
-                         f"{-np.mean(fewer):+.1f} points ({', '.join(f'{-one:+.1f}' for one in fewer)})")
+                         f"{np.mean(more):+.1f} points ({', '.join(f'{one:+.1f}' for one in more)})")
     return "\n".join(f"- {text}" for text in texts) if texts else NOT_MEASURED
 
 
