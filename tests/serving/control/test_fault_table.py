@@ -15,7 +15,8 @@ def _tests() -> set[str]:
 
 
 def test_every_row_names_tests_and_every_test_that_is_named_is_there():
-    rows = [line.strip("|").split("|") for line in PAGE.read_text().splitlines() if line.startswith("| ")][1:]
+    table = PAGE.read_text().split("\n## ")[0]  # below it are the tables of measurements
+    rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("| ")][1:]
     named = [re.findall(r"`(\w+)`", row[3]) for row in rows]
     assert len(rows) >= 20
     assert all(len(row) == 4 and row[0].strip() and row[1].strip() for row in rows)
