@@ -12,8 +12,8 @@ suspect    policies that should not act, forced past all checks, behind the shie
            proved of nothing but ranges; hardly trained; trained for another application, this one a second time with
            the check whether what it sees is what its training saw
 
-Resumable: runs that are there for the same code are kept. Needs control groups of version 1 or 2 that may be written,
-nginx, redis-server and prometheus.
+Resumable: runs that are there are kept, whatever code made them; name another --output to begin anew. Needs control
+groups of version 1 or 2 that may be written, nginx, redis-server and prometheus.
 """
 
 import argparse

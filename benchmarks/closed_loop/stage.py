@@ -6,7 +6,6 @@ one exporter and one Prometheus serve all. Side by side, so that whatever distur
 What counts is the generators' own record of each request, not what Prometheus showed the controllers.
 """
 
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -22,13 +21,10 @@ from benchmarks.closed_loop.settings import FIRST_QUOTA, MEMORY_MIB, STEP_S
 from models.controllers.controller import Controller
 from models.environments.observer import observer_of
 from recording.control_groups import ControlGroups, find_hierarchy
-from recording.live.exporter import write_job
 from recording.live.prometheus import LivePrometheus
 from recording.live.queries import newest, signals
-from recording.live.service import TIMEOUT_S, LiveService, Load, prepared
-from recording.loopback import free_port
+from recording.live.service import TIMEOUT_S, LiveService, Load, monitored, prepared
 from recording.processes import Guard
-from recording.scaling.generator import python_environment
 from recording.scaling.open_loop import ANSWERED, Result
 from recording.scaling.plan import Deployment
 from serving.actuators.cgroup import Cgroup
@@ -100,7 +96,7 @@ def play(server: str, arms: Sequence[Arm], load: Load, tell: Callable[[str], Non
         services = [stack.enter_context(LiveService(
             guard, groups, home, f"{server}-{number}", Deployment(server, FIRST_QUOTA, 1, 1), MEMORY_MIB[server]))
             for number, _ in enumerate(arms)]
-        prometheus = _monitored(guard, services)
+        prometheus = monitored(guard, services, SCRAPE_S)
         files = [_controller_file(guard.folder, one, prometheus.url) for one in services]
         loops = [_loop(arm, one, file, guard.folder / f"{one.name}-controller")
                  for arm, one, file in zip(arms, services, files, strict=True)]
@@ -126,17 +122,6 @@ def play(server: str, arms: Sequence[Arm], load: Load, tell: Callable[[str], Non
             thread.join()
         return [_played(arm.name, one, prometheus, record, unix, intervals)
                 for arm, one, record in zip(arms, services, records, strict=True)]
-
-
-def _monitored(guard: Guard, services: Sequence[LiveService]) -> LivePrometheus:
-    port, job = free_port(), guard.folder / "exporter.json"
-    write_job(job, port, [one.exported() for one in services])
-    guard.start("exporter", [sys.executable, "-m", "recording.live.exporter", job],
-                output=guard.folder / "exporter.log", environment=python_environment())
-    prometheus = LivePrometheus(guard, [port], SCRAPE_S)
-    for one in services:
-        prometheus.await_value(newest(one.name))
-    return prometheus
 
 
 def _controller_file(folder: Path, service: LiveService, url: str) -> ControllerFile:

@@ -18,11 +18,9 @@ import yaml
 
 from feature_store.errors import SourceError
 from recording.control_groups import ControlGroups, find_hierarchy
-from recording.live.exporter import write_job
 from recording.live.prometheus import LivePrometheus
 from recording.live.queries import newest, signals
-from recording.live.service import LiveService, Load, prepared
-from recording.loopback import free_port
+from recording.live.service import LiveService, Load, monitored, prepared
 from recording.processes import Guard, Running
 from recording.scaling.generator import python_environment
 from recording.scaling.plan import Deployment
@@ -34,6 +32,7 @@ STEP_S, SCRAPE_S, WINDOW = 5.0, 1.0, "5s"
 QUOTA, MEMORY_MIB = 0.3, 64.0  # cores that both begin with
 TOOLS = ("nginx", "prometheus")
 # Requests a second as a share of the way through: calm, a wave, a burst at its top, calm again.
+WARM_UP_S = 10.0  # at the first rate: a controller that first looks while it begins sees a load that grows fivefold
 COURSE = ((0.15, 120.0), (0.15, 180.0), (0.15, 240.0), (0.25, 330.0), (0.15, 200.0), (0.15, 100.0))
 
 
@@ -43,7 +42,7 @@ class Stage:
 
     Attributes:
         prometheus: scrapes both services.
-        start_s: Unix time at which the load began.
+        start_s: Unix time at which the load began to change.
         records: what the controller did so far, a JSON record a step.
     """
 
@@ -93,16 +92,15 @@ def staged(bundle: Path, public_key: Path, seconds: float, folder: Path) -> Iter
         home = prepared(guard, WORKLOAD)
         services = [stack.enter_context(LiveService(guard, groups, home, name, Deployment(WORKLOAD, QUOTA, 1, 1),
                                                     MEMORY_MIB)) for name in (ACTED, LEFT)]
-        port, job = free_port(), guard.folder / "exporter.json"
-        write_job(job, port, [one.exported() for one in services])
-        guard.start("exporter", [sys.executable, "-m", "recording.live.exporter", job],
-                    output=guard.folder / "exporter.log", environment=python_environment())
-        prometheus = LivePrometheus(guard, [port], SCRAPE_S)
-        load = Load([rate for _, rate in COURSE], [share * seconds for share, _ in COURSE], seed=1)
-        start = time.monotonic() + 2.0
+        prometheus = monitored(guard, services, SCRAPE_S)
+        first = COURSE[0][1]
+        load = Load([first, *(rate for _, rate in COURSE)],
+                    [WARM_UP_S, *(share * seconds for share, _ in COURSE)], seed=1)
+        begin = time.monotonic() + 2.0
+        start = begin + WARM_UP_S
         for service in services:
-            service.start_load(load, lead_s=start - time.monotonic())
-        prometheus.await_value(f'{signals(ACTED, WINDOW)["rate_rps"]} > 0')
+            service.start_load(load, lead_s=begin - time.monotonic())
+        prometheus.await_value(f'{signals(ACTED, WINDOW)["rate_rps"]} > {0.8 * first:g}')
         output, written = guard.folder / "controller.log", folder / "controller.yaml"
         folder.mkdir(parents=True, exist_ok=True)
         written.write_text(controller_file(prometheus.url, services[0].group, folder), encoding="utf-8")

@@ -1,5 +1,6 @@
 """A service that lives: a real server in a control group of its own, under open-loop load, counted while it runs."""
 
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,11 +9,14 @@ from typing import Self
 
 from feature_store.errors import SourceError
 from recording.control_groups import ControlGroups, find_hierarchy
-from recording.live.exporter import Exported
-from recording.loopback import accepts_connections
+from recording.live.exporter import Exported, write_job
+from recording.live.prometheus import LivePrometheus
+from recording.live.queries import newest
+from recording.loopback import accepts_connections, free_port
 from recording.preparation import prepare_state
 from recording.processes import Guard, Running
-from recording.scaling.generator import LEAD_S, start_generator, write_job
+from recording.scaling.generator import LEAD_S, python_environment, start_generator
+from recording.scaling.generator import write_job as write_load
 from recording.scaling.live_deployment import LiveDeployment, Stage
 from recording.scaling.open_loop import Job, Result, read_result
 from recording.scaling.plan import Deployment
@@ -79,8 +83,8 @@ class LiveService:
     def start_load(self, load: Load, lead_s: float = LEAD_S) -> float:
         """Begins the load after `lead_s`. Returns its start, s of CLOCK_MONOTONIC."""
         folder = self._live.folder / "load"
-        self.job = write_job(self._live, load.rates, load.seconds, load.seed, TIMEOUT_S, folder,
-                             counters=str(folder / "counters.json"), lead_s=lead_s)
+        self.job = write_load(self._live, load.rates, load.seconds, load.seed, TIMEOUT_S, folder,
+                              counters=str(folder / "counters.json"), lead_s=lead_s)
         self._generator = start_generator(self._guard, folder, ())
         return self.job.start_s
 
@@ -99,6 +103,22 @@ class LiveService:
             time.sleep(0.05)
         self.require_alive()
         return read_result(Path(self.job.results))
+
+
+def monitored(guard: Guard, services: Sequence[LiveService], interval_s: float) -> LivePrometheus:
+    """An exporter of all services and a Prometheus that scrapes it; returns once it knows each of them.
+
+    Raises:
+        SourceError: Prometheus does not answer, or a service is not there.
+    """
+    port, job = free_port(), guard.folder / "exporter.json"
+    write_job(job, port, [one.exported() for one in services])
+    guard.start("exporter", [sys.executable, "-m", "recording.live.exporter", job],
+                output=guard.folder / "exporter.log", environment=python_environment())
+    prometheus = LivePrometheus(guard, [port], interval_s)
+    for one in services:
+        prometheus.await_value(newest(one.name))
+    return prometheus
 
 
 def prepared(guard: Guard, server: str) -> Path:

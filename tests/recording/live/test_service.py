@@ -2,19 +2,14 @@
 
 import os
 import shutil
-import sys
 
 import numpy as np
 import pytest
 
 from recording.control_groups import ControlGroups, find_hierarchy
-from recording.live.exporter import write_job
-from recording.live.prometheus import LivePrometheus
-from recording.live.queries import newest, signals
-from recording.live.service import TIMEOUT_S, LiveService, Load, prepared
-from recording.loopback import free_port
+from recording.live.queries import signals
+from recording.live.service import TIMEOUT_S, LiveService, Load, monitored, prepared
 from recording.processes import Guard
-from recording.scaling.generator import python_environment
 from recording.scaling.plan import Deployment
 from recording.tools import SEARCH_PATH
 
@@ -32,12 +27,7 @@ def test_prometheus_tells_of_a_service_what_its_requests_tell() -> None:
         groups = ControlGroups(guard, find_hierarchy())
         home = prepared(guard, "nginx")
         with LiveService(guard, groups, home, "shop", Deployment("nginx", 0.5, 1, 1), 64.0) as service:
-            port = free_port()
-            write_job(guard.folder / "exporter.json", port, [service.exported()])
-            guard.start("exporter", [sys.executable, "-m", "recording.live.exporter", guard.folder / "exporter.json"],
-                        output=guard.folder / "exporter.log", environment=python_environment())
-            prometheus = LivePrometheus(guard, [port], 1.0)
-            prometheus.await_value(newest("shop"))
+            prometheus = monitored(guard, [service], 1.0)
             service.start_load(Load([RATE], [SECONDS], 1))
             found = service.result()
             asked = signals("shop", "20s")

@@ -72,3 +72,15 @@ def write_champion(home: Path) -> Configuration:
                   sha256, gates_passed=True, reason="", actor="test") for action in ("register", "champion")]
     Ledger(made.ledger_path, made.public_key_path, made.private_key_path).append(moves)
     return made
+
+
+class Opened:
+    """What a state folder answers: a bundle, or what goes wrong."""
+
+    def __init__(self, found: Any) -> None:
+        self.found = found
+
+    def __call__(self) -> Any:
+        if isinstance(self.found, Exception):
+            raise self.found
+        return self.found

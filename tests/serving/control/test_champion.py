@@ -15,7 +15,7 @@ from serving.kept_bundles import kept_bundle
 from serving.session import Predictor
 from serving.state_folder import state_folder
 from tests.serving.conftest import ROOT
-from tests.serving.control.policy_bundle import write_policy_bundle
+from tests.serving.control.policy_bundle import Opened, write_policy_bundle
 
 # of SQLAlchemy about MLflow; where it became an error, MLflow would be broken for all that follows
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated")
@@ -40,20 +40,8 @@ def bundles(tmp_path_factory, keys):
     return {name: check_bundle(path, public) for name, path in made.items()}
 
 
-class Ledger:
-    """Whose champion is opened, or what goes wrong."""
-
-    def __init__(self, found):
-        self.found = found
-
-    def __call__(self):
-        if isinstance(self.found, Exception):
-            raise self.found
-        return self.found
-
-
 def test_a_new_champion_takes_its_place_and_an_unreachable_registry_changes_nothing(bundles):
-    ledger, now = Ledger(bundles["one"]), [0.0]
+    ledger, now = Opened(bundles["one"]), [0.0]
     champion = Champion(ledger, lambda: now[0])
     first = champion.current()
     assert (first.refused, first.version) == ("", bundles["one"].sha256[:12])
@@ -81,7 +69,7 @@ def test_a_prediction_says_beyond_what_training_saw_it_is(bundles):
 
 @pytest.mark.parametrize("reason", ["workload must have a champion, got none", "signature must hold, got another key"])
 def test_one_that_is_retired_or_does_not_check_decides_no_more_until_there_is_another(bundles, reason):
-    ledger = Ledger(bundles["one"])
+    ledger = Opened(bundles["one"])
     champion = Champion(ledger)
     ledger.found = RefusedError(reason)
     champion.poll()
@@ -95,7 +83,7 @@ def test_one_that_is_retired_or_does_not_check_decides_no_more_until_there_is_an
 
 
 def test_one_of_other_safe_ranges_does_not_take_its_place(bundles):
-    ledger = Ledger(bundles["one"])
+    ledger = Opened(bundles["one"])
     champion = Champion(ledger)
     ledger.found = bundles["other"]
     champion.poll()
@@ -106,11 +94,11 @@ def test_one_of_other_safe_ranges_does_not_take_its_place(bundles):
 
 def test_without_a_first_champion_there_is_no_controller():
     with pytest.raises(RefusedError, match="no champion"):
-        Champion(Ledger(RefusedError("no champion")))
+        Champion(Opened(RefusedError("no champion")))
 
 
 def test_it_is_followed_in_a_thread_that_ends(bundles):
-    ledger, stopped = Ledger(bundles["one"]), threading.Event()
+    ledger, stopped = Opened(bundles["one"]), threading.Event()
     champion = Champion(ledger)
     thread = champion.follow(0.01, stopped)
     ledger.found = bundles["two"]

@@ -9,7 +9,7 @@ from feature_store.errors import AssayError, InputError, RefusedError
 from serving.bundle import check_bundle
 from serving.control.champion import BundleAwayError, Champion
 from serving.control.last_good import LastGood
-from tests.serving.control.policy_bundle import write_policy_bundle
+from tests.serving.control.policy_bundle import Opened, write_policy_bundle
 
 AWAY = AssayError("ledger must be there to say who is champion, got none")
 REVOKED = RefusedError("workload must have a champion, got none")
@@ -22,27 +22,15 @@ def bundles(tmp_path_factory, keys):
     return [check_bundle(write_policy_bundle(folder / str(seed), private, seed=seed), public) for seed in (1, 2)]
 
 
-class Asked:
-    """What the state folder answers."""
-
-    def __init__(self, found):
-        self.found = found
-
-    def __call__(self):
-        if isinstance(self.found, Exception):
-            raise self.found
-        return self.found
-
-
 def _started(found, folder, key, at=1000.0):
-    source = LastGood(Asked(found), folder, key, lambda: at)
+    source = LastGood(Opened(found), folder, key, lambda: at)
     return Champion(source, lambda: 0.0, lambda: source.age_s)
 
 
 def test_it_starts_with_the_last_good_one_and_follows_the_ledger_as_soon_as_it_is_back(bundles, keys, tmp_path):
     _, key = keys
     _started(bundles[0], tmp_path, key, at=1000.0)
-    asked = Asked(AWAY)
+    asked = Opened(AWAY)
     source = LastGood(asked, tmp_path, key, lambda: 4600.0)
     champion = Champion(source, lambda: 0.0, lambda: source.age_s)
     model = champion.current()
@@ -62,7 +50,7 @@ def test_without_a_copy_nobody_starts(keys, tmp_path):
 
 @pytest.mark.parametrize("when", ["while it acts", "at a start"])
 def test_one_that_was_refused_does_not_come_back(bundles, keys, tmp_path, when):
-    asked = Asked(bundles[0])
+    asked = Opened(bundles[0])
     champion = Champion(LastGood(asked, tmp_path, keys[1]))
     asked.found = REVOKED
     if when == "while it acts":
@@ -79,7 +67,7 @@ def test_one_that_was_refused_does_not_come_back(bundles, keys, tmp_path, when):
 
 
 def test_a_refusal_that_cannot_be_written_down_is_kept_by_what_is_gone(bundles, keys, tmp_path, monkeypatch):
-    asked = Asked(bundles[0])
+    asked = Opened(bundles[0])
     champion = Champion(LastGood(asked, tmp_path, keys[1]))
 
     def full(*_, **__):
@@ -95,7 +83,7 @@ def test_a_refusal_that_cannot_be_written_down_is_kept_by_what_is_gone(bundles, 
 
 
 def test_where_the_new_one_cannot_be_kept_the_old_one_goes(bundles, keys, tmp_path, monkeypatch):
-    asked = Asked(bundles[0])
+    asked = Opened(bundles[0])
     source = LastGood(asked, tmp_path, keys[1])
     champion = Champion(source)
 
@@ -113,7 +101,7 @@ def test_where_the_new_one_cannot_be_kept_the_old_one_goes(bundles, keys, tmp_pa
 
 
 def test_a_controller_s_folder_that_went_away_is_not_made_anew(bundles, keys, tmp_path):
-    folder, asked = tmp_path / "controller", Asked(bundles[0])
+    folder, asked = tmp_path / "controller", Opened(bundles[0])
     folder.mkdir()
     source = LastGood(asked, folder / "champion", keys[1])
     champion = Champion(source)
@@ -144,7 +132,7 @@ def test_a_copy_is_checked_as_any_other(bundles, keys, tmp_path, harm):
 
 @pytest.mark.parametrize("when", ["while it acts", "at a start"])
 def test_one_that_the_ledger_no_longer_names_acts_no_more_though_its_successor_is_away(bundles, keys, tmp_path, when):
-    asked, successor = Asked(bundles[0]), BundleAwayError("bundle of version 2 must be there", bundles[1].sha256)
+    asked, successor = Opened(bundles[0]), BundleAwayError("bundle of version 2 must be there", bundles[1].sha256)
     champion = Champion(LastGood(asked, tmp_path, keys[1]))
     asked.found = successor
     if when == "while it acts":
@@ -163,7 +151,7 @@ def test_one_that_the_ledger_no_longer_names_acts_no_more_though_its_successor_i
 
 
 def test_one_that_the_ledger_still_names_goes_on_though_its_bundle_is_away(bundles, keys, tmp_path):
-    asked, same = Asked(bundles[0]), BundleAwayError("bundle of version 1 must be there", bundles[0].sha256)
+    asked, same = Opened(bundles[0]), BundleAwayError("bundle of version 1 must be there", bundles[0].sha256)
     champion = Champion(LastGood(asked, tmp_path, keys[1]))
     asked.found = same
     champion.poll()
