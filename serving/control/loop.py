@@ -372,11 +372,19 @@ class ControlLoop:
         if decided.actor == "nobody":
             return decided
         try:
-            found = self._parts.shield.allowed(decided.targets, seen.row, self._memory.lowered_s, bool(seen.troubles))
+            found = self._parts.shield.allowed(decided.targets, seen.row, self._memory.lowered_s,
+                                               blind=bool(seen.troubles), missed=not self._satisfied(seen))
         except InputError as error:
             return _Decided("nobody", "; ".join(filter(None, (decided.reason, f"shield: {error}"))), decided.said)
         decided.targets, decided.changes = found.targets, found.changes
         return decided
+
+    def _satisfied(self, seen: Checked) -> bool:
+        """Whether the objective is known to have been met in the interval that was observed."""
+        try:
+            return self._parts.observer.outcome(seen.row)["violated"] == 0.0  # NaN: not known
+        except Exception:  # whatever a row that is in trouble does to an observer
+            return False
 
     def _recorded(self, at: str, decided: _Decided, seen: Checked, version: str) -> ControlStep:
         return ControlStep(self._memory.step, at, decided.actor, decided.reason, version, dict(seen.row),
