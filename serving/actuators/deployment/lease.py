@@ -2,9 +2,9 @@
 
 As client-go's leader election does, a lease of another counts as expired when its record has not changed for its
 duration by this process's monotonic clock, since the answer in which it was first seen here: no two clocks are
-compared, and a clock that jumps steals nothing. Of its own lease a holder counts from before the request that renewed it, so that it stops before
-another may begin. The Lease carries the actuator's memory as well, an annotation, so that one object, one rule of RBAC
-and one resourceVersion guard both.
+compared, and a clock that jumps steals nothing. Of its own lease a holder counts from before the request that renewed
+it, so that it stops before another may begin. The Lease carries the actuator's memory as well, an annotation, so that
+one object, one rule of RBAC and one resourceVersion guard both.
 Source: k8s.io/client-go, tools/leaderelection/leaderelection.go (tryAcquireOrRenew, isLeaseValid, release).
 """
 
