@@ -17,7 +17,9 @@ from serving.fallback_spec import SafeRange
 from tests.serving.control.world import STEP_S, Said, World, keep, loop_of
 
 LENGTHS = (7.5, 15.0, 41.0, 15.5, 90.0)  # s, of steps that are due every 15
+READING_S = 2.5
 MEMORY = "target_memory_limit_mib"
+CALM = 0  # seed of a world in which the objective is kept, so that targets may fall
 MEANS = {"rate_1min_rps": 60.0, "rate_5min_rps": 300.0, "rate_25min_rps": 1500.0}  # s
 # down and up, of every control another
 RATES = {"target_cpu_limit_cores": (0.1, 0.5), MEMORY: (0.3, 0.2), "target_replicas": (0.6, 2.0)}
@@ -49,6 +51,13 @@ class Counting(AutoscalingObserver):
 def test_observer_and_fallback_are_told_the_seconds_that_passed(tmp_path, monkeypatch) -> None:
     observer, asked, world = Counting(), [], World()
     monkeypatch.setattr("tests.serving.control.world.AutoscalingObserver", lambda: observer)
+    read = world.read
+
+    def slowly() -> Any:  # from one begin to the next is what passed, not from an answer to the next question
+        world.now += READING_S
+        return read()
+
+    monkeypatch.setattr(world, "read", slowly)
 
     class Rule:
         def start(self, applications: int) -> None:
@@ -60,7 +69,7 @@ def test_observer_and_fallback_are_told_the_seconds_that_passed(tmp_path, monkey
 
     loop = loop_of(world, tmp_path, Said(keep), fallback=Rule())
     for length in LENGTHS:
-        stepped(world, loop, length)
+        stepped(world, loop, length - READING_S)
     assert observer.passed == pytest.approx([0.0, *LENGTHS[:-1]])
     assert asked[0] == 0.0  # what was deployed
     assert asked[1:] == pytest.approx([sum(LENGTHS[:count]) for count in range(len(LENGTHS))])
@@ -81,7 +90,7 @@ def test_seconds_in_which_a_step_failed_to_look_are_not_lost(tmp_path, monkeypat
 
 @pytest.mark.parametrize(("length_s", "held"), [(7.5, 5), (15.0, 2), (30.0, 1), (39.0, 1), (45.0, 0)])
 def test_a_cool_down_is_of_seconds_however_long_steps_last(tmp_path, length_s: float, held: int) -> None:
-    world = World()
+    world = World(CALM)
     loop = loop_of(world, tmp_path, Said(lambda row: keep(row) | {MEMORY: 0.9 * row["memory_limit_mib"]}),
                    shield=Shield(limits(cool_down_s=40.0)))
     reasons = [[change.reason for change in stepped(world, loop, length_s).changes] for _ in range(9)]
@@ -90,9 +99,8 @@ def test_a_cool_down_is_of_seconds_however_long_steps_last(tmp_path, length_s: f
 
 
 def test_each_target_moves_at_its_own_rate(tmp_path) -> None:
-    """Where nothing forbids to lower."""
     for factor, side in ((1e-3, 0), (1e3, 1)):
-        world = World()
+        world = World(CALM)
         loop = loop_of(world, tmp_path / str(side),
                        Said(lambda row, factor=factor: {name: factor * value for name, value in keep(row).items()}),
                        shield=Shield(limits()))
