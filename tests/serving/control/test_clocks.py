@@ -169,3 +169,34 @@ def test_means_of_a_rate_that_changes_follow_seconds_and_not_steps() -> None:
         expected = {name: rate + math.exp(-length_s / time_s) * (expected[name] - rate)
                     for name, time_s in MEANS.items()}
         assert {name: seen[name] for name in MEANS} == pytest.approx(expected)
+
+
+GAP_S = 2 * 3600.0  # a controller that was suspended, with its process
+
+
+def test_what_someone_raised_during_a_long_gap_counts_as_raised_now() -> None:
+    """Nobody knows when in the gap: what is told is never more than the truth."""
+    observer, row = AutoscalingObserver(), dict.fromkeys(AutoscalingObserver.measured, 1.0)
+    for seconds in (0.0, *[15.0] * 30):
+        seen = observer.observe(row, {"replicas": 2.0}, seconds)
+    assert seen["raised_s_ago"] > 300.0
+    assert observer.observe(row, {"replicas": 3.0}, GAP_S)["raised_s_ago"] == STEP_S
+    assert observer.observe(row, {"replicas": 3.0}, GAP_S)["raised_s_ago"] > 300.0
+
+
+def test_after_a_long_gap_means_and_peak_are_those_of_now() -> None:
+    observer, row = AutoscalingObserver(), dict.fromkeys(AutoscalingObserver.measured, 1.0)
+    observer.observe(row | {"rate_rps": 500.0}, {"replicas": 2.0}, 0.0)
+    seen = observer.observe(row | {"rate_rps": 4.0}, {"replicas": 2.0}, GAP_S)
+    assert seen["rate_peak_5min_rps"] == 4.0
+    assert seen["rate_1min_rps"] == pytest.approx(4.0) and seen["rate_25min_rps"] == pytest.approx(4.0, rel=1.1)
+
+
+def test_what_someone_lowered_during_a_long_gap_is_not_lowered_further_for_a_while(tmp_path) -> None:
+    world, less = World(CALM), [1.0]
+    loop = loop_of(world, tmp_path, Said(lambda row: keep(row) | {MEMORY: less[0] * row["memory_limit_mib"]}),
+                   shield=Shield(limits(cool_down_s=40.0)))
+    stepped(world, loop, GAP_S)
+    world.state, less[0] = world.state._replace(memory=0.8 * world.state.memory), 0.9
+    assert [[change.reason for change in stepped(world, loop, 25.0).changes] for _ in range(3)] == [
+        ["cool_down"], ["cool_down"], []]
