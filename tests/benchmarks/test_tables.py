@@ -17,11 +17,13 @@ def pages() -> dict[Path, str]:
     return new_pages(ROOT)
 
 
+@pytest.mark.slow
 def test_this_project_s_pages_are_up_to_date(pages: dict[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "new_pages", {ROOT: pages}.__getitem__)
     assert run_benchmark(["tables", "--check"]) == 0
 
 
+@pytest.mark.slow
 def test_the_readme_holds_the_table_of_verified_and_unverified_learners(pages: dict[Path, str]) -> None:
     assert ROOT / "README.md" in pages
 
