@@ -37,7 +37,8 @@ from models.learners.policy import Gates
 from models.tasks.control.policies import demands_of, policy_shape
 from models.tasks.control.training import training_settings
 from models.tasks.task import load_task
-from models.training.reinforcement.rule_tuning import Tuner, choose_each, side_by_side, tune
+from models.training.reinforcement.rule_for_each import for_each_application
+from models.training.reinforcement.rule_tuning import Tuner, side_by_side, tune
 from models.training.reinforcement.through_environment import ThroughEnvironment
 
 OUTPUT = RESULTS / "autoscaling_rules.json"
@@ -50,7 +51,7 @@ TRAINING_APPLICATIONS, TRAINING_STEPS = 256, 240  # of tuning
 JUDGED = ("cost", "cores", "memory_gib", "reward", "violated", "violated_requests", "changes_an_hour")
 TASK = "autoscaling"  # whose policies these are: layers, conditions, training
 LINEAR_RATE = 3.0  # times the learning rate of a network
-OWN_EPISODES = 8  # on which a rule is tuned for each application
+OWN_EPISODES, OWN_TRIALS = 8, 60  # on which a rule is tuned for each application, beside its front in training
 _FRONT_SHARE = 0.15  # settings that violate more are of no interest
 LOADS = ("azure", "made")
 
@@ -126,21 +127,17 @@ def rule_front(judge: Judge, tuner: Tuner) -> Front:
     return judge.front([f"{number + 1}" for number in range(len(chosen))], [make(tuner.rule, one) for one in chosen])
 
 
-def each_front(judge: Judge, tuner: Tuner) -> Front:
-    """A rule with the settings that are best for each held-out application on other episodes of its own."""
+def each_front(judge: Judge, tuner: Tuner, effort: float) -> Front:
+    """A rule tuned for each held-out application on other episodes of its own, a search for each."""
     environment, count = judge.environment, judge.applications
     choices = [trial.settings for trial in tuner.front() if trial.violated < _FRONT_SHARE]
     numbers = judge.episodes.numbers[:count].tolist()
     own = environment.draw("held_out", OWN_EPISODES * count, TRAINING_STEPS + 1, 4711,
                            applications=numbers * OWN_EPISODES)
-    trials = Tuner(environment, tuner.rule, own, TRAINING_STEPS).evaluate(choices)
-    cost, violated = (np.stack([getattr(trial.rollout, name).reshape(OWN_EPISODES, count).mean(axis=0)
-                                for trial in trials]) for name in ("cost", "violated"))
-    rules = []
-    for target in TARGETS:
-        settings = [choices[row] for row in choose_each(cost, violated, target)]
-        rules.append(make(tuner.rule, side_by_side(settings * EPISODES, 1)))
-    return judge.front([str(target) for target in TARGETS], rules)
+    found = [for_each_application(environment, tuner.rule, choices, own, TRAINING_STEPS, target, OWN_EPISODES,
+                                  round(OWN_TRIALS * effort)) for target in TARGETS]
+    return judge.front([str(target) for target in TARGETS],
+                       [make(tuner.rule, side_by_side(settings * EPISODES, 1)) for settings in found])
 
 
 def policy_fronts(judge: Judge, environment: Autoscaling, form: Form, seeds: int, budget: float,
@@ -204,7 +201,7 @@ def measure(load: str, folder: Path | None, seeds: int, effort: float, budget: f
     found = {name: front.at(SHARE) for name, front in rules.items()}
     print({name: round(value, 3) for name, value in found.items()}, flush=True)
     best = min((name for name in found if np.isfinite(found[name])), key=lambda name: found[name])
-    each = each_front(judge, tuners[best])
+    each = each_front(judge, tuners[best], effort)
     entry: dict[str, Any] = {
         "load": load, "share": SHARE, "targets": list(TARGETS),
         "rules": {name: {"at_share": at_share(front), "front": table_of(front)} for name, front in rules.items()},
