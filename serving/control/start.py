@@ -1,7 +1,7 @@
 """Starts a controller as an operator asked for it, and runs it to its end: what every `assay control` does."""
 
+import math
 import os
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -26,9 +26,11 @@ from serving.control.made import make_loop
 from serving.control.metrics import Metrics
 from serving.control.run import run, stops_on_signals
 from serving.control.seen_ledger import SeenLedger
+from serving.control.side_by_side import Within
 from serving.state_folder import StateFolder
 
 LEAST_S, MOST_S = 0.01, 86_400.0  # between two steps
+WITHIN_S = 20.0  # of each of these looks
 POLL_S = 30.0  # between two looks at who is champion, and whether acting is stopped
 
 
@@ -122,7 +124,8 @@ def champion_for(request: ControlRequest, state: Configuration | StateFolder) ->
     if request.bundle is not None:
         champion = Champion(opened)
     else:
-        last_good = LastGood(opened, place / "champion", state.public_key_path)
+        looked_at = Within(opened, WITHIN_S, f"ledger {state.ledger_path}")
+        last_good = LastGood(looked_at, place / "champion", state.public_key_path)
         champion = Champion(last_good, age_s=lambda: last_good.age_s, before=last_good.before)
     contract = champion.contract
     if (contract.task, contract.workload) != (request.task, request.workload):
@@ -158,9 +161,12 @@ def control(request: ControlRequest, state: Configuration | StateFolder, show: C
             with loading or nullcontext():
                 champion = champion_for(request, state)
             contract = champion.contract
+            on_host, in_ledger = KillSwitch(place), _ledger_switch(request, keyed(request, state), place)
             loop = make_loop(contract, champion, written, make_actuator(request.actuator, contract, written),
-                             _stops(request, keyed(request, state), place, stopped), place)
-            metrics = Metrics(request.task, request.workload, champion.current)
+                             lambda: on_host() or in_ledger(), place)
+            # a bundle of a folder needs no ledger: then nobody waits for one
+            metrics = Metrics(request.task, request.workload, champion.current,
+                              lambda: in_ledger.unseen_s if request.bundle is None else math.nan)
             if request.metrics_port is not None:
                 metrics.serve(request.metrics_port, request.metrics_address)
         except AssayError as error:
@@ -168,6 +174,7 @@ def control(request: ControlRequest, state: Configuration | StateFolder, show: C
                 error.args = (f"{error}; {limits_of_a_refused_start(request, written, place_of(request, state.home))}",)
             raise
         champion.follow(POLL_S, stopped)
+        in_ledger.follow(POLL_S, stopped)
 
         def on_step(record: ControlStep) -> None:
             metrics.count(record)
@@ -216,15 +223,13 @@ def release(actuator: str, written: ControllerFile) -> str:
     return f"{target.name} is set as it was found: " + ", ".join(f"{name} {value:g}" for name, value in present.items())
 
 
-def _stops(request: ControlRequest, state: Configuration | StateFolder, place: Path,
-           stopped: threading.Event) -> Callable[[], str]:
-    """Why nobody may act, "" where everyone may; the ledger is looked at until `stopped`."""
-    on_host = KillSwitch(place)
+def _ledger_switch(request: ControlRequest, state: Configuration | StateFolder, place: Path) -> LedgerSwitch:
+    """The ledger's stops, looked at once."""
     ledger = SeenLedger(state, place)
-    in_ledger = LedgerSwitch(lambda: stopped_in_ledger(state, request.task, request.workload, ledger), place)
-    in_ledger.poll()
-    in_ledger.follow(POLL_S, stopped)
-    return lambda: on_host() or in_ledger()
+    switch = LedgerSwitch(Within(lambda: stopped_in_ledger(state, request.task, request.workload, ledger), WITHIN_S,
+                                 f"ledger {state.ledger_path}"), place)
+    switch.poll()
+    return switch
 
 
 def line_of(record: ControlStep) -> str:

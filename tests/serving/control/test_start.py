@@ -17,7 +17,7 @@ from serving.actuators.cgroup import Cgroup
 from serving.bundle import check_bundle
 from serving.control.controller_file import read_controller_file
 from serving.control.kill_switch import LEDGER_FILE
-from serving.control.start import ControlRequest, _stops, champion_for, control, own_folder, release
+from serving.control.start import ControlRequest, _ledger_switch, champion_for, control, own_folder, release
 from serving.kept_bundles import kept_bundle
 from serving.keys import create_key_pair
 from serving.ledger import Ledger
@@ -39,7 +39,7 @@ def _stop(configuration):
 
 
 def _why(request, state, place):
-    return _stops(request, state, place, threading.Event())()
+    return _ledger_switch(request, state, place)()
 
 
 def test_a_bundle_of_a_folder_is_stopped_by_the_ledger_too(configuration, tmp_path):
