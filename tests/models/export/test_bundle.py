@@ -191,8 +191,7 @@ def test_the_specification_is_the_tasks_in_raw_units_with_nothing_left_to_defaul
     assert data["rounding"] == {"latency_ms": 0.000397}
     assert data["properties"] == [
         {"monotone": {"features": ["pressure"], "direction": "increasing", "output": "latency_ms"}},
-        {"monotone": {"features": ["temperature"], "direction": "decreasing", "output": "latency_ms"}},
-        {"range": {"output": "latency_ms", "minimum": 0.0}}]
+        {"monotone": {"features": ["temperature"], "direction": "decreasing", "output": "latency_ms"}}]
 
 
 def scaler(bias: float = 0.0) -> bytes:
