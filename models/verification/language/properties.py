@@ -186,16 +186,21 @@ class OutputOrder:
         margin = f" {'plus' if self.margin > 0 else 'minus'} {abs(self.margin):.12g}" if self.margin else ""
         upper, lower = (side_name(side, feature_names, output_names) for side in (self.upper, self.lower))
         least = lower if self.factor == 1 else f"{self.factor:.12g} times {lower}"
-        compared = [f"{feature_names[more]} is at least {feature_names[less]}" for more, less in self.at_least]
-        only = f", where {' and '.join(compared)}" if compared else ""
+        only = f", where {self.compared(feature_names)}" if self.at_least else ""
         return f"{upper} is at least {least}{margin}{where(self.when, feature_names)}{only}"
+
+
+    def compared(self, feature_names: Names) -> str:
+        """What `at_least` demands, in words."""
+        return " and ".join(f"{feature_names[more]} is at least {feature_names[less]}" for more, less in self.at_least)
 
 
 @dataclass(frozen=True)
 class Robustness:
     """|y(x)[output] - y(p)[output]| <= change for every point p and every x of the box with |x - p| <= radius.
 
-    points (P, n); radius (n,), 0: the feature stays as it is; change > 0, in units of the output.
+    points (P, n); radius (n,), 0: the feature stays as it is; change > 0, in units of the output. fed (P, n): what a
+    network is fed for the points, from whose outputs the change is measured as well; None: the points themselves.
     """
 
     points: FloatArray
@@ -203,6 +208,7 @@ class Robustness:
     change: float
     output: int = 0
     when: Conditions = ()
+    fed: FloatArray | None = None
 
     def __post_init__(self) -> None:
         if self.points.ndim != 2 or not self.points.size or self.radius.shape != self.points.shape[1:]:

@@ -36,7 +36,7 @@ import numpy as np
 from feature_store.errors import InputError, nearest
 from feature_store.strict_yaml import Lines, read_located_yaml
 from feature_store.written.field_errors import FieldError, at_line, field_error, line_of
-from models.verification.language.domain import narrowed
+from models.verification.language.domain import narrowed, require_met
 from models.verification.language.property_language import PropertyReader, at, index_of
 from models.verification.language.specification import DEFAULT_TOLERANCE, Specification
 from models.verification.language.specification_writing import written_out
@@ -184,7 +184,8 @@ def _specification(fields: Mapping[str, Any], names: tuple[str, ...], box: Walls
                               outputs, choices, one_hot, units)
     for number, rule in enumerate(properties):
         with at("properties", number):
-            narrowed(found, rule.when)
+            domain = narrowed(found, rule.when)
+            require_met(rule, domain.lower[None], domain.upper[None], names)
     return found
 
 

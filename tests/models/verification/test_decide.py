@@ -477,3 +477,27 @@ def test_opposite_orders_under_opposite_conditions_are_parts_of_their_own(tmp_pa
     found = verify(tmp_path, peak(tmp_path), {**PEAK, "properties": rules})
     assert found.verdict == "PROVED"
     assert [part.name for part in found.parts] == ["monotone, where a is 0 to 0.49", "monotone, where a is 0.51 to 1"]
+
+
+def at_least(pairs: dict[str, str], **box: Any) -> dict[str, Any]:
+    order = {"order": {"upper": "y", "lower": "before", "margin": -1, "at_least": pairs}}
+    return {"features": ["seen", "goal", "before"], "outputs": ["y"], "properties": [order],
+            "box": {"seen": [0, 3], "goal": [4, 1000], "before": [0, 1], **box}}
+
+
+@pytest.mark.parametrize("claim", [
+    at_least({"seen": "goal"}),  # seconds against milliseconds
+    at_least({"seen": "goal", "before": "seen"}, goal=[0.5, 1000], seen=[2, 3]),
+    at_least({"seen": "before", "before": "goal"}, goal=[2, 1000]),
+    {**at_least({"seen": "goal"}, seen=[0, 5]), "inputs": {"goal": {"values": [4.5, 6]}, "seen": {"values": [1, 4]}},
+     "box": {"before": [0, 1]}},
+], ids=["units", "both", "chain", "values"])
+def test_an_order_whose_comparison_no_input_meets_is_refused(tmp_path: Path, claim: dict[str, Any]) -> None:
+    model = dense_file(tmp_path / "m.onnx", [[[0, 0, 0.5]]], [[0]])
+    with pytest.raises(InputError, match="at_least must be met by an input of the box, got none where seen is"):
+        verify(tmp_path, model, claim)
+
+
+def test_a_comparison_that_one_corner_meets_is_decided(tmp_path: Path) -> None:
+    model = dense_file(tmp_path / "m.onnx", [[[0, 0, 0.5]]], [[0]])
+    assert verify(tmp_path, model, at_least({"seen": "goal"}, seen=[0, 4])).verdict == "PROVED"
