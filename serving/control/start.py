@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from filelock import Timeout
 
 from feature_store.errors import AssayError, InputError, RefusedError
@@ -18,6 +19,7 @@ from serving.actuators.actuator import ActuatorError
 from serving.actuators.actuators import GIVES_BACK, make_actuator
 from serving.bundle import CheckedBundle, check_bundle
 from serving.control.champion import Champion, champion_of_ledger
+from serving.control.checks import Distribution
 from serving.control.controller_file import ControllerFile, read_controller_file
 from serving.control.kill_switch import KillSwitch, LedgerSwitch, stopped_in_ledger
 from serving.control.last_good import LastGood
@@ -135,7 +137,7 @@ def champion_for(request: ControlRequest, state: Configuration | StateFolder) ->
 
 
 def control(request: ControlRequest, state: Configuration | StateFolder, show: Callable[[ControlStep], None],
-            loading: AbstractContextManager[object] | None = None) -> None:
+            tell: Callable[[str], None], loading: AbstractContextManager[object] | None = None) -> None:
     """Runs the controller until it is stopped, or for `steps`.
 
     A start that is refused leaves no limits of a killed controller in place: where the actuator gives back what it
@@ -144,6 +146,7 @@ def control(request: ControlRequest, state: Configuration | StateFolder, show: C
     Args:
         state: whose ledger says who is champion, and may stop it.
         show: called with the record of each step.
+        tell: called with each line about the start: what acts, on what, towards what, where the log is; what it lacks.
         loading: around what takes long before the first step.
 
     Raises:
@@ -160,10 +163,9 @@ def control(request: ControlRequest, state: Configuration | StateFolder, show: C
             place = stack.enter_context(own_folder(request, state.home))
             with loading or nullcontext():
                 champion = champion_for(request, state)
-            contract = champion.contract
+            contract, actuator = champion.contract, make_actuator(request.actuator, champion.contract, written)
             on_host, in_ledger = KillSwitch(place), _ledger_switch(request, keyed(request, state), place)
-            loop = make_loop(contract, champion, written, make_actuator(request.actuator, contract, written),
-                             lambda: on_host() or in_ledger(), place)
+            loop = make_loop(contract, champion, written, actuator, lambda: on_host() or in_ledger(), place)
             # a bundle of a folder needs no ledger: then nobody waits for one
             metrics = Metrics(request.task, request.workload, champion.current,
                               lambda: in_ledger.unseen_s if request.bundle is None else math.nan)
@@ -182,7 +184,12 @@ def control(request: ControlRequest, state: Configuration | StateFolder, show: C
                 show(record)
 
         assert contract.driving is not None
-        if failure := run(loop, request.every or contract.driving.step_s, stopped, on_step, request.steps, gives_back):
+        every_s = request.every or contract.driving.step_s
+        with suppress(OSError):
+            for line in filter(None, (first_line(champion, actuator.name, every_s, place),
+                                      unchecked(champion, written.distribution), loop.without_rewards(every_s))):
+                tell(line)
+        if failure := run(loop, every_s, stopped, on_step, request.steps, gives_back):
             raise RefusedError(failure)
 
 
@@ -230,6 +237,30 @@ def _ledger_switch(request: ControlRequest, state: Configuration | StateFolder, 
                                  f"ledger {state.ledger_path}"), place)
     switch.poll()
     return switch
+
+
+def first_line(champion: Champion, target: str, every_s: float, place: Path) -> str:
+    """What acts, on what, towards which objective, where the log is."""
+    model, contract = champion.current(), champion.contract
+    units = {item.name: item.unit for item in contract.inputs}
+    assert contract.driving is not None and contract.fallback is not None
+    aims = ", ".join(f"{name} {value:g} {units[name]}".rstrip() for name, value in contract.driving.settings.items())
+    who = f"the fallback alone ({contract.fallback.rule}; {model.refused})" if model.refused else "the policy"
+    return (f"{who} of bundle {model.version} ({contract.task}, {contract.workload}) acts on {target} every "
+            f"{every_s:g} s{f', objective: {aims}' if aims else ''}; log: {place / 'steps'}")
+
+
+def unchecked(champion: Champion, distribution: Distribution) -> str:
+    """Which checks of what training saw an operator's margin switches off, "" for none."""
+    if (familiar := champion.current().familiar) is None or distribution.margin is None:
+        return ""
+    inputs = champion.contract.inputs
+    lows, highs = (np.array([end if (value := getattr(item, name)) is None else value for item in inputs])
+                   for name, end in (("physical_minimum", -math.inf), ("physical_maximum", math.inf)))
+    own = familiar.unreachable(lows, highs)
+    off = [name for name in familiar.unreachable(lows, highs, distribution.margin) if name not in own]
+    return (f"out_of_distribution.margin {distribution.margin:g} switches the check off of {', '.join(off)}: no "
+            "observation counts as beyond what training saw" if off else "")
 
 
 def line_of(record: ControlStep) -> str:
