@@ -137,7 +137,8 @@ class Registrar:
         def opened(version: int) -> Bundle:
             return self._bundles.open(bundle.contract.task, bundle.contract.workload, standing, version)
 
-        decision = decide(bundle, standing.champion, champion, opened, self._configuration.promotion)
+        decision = decide(bundle, standing.champion, champion, opened, self._configuration.promotion,
+                          standing.attempts + 1)
         if decision.wins and (retired := self._retired_again(bundle)) is not None:
             what = f"model.onnx is that of version {retired}, which was retired"
             return ["register", "challenger"], f"{decision.reason}; {what}; waits for assay promote"
