@@ -144,7 +144,8 @@ def _control(given: argparse.Namespace) -> int:
     request = ControlRequest(**{name: getattr(given, name) for name in fields})
     if request.bundle is None:
         require_in_ledger(state, request.task, request.workload)
-    control(request, state, _show_json if given.json else _show)
+    control(request, state, _show_json if given.json else _show,
+            lambda line: print(printable(line), file=sys.stderr if given.json else sys.stdout, flush=True))
     return 0
 
 

@@ -16,11 +16,15 @@ import pytest
 os.environ["OMP_NUM_THREADS"] = "1"  # read when torch and numpy are imported, which no plugin of pytest does
 
 # Files of more than 15 s of processor time, the longest first (measured 2026-11; the two of e2e: 200 s and 80 s).
-LONGEST = ("tests/e2e/test_run.py", "tests/e2e/test_kill.py", "tests/serving/test_registry.py",
+LONGEST = ("tests/e2e/test_run.py", "tests/e2e/test_kill.py", "tests/models/verification/checker/test_certificate.py",
+           "tests/serving/test_registry.py", "tests/benchmarks/verification/test_mutants.py",
+           "tests/serving/control/test_faults.py", "tests/models/verification/closed_loop/test_guarantee.py",
            "tests/benchmarks/verification/test_campaign.py", "tests/models/verification/checker/test_bounds.py",
-           "tests/models/verification/checker/test_certificate.py", "tests/models/verification/test_verify.py",
-           "tests/models/verification/bounds/test_relaxation.py", "tests/models/adaptation/pool/test_selection.py",
-           "tests/components/test_bad_workloads.py", "tests/components/test_steps.py")
+           "tests/models/verification/test_verify.py", "tests/models/verification/bounds/test_relaxation.py",
+           "tests/benchmarks/verification/test_campaign_process.py",
+           "tests/models/training/reinforcement/offline/test_offline_methods.py",
+           "tests/models/adaptation/pool/test_selection.py", "tests/components/test_bad_workloads.py",
+           "tests/components/test_steps.py", "tests/benchmarks/autoscaling/test_speed.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

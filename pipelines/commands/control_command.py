@@ -14,6 +14,7 @@ from pipelines.console import (
     configuration_from,
     print_json,
     print_line,
+    print_note,
     reported,
     working,
 )
@@ -58,7 +59,7 @@ def control(
     configuration = keyed(request, configuration_from(config))
     if bundle is None:
         require_in_ledger(configuration, task, workload)
-    run_controller(request, configuration, _json if json_output else _told,
+    run_controller(request, configuration, _json if json_output else _told, print_note if json_output else print_line,
                    working("loading the champion", json_output))
 
 

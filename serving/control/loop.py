@@ -34,7 +34,7 @@ from serving.contract import Contract
 from serving.control.checks import Checked, Distribution, beyond_training, checked, first_of
 from serving.control.lowered import ROUNDED, lowered
 from serving.control.memory import Memory, read_memory
-from serving.control.pending import KEPT, Pending, Settled, lasted, left, logged, settled, steps_behind
+from serving.control.pending import KEPT, MOST_BEHIND, Pending, Settled, lasted, left, logged, settled, steps_behind
 from serving.control.shield import Change, Shield
 from serving.control.watch import Actor, Watch
 from serving.seen_spec import Familiar
@@ -256,6 +256,17 @@ class ControlLoop:
     def expect(self, every_s: float) -> None:
         """Says how far apart two steps are to be, where that is not as the policy was trained."""
         self._due_s = every_s
+
+    def without_rewards(self, every_s: float) -> str:
+        """Why no step will have a reward, "" where they will: by the age of what can be measured now, where it can."""
+        try:
+            age_s = max(self._parts.reader.read().ages_s.values(), default=math.nan)
+        except Exception:  # a source that is away says nothing of it
+            return ""
+        if steps_behind(age_s, every_s) <= MOST_BEHIND:
+            return ""
+        return (f"no step will have a reward in the log: what is measured is {age_s:.3g} s old, more than "
+                f"{MOST_BEHIND} steps of {every_s:g} s; take longer steps")
 
     def close(self, give_back: bool = False) -> str:
         """Writes the last steps, without a reward, and gives the lease back.

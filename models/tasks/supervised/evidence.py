@@ -19,6 +19,7 @@ from feature_store.scaling import FeatureScaling
 from feature_store.seen_rows import SEEN, SeenRows
 from models.export.onnx_model import INPUT
 from models.export.parity import largest_difference, one_row_latency_us
+from models.export.physical_range import held_within
 from models.export.row_errors import ordered_test_set, residuals, squared_errors
 from models.paired_cases import LEFT_OUT, UNCLAIMED, recorded_places
 from models.tasks.supervised.task import SupervisedTask
@@ -41,7 +42,8 @@ LEAST_UNSEEN = 30  # test rows, where some are left out: fewer say little about 
 
 @dataclass(frozen=True)
 class Trained:
-    """One workload's data, its network and the unverified twin, the folder of the proof, and the exported file."""
+    """One workload's data, its network and the unverified twin, both held within the target's physical range, the
+    folder of the proof, and the exported file."""
 
     data: Workload
     network: ReluNetwork
@@ -53,8 +55,10 @@ class Trained:
 def load_trained(task: SupervisedTask, workload: str, features: Path, verified: Path, product: Path) -> Trained:
     """From the folders of the run."""
     torch.set_num_threads(1)
-    return Trained(load_workload(features / workload, task, workload), load_network(verified / "network.npz"),
-                   load_network(verified / "twin.npz"), verified, (product / "model.onnx").read_bytes())
+    data = load_workload(features / workload, task, workload)
+    network, twin = (held_within(load_network(verified / f"{name}.npz"), task.physical_range(workload),
+                                 data.scaling.target) for name in ("network", "twin"))
+    return Trained(data, network, twin, verified, (product / "model.onnx").read_bytes())
 
 
 def supervised_evidence(task: SupervisedTask, trained: Trained, features: Path, seed: int) -> dict[str, Any]:

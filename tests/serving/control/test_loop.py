@@ -672,6 +672,15 @@ def test_while_acting_is_stopped_nothing_is_given_back_either(tmp_path):
     assert loop.close(give_back=True) == "kill switch: STOP in its folder: nothing was given back"
 
 
+@pytest.mark.parametrize(("age_s", "every_s", "why"), [
+    (20.0, 5.0, ""), (math.nan, 1.0, ""), (25.0, 5.0, "what is measured is 25 s old, more than 4 steps of 5 s")])
+def test_steps_too_short_for_rewards_are_said(tmp_path, age_s, every_s, why):
+    world = World(age_s=age_s)
+    found = loop_of(world, tmp_path, Said(keep)).without_rewards(every_s)
+    assert why in found
+    assert bool(found) == bool(why)
+
+
 def test_while_the_objective_is_missed_nobody_takes_anything_away_not_even_to_the_safe_range(tmp_path):
     """Prometheus dead, or latency at many times the objective: what an operator raised by hand stays."""
     safe = {**SAFE, "target_cpu_limit_cores": SafeRange(0.125, 0.8, 0.25, 1.0)}

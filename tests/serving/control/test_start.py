@@ -17,7 +17,7 @@ from serving.actuators.cgroup import Cgroup
 from serving.bundle import check_bundle
 from serving.control.controller_file import read_controller_file
 from serving.control.kill_switch import LEDGER_FILE
-from serving.control.start import ControlRequest, _stops, champion_for, control, own_folder, release
+from serving.control.start import ControlRequest, _ledger_switch, champion_for, control, own_folder, release
 from serving.kept_bundles import kept_bundle
 from serving.keys import create_key_pair
 from serving.ledger import Ledger
@@ -39,7 +39,7 @@ def _stop(configuration):
 
 
 def _why(request, state, place):
-    return _stops(request, state, place, threading.Event())()
+    return _ledger_switch(request, state, place)()
 
 
 def test_a_bundle_of_a_folder_is_stopped_by_the_ledger_too(configuration, tmp_path):
@@ -184,7 +184,7 @@ def killed(tmp_path):
 def _started(request, state):
     """Its records."""
     records = []
-    control(request, state, records.append)
+    control(request, state, records.append, lambda line: None)
     return records
 
 
@@ -276,3 +276,61 @@ class NoArtifacts:
 
     def open_champion(self, task, workload):
         raise RefusedError(f"version 1 of {task}, {workload} must have a bundle, got none")
+
+
+def _lines(request, state):
+    told = []
+    control(request, state, lambda record: None, told.append)
+    return told
+
+
+def test_the_first_line_says_what_acts_on_what_towards_what_and_where_the_log_is(configuration, tmp_path, killed):
+    request = replace(REQUEST, controller=_controller_file(tmp_path, killed), actuator="cgroup", steps=1, every=0.05)
+    sha256 = check_bundle(kept_bundle(configuration.home, "autoscaling", "nginx", 1),
+                          configuration.public_key_path).sha256[:12]
+    log = configuration.home / "controllers/autoscaling/nginx/steps"
+    rest = (f"of bundle {sha256} (autoscaling, nginx) acts on cgroup /{PARENT}/nginx every 0.05 s, objective: "
+            f"slo_ms 15 ms; log: {log}")
+    assert _lines(request, configuration) == [f"the policy {rest}"]
+    _retire(configuration)
+    (line,) = _lines(request, configuration)
+    assert line.startswith("the fallback alone (hpa-cpu-p99-vpa-memory; champion: workload must have a champion")
+    assert line.endswith(rest)
+
+
+def _changed(path, **changes):
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    return path
+
+
+def test_a_margin_that_switches_a_check_off_is_said_at_the_start(tmp_path, keys, killed):
+    private, public = keys
+    ranges = [{"name": "load", "scale": "log", "terms": {"rate_rps": 1}, "minimum": 1.0, "maximum": 100.0},
+              {"name": "served", "scale": "linear", "terms": {"served_share": 1}, "minimum": 0.0, "maximum": 1.0}]
+    bundle = write_policy_bundle(tmp_path / "bundle", private, lambda agreed: agreed["driving"].update(
+        seen={"margin": 1.5, "ranges": ranges}))
+    request = replace(REQUEST, actuator="cgroup", steps=1, every=0.05, bundle=bundle, public_key=public,
+                      folder=tmp_path / "controller")
+    file = _controller_file(tmp_path, killed)
+    for margin, off in ((2.0, False), (1e12, True)):
+        request = replace(request, controller=_changed(file, out_of_distribution={"margin": margin}))
+        told = _lines(request, state_folder(tmp_path / "home", None, public))
+        assert [line for line in told if line.startswith("out_of")] == [
+            "out_of_distribution.margin 1e+12 switches the check off of load: no observation counts as beyond what "
+            "training saw"] * off
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"fixed": {"served_share": 1.5}},
+     "fixed must be possible values, got served_share is 1.5 share, outside of 0 to 1"),
+    ({"dry_run": {"cpu_limit_cores": -1, "memory_limit_mib": 64, "replicas": 1}},
+     "dry_run.cpu_limit_cores must be a number > 0, got -1"),
+    ({"dry_run": {"cpu_limit_cores": 1, "memory_limit_mib": 64, "replicas": 1, "replica": 1}},
+     "dry_run must be of .*, got 'replica'; did you mean 'replicas'")])
+def test_a_file_with_which_nobody_could_ever_act_is_refused(configuration, tmp_path, killed, changes, message):
+    file = _controller_file(tmp_path, killed)
+    given = {"dry_run": {"cpu_limit_cores": 1, "memory_limit_mib": 64, "replicas": 1}, **changes}
+    left = {name: query for name, query in json.loads(file.read_text())["signals"].items()
+            if name not in given.get("fixed", {})}
+    with pytest.raises(InputError, match=message):
+        _started(replace(REQUEST, controller=_changed(file, signals=left, **given), steps=1), configuration)
