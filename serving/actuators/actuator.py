@@ -81,9 +81,12 @@ class Actuator(Protocol):
     def release(self, holder: str) -> None:
         """Gives the lease back."""
 
-    def restore(self) -> None:
+    def restore(self, *, lowering: bool = True) -> None:
         """Sets everything to what was found before the first `apply`, also by a process that was killed.
 
+        Args:
+            lowering: also what was found below what stands; else that stays, and can be given back later.
+
         Raises:
-            ActuatorError: it cannot.
+            ActuatorError: it cannot, or something stays because it would have been lowered.
         """

@@ -127,13 +127,13 @@ class Cgroup:
         """See `Actuator`."""
         self._lease.release(holder)
 
-    def restore(self) -> None:
+    def restore(self, *, lowering: bool = True) -> None:
         """See `Actuator`. Does nothing where another controller has the lease and this one never acted.
 
         Raises:
             ActuatorError: conflict: somebody else set a limit since (it was left), or has the lease. gone: nothing is
                 left to give back to. refused: the service uses more memory than the limit that was found; CPU was
-                given back, the rest can be tried again.
+                given back, the rest can be tried again. Or something was found below what stands.
         """
         held, self._seen = self._lease.is_held(), None
         if not held:
@@ -143,7 +143,11 @@ class Cgroup:
                 return
             self._found = self._saved = None  # another controller may have acted and given back meanwhile
         try:
-            left = self._give_back()
+            left = self._give_back(lowering=lowering)
+            if not lowering and self._found is not None:
+                left.append(ActuatorError("refused", "; ".join(
+                    f"{limit} of {self.name} stays at {kept.ours[-1]}, more than the {kept.found} that was found"
+                    for limit, kept in self._found.limits.items()) + "; `assay release` gives it back"))
         finally:
             if not held:
                 self._lease.release(_RESTORES)

@@ -56,6 +56,6 @@ class DryRun:
     def release(self, holder: str) -> None:
         """See `Actuator`."""
 
-    def restore(self) -> None:
+    def restore(self, *, lowering: bool = True) -> None:
         """See `Actuator`."""
         self._present = dict(self._found)

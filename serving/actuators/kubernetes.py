@@ -109,18 +109,21 @@ class KubernetesDeployment:
         values = {name: value for name, value in {**targets, **wanted}.items() if name not in RESOURCE or state.pods}
         return Applied(values, self._notes(state, wanted))
 
-    def restore(self) -> None:
+    def restore(self, *, lowering: bool = True) -> None:
         """See `Actuator`. It needs the lease; what somebody else changed since stays, and is raised at the end."""
         found = read_found(self._lease.annotation(ANNOTATION))
         if found is None:
             return
         state = self._read()
-        changes, left = self._back(found, state) if found.deployment == state.uid else ([], [])
+        changes, left, later = self._back(found, state, lowering) if found.deployment == state.uid else ([], [], [])
         done = carry_out(rehearse(changes, self._api, self._read), self._api, self._read, self._lease.require)
-        self._lease.annotate(ANNOTATION, None)
-        if left:
-            raise ActuatorError("conflict", f"not set back, since somebody else changed them: {', '.join(left)}",
-                                partly=done)
+        if not later:
+            self._lease.annotate(ANNOTATION, None)
+        if left or later:
+            said = [f"not set back, since {why}: {', '.join(names)}" for why, names in (
+                ("somebody else changed them", left),
+                ("more is set than was found (`assay release` gives it back)", later)) if names]
+            raise ActuatorError("conflict" if left else "refused", "; ".join(said), partly=done)
 
     def _read(self) -> State:
         return read_state(self._api, self._deployment, self._container)
@@ -206,10 +209,10 @@ class KubernetesDeployment:
                     if (text := request_quantity(limit, before, name)) is not None}
         return Resize(pod, self._container, limits, requests)
 
-    def _back(self, found: Found, state: State) -> tuple[list[Change], list[str]]:
-        """The changes to what was found, and what somebody else changed since."""
+    def _back(self, found: Found, state: State, lowering: bool) -> tuple[list[Change], list[str], list[str]]:
+        """The changes to what was found, what somebody else changed since, and what stays, as it would be lowered."""
         changes: list[Change] = []
-        left = []
+        left, later = [], []
         for pod in state.pods:
             before, limits = found.pods.get(pod.uid), {}
             for control, resource in RESOURCE.items():
@@ -218,19 +221,24 @@ class KubernetesDeployment:
                 now = pod.limit(resource)
                 if same(now, amount(before["limits"].get(resource), resource)):
                     continue
-                if found.set_here(control, now):
-                    limits[resource] = before["limits"][resource]
+                name = f"{resource} of pod {pod.name}"
+                if not found.set_here(control, now):
+                    left.append(name)
+                elif not lowering and (amount(before["limits"].get(resource), resource) or math.inf) < (now or 0.0):
+                    later.append(name)
                 else:
-                    left.append(f"{resource} of pod {pod.name}")
+                    limits[resource] = before["limits"][resource]
             if limits and before is not None:
                 requests = {name: before["requests"][name] for name in limits if name in before["requests"]}
                 changes.append(Resize(pod, self._container, limits, requests))
         if found.replicas is not None and found.replicas != state.replicas:
-            if found.set_here("target_replicas", state.replicas):
-                changes.append(Scale(self._deployment, state.replicas, found.replicas, state.resource_version))
-            else:
+            if not found.set_here("target_replicas", state.replicas):
                 left.append("replicas")
-        return changes, left
+            elif not lowering and found.replicas < state.replicas:
+                later.append("replicas")
+            else:
+                changes.append(Scale(self._deployment, state.replicas, found.replicas, state.resource_version))
+        return changes, left, later
 
     def _notes(self, state: State, wanted: Mapping[str, float]) -> tuple[str, ...]:
         limited = [RESOURCE[name] for name in wanted if name in RESOURCE]

@@ -195,6 +195,7 @@ class ControlLoop:
         self._started = clock()
         self._rule: Mapping[str, float] = {}  # what the fallback said in this step
         self._rule_knows = False  # what was deployed
+        self._well = False  # whether the last step saw the objective met, with nothing in trouble
         self._unwritten = ""  # what of the last step could not be written down: no policy acts then
         known = read_memory(self._memory_path)
         last = last_step(folder / "steps")
@@ -212,7 +213,7 @@ class ControlLoop:
 
     def step(self) -> ControlStep:
         """Observes, decides and acts once. Raises nothing that a part of it raises: the record says it."""
-        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        at, self._well = datetime.now(UTC).isoformat(timespec="milliseconds"), False
         try:
             return self._step(at)
         except Exception as error:  # of a part that is expected to raise nothing: the next step begins anew
@@ -231,6 +232,7 @@ class ControlLoop:
             self._memory.lowered_s, self._standing, self._present(seen.row), ROUNDED))
         self._unwritten = "; ".join(filter(None, (self._unwritten, self._log_outcome(seen, seconds))))
         observed = self._clock()
+        self._well = not seen.troubles and self._satisfied(seen)
         decided, version = self._decided(seen, stopped, began - self._started)
         record = self._recorded(at, decided, seen, version)
         memory = self._remembered(record)
@@ -272,7 +274,8 @@ class ControlLoop:
         """Writes the last steps, without a reward, and gives the lease back.
 
         Args:
-            give_back: also sets what was found before the first step, unless acting is stopped.
+            give_back: also sets what was found before the first step, unless acting is stopped. What was found below
+                what is set stays where the last step did not see the objective met: it may be needed.
 
         Returns:
             What could not be done, "" where all was.
@@ -288,12 +291,15 @@ class ControlLoop:
         if give_back and (stopped := self._stopped()):  # the next controller may, for what was found is on disk
             give_back = False
             failures.append(f"{stopped}: nothing was given back")
-        for act in ([self._parts.actuator.restore] if give_back else []) + [self._released]:
+        for act in ([self._restored] if give_back else []) + [self._released]:
             try:
                 act()
             except Exception as error:
                 failures.append(f"actuator: {_said(error)}")
         return "; ".join(failures)
+
+    def _restored(self) -> None:
+        self._parts.actuator.restore(lowering=self._well)
 
     def _released(self) -> None:
         self._parts.actuator.release(self._parts.holder)
@@ -384,7 +390,7 @@ class ControlLoop:
             return decided
         try:
             found = self._parts.shield.allowed(decided.targets, seen.row, self._memory.lowered_s,
-                                               blind=bool(seen.troubles), missed=not self._satisfied(seen))
+                                               blind=bool(seen.troubles), missed=not self._well)
         except InputError as error:
             return _Decided("nobody", "; ".join(filter(None, (decided.reason, f"shield: {error}"))), decided.said)
         decided.targets, decided.changes = found.targets, found.changes

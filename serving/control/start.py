@@ -194,21 +194,24 @@ def control(request: ControlRequest, state: Configuration | StateFolder, show: C
 
 
 def limits_of_a_refused_start(request: ControlRequest, written: ControllerFile, place: Path) -> str:
-    """Gives back what a killed controller left, unless acting is stopped; says what came of it. place: its folder."""
+    """Gives back what a killed controller took away, unless acting is stopped; says what came of it. What it had given
+    stays: nobody has looked whether it is needed. place: its folder.
+    """
     if stopped := KillSwitch(place)() or LedgerSwitch(lambda: "", place)():
         return f"limits stay as they are set ({stopped}); `assay release` gives back what was found"
     try:
-        return release(request.actuator, written)
+        return release(request.actuator, written, lowering=False)
     except AssayError as error:
         return f"limits may not be as they were found: {error}"
 
 
-def release(actuator: str, written: ControllerFile) -> str:
+def release(actuator: str, written: ControllerFile, *, lowering: bool = True) -> str:
     """Sets what a controller found before its first step, without a controller. Safe to repeat.
 
     Args:
         actuator: that carried its targets out.
         written: its file.
+        lowering: also what was found below what is set.
 
     Returns:
         What is set now.
@@ -223,7 +226,7 @@ def release(actuator: str, written: ControllerFile) -> str:
         raise ActuatorError("conflict", f"limits must be those of no controller that acts, got a lease of {other} "
                                         f"({target.name})")
     try:
-        target.restore()
+        target.restore(lowering=lowering)
         present = target.present()
     finally:
         target.release(holder)

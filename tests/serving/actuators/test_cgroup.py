@@ -251,6 +251,22 @@ def test_a_successor_takes_nothing_away_that_a_killed_controller_gave(
     assert tree.limits() == before and not list((tmp_path / "state").glob("*.json"))
 
 
+def test_what_was_given_can_be_left_for_a_later_time(acting: Cgroup, tree: Tree, tmp_path: Path) -> None:
+    tree.set(cpu="50000 100000", memory=str(300 * MIB))
+    before = tree.limits()
+    acting.apply({CPU: 4.0, MEMORY: 128.0})
+    for actuator in (acting, another(tree, tmp_path)):
+        with pytest.raises(ActuatorError, match=(
+                r"cpu of .*nginx stays at 400000 100000, more than the 50000 100000 that was found; `assay release` "
+                "gives it back")) as raised:
+            actuator.restore(lowering=False)
+        assert raised.value.kind == "refused" and tree.limits() == {**before, "cpu": "400000 100000"}
+        actuator.release("controller")
+    another(tree, tmp_path).restore()
+    assert tree.limits() == before and not list((tmp_path / "state").glob("*.json"))
+    another(tree, tmp_path).restore(lowering=False)
+
+
 def test_a_decision_from_before_the_giving_back_is_a_conflict(acting: Cgroup, tree: Tree, tmp_path: Path) -> None:
     acting.apply({CPU: 0.5})
     killed(acting)

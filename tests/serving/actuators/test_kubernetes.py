@@ -354,6 +354,21 @@ def test_restore_gives_back_what_was_found_to_the_letter() -> None:
         assert len(cluster.writes()) == writes
 
 
+def test_what_was_given_can_be_left_for_a_later_time() -> None:
+    cluster = new_cluster(2)
+    before = cluster.resources()
+    with acting(cluster) as target:
+        target.apply({"target_replicas": 4.0, "target_cpu_limit_cores": 2.0, "target_memory_limit_mib": 256.0})
+        for _ in range(2):
+            with pytest.raises(ActuatorError, match=(
+                    r"\(`assay release` gives it back\): cpu of pod .*, replicas")) as raised:
+                target.restore(lowering=False)
+            assert raised.value.kind == "refused" and cluster.replicas == 4
+            assert cluster.resources()["limits"] == {**before["limits"], "cpu": "2"}
+        target.restore()
+        assert (cluster.replicas, cluster.resources()) == (2, before)
+
+
 def test_a_new_process_restores_what_a_killed_one_found_first() -> None:
     cluster = new_cluster(2)
     with serve(cluster) as url:

@@ -22,7 +22,7 @@ from models.training.reinforcement.trajectory_log import read_log
 from serving.actuators.cgroup import Cgroup
 from serving.control.loop import ControlLoop, Parts
 from tests.serving.actuators.control_group.groups import MIB, PARENT, Tree, plain_files
-from tests.serving.control.world import STEP_S, Said, World, keep, loop_of
+from tests.serving.control.world import STEP_S, Said, World, keep, loop_of, measured
 
 STEPS = 3
 FOUND = {"cpu": "50000 100000", "memory": str(90 * MIB)}
@@ -137,7 +137,7 @@ def wrong_after(world: World, tree: Tree, folder: Path) -> list[str]:
 
 def main(folder: Path) -> dict[str, Any]:
     """See the module."""
-    world, honest = World(), World.read
+    world, honest = measured(World()), World.read
     differed, wrong, places, point = 0, [], set(), 0
     while True:
         place = folder / str(point)

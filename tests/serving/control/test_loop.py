@@ -23,7 +23,7 @@ from serving.control.memory import read_memory
 from serving.control.shield import Budget, Limit, Shield
 from serving.fallback_spec import SafeRange
 from serving.seen_spec import Familiar, seen_spec
-from tests.serving.control.world import NAMES, SAFE, STEP_S, OneModel, Said, World, keep, loop_of, nonsense
+from tests.serving.control.world import NAMES, SAFE, STEP_S, OneModel, Said, World, keep, loop_of, measured, nonsense
 
 
 def _policy(environment) -> Policy:
@@ -42,19 +42,6 @@ def _answers(policy):
         targets = policy(torch.tensor([[row[name] for name in NAMES]]))[0].tolist()
         return dict(zip((control.name for control in CONTROLS), targets, strict=True))
     return answer
-
-
-def _well(world: World) -> World:
-    """The same, measured to meet its objective: only then may something be taken away."""
-    honest = world.read
-
-    def read() -> Readings:
-        found = honest()
-        known = {"p99_ms": 0.1 * world.shown["slo_ms"], "served_share": 1.0}
-        return replace(found, values={**found.values, **{name: known[name] for name in known if name in found.values}})
-
-    world.read = read
-    return world
 
 
 def test_a_policy_beside_a_live_system_does_what_it_does_in_training(tmp_path):
@@ -384,7 +371,7 @@ def test_whoever_is_killed_at_any_point_goes_on_with_each_step_in_the_log_once(t
 
 def test_what_was_raised_and_lowered_is_remembered_across_a_restart(tmp_path):
     limits = [Limit(one.name, one.current, SAFE[one.name], one.whole, cool_down_s=300.0) for one in CONTROLS]
-    world = _well(World())
+    world = measured(World())
     fewer = lambda row: keep(row) | {"target_memory_limit_mib": 0.9 * row["memory_limit_mib"]}  # noqa: E731
     loop = loop_of(world, tmp_path, Said(fewer), shield=Shield(limits))
     assert loop.step().changes == ()
@@ -395,7 +382,7 @@ def test_what_was_raised_and_lowered_is_remembered_across_a_restart(tmp_path):
 
 def test_what_someone_else_lowered_is_not_lowered_further_for_a_while(tmp_path):
     limits = [Limit(one.name, one.current, SAFE[one.name], one.whole, cool_down_s=40.0) for one in CONTROLS]
-    world, less = _well(World()), [1.0]
+    world, less = measured(World()), [1.0]
     policy = lambda row: keep(row) | {"target_memory_limit_mib": less[0] * row["memory_limit_mib"]}  # noqa: E731
     loop = loop_of(world, tmp_path, Said(policy), shield=Shield(limits))
     loop.step()
@@ -516,7 +503,7 @@ def test_a_sample_from_the_future_has_no_age(tmp_path):
 
 
 def test_what_was_deployed_is_what_was_there_first_also_after_gaps_and_restarts(tmp_path):
-    world = _well(World())
+    world = measured(World())
     first = world.shown["cpu_limit_cores"]
     world.broken = "present"
     made = lambda: loop_of(world, tmp_path, None, models=OneModel(None, "no champion"), rule="static")  # noqa: E731
@@ -583,7 +570,7 @@ def test_a_memory_that_cannot_be_written_takes_the_policy_out_before_it_acts(tmp
 
 def test_an_apply_that_failed_changed_nothing_in_log_and_cool_down(tmp_path):
     limits = [Limit(one.name, one.current, SAFE[one.name], one.whole, cool_down_s=300.0) for one in CONTROLS]
-    world = _well(World())
+    world = measured(World())
     less = lambda row: keep(row) | {"target_memory_limit_mib": 0.9 * row["memory_limit_mib"]}  # noqa: E731
     loop = loop_of(world, tmp_path, Said(less), shield=Shield(limits))
     before = world.shown["memory_limit_mib"]
@@ -672,6 +659,21 @@ def test_while_acting_is_stopped_nothing_is_given_back_either(tmp_path):
     assert loop.close(give_back=True) == "kill switch: STOP in its folder: nothing was given back"
 
 
+@pytest.mark.parametrize(("ratio", "lost", "lowering"), [(0.1, (), True), (18.0, (), False), (0.1, ("p99_ms",), False)])
+def test_at_the_end_nothing_is_given_back_that_would_be_lowered_where_the_service_may_need_it(tmp_path, ratio, lost,
+                                                                                          lowering):
+    """Someone ends the controller while latency is at many times the objective, or nobody can see it."""
+    world, given = measured(World(lost=lost), times_slo=ratio), []
+    world.restore = lambda *, lowering: given.append(lowering)
+    loop = loop_of(world, tmp_path, Said(keep))
+    loop.step()
+    assert loop.close(give_back=True) == ""
+    assert given == [lowering]
+    unseen = loop_of(world, tmp_path / "unseen", Said(keep))
+    unseen.close(give_back=True)
+    assert given == [lowering, False], "before its first step a controller has seen nothing"
+
+
 @pytest.mark.parametrize(("age_s", "every_s", "why"), [
     (20.0, 5.0, ""), (math.nan, 1.0, ""), (25.0, 5.0, "what is measured is 25 s old, more than 4 steps of 5 s")])
 def test_steps_too_short_for_rewards_are_said(tmp_path, age_s, every_s, why):
@@ -710,7 +712,7 @@ def test_while_the_objective_is_missed_nobody_takes_anything_away_not_even_to_th
 
 def test_without_measurements_the_fallback_takes_nothing_away(tmp_path):
     """This one goes to what was deployed, whatever it sees; it may do so only where somebody sees."""
-    world = _well(World())
+    world = measured(World())
     loop = loop_of(world, tmp_path, Said(keep), fallback=make("static", {"cpu_scale": 0.5}), hand_back_after=100)
     before = world.present()["cpu_limit_cores"]
     world.broken = "reader"

@@ -203,6 +203,27 @@ def test_a_start_that_is_refused_gives_back_what_a_killed_controller_left(config
     assert killed.limit("cpu") == "400000 100000"
 
 
+def test_a_start_that_is_refused_takes_nothing_away_that_a_killed_controller_gave(configuration, tmp_path, killed,
+                                                                                 monkeypatch):
+    """0.5 cores were found, 4 are set; what its last moment saw may be a peak."""
+    release("cgroup", read_controller_file(_controller_file(tmp_path, killed)))
+    killed.set(cpu="50000 100000")
+    actuator = Cgroup("nginx", tmp_path / "state", parent=PARENT, root=killed.root)
+    actuator.acquire("controller")
+    actuator.apply({"target_cpu_limit_cores": 4.0})
+    actuator.release("controller")
+    request = replace(REQUEST, controller=_controller_file(tmp_path, killed), actuator="cgroup", steps=1)
+    monkeypatch.setattr(TrajectoryLog, "__init__", _full)
+    for _ in range(2):
+        with pytest.raises(AssayError, match=(
+                r"No space left.*stays at 400000 100000, more than the 50000 100000 that was found; `assay release` "
+                "gives it back")):
+            _started(request, configuration)
+        assert killed.limit("cpu") == "400000 100000"
+    assert "cpu_limit_cores 0.5" in release("cgroup", read_controller_file(request.controller))
+    assert killed.limit("cpu") == "50000 100000"
+
+
 def _full(*_, **__):
     raise InputError("log must be writable, got No space left on device")
 
