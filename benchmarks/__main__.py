@@ -47,6 +47,7 @@ BENCHMARKS: Mapping[str, str] = {
     "execution-rounding": "benchmarks.verification.execution_rounding",
     "certificate-mutants": "benchmarks.verification.mutants",
     "false-promotion": "benchmarks.gates.false_promotion",
+    "later-runs": "benchmarks.gates.later_runs",
     "code-mutation": "benchmarks.test_quality.code_mutation",
     "autoscaling-rivals": "benchmarks.autoscaling.adaptation.rivals",
     "autoscaling-adaptation": "benchmarks.autoscaling.adaptation.new_application",

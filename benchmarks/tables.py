@@ -36,7 +36,7 @@ from benchmarks.autoscaling.fronts_plot import draw_rules
 from benchmarks.closed_loop import plots as closed_loop_plots
 from benchmarks.closed_loop import tables as closed_loop_tables
 from benchmarks.control.soak_tables import draw_soak, soak_conditions_line, soak_table
-from benchmarks.gates import false_promotion
+from benchmarks.gates import false_promotion, later_runs
 from benchmarks.harness.markdown import fill, marked_tables
 from benchmarks.harness.result_file import read_results
 from benchmarks.learning import performance_tables, stacked_training
@@ -174,6 +174,8 @@ TABLES: dict[str, Source] = {
     "false-promotion-zero": Source("false_promotion", false_promotion.zero_table),
     "false-promotion-autoscalers": Source("false_promotion", false_promotion.autoscaler_table),
     "false-promotion-conditions": Source("false_promotion", false_promotion.conditions_line),
+    "later-runs": Source("later_runs", later_runs.later_runs_table),
+    "later-runs-series": Source("later_runs", later_runs.series_line),
     "light-install": Source("light_install", light_install.install_table),
     "light-install-conditions": Source("light_install", light_install.conditions_line),
     "performance": Source("performance", performance_tables.verified_table),

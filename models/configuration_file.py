@@ -115,7 +115,8 @@ class GateFields(Written):
     relative_to: str | None = Field(
         default=None,
         description="`champion`: the same metric of the champion, measured on the same cases; passes where there is no "
-                    "champion. Or another metric of the evidence, such as a baseline's: `baseline_mse`, `mean_mse`")
+                    "champion, and where cases are beyond the limit by no more than luck explains. Or another metric "
+                    "of the evidence, such as a baseline's: `baseline_mse`, `mean_mse`")
     at_most: float | None = Field(default=None, description="Absolute limit, in the metric's unit, of either sign")
     at_least: float | None = Field(default=None, description="Absolute limit, in the metric's unit, of either sign")
     at_most_ratio: float | None = Field(

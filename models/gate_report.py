@@ -14,7 +14,9 @@ metric itself is usable.
                              model's own cases; None: there is none. Of cases that it was trained on ("left_out") both
                              models' are left out (models/paired_cases.py). Where nothing can be claimed ("unclaimed")
                              a gate relative to it rejects nobody: such a version stays challenger
-                             (serving/succession.py)
+                             (serving/succession.py). Nor does one whose metric is beyond the threshold by no more than
+                             luck explains: the upper end of the paired interval (99 %) reaches it. So far from a wide
+                             margin, an equal model would fail about as often as it holds
 """
 
 import math
@@ -22,10 +24,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 from feature_store.errors import InputError, nearest
 from models.gates import CHAMPION, Gate, MetricGate, VerdictGate
 from models.metrics import finite_number, known_metric, unit_of
-from models.paired_cases import LEFT_OUT, UNCLAIMED, unseen_cases
+from models.paired_cases import LEFT_OUT, UNCLAIMED, measured_cases, same_cases, unseen_cases
+from models.paired_comparison import ComparisonRule, compare
 
 Comparison = Literal["==", ">=", "<="]
 
@@ -159,7 +164,25 @@ def _evaluate_metric(gate: MetricGate, evidence: Mapping[str, Any], champion: Ma
     over = "" if cases is None else f" over {cases:,} cases"
     verb = "holds" if passed else "does not hold"
     reason = f"{gate.metric} {value:.6g} {comparison} {threshold:.6g} {verb}{over}{source}"
+    if not passed and gate.relative_to == CHAMPION and champion and _may_be_luck(gate, evidence, champion):
+        return result(value, threshold, True, f"{reason}; by no more than luck explains, which rejects nobody")
     return result(value, threshold, passed, reason)
+
+
+def _may_be_luck(gate: MetricGate, evidence: Mapping[str, Any], champion: Mapping[str, Any]) -> bool:
+    """Whether a metric beyond its threshold may be within it on other cases: the paired interval reaches the threshold.
+
+    False where no cases bear the metric, or they cannot be compared.
+    """
+    try:
+        new, old = unseen_cases(evidence, champion.get(LEFT_OUT)), measured_cases(champion, evidence)
+        if new.metric != gate.metric or new.better != gate.better or not same_cases(new, old):
+            return False
+        moved = np.asarray(old.values) * gate.limit if gate.compared == "ratio" else (
+            np.asarray(old.values) + gate.limit * old.scale)
+        return compare(new.values, moved, gate.better, ComparisonRule(), block=new.block).upper_end >= 0
+    except InputError:
+        return False
 
 
 def _on_unseen(metric: str, evidence: Mapping[str, Any],

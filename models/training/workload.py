@@ -85,10 +85,10 @@ def raw_specification(task: SupervisedTask, name: str, scaling: FeatureScaling) 
     found = parse_specification(task.workload(name).specification, scaling.features.names, ranges,
                                 f"task {task.name}: workload {name}", (task.target.name,))
     low, high = task.physical_range(name)
-    physical = OutputRange(0, low, high)
-    if (low is None and high is None) or physical in found.properties:
+    if low is None and high is None:
         return found
-    return replace(found, properties=(*found.properties, physical))
+    physical = OutputRange(0, low, high)
+    return found if physical in found.properties else replace(found, properties=(*found.properties, physical))
 
 
 def scaled_specification(raw: Specification, scaling: FeatureScaling) -> Specification:

@@ -3,6 +3,7 @@
 import copy
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from feature_store.errors import InputError
 from models.gate_report import GateReport, GateResult, evaluate_gates
 from models.gates import CHAMPION, MetricGate, VerdictGate, parse_gates
 from models.metrics import METRICS
+from models.paired_cases import Cases
 
 LINES: dict[str, dict[str, Any]] = {
     "specification": {"verdict": "PROVED"},
@@ -53,6 +55,17 @@ CHAMPION_MEASURED: dict[str, Any] = {"metrics": {"test_mse": 1.1, "mean_reward":
 
 def result(name: str, evidence: Any = None, champion: Any = CHAMPION_MEASURED) -> GateResult:
     return evaluate_gates(evidence or EVIDENCE, champion, [GATES[name]]).gates[0]
+
+
+def paired(name: str, new: Sequence[float], old: Sequence[float], sha256: str = "0" * 64) -> GateResult:
+    """A gate relative to the champion, of two models whose cases are known."""
+    better: Any = GATES[name].better  # type: ignore[union-attr]
+    metric: str = GATES[name].metric  # type: ignore[union-attr]
+    sides = [{"metrics": {metric: Cases("q", metric, better, "u", tuple(values), digest).mean},
+              "case_counts": {metric: len(values)},
+              "cases": Cases("q", metric, better, "u", tuple(values), digest).to_json()}
+             for values, digest in ((new, "0" * 64), (old, sha256))]
+    return result(name, *sides)
 
 
 def changed(metric: str, value: Any) -> dict[str, Any]:
@@ -421,3 +434,30 @@ def test_any_json_as_evidence_or_champion_gives_a_report(evidence: Any, champion
 
 def test_the_verdicts_gate_is_named_specification() -> None:
     assert GATES["specification"] == VerdictGate()
+
+
+@pytest.mark.parametrize(("name", "sign"), [("champion_mse", 1.0), ("champion_reward", -1.0)])
+def test_who_is_worse_by_luck_alone_is_not_rejected_and_who_is_worse_is(name: str, sign: float) -> None:
+    """Both are worse than the gate allows by the same mean: one in a single case, the other in each."""
+    rng = np.random.default_rng(0)
+    old = rng.exponential(size=150) + 1
+    worse = 0.5 + 0.2 * old
+    lucky = old + np.where(np.arange(150) == 70, worse.sum(), 0.0)
+    rejected = paired(name, list(sign * (old + worse)), list(sign * old))
+    kept = paired(name, list(sign * lucky), list(sign * old))
+    assert not rejected.passed and rejected.reason.startswith(f"{rejected.metric} ")
+    limit = "times 1.05" if sign > 0 else "-0.5"
+    assert kept.passed and kept.reason.endswith(
+        f"does not hold over 150 cases; the champion's {kept.metric} is {sign * old.mean():.6g}, {limit}; by no more "
+        "than luck explains, which rejects nobody")
+    assert kept.value == pytest.approx(rejected.value)
+    other = paired(name, list(sign * lucky), list(sign * old), "1" * 64)
+    assert not other.passed, "other cases are not compared case by case"
+
+
+def test_a_metric_that_no_case_bears_decides_by_itself() -> None:
+    gate = MetricGate("steady", "parity_max_abs", "smaller", 1.05, "ratio", CHAMPION)
+    cases = Cases("q", "test_mse", "smaller", "u", (1.0,) * 40, "0" * 64).to_json()
+    evidence = {"metrics": {"parity_max_abs": 2e-6, "test_mse": 1.0}, "case_counts": {"test_mse": 40}, "cases": cases}
+    champion = {"metrics": {"parity_max_abs": 1e-6, "test_mse": 1.0}, "cases": cases}
+    assert not evaluate_gates(evidence, champion, [gate]).passed
