@@ -3,6 +3,7 @@
     service_requests_total{service}             requests that were due
     service_failures_total{service}             those that timed out or were refused
     service_latency_seconds_bucket{service,le}  from the time at which a request was due
+    service_replicas{service}                   instances that were asked for
     service_ready_replicas{service}             instances that serve
     service_cpu_seconds_total{service}          CPU time of all processes of all instances, those that ended included
     service_memory_bytes{service}               working set of an instance, as the kubelet counts it; mean of all
@@ -67,15 +68,16 @@ class Exported:
 Read = Callable[[Instance, int], float]  # of an instance, given the version of the control groups
 
 
-def write_instances(path: Path, instances: Iterable[Instance]) -> None:
-    """Says which instances serve from now on; replaced whole."""
+def write_instances(path: Path, asked: int, instances: Iterable[Instance]) -> None:
+    """Says how many instances were asked for, and which of them serve from now on; replaced whole."""
     new = path.with_name(f"{path.name}.new")
-    new.write_text(json.dumps([asdict(one) for one in instances]))
+    new.write_text(json.dumps({"asked": asked, "serving": [asdict(one) for one in instances]}))
     new.replace(path)
 
 
-def _instances(path: Path) -> list[Instance]:
-    return [Instance(**one) for one in json.loads(path.read_text())]
+def _instances(path: Path) -> tuple[int, list[Instance]]:
+    written = json.loads(path.read_text())
+    return written["asked"], [Instance(**one) for one in written["serving"]]
 
 
 class Services(Collector):
@@ -93,6 +95,7 @@ class Services(Collector):
         latency = HistogramMetricFamily("service_latency_seconds", "latency from when a request was due", labels=label)
         cpu = CounterMetricFamily("service_cpu_seconds", "CPU time", labels=label)
         memory = GaugeMetricFamily("service_memory_bytes", "working set", labels=label)
+        wanted = GaugeMetricFamily("service_replicas", "instances that were asked for", labels=label)
         ready = GaugeMetricFamily("service_ready_replicas", "instances that serve", labels=label)
         limits = {"cpu": GaugeMetricFamily("service_cpu_limit_cores", "CPU quota", labels=label),
                   "memory": GaugeMetricFamily("service_memory_limit_bytes", "memory limit", labels=label)}
@@ -102,7 +105,8 @@ class Services(Collector):
             failures.add_metric(names, counts.failed)
             bounds = [*map(str, BOUNDS_S), "+Inf"]
             latency.add_metric(names, list(zip(bounds, accumulate(counts.buckets), strict=True)), counts.seconds)
-            instances = _instances(Path(one.instances))
+            asked, instances = _instances(Path(one.instances))
+            wanted.add_metric(names, asked)
             ready.add_metric(names, len(instances))
             members, used = session_members({each.session for each in instances}), self._cpu_s[one.service]
             used |= {pid: max(used.get(pid, 0.0), process_cpu_s(pid)) for pid in members}
@@ -112,7 +116,7 @@ class Services(Collector):
             for family, read in reads:
                 if values := list(_read(instances, one.version, read)):
                     family.add_metric(names, fmean(values))
-        return requests, failures, latency, cpu, memory, ready, *limits.values()
+        return requests, failures, latency, cpu, memory, wanted, ready, *limits.values()
 
 
 def _read(instances: Sequence[Instance], version: int, read: Read) -> Iterable[float]:

@@ -83,6 +83,7 @@ class ReplicatedService(LiveService):
             del self._due[max(0, instances - self.ready):]
             while self.ready + len(self._due) < instances:
                 self._due.append(time.monotonic() + float(self._random.uniform(*self._start_up_s)))
+            self._tell(instances, self.ready)
 
     def set_quota(self, cores: float) -> None:
         """Changes the CPU quota of every instance, and of those that start later."""
@@ -99,7 +100,7 @@ class ReplicatedService(LiveService):
     def _tend(self) -> None:
         while not self._ended.wait(_LOOK_S):
             try:
-                if self.ready > self._asked:
+                while self.ready > self._asked:
                     self._remove_newest()
                 with self._lock:
                     now = time.monotonic()
@@ -116,14 +117,15 @@ class ReplicatedService(LiveService):
         one = self._live.start_instance()
         self._live.await_answer(one)
         self._proxy.serve(number, one.place.port)
-        self._tell(range(self.ready))
+        self._tell(self._asked, self.ready)
 
     def _remove_newest(self) -> None:
         """Drains it without holding anybody up, then stops it."""
         assert self._proxy is not None
-        number, self._draining = self.ready - 1, True
-        self._tell(range(number))
-        self._proxy.drain(number, TIMEOUT_S)
+        with self._lock:
+            self._draining = True
+            self._tell(self._asked, self.ready)
+        self._proxy.drain(self.ready, TIMEOUT_S)  # the one after those that serve
         with self._lock:
             self._live.stop_instance()
             self._draining = False

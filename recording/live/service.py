@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -49,7 +49,7 @@ class LiveService:
         deployment: server, first quota and workers; one instance.
         memory_mib: memory limit, MiB.
         """
-        self.name, self._guard = name, guard
+        self.name, self.memory_mib, self._guard = name, memory_mib, guard
         self._live = LiveDeployment(Stage(guard, groups, home, (), memory_mib), deployment, name)
         self._proxy_address, self._connections = "", 0  # of what stands in front, and to it
         self.job: Job | None = None
@@ -60,7 +60,7 @@ class LiveService:
         try:
             (self._live.folder / "load").mkdir()
             self._live.start()
-            self._tell(range(len(self._live.instances)))
+            self._tell(len(self._live.instances), len(self._live.instances))
         except BaseException:
             self._live.__exit__()
             raise
@@ -81,11 +81,11 @@ class LiveService:
         return Exported(self.name, str(self._live.folder / "load" / "counters.json"), str(self._instances_file),
                         find_hierarchy().version)
 
-    def _tell(self, serving: Iterable[int]) -> None:
-        """Says to the exporter which instances serve."""
-        found = [self._live.instances[number] for number in serving]
-        write_instances(self._instances_file, [Instance(one.running.session, str(one.groups[-1]), str(one.groups[0]))
-                                               for one in found])
+    def _tell(self, asked: int, serving: int) -> None:
+        """Says to the exporter how many instances were asked for, and how many, from the first on, serve."""
+        write_instances(self._instances_file, asked, [
+            Instance(one.running.session, str(one.groups[-1]), str(one.groups[0]))
+            for one in self._live.instances[:serving]])
 
     @property
     def _instances_file(self) -> Path:

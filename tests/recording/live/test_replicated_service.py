@@ -3,6 +3,7 @@
 import os
 import shutil
 import time
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -43,6 +44,7 @@ def test_instances_come_late_and_go_without_losing_a_request() -> None:
                 time.sleep(0.02)
             assert START_UP_S[0] < time.monotonic() - asked_at < START_UP_S[1] + 2.0
             service.set_quota(0.25)
+            assert prometheus.await_value('service_replicas{service="shop"} == 3') == 3.0
             prometheus.await_value('service_ready_replicas{service="shop"} == 3')
             assert prometheus.await_value('service_cpu_limit_cores{service="shop"} < 0.3') == pytest.approx(0.25)
             before = [one.running.session for one in service._live.instances]
@@ -67,14 +69,14 @@ def test_instances_come_late_and_go_without_losing_a_request() -> None:
 
 
 def test_two_services_with_one_seed_start_equally_late() -> None:
-    with Guard() as guard:
+    with Guard() as guard, ExitStack() as stack:
         groups, home = ControlGroups(guard, find_hierarchy()), prepared(guard, "nginx")
-        services = [ReplicatedService(guard, groups, home, f"shop-{number}", Deployment("nginx", 0.5, 1, 1), 64.0,
-                                      most=4, start_up_s=(10.0, 40.0), seed=7) for number in range(2)]
-        first, second = services
+        first, second = (stack.enter_context(ReplicatedService(
+            guard, groups, home, f"shop-{number}", Deployment("nginx", 0.5, 1, 1), 64.0, most=4,
+            start_up_s=(10.0, 40.0), seed=7)) for number in range(2))
         first.scale(3)
         second.scale(2)
         second.scale(3)
         now = time.monotonic()
         assert [due - now for due in first._due] == pytest.approx([due - now for due in second._due], abs=0.5)
-        assert all(9.5 < due - now < 40.0 for due in first._due)
+        assert all(9.0 < due - now < 40.0 for due in first._due)
