@@ -5,9 +5,11 @@ also after a kill or a power cut at any moment: content is on the disk (fsync) b
 before the writer goes on. A kill leaves at most a file or folder named `.<16 hex digits>.<name>`, which nobody reads.
 """
 
+import errno
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,6 +23,15 @@ def require_file(path: Path, what: str, most_bytes: int) -> None:
         raise InputError(f"{what} must be an existing file, got {path}")
     if (size := path.stat().st_size) > most_bytes:
         raise InputError(f"{what} must have at most {most_bytes:,} bytes, got {size:,} ({path})")
+
+
+def read_regular(path: Path, most_bytes: int = -1) -> bytes:
+    """Content of a regular file, or its first bytes; of a pipe, say, nobody waits for a writer. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "no regular file", str(path))
+        return file.read(most_bytes)
 
 
 def require_writable(path: Path, what: str, read: Iterable[Path]) -> None:

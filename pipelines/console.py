@@ -100,6 +100,11 @@ def print_line(text: str) -> None:
     out.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
+def print_note(text: str) -> None:
+    """The same on stderr, beside JSON on stdout."""
+    err.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
 def shortened(text: str, width: int) -> str:
     """The text in at most `width` signs, its start and its end: names often differ at the end."""
     if len(text) <= width:

@@ -22,9 +22,10 @@ from feature_store.names import printable
 from pipelines.commands.known_names import require_in_ledger
 from serving.bundle import check_bundle
 from serving.control.champion import champion_of_ledger
+from serving.control.controller_file import read_controller_file
 from serving.control.kill_switch import hold_signal
 from serving.control.loop import ControlStep
-from serving.control.start import ControlRequest, act, champion_for, line_of, own_folder
+from serving.control.start import ControlRequest, control, line_of, release
 from serving.session import Predictor
 from serving.state_folder import StateFolder, state_folder
 
@@ -98,6 +99,11 @@ def make_parser() -> argparse.ArgumentParser:
     _add_control(command("control", _control,
                          "act on a workload with its proved policy: observe, check, decide, shield, act, log",
                          "--workload nginx --controller controller.yaml --home state"))
+    released = command("release", _release,
+                       "set what a controller found before its first step, without a controller",
+                       "--controller controller.yaml --actuator cgroup")
+    released.add_argument("--controller", type=_path, required=True, help="controller file")
+    released.add_argument("--actuator", required=True, help="what carried targets out: cgroup, kubernetes")
     checked = command("check", _check, "check a bundle: signature, digests, gates, and every leaf of its proof again",
                       "bundle --public-key assay.pub")
     checked.add_argument("bundle", type=_path, help="folder")
@@ -138,8 +144,17 @@ def _control(given: argparse.Namespace) -> int:
     request = ControlRequest(**{name: getattr(given, name) for name in fields})
     if request.bundle is None:
         require_in_ledger(state, request.task, request.workload)
-    with own_folder(request, state.home):
-        act(request, champion_for(request, state), state, _show_json if given.json else _show)
+    control(request, state, _show_json if given.json else _show,
+            lambda line: print(printable(line), file=sys.stderr if given.json else sys.stdout, flush=True))
+    return 0
+
+
+def _release(given: argparse.Namespace) -> int:
+    said = release(given.actuator, read_controller_file(given.controller))
+    if given.json:
+        _print({"released": said})
+    else:
+        print(printable(said))
     return 0
 
 

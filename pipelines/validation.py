@@ -6,7 +6,7 @@ A Prometheus server is not asked: what its metric map would give is all that is 
 """
 
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -140,7 +140,15 @@ def _workload(schema: TelemetrySchema, rows: int | None, present: set[str], fail
         schema.workload, rows, tuple(name for name in schema.features if name in present), len(schema.features),
         tuple(dict.fromkeys(name for name in needed if name not in present)),
         "; ".join(f"{name}, {column.unit}" if column.unit else name for name, column in schema.target.items()),
-        failures, warnings)
+        failures, (*warnings, *_without_ends(schema)))
+
+
+def _without_ends(schema: TelemetrySchema) -> Iterator[str]:
+    """A warning of each target in a unit whose answers nothing holds; a logarithm has no ends."""
+    for name, column in schema.target.items():
+        if column.unit and column.minimum is None and column.maximum is None and not column.unit.startswith("ln("):
+            yield (f"target {name} must have a `minimum` or a `maximum`, in {column.unit}, got neither: a model "
+                   "may answer what cannot be, such as a negative latency; give the least value that can be")
 
 
 def _columns(frame: pd.DataFrame, schemas: Mapping[str, TelemetrySchema],

@@ -24,7 +24,7 @@ from filelock import Timeout
 from feature_store.errors import AssayError, InputError
 from feature_store.file_lock import file_lock
 from feature_store.names import as_utf8
-from feature_store.whole_files import sync_folder
+from feature_store.whole_files import read_regular, sync_folder
 from serving.keys import load_private_key, load_public_key
 from serving.ledger_chain import Chain, Pair, verified_chain
 from serving.ledger_entry import Entry, check_move, sign_entry
@@ -153,7 +153,7 @@ class Ledger:
     def _read(self) -> tuple[list[bytes], bytes]:
         """Complete lines, and what follows the last newline."""
         try:
-            *lines, rest = self.path.read_bytes().split(b"\n")
+            *lines, rest = read_regular(self.path).split(b"\n")
         except FileNotFoundError:
             return [], b""
         except OSError as error:

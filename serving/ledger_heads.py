@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from feature_store.errors import InputError, RefusedError
-from feature_store.whole_files import write_file
+from feature_store.whole_files import read_regular, write_file
 from serving.ledger_chain import Chain
 
 HEAD_TAG = "assay.ledger_head"
@@ -65,8 +65,7 @@ def read_head_file(ledger: Path) -> tuple[Head, ...]:
     """
     path = head_file(ledger)
     try:
-        with path.open(encoding="ascii", errors="replace") as file:
-            head = file.read(LONGEST).strip()
+        head = read_regular(path, LONGEST).decode("ascii", "replace").strip()
         return (Head(head, f"{path.name} remembers", f"delete {path}"),)
     except FileNotFoundError:
         return ()

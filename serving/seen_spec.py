@@ -95,8 +95,7 @@ class Familiar:
             ignored: inputs; a range with one of them counts for nothing.
         """
         raw = np.asarray(rows, dtype=np.float64)
-        values, factor = self._values(raw), self._spec.margin if margin is None else margin
-        slack = np.where(self._log, math.log(factor), (factor - 1.0) * self._widths) + _EXACT
+        values, slack = self._values(raw), self._slack(margin)
         found: NDArray[np.bool_] = (values < self._ends[:, 0] - slack) | (values > self._ends[:, 1] + slack)
         return found & np.array([not any(name in ignored for name in one.terms) for one in self._spec.ranges], bool)
 
@@ -111,6 +110,33 @@ class Familiar:
                           f"training saw {one.minimum:.4g} to {one.maximum:.4g}"
                 for one, value, is_beyond in zip(self._spec.ranges, values, self.beyond(rows, margin, ignored)[0],
                                                  strict=True) if is_beyond}
+
+    def unreachable(self, lows: NDArray[np.float64], highs: NDArray[np.float64],
+                    margin: float | None = None) -> tuple[str, ...]:
+        """Ranges that no possible observation is beyond: with this margin they check nothing.
+
+        Args:
+            lows, highs: (n,) what inputs can be, in the contract's order; may be infinite.
+            margin: in place of the contract's.
+        """
+        slack = self._slack(margin)
+        found = []
+        for position, (one, terms) in enumerate(zip(self._spec.ranges, self._terms, strict=True)):
+            used = terms != 0.0
+            ends = np.stack([lows, highs])[:, used]
+            parts = terms[used] * (np.log(np.maximum(ends, _LEAST)) if one.scale == "log" else ends)
+            least, most = parts.min(axis=0).sum(), parts.max(axis=0).sum()
+            low, high = self._ends[position]
+            if low - slack[position] <= least and most <= high + slack[position]:
+                found.append(one.name)
+        return tuple(found)
+
+    def _slack(self, margin: float | None) -> NDArray[np.float64]:
+        """(r) what may lie beyond each end."""
+        factor = self._spec.margin if margin is None else margin
+        with np.errstate(over="ignore"):
+            slack = np.where(self._log, math.log(factor), (factor - 1.0) * self._widths) + _EXACT
+        return np.asarray(slack, dtype=np.float64)
 
     def _values(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
         """(N, r), the logarithms of products."""

@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.autoscaling.fronts import Front, saving, table_of
+from benchmarks.autoscaling.cases import AS_TRAINED, cases, costs
+from benchmarks.autoscaling.fronts import Front, Numbers, saving, table_of
 from benchmarks.harness.code_digest import code_digest
 from benchmarks.harness.data_folder import add_data_folder, required
 from benchmarks.harness.entries import Entries
@@ -33,26 +34,29 @@ from models.environments.autoscaling.environment import ENVIRONMENT
 from models.environments.autoscaling.simulator import Autoscaling
 from models.environments.environment import Environment
 from models.environments.rollout import Rollout, roll_out
-from models.learners.policy import Gates
+from models.learners.policy import Gates, Policy
 from models.tasks.control.policies import demands_of, policy_shape
 from models.tasks.control.training import training_settings
 from models.tasks.task import load_task
-from models.training.reinforcement.rule_tuning import Tuner, choose_each, side_by_side, tune
+from models.training.reinforcement.rule_for_each import for_each_application
+from models.training.reinforcement.rule_tuning import Tuner, side_by_side, tune
 from models.training.reinforcement.through_environment import ThroughEnvironment
 
 OUTPUT = RESULTS / "autoscaling_rules.json"
 FORMAT = "assay-autoscaling-rules/1"
 NOT_MEASURED = "*Not measured yet.*"
-TARGETS = (0.004, 0.01, 0.02, 0.04)  # shares of violating steps that are trained and tuned for
+TARGETS = (0.002, 0.004, 0.01, 0.02, 0.04)  # shares of violating steps that are trained and tuned for
 SHARE = 0.02  # at which savings are told
+FEWER, FEWER_TRIALS = (0.004, 0.002), 24  # rules are searched for these shares too, so many settings each
 STEPS, WARM_UP, EPISODES = 280, 40, 2  # of judging; episodes of each held-out application
 TRAINING_APPLICATIONS, TRAINING_STEPS = 256, 240  # of tuning
 JUDGED = ("cost", "cores", "memory_gib", "reward", "violated", "violated_requests", "changes_an_hour")
 TASK = "autoscaling"  # whose policies these are: layers, conditions, training
 LINEAR_RATE = 3.0  # times the learning rate of a network
-OWN_EPISODES = 8  # on which a rule is tuned for each application
+OWN_EPISODES, OWN_TRIALS = 8, 60  # on which a rule is tuned for each application, beside its front in training
 _FRONT_SHARE = 0.15  # settings that violate more are of no interest
 LOADS = ("azure", "made")
+CHALLENGER, RIVALS = "proved", 3  # the policy that is tried in other cases, and so many of the best rules
 
 
 @dataclass(frozen=True)
@@ -71,12 +75,16 @@ class Form:
 FORMS = {"proved": Form(False, True), "network": Form(False, False), "linear": Form(True, False)}
 
 
-def environment_of(load: str, folder: Path | None) -> Autoscaling:
-    """The task's applications under real loads or made ones. Raises InputError where the real ones are not at hand."""
+def traces_of(load: str, folder: Path | None) -> Numbers | None:
+    """Series of a load; None: made ones. Raises InputError where the real ones are not at hand."""
     if load == "made":
-        return Autoscaling(ENVIRONMENT.applications)
-    trace = required(folder) / "azure_functions" / "invocations_per_minute_1350.csv.gz"
-    return Autoscaling(ENVIRONMENT.applications, read_traces(trace))
+        return None
+    return read_traces(required(folder) / "azure_functions" / "invocations_per_minute_1350.csv.gz")
+
+
+def environment_of(load: str, folder: Path | None) -> Autoscaling:
+    """The task's applications under a load. Raises InputError as `traces_of`."""
+    return Autoscaling(ENVIRONMENT.applications, traces_of(load, folder))
 
 
 def figures_of(rollout: Rollout, applications: int) -> dict[str, np.ndarray[Any, Any]]:
@@ -107,12 +115,14 @@ class Judge:
         return Front(tuple(names), {name: np.stack([row[name] for row in rows]) for name in JUDGED})
 
 
-def tuned_rules(environment: Environment, effort: float) -> dict[str, Tuner]:
-    """Every rule, searched."""
+def tuned_rules(environment: Environment, names: Sequence[str], effort: float) -> dict[str, Tuner]:
+    """Rules, searched."""
     tuners = {}
-    for name in RULES:
+    for name in names:
         started = time.monotonic()
         tuners[name] = tune(environment, name, TRAINING_APPLICATIONS, TRAINING_STEPS, SHARE, effort=effort)
+        for target in FEWER:
+            tuners[name].refine(max(1, round(FEWER_TRIALS * effort)), target)
         best = tuners[name].best(SHARE)
         print(f"rule {name}: cost {best.cost:.2f} at {best.violated:.2%} in training, {best.trials} settings, "
               f"{time.monotonic() - started:.0f} s", flush=True)
@@ -126,26 +136,22 @@ def rule_front(judge: Judge, tuner: Tuner) -> Front:
     return judge.front([f"{number + 1}" for number in range(len(chosen))], [make(tuner.rule, one) for one in chosen])
 
 
-def each_front(judge: Judge, tuner: Tuner) -> Front:
-    """A rule with the settings that are best for each held-out application on other episodes of its own."""
+def each_front(judge: Judge, tuner: Tuner, effort: float) -> Front:
+    """A rule tuned for each held-out application on other episodes of its own, a search for each."""
     environment, count = judge.environment, judge.applications
     choices = [trial.settings for trial in tuner.front() if trial.violated < _FRONT_SHARE]
     numbers = judge.episodes.numbers[:count].tolist()
     own = environment.draw("held_out", OWN_EPISODES * count, TRAINING_STEPS + 1, 4711,
                            applications=numbers * OWN_EPISODES)
-    trials = Tuner(environment, tuner.rule, own, TRAINING_STEPS).evaluate(choices)
-    cost, violated = (np.stack([getattr(trial.rollout, name).reshape(OWN_EPISODES, count).mean(axis=0)
-                                for trial in trials]) for name in ("cost", "violated"))
-    rules = []
-    for target in TARGETS:
-        settings = [choices[row] for row in choose_each(cost, violated, target)]
-        rules.append(make(tuner.rule, side_by_side(settings * EPISODES, 1)))
-    return judge.front([str(target) for target in TARGETS], rules)
+    found = [for_each_application(environment, tuner.rule, choices, own, TRAINING_STEPS, target, OWN_EPISODES,
+                                  round(OWN_TRIALS * effort)) for target in TARGETS]
+    return judge.front([str(target) for target in TARGETS],
+                       [make(tuner.rule, side_by_side(settings * EPISODES, 1)) for settings in found])
 
 
-def policy_fronts(judge: Judge, environment: Autoscaling, form: Form, seeds: int, budget: float,
-                  ) -> tuple[list[Front], float]:
-    """A front for each seed, and seconds of training in all."""
+def trained_policies(environment: Autoscaling, form: Form, seeds: int, budget: float,
+                     ) -> tuple[list[list[Policy]], float]:
+    """For each seed a policy for each of TARGETS, and seconds of training in all."""
     started = time.monotonic()
     pairs = [(seed, target) for seed in range(seeds) for target in TARGETS]
     task = load_task(TASK)
@@ -160,9 +166,12 @@ def policy_fronts(judge: Judge, environment: Autoscaling, form: Form, seeds: int
         [target for _, target in pairs], demands_of(task) if form.provable else None, on_progress=_say).run()
     seconds = time.monotonic() - started
     members = [trained.policy.member(index) for index in range(len(pairs))]
-    return [judge.front([str(target) for target in TARGETS],
-                        [member for member, (own, _) in zip(members, pairs, strict=True) if own == seed])
-            for seed in range(seeds)], seconds
+    return [members[seed * len(TARGETS):(seed + 1) * len(TARGETS)] for seed in range(seeds)], seconds
+
+
+def policy_fronts(judge: Judge, policies: Sequence[Sequence[Policy]]) -> list[Front]:
+    """A front for each seed."""
+    return [judge.front([str(target) for target in TARGETS], of_seed) for of_seed in policies]
 
 
 def _say(event: Mapping[str, Any]) -> None:
@@ -195,22 +204,27 @@ def at_share(front: Front) -> dict[str, float]:
     return {figure: front.at(SHARE, figure) for figure in JUDGED if figure != "violated"}
 
 
-def measure(load: str, folder: Path | None, seeds: int, effort: float, budget: float) -> dict[str, Any]:
+def measure(load: str, folder: Path | None, seeds: int, effort: float, budget: float, forms: Sequence[str],
+            names: Sequence[str]) -> dict[str, Any]:
     """Everything under one kind of load."""
     environment = environment_of(load, folder)
-    tuners = tuned_rules(environment, effort)
+    tuners = tuned_rules(environment, names, effort)
     judge = Judge(environment, seed=12345)
     rules = {name: rule_front(judge, tuner) for name, tuner in tuners.items()}
     found = {name: front.at(SHARE) for name, front in rules.items()}
     print({name: round(value, 3) for name, value in found.items()}, flush=True)
     best = min((name for name in found if np.isfinite(found[name])), key=lambda name: found[name])
-    each = each_front(judge, tuners[best])
+    each = each_front(judge, tuners[best], effort)
     entry: dict[str, Any] = {
         "load": load, "share": SHARE, "targets": list(TARGETS),
         "rules": {name: {"at_share": at_share(front), "front": table_of(front)} for name, front in rules.items()},
         "each": {"rule": best, "at_share": at_share(each), "front": table_of(each)}, "policies": {}}
-    for name, form in FORMS.items():
-        fronts, seconds = policy_fronts(judge, environment, form, seeds, budget)
+    for name in forms:
+        form = FORMS[name]
+        policies, seconds = trained_policies(environment, form, seeds, budget)
+        fronts = policy_fronts(judge, policies)
+        if name == CHALLENGER:
+            entry["cases"] = in_cases(environment, traces_of(load, folder), tuners, rules, policies, fronts)
         entry["policies"][name] = {
             "linear": form.linear, "provable": form.provable, "seconds": seconds,
             "policies": seeds * len(TARGETS),
@@ -219,6 +233,22 @@ def measure(load: str, folder: Path | None, seeds: int, effort: float, budget: f
         own = entry["policies"][name]
         print(name, f"{seconds:.0f} s", own["cost_saved"], own["cost_saved_each"], flush=True)
     return entry
+
+
+def in_cases(environment: Autoscaling, traces: Numbers | None, tuners: Mapping[str, Tuner],
+             rules: Mapping[str, Front], policies: Sequence[Sequence[Policy]], fronts: Sequence[Front],
+             ) -> dict[str, Any]:
+    """Costs of the best rules and of the policies, in the load that they are made for and in other cases."""
+    known = [name for name in rules if np.isfinite(rules[name].at(SHARE))]
+    best = sorted(known, key=lambda name: rules[name].at(SHARE))[:RIVALS]
+    found = {AS_TRAINED: {"rules": {name: costs(rules[name]) for name in best},
+                          "policies": [costs(front) for front in fronts]}}
+    for case, other in cases(environment, traces).items():
+        judge = Judge(other, seed=12345)
+        found[case] = {"rules": {name: costs(rule_front(judge, tuners[name])) for name in best},
+                       "policies": [costs(front) for front in policy_fronts(judge, policies)]}
+        print(case, found[case], flush=True)
+    return found
 
 
 def rules_table(results: Mapping[str, Any]) -> str:
@@ -274,6 +304,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--effort", type=float, default=1.0, help="scales the settings that are tried for each rule")
     parser.add_argument("--budget", type=float, default=1.0, help="scales the rounds of training")
     parser.add_argument("--loads", nargs="+", choices=LOADS, default=list(LOADS))
+    parser.add_argument("--forms", nargs="+", choices=FORMS, default=list(FORMS))
+    parser.add_argument("--rules", nargs="+", choices=RULES, default=list(RULES))
     add_data_folder(parser)
 
 
@@ -283,11 +315,13 @@ def run(options: argparse.Namespace) -> None:
               + code_digest("models.training.reinforcement.through_environment", "models.training")
               + code_digest("models.learners.policy", "models.learners")
               + code_digest("models.environments.autoscaling.simulator", "models.environments"),
-              "seeds": options.seeds, "effort": options.effort, "budget": options.budget}
+              "seeds": options.seeds, "effort": options.effort, "budget": options.budget, "forms": options.forms,
+              "rule_names": options.rules}
     entries = Entries(options.output, FORMAT, lambda entry: LOADS.index(entry["load"]),
                       lambda _, entry: wanted.items() <= entry.items())
     entries.content["machine"] = {**describe_machine(), "date": now_utc()}
     for load in options.loads:
         if not entries.has(LOADS.index(load)):
-            found = measure(load, options.data_folder, options.seeds, options.effort, options.budget)
+            found = measure(load, options.data_folder, options.seeds, options.effort, options.budget,
+                            options.forms, options.rules)
             entries.add({**_without_nan(found), **wanted})

@@ -30,19 +30,20 @@ class Front:
     names: tuple[str, ...]
     figures: Mapping[str, Numbers]
 
-    def at(self, share: float, figure: str = "cost", weights: Numbers | None = None) -> float:
-        """A figure at that share of violating steps.
+    def at(self, share: float, figure: str = "cost", weights: Numbers | None = None, by: str = "violated") -> float:
+        """A figure at that share of violations.
 
         Args:
             figure: interpolated as the cost is; > 0.
             weights: (A,) how often each application counts; None: once.
+            by: how violations are counted: `violated`, of the steps, or `violated_requests`.
 
         Returns:
             NaN where the share lies outside of the front.
         """
-        means = {name: np.average(self.figures[name], axis=1, weights=weights) for name in {"violated", "cost", figure}}
-        order = _efficient(means["violated"], means["cost"])
-        violated = np.log(np.maximum(means["violated"][order], _LEAST_SHARE))
+        means = {name: np.average(self.figures[name], axis=1, weights=weights) for name in {by, "cost", figure}}
+        order = _efficient(means[by], means["cost"])
+        violated = np.log(np.maximum(means[by][order], _LEAST_SHARE))
         if len(order) == 1 or not violated[0] <= np.log(share) <= violated[-1]:
             return float("nan")
         return float(np.exp(np.interp(np.log(share), violated, np.log(np.maximum(means[figure][order], 1e-9)))))

@@ -4,6 +4,7 @@ API: https://prometheus.io/docs/prometheus/latest/querying/api/
 """
 
 import ipaddress
+import re
 import threading
 import time
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ from feature_store.errors import InputError, SourceError
 
 _FIRST_BACKOFF_S = 0.25
 _READ_BYTES = 2**20
+_NO_NUMBER = re.compile(r"[^0-9.,+\-eENaInf]")  # what is in no value that Prometheus writes
 _RETRIED_STATUS = (408, 429, 500, 502, 503, 504)
 
 
@@ -183,6 +185,8 @@ def _parse_series(data: dict[str, Any], where: str) -> list[Series]:
 def _points(points: list[list[Any]]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Times and values as arrays; the loops run in C, there may be millions of points."""
     count = len(points)
+    if odd := _NO_NUMBER.search(",".join(map(itemgetter(1), points))):  # such as 1_000, which Python takes for a number
+        raise ValueError(f"a value with {odd[0]!r} in it")
     times = np.fromiter(map(itemgetter(0), points), np.float64, count)
     values = np.fromiter(map(float, map(itemgetter(1), points)), np.float64, count)
     return times, values

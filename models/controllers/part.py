@@ -1,4 +1,4 @@
-"""The contract of a part: what sets one control; a rule is a part for each control (rule.py).
+"""The contract of a part: what sets one control, or estimates what others use; a rule is some of them (rule.py).
 
 Symbols: N applications. Readings: signal -> (N,) float64 inside of the signal's range, NaN where missing; the limits
 and the replicas that stand now are always finite, the replicas whole; ready_replicas are whole, at most the replicas
@@ -9,6 +9,8 @@ and the replicas that stand now are always finite, the replicas whole; ready_rep
     cpu_used_cores             cores  of all of them
     cpu_utilization            share  the same over the limit now, as Kubernetes counts it
     memory_used_mib            MiB    of a replica
+
+and what the parts before this one gave: `target_replicas`, within the control's bounds, or an estimate, by its name.
 """
 
 from collections.abc import Mapping
@@ -25,7 +27,7 @@ Readings = Mapping[str, Numbers]
 
 
 class Part(Protocol):
-    """Sets one control of N applications."""
+    """Sets one control of N applications, or estimates one number of each."""
 
     declared: ClassVar[tuple[Setting, ...]]
     source: ClassVar[str]
@@ -37,4 +39,4 @@ class Part(Protocol):
         """Forgets everything."""
 
     def target(self, readings: Readings, seconds: float) -> Numbers:
-        """(N,) the control's target in its raw unit; NaN: as it is."""
+        """(N,) the control's target in its raw unit, NaN: as it is; or the estimate, NaN: not known."""

@@ -14,10 +14,11 @@ MARK = "<!-- made by python -m models.controllers.reference; all below it -->\n"
 def tables() -> str:
     """Rules by their parts, then the settings of each part."""
     parts: dict[str, type[Part]] = {}
-    lines = ["| rule | replicas | CPU limit | memory limit |", "| --- | --- | --- | --- |"]
+    lines = ["| rule | replicas | CPU limit | memory limit | estimate |", "| --- | --- | --- | --- | --- |"]
     for name, family in RULES.items():
         parts |= {part.__name__: part for part in family.parts.values()}
-        named = [f"[{part.__name__}](#{part.__name__.lower()})" for part in family.parts.values()]
+        columns = (family.replicas, family.cpu, family.memory, family.demand)
+        named = ["" if part is None else f"[{part.__name__}](#{part.__name__.lower()})" for part in columns]
         lines.append(f"| `{name}` | {' | '.join(named)} |")
     for name, part in parts.items():
         first_line = (part.__doc__ or "").splitlines()[0]

@@ -1,4 +1,4 @@
-"""A rule: one part for each control of the autoscaler, behind the contract of a controller.
+"""A rule: one part for each control of the autoscaler, and for estimates, behind the contract of a controller.
 
 What is missing or beyond a signal's range never reaches a part; what a part answers is finite and inside of the
 control's bounds before it leaves. Limits on change are the environment's or the actuator's.
@@ -12,11 +12,13 @@ import numpy as np
 
 from feature_store.errors import InputError
 from models.controllers.controller import Array
-from models.controllers.part import Numbers, Part, Readings
+from models.controllers.part import Numbers, Part
 from models.controllers.setting import Values
 from models.environments.autoscaling.interface import CONTROLS, SIGNALS
 
-PREFIXES = {"target_cpu_limit_cores": "cpu", "target_memory_limit_mib": "memory", "target_replicas": "replicas"}
+PREFIXES = {"needed_cores": "demand", "target_cpu_limit_cores": "cpu", "target_memory_limit_mib": "memory",
+            "target_replicas": "replicas"}
+_BOUNDS = {control.name: control for control in CONTROLS}
 
 
 class Rule:
@@ -27,7 +29,8 @@ class Rule:
 
         Args:
             name: as tables name it.
-            parts: control -> what sets it.
+            parts: control -> what sets it, in the order in which they are asked; what is no control is an estimate.
+                Each finds what those before it gave among the readings, by its name.
             values: all settings, checked, as `settings` shows them.
         """
         self._name = name
@@ -63,15 +66,16 @@ class Rule:
     def act(self, observation: Mapping[str, Array], seconds: float) -> dict[str, Array]:
         """Targets from what is observed now (see Controller.act)."""
         readings = self._readings(observation)
-        targets: dict[str, Array] = {}
-        for control in CONTROLS:
-            current = readings[control.current]
-            target = self._parts[control.name].target(readings, seconds)
-            asked = np.where(np.isfinite(target), target, current)
-            targets[control.name] = np.minimum(np.maximum(asked, control.low), control.high)
-        return targets
+        for name, part in self._parts.items():
+            target = part.target(readings, seconds)
+            if name in _BOUNDS:
+                control = _BOUNDS[name]
+                asked = np.where(np.isfinite(target), target, readings[control.current])
+                target = np.minimum(np.maximum(asked, control.low), control.high)
+            readings[name] = target
+        return {control.name: readings[control.name] for control in CONTROLS}
 
-    def _readings(self, observation: Mapping[str, Array]) -> Readings:
+    def _readings(self, observation: Mapping[str, Array]) -> dict[str, Numbers]:
         """Signals in their ranges, as part.py says; then what follows from them."""
         readings: dict[str, Numbers] = {}
         applications = len(self._known[CONTROLS[0].current])

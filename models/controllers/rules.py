@@ -7,6 +7,7 @@ from feature_store.errors import InputError, nearest
 from models.controllers.aimd import AimdCpu, AimdReplicas
 from models.controllers.autopilot import AutopilotCpu, AutopilotMemory, AutopilotReplicas
 from models.controllers.deployed import DeployedCpu, DeployedMemory, DeployedReplicas
+from models.controllers.feedforward import FeedforwardCpu, FeedforwardDemand, FeedforwardReplicas, PeakMemory
 from models.controllers.hpa import HpaCpu, HpaCpuP99
 from models.controllers.keda import KedaForecast, KedaRate, KedaRateOfDeployed
 from models.controllers.part import Part
@@ -24,6 +25,7 @@ class RuleFamily:
         name: as tables name it.
         replicas, cpu, memory: what sets each control.
         meaning: one phrase for a reader.
+        demand: estimates the cores that are needed, for the others; None: nothing does.
     """
 
     name: str
@@ -31,16 +33,18 @@ class RuleFamily:
     cpu: type[Part]
     memory: type[Part]
     meaning: str
+    demand: type[Part] | None = None
 
     @property
     def parts(self) -> dict[str, type[Part]]:
-        """Control -> class."""
-        return {"target_replicas": self.replicas, "target_cpu_limit_cores": self.cpu,
-                "target_memory_limit_mib": self.memory}
+        """Estimate or control -> class, in the order in which they are asked."""
+        estimates = {} if self.demand is None else {"needed_cores": self.demand}
+        return estimates | {"target_replicas": self.replicas, "target_cpu_limit_cores": self.cpu,
+                            "target_memory_limit_mib": self.memory}
 
     @property
     def declared(self) -> tuple[Setting, ...]:
-        """Settings of the rule: those of its parts, as replicas_..., cpu_... and memory_..."""
+        """Settings of the rule: those of its parts, as demand_..., replicas_..., cpu_... and memory_..."""
         return tuple(replace(setting, name=f"{PREFIXES[control]}_{setting.name}")
                      for control, part in self.parts.items() for setting in part.declared)
 
@@ -74,6 +78,9 @@ _FAMILIES = (
                "CPU limit by utilisation, memory by the VPA"),
     RuleFamily("vertical-cpu-p99", DeployedReplicas, VerticalCpuP99, VpaMemory,
                "CPU limit by utilisation and latency, memory by the VPA"),
+    RuleFamily("feedforward-p99", FeedforwardReplicas, FeedforwardCpu, PeakMemory,
+               "needed cores by load, last peak and the cost of a request, with a headroom integrated from latency",
+               FeedforwardDemand),
 )
 RULES: dict[str, RuleFamily] = {family.name: family for family in _FAMILIES}
 

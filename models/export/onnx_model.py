@@ -1,4 +1,5 @@
-"""A verified network as an ONNX file that takes raw units: Sub, Mul (scaling), Gemm, Relu, ..., Gemm, Mul, Add.
+"""A verified network as an ONNX file that takes raw units: Sub, Mul (scaling), Gemm, Relu, ..., Gemm, Mul, Add, and,
+where the target has a physical range, what holds the answer within it (physical_range.py).
 
 The graph is written node by node, so that the independent checker can read it back without
 interpretation: the weights in the file are the verified ones, to the last bit.
@@ -19,6 +20,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from feature_store.errors import RefusedError
 from feature_store.scaling import FeatureScaling
+from models.export.physical_range import UNBOUNDED, Range, range_layers
 from models.verification.checker.chain import read_chain
 from models.verification.execution import within_limits
 from models.verification.language.specification import Specification
@@ -35,19 +37,19 @@ CLEAR = 0.5
 
 
 def executable_onnx(network: ReluNetwork, scaling: FeatureScaling, output: str, metadata: Mapping[str, str],
-                    specification: Specification) -> bytes:
+                    specification: Specification, ends: Range = UNBOUNDED) -> bytes:
     """The file in float32 if execution then adds little enough, else in float64.
 
     Args as of `build_onnx`; specification: what must hold of it, in raw units, with its limits of rounding.
     """
-    content = build_onnx(network, scaling, output, metadata)
+    content = build_onnx(network, scaling, output, metadata, ends=ends)
     if within_limits(content, specification, CLEAR):
         return content
-    return build_onnx(network, scaling, output, metadata, np.float64)
+    return build_onnx(network, scaling, output, metadata, np.float64, ends)
 
 
 def build_onnx(network: ReluNetwork, scaling: FeatureScaling, output: str, metadata: Mapping[str, str],
-               dtype: type[np.floating] = np.float32) -> bytes:
+               dtype: type[np.floating] = np.float32, ends: Range = UNBOUNDED) -> bytes:
     """Serialises the network with its scaling.
 
     Args:
@@ -55,6 +57,7 @@ def build_onnx(network: ReluNetwork, scaling: FeatureScaling, output: str, metad
         output: name of the output, the target's.
         metadata: stored in the file's metadata_props.
         dtype: float32 or float64, in which it computes; input and output are float32 either way.
+        ends: of the target's physical range, raw units, within which the answer is held.
     """
     wide = dtype is np.float64
     flowing, result = ("wide_input", "wide_output") if wide else (INPUT, output)
@@ -65,13 +68,31 @@ def build_onnx(network: ReluNetwork, scaling: FeatureScaling, output: str, metad
     nodes = [helper.make_node("Cast", [INPUT], [flowing], "widen", to=TensorProto.DOUBLE)] if wide else []
     nodes += [helper.make_node("Sub", [flowing, "feature_offset"], ["centred"], "centre"),
               helper.make_node("Mul", ["centred", "feature_factor"], ["layer_0_in"], "scale")]
-    last = len(network.weights) - 1
+    last, layers = len(network.weights) - 1, range_layers(ends, top - base)
     nodes += linear_layers(network.weights, network.biases, tensors)
     nodes += [helper.make_node("Mul", [f"layer_{last}", "target_gain"], ["unscaled"], "unscale"),
-              helper.make_node("Add", ["unscaled", "target_offset"], [result], "uncentre")]
+              helper.make_node("Add", ["unscaled", "target_offset"], ["range_0_in" if layers else result], "uncentre")]
+    nodes += _range_nodes(layers, result, tensors)
     if wide:
         nodes.append(helper.make_node("Cast", [result], [output], "narrow", to=TensorProto.FLOAT))
     return serialised(nodes, (INPUT, network.inputs), (output, 1), tensors, metadata, dtype)
+
+
+def _range_nodes(layers: Sequence[tuple[float, float]], result: str,
+                 tensors: dict[str, NDArray[Any]]) -> list[onnx.NodeProto]:
+    """Nodes from `range_0_in` to the result; adds their tensors."""
+    nodes = []
+    for k, (factor, shift) in enumerate(layers):
+        flowing, given = f"range_{k}_in", f"range_{k}" if k < len(layers) - 1 else result
+        if factor != 1:
+            tensors[f"range_{k}_factor"] = np.array([factor])
+            nodes.append(helper.make_node("Mul", [flowing, f"range_{k}_factor"], [f"range_{k}_turned"], f"turn_{k}"))
+            flowing = f"range_{k}_turned"
+        tensors[f"range_{k}_shift"] = np.array([shift])
+        nodes.append(helper.make_node("Add", [flowing, f"range_{k}_shift"], [given], f"shift_{k}"))
+        if k < len(layers) - 1:
+            nodes.append(helper.make_node("Relu", [given], [f"range_{k + 1}_in"], f"hold_{k}"))
+    return nodes
 
 
 def linear_layers(weights: Sequence[NDArray[Any]], biases: Sequence[NDArray[Any]],

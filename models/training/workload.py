@@ -4,7 +4,7 @@ Symbols: m rows, n features; x (m, n) and y (m,) scaled by the training side's r
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ from feature_store.scaling import FeatureScaling
 from models.learners.mlp import linear_layers
 from models.tasks.supervised.task import SupervisedTask
 from models.training.pretraining import UNREADABLE, WorkloadData
-from models.verification.language.properties import Direction, Monotonicity
+from models.verification.language.properties import Direction, Monotonicity, OutputRange
 from models.verification.language.specification import FloatArray, Specification
 from models.verification.language.specification_language import parse_specification
 from models.verification.network.fully_connected import ReluNetwork
@@ -78,11 +78,15 @@ def few_shot_pool(folder: Path, workloads: Mapping[str, Workload]) -> WorkloadDa
 
 
 def raw_specification(task: SupervisedTask, name: str, scaling: FeatureScaling) -> Specification:
-    """The task's specification over its box in raw units; by default the range of the training side."""
+    """The task's specification over its box in raw units, by default the range of the training side; and that answers
+    lie within what the target can be."""
     ranges = {feature: (low, high) for feature, low, high in
               zip(scaling.features.names, scaling.features.minimum, scaling.features.maximum, strict=True)}
-    return parse_specification(task.workload(name).specification, scaling.features.names, ranges,
-                               f"task {task.name}: workload {name}", (task.target.name,))
+    found = parse_specification(task.workload(name).specification, scaling.features.names, ranges,
+                                f"task {task.name}: workload {name}", (task.target.name,))
+    low, high = task.physical_range(name)
+    physical = () if low is None and high is None else (OutputRange(0, low, high),)
+    return replace(found, properties=tuple(dict.fromkeys((*found.properties, *physical))))
 
 
 def scaled_specification(raw: Specification, scaling: FeatureScaling) -> Specification:

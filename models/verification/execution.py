@@ -10,9 +10,9 @@ may limit them (`rounding`): a proof is refused where execution may add more to 
 refused only where execution may be off by the whole range of an output, or its size: then nothing is known about what
 runs.
 
-What execution adds to a violation, e being the error of an output: 0 to an order that every operation keeps, 2 e to any
-other order and to a change (robust), e to a limit, the errors of both to a difference of two outputs (that of the
-lower one times `factor`).
+What execution adds to a violation, e being the error of an output: 0 to an order or a limit that every operation keeps,
+2 e to any other order and to a change (robust), e to any other limit, the errors of both to a difference of two
+outputs (that of the lower one times `factor`).
 
 Symbols: n inputs, o outputs.
 """
@@ -23,7 +23,7 @@ import numpy as np
 
 from models.verification.checker.archive import Rejected
 from models.verification.checker.chain import Chain, read_chain
-from models.verification.checker.rounding import Arithmetic, chain_error, kept_order
+from models.verification.checker.rounding import Arithmetic, chain_error, kept_limits, kept_order
 from models.verification.language.amounts import amount, plain
 from models.verification.language.claim import Claim
 from models.verification.language.properties import Monotonicity, OutputOrder, OutputRange, Robustness, Share
@@ -58,8 +58,8 @@ def execution_of(content: bytes, graph: Graph, claim: Claim) -> Execution:
                          f"execution must be bounded where `rounding` limits it: {refusal}" if limits else "")
     error, dtype = _error(chain, claim), chain.executed
     objection = "" if claim.specification is None else _over_the_limit(chain, claim.specification, error)
-    if _keeps_orders(chain, claim) and np.isfinite(error).all():
-        return Execution(f"Its execution in {dtype.name} adds nothing: every operation keeps these orders.", objection)
+    if (kept := _kept(chain, claim)) and np.isfinite(error).all():
+        return Execution(f"Its execution in {dtype.name} adds nothing: every operation keeps {kept}.", objection)
     named = [f"{name} by at most {amount(float(e), claim.units.get(name, ''))}" if np.isfinite(e) else
              f"{name} by any amount, for numbers may overflow"
              for name, e in zip(claim.output_names, error, strict=True)]
@@ -106,8 +106,9 @@ def _added(chain: Chain, rule: Monotonicity | OutputRange | OutputOrder | Robust
         case OutputOrder():
             return float(sum(factor * error[side] for side, factor in ((rule.upper, 1.0), (rule.lower, rule.factor))
                              if isinstance(side, int)))
-        case _:
-            return float(sum(error[output] for output in rule.outputs))
+        case OutputRange():
+            kept = _keeps_limits(chain, rule) and np.isfinite(error[rule.output])
+            return 0.0 if kept else float(sum(error[output] for output in rule.outputs))
 
 
 def _objection(error: FloatArray, graph: Graph, claim: Claim, dtype: np.dtype[np.floating]) -> str:
@@ -138,12 +139,27 @@ def _is_constant(graph: Graph, output: int) -> bool:
     return not any(matrix[output].any() for matrix in graph.affines[-1].matrices.values())
 
 
-def _keeps_orders(chain: Chain, claim: Claim) -> bool:
-    """Whether the claim is about orders alone, and every operation keeps each."""
+def _kept(chain: Chain, claim: Claim) -> str:
+    """What every operation keeps, where that is the whole claim: orders and limits; "" where it is not."""
     rules = () if claim.specification is None else claim.specification.properties
-    return bool(rules) and all(
-        isinstance(rule, Monotonicity) and all(kept_order(chain.weights, feature, rule.sign)[rule.output]
-                                               for feature in rule.features) for rule in rules)
+    words = set()
+    for rule in rules:
+        match rule:
+            case Monotonicity() if all(kept_order(chain.weights, feature, rule.sign)[rule.output]
+                                       for feature in rule.features):
+                words.add("these orders")
+            case OutputRange() if _keeps_limits(chain, rule):
+                words.add("these limits")
+            case _:
+                return ""
+    return " and ".join(sorted(words, reverse=True))
+
+
+def _keeps_limits(chain: Chain, rule: OutputRange) -> bool:
+    """Whether no executed output is beyond the rule's limits."""
+    low, high = kept_limits(chain)
+    return rule.minus is None and (rule.minimum is None or bool(low[rule.output] >= rule.minimum)) and (
+        rule.maximum is None or bool(high[rule.output] <= rule.maximum))
 
 
 def _error(chain: Chain, claim: Claim) -> FloatArray:

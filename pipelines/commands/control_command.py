@@ -8,7 +8,16 @@ import orjson
 import typer
 
 from pipelines.commands.known_names import require_in_ledger
-from pipelines.console import ConfigOption, JsonOption, configuration_from, print_line, reported, working
+from pipelines.console import (
+    ConfigOption,
+    JsonOption,
+    configuration_from,
+    print_json,
+    print_line,
+    print_note,
+    reported,
+    working,
+)
 from serving.control.kill_switch import hold_signal
 from serving.control.loop import ControlStep
 
@@ -42,17 +51,38 @@ def control(
     Example: assay control --task autoscaling --workload nginx --controller controller.yaml --actuator dry-run
     """
     hold_signal()
-    from serving.control.start import ControlRequest, act, champion_for, keyed, own_folder
+    from serving.control.start import ControlRequest, keyed
+    from serving.control.start import control as run_controller
 
     request = ControlRequest(workload, controller, task, actuator, every, give_back, steps, bundle, public_key, folder,
                              metrics_port, metrics_address)
     configuration = keyed(request, configuration_from(config))
     if bundle is None:
         require_in_ledger(configuration, task, workload)
-    with own_folder(request, configuration.home):
-        with working("loading the champion", json_output):
-            champion = champion_for(request, configuration)
-        act(request, champion, configuration, _json if json_output else _told)
+    run_controller(request, configuration, _json if json_output else _told, print_note if json_output else print_line,
+                   working("loading the champion", json_output))
+
+
+@reported
+def release(
+    controller: Annotated[Path, typer.Option(help="Controller file: what it acted on.")],
+    actuator: Annotated[str, typer.Option(help="What carried targets out: cgroup, kubernetes.")],
+    json_output: JsonOption = False,
+) -> None:
+    """Set what a controller found before its first step, without a controller.
+
+    For a controller that was killed and is not to start again. A limit that somebody else has set since stays.
+
+    Example: assay release --controller controller.yaml --actuator cgroup
+    """
+    from serving.control.controller_file import read_controller_file
+    from serving.control.start import release as give_back
+
+    said = give_back(actuator, read_controller_file(controller))
+    if json_output:
+        print_json({"released": said})
+    else:
+        print_line(said)
 
 
 def _json(record: ControlStep) -> None:

@@ -12,17 +12,19 @@ from serving.actuators.kubernetes import KubernetesDeployment
 from serving.contract import Contract
 from serving.control.controller_file import ControllerFile
 
-Maker = Callable[[Contract, ControllerFile], Actuator]
+Maker = Callable[[Contract | None, ControllerFile], Actuator]
 
 
-def _dry_run(contract: Contract, written: ControllerFile) -> Actuator:
+def _dry_run(contract: Contract | None, written: ControllerFile) -> Actuator:
+    if contract is None:
+        raise InputError("actuator must be one that keeps what it found, got dry-run, which sets nothing")
     if not written.dry_run:
         raise InputError("dry_run must say what is set at the beginning, got nothing (controller file)")
     assert contract.driving is not None
     return DryRun(written.dry_run, contract.driving.current)
 
 
-def _kubernetes(contract: Contract, written: ControllerFile) -> Actuator:
+def _kubernetes(contract: Contract | None, written: ControllerFile) -> Actuator:
     if (target := written.kubernetes) is None:
         raise InputError("kubernetes must name namespace, deployment and container, got nothing (controller file)")
     kubeconfig = Path(target.kubeconfig).expanduser() if target.kubeconfig else None
@@ -31,7 +33,7 @@ def _kubernetes(contract: Contract, written: ControllerFile) -> Actuator:
     return KubernetesDeployment(api, target.deployment, target.container, target.controls, target.lease_s)
 
 
-def _cgroup(contract: Contract, written: ControllerFile) -> Actuator:
+def _cgroup(contract: Contract | None, written: ControllerFile) -> Actuator:
     if (target := written.cgroup) is None:
         raise InputError("cgroup must name the group, got nothing (controller file)")
     return Cgroup(target.group, Path(target.state), parent=target.parent, root=Path(target.root),
@@ -43,8 +45,11 @@ ACTUATORS: Mapping[str, Maker] = {"dry-run": _dry_run, "cgroup": _cgroup, "kuber
 GIVES_BACK = frozenset({"cgroup"})
 
 
-def make_actuator(name: str, contract: Contract, written: ControllerFile) -> Actuator:
+def make_actuator(name: str, contract: Contract | None, written: ControllerFile) -> Actuator:
     """An actuator by name.
+
+    Args:
+        contract: of the policy; None: only to give back what was found.
 
     Raises:
         InputError: there is none of that name, or the file does not say what it needs.

@@ -147,8 +147,9 @@ class Cgroup:
         finally:
             if not held:
                 self._lease.release(_RESTORES)
-        if left:
-            raise ActuatorError(left[0].kind, "; ".join(map(str, left)))
+        if left or self._notes:
+            notes, self._notes = self._notes, ()
+            raise ActuatorError(left[0].kind if left else "conflict", "; ".join((*map(str, left), *notes)))
 
     def _remember(self, changes: Mapping[str, str], present: Mapping[str, str]) -> list[str]:
         """Puts on disk what is found and what is about to be set; nothing is changed before that."""

@@ -1,8 +1,9 @@
 """Carries out nothing: what would have been set stands in memory, so that the next decision starts from it."""
 
+import math
 from collections.abc import Mapping
 
-from feature_store.errors import InputError
+from feature_store.errors import InputError, nearest
 from serving.actuators.actuator import Applied
 
 
@@ -12,6 +13,9 @@ class DryRun:
     Args:
         present: signal -> value to begin with.
         current: control -> the signal that observes it.
+
+    Raises:
+        InputError: a present value is missing, or not above 0; a name is none of a present value.
     """
 
     def __init__(self, present: Mapping[str, float], current: Mapping[str, str]) -> None:
@@ -19,6 +23,12 @@ class DryRun:
             got = ", ".join(present) or "nothing"
             raise InputError(f"dry_run must give {', '.join(sorted(current.values()))}, got {got}; "
                              f"{missing[0]} is not there")
+        known = [*sorted(current.values()), *(f"ready_{name}" for name in sorted(current.values()))]
+        for name, value in present.items():
+            if name not in known:
+                raise InputError(f"dry_run must be of {', '.join(known)}, got {name!r}; {nearest(name, known)}")
+            if not 0 < value < math.inf:
+                raise InputError(f"dry_run.{name} must be a number > 0, got {value:g}: nobody acts on it")
         self._present, self._current = dict(present), dict(current)
         self._found = dict(present)
 

@@ -43,21 +43,29 @@ class Champion:
     """Implements `Models`: follows what `opened` opens. Threads may share it."""
 
     def __init__(self, opened: Callable[[], CheckedBundle], clock: Callable[[], float] = time.monotonic,
-                 age_s: Callable[[], float] = lambda: 0.0) -> None:
+                 age_s: Callable[[], float] = lambda: 0.0,
+                 before: Callable[[], CheckedBundle | None] = lambda: None) -> None:
         """Opens it for the first time.
 
         Args:
             opened: the champion's checked bundle.
             clock: seconds, never going back.
             age_s: of what was opened: since it was last known to be the champion.
+            before: the last good one, whose fallback acts where there is no champion now; None: there is none.
 
         Raises:
             AssayError: there is none that may act.
         """
         self._opened, self._clock, self._lock = opened, clock, threading.Lock()
-        bundle = opened()
+        self._refused, self.unreachable = "", ""
+        try:
+            bundle = opened()
+        except AssayError as error:
+            if (last := before()) is None:
+                raise
+            bundle, self._refused = last, f"champion: {error}"
         self._contract, self._predictor, self._sha256 = bundle.contract, Predictor(bundle), bundle.sha256
-        self._refused, self._known_at, self.unreachable = "", clock() - age_s(), ""
+        self._known_at = clock() - age_s()
 
     @property
     def contract(self) -> Contract:
@@ -150,7 +158,11 @@ def _opened(state: Configuration | StateFolder, task: str, workload: str, versio
                              "copy it there")
         from serving.registry import Registry
 
-        return Registry(state).open_champion(task, workload)
+        try:
+            return Registry(state).open_champion(task, workload)
+        except AssayError as error:  # what cannot be had there may still be kept by whoever asks: it is not refused
+            raise AssayError(f"bundle of version {version} must be in the state folder or in MLflow, got none "
+                             f"({kept}), and of MLflow: {error}") from error
     bundle = check_bundle(kept, state.public_key_path)
     if bundle.sha256 != sha256:
         raise RefusedError(f"bundle of version {version} must be {sha256} as the ledger says, got {bundle.sha256} "

@@ -9,6 +9,7 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -75,13 +76,15 @@ def _is_there(path: Path) -> bool:
 class LedgerSwitch:
     """Why nobody may act, by the last entry of a ledger that was seen. Threads may share it."""
 
-    def __init__(self, stopped: Callable[[], str], folder: Path) -> None:
+    def __init__(self, stopped: Callable[[], str], folder: Path, clock: Callable[[], float] = time.monotonic) -> None:
         """Begins with what a controller in this folder knew last.
 
         Args:
             stopped: who stopped all acting, "" for nobody, as the ledger says; raises where it cannot be read.
             folder: of this controller alone.
+            clock: seconds, never going back.
         """
+        self._clock, self._seen_at = clock, clock()
         self._read, self._file = stopped, folder / LEDGER_FILE
         try:
             self._known = self._file.read_text(encoding="utf-8") or "someone"
@@ -95,10 +98,16 @@ class LedgerSwitch:
         """The reason, or ""."""
         return f"kill switch: stopped in the ledger by {self._known}" if self._known else ""
 
+    @property
+    def unseen_s(self) -> float:
+        """Seconds since the ledger was looked at last, or since the start: a stop of that time is not known."""
+        return self._clock() - self._seen_at
+
     def poll(self) -> None:
         """Looks once; a ledger that is away, or does not verify, changes nothing."""
         with contextlib.suppress(Exception):
             self._known = self._read()
+            self._seen_at = self._clock()
         with contextlib.suppress(Exception):  # a full disk, say: again at the next look
             if self._known and self._known != self._kept:
                 write_file(self._file, self._known)

@@ -1,11 +1,13 @@
 """The last good champion in a controller's own folder: what it starts with while the state folder is away.
 
     <controller's folder>/champion/bundle/       its files, as they were checked
+    <controller's folder>/champion/refused/      those of one that was refused, for the sake of its fallback alone
     <controller's folder>/champion/known.json    its digest, when it was last known to be champion, why it was refused
 
 It is kept while the ledger names it, and checked at its load as any other. A refusal (retired, revoked, does not check,
-or the ledger names another one, whose bundle cannot be had) is written down first, then the copy goes: what was refused
-does not come back while nobody can be asked.
+or the ledger names another one, whose bundle cannot be had) is written down first, then the copy is put aside: what was
+refused does not come back while nobody can be asked, but its fallback acts, so that a restart leaves no service alone
+with the limits of a controller that is gone.
 
 Nothing here is signed but the bundle: whoever may write a controller's folder may do anything to the controller.
 """
@@ -14,6 +16,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +42,8 @@ class LastGood:
             now: Unix time.
         """
         self._opened, self._key, self._now = opened, public_key, now
-        self._bundle, self._known, self._kept_sha256 = folder / "bundle", folder / "known.json", ""
+        self._bundle, self._aside, self._known = folder / "bundle", folder / "refused", folder / "known.json"
+        self._kept_sha256 = ""
         self._started, self._acting, self.age_s, self.unkept = False, "", 0.0, ""
 
     def __call__(self) -> CheckedBundle:
@@ -64,6 +68,14 @@ class LastGood:
         self._keep(bundle)
         self._acting = bundle.sha256
         return bundle
+
+    def before(self) -> CheckedBundle | None:
+        """The last good one, refused or not, for its fallback alone; None: there is none that checks."""
+        for folder in (self._bundle, self._aside):
+            with suppress(AssayError, OSError):
+                if folder.is_dir():
+                    return check_bundle(folder, self._key)
+        return None
 
     def _refused(self, error: AssayError) -> RefusedError:
         self._started, self._acting = True, ""
@@ -98,7 +110,7 @@ class LastGood:
         return bundle
 
     def _keep(self, bundle: CheckedBundle) -> None:
-        """Keeps it; where that fails an older one goes, and `unkept` says why."""
+        """Keeps it; where that fails an older one is put aside, and `unkept` says why."""
         try:
             if self._kept_sha256 != bundle.sha256 or not self._bundle.is_dir():
                 self._made()
@@ -107,18 +119,29 @@ class LastGood:
                         (new / name).write_bytes(content)
             self._write(bundle.sha256, "")
             self._kept_sha256, self.unkept = bundle.sha256, ""
+            shutil.rmtree(self._aside, ignore_errors=True)
         except OSError as error:
             self.unkept = f"last good champion cannot be kept: {error.strerror} ({self._bundle})"
             if self._kept_sha256 != bundle.sha256:
-                shutil.rmtree(self._bundle, ignore_errors=True)
+                self._put_aside()
 
     def _refuse(self, reason: str) -> None:
         try:
             self._write(self._kept_sha256, reason)
         except OSError as error:  # a full disk: what is gone is refused too
             self.unkept = f"refusal cannot be written down: {error.strerror} ({self._known})"
-        shutil.rmtree(self._bundle, ignore_errors=True)
+        self._put_aside()
         self._kept_sha256 = ""
+
+    def _put_aside(self) -> None:
+        """So that it acts no more, also where nothing can be written: a full disk can still rename."""
+        if not self._bundle.exists():
+            return
+        shutil.rmtree(self._aside, ignore_errors=True)
+        try:
+            self._bundle.rename(self._aside)
+        except OSError:
+            shutil.rmtree(self._bundle, ignore_errors=True)
 
     def _made(self) -> None:
         """Its own folder, in the controller's: that one, where it went away, is not made anew without its stops."""

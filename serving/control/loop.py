@@ -34,7 +34,7 @@ from serving.contract import Contract
 from serving.control.checks import Checked, Distribution, beyond_training, checked, first_of
 from serving.control.lowered import ROUNDED, lowered
 from serving.control.memory import Memory, read_memory
-from serving.control.pending import KEPT, Pending, Settled, lasted, left, logged, settled, steps_behind
+from serving.control.pending import KEPT, MOST_BEHIND, Pending, Settled, lasted, left, logged, settled, steps_behind
 from serving.control.shield import Change, Shield
 from serving.control.watch import Actor, Watch
 from serving.seen_spec import Familiar
@@ -257,6 +257,17 @@ class ControlLoop:
         """Says how far apart two steps are to be, where that is not as the policy was trained."""
         self._due_s = every_s
 
+    def without_rewards(self, every_s: float) -> str:
+        """Why no step will have a reward, "" where they will: by the age of what can be measured now, where it can."""
+        try:
+            age_s = max(self._parts.reader.read().ages_s.values(), default=math.nan)
+        except Exception:  # a source that is away says nothing of it
+            return ""
+        if steps_behind(age_s, every_s) <= MOST_BEHIND:
+            return ""
+        return (f"no step will have a reward in the log: what is measured is {age_s:.3g} s old, more than "
+                f"{MOST_BEHIND} steps of {every_s:g} s; take longer steps")
+
     def close(self, give_back: bool = False) -> str:
         """Writes the last steps, without a reward, and gives the lease back.
 
@@ -372,11 +383,19 @@ class ControlLoop:
         if decided.actor == "nobody":
             return decided
         try:
-            found = self._parts.shield.allowed(decided.targets, seen.row, self._memory.lowered_s, bool(seen.troubles))
+            found = self._parts.shield.allowed(decided.targets, seen.row, self._memory.lowered_s,
+                                               blind=bool(seen.troubles), missed=not self._satisfied(seen))
         except InputError as error:
             return _Decided("nobody", "; ".join(filter(None, (decided.reason, f"shield: {error}"))), decided.said)
         decided.targets, decided.changes = found.targets, found.changes
         return decided
+
+    def _satisfied(self, seen: Checked) -> bool:
+        """Whether the objective is known to have been met in the interval that was observed."""
+        try:
+            return self._parts.observer.outcome(seen.row)["violated"] == 0.0  # NaN: not known
+        except Exception:  # whatever a row that is in trouble does to an observer
+            return False
 
     def _recorded(self, at: str, decided: _Decided, seen: Checked, version: str) -> ControlStep:
         return ControlStep(self._memory.step, at, decided.actor, decided.reason, version, dict(seen.row),

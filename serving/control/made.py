@@ -12,6 +12,7 @@ from models.controllers.rules import RULES, make
 from models.environments.observer import observer_of
 from serving.actuators.actuator import Actuator
 from serving.contract import Contract
+from serving.control.checks import checked
 from serving.control.controller_file import ControllerFile
 from serving.control.loop import ControlLoop, Models, Parts, Settings
 from serving.control.prometheus_reader import PrometheusReader
@@ -66,6 +67,9 @@ def make_loop(contract: Contract, models: Models, written: ControllerFile, actua
                          f"{nearest(unknown[0], names)}")
     observer = observer_of(contract.driving.observer)
     written.require_all(observer.measured)
+    if impossible := checked(contract, written.fixed, written.fixed).troubles:
+        raise InputError(f"fixed must be possible values, got {'; '.join(impossible.values())}: no policy would ever "
+                         "act")
     reader = PrometheusReader(written.prometheus, written.signals, written.fixed, written.timeout_s)
     parts = Parts(reader, models, actuator, shield, fallback_of(contract), observer, stops,
                   f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}")

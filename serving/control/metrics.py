@@ -11,6 +11,7 @@
     assay_control_policy_acts                          1: the policy decided last; 0: its fallback, or nobody
     assay_control_last_step_time_seconds               Unix time of the last step
     assay_control_model_age_seconds                    since the champion was last known to be it
+    assay_control_ledger_unseen_seconds                since the ledger was looked at: a stop of that time is not known
     assay_control_model_info{version}                  1 of the version that decides
 """
 
@@ -28,7 +29,8 @@ _SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 class Metrics:
     """Counts steps. registry: what is exposed."""
 
-    def __init__(self, task: str, workload: str, model: Callable[[], Model]) -> None:
+    def __init__(self, task: str, workload: str, model: Callable[[], Model], unseen_s: Callable[[], float]) -> None:
+        """unseen_s: seconds since the ledger was looked at."""
         self.registry = CollectorRegistry()
         names = ("task", "workload")
         own = {"task": task, "workload": workload}
@@ -55,6 +57,7 @@ class Metrics:
         self._version = gauge("model_info", "1 of the version that decides", "version")
         gauge("model_age_seconds", "since the champion was last known to be it").labels(**own).set_function(
             lambda: model().age_s)
+        gauge("ledger_unseen_seconds", "since the ledger was looked at").labels(**own).set_function(unseen_s)
         for actor in ("policy", "fallback", "nobody"):
             self._steps.labels(**own, actor=actor)
 

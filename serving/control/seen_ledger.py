@@ -39,15 +39,21 @@ class SeenLedger:
             RefusedError: it does not verify, or does not hold what was seen: it was cut, or is an older one.
             AssayError: it is away, or cannot be looked at.
         """
-        with _lock:
-            kept = () if self._file is None else read_head_file(self._file)
+        while True:
+            kept = self._kept()
             self._require_there()
+            # outside of the lock: who waits for a file system that hangs holds up nobody else
             chain = Ledger(self.path, self._key).chain()
             if not chain.entries:  # not if it went away just now
                 self._require_there()
-            require_heads(chain, (*kept, *self._seen), self.path, is_torn=False)
-            self._see(chain, kept)
-        return dict(chain.standings)
+            with _lock:
+                if self._kept() == kept:  # else somebody saw more meanwhile: what was read may be older than that
+                    require_heads(chain, (*kept, *self._seen), self.path, is_torn=False)
+                    self._see(chain, kept)
+                    return dict(chain.standings)
+
+    def _kept(self) -> tuple[Head, ...]:
+        return () if self._file is None else read_head_file(self._file)
 
     def _see(self, chain: Chain, kept: tuple[Head, ...]) -> None:
         if not chain.entries:

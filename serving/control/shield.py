@@ -4,12 +4,15 @@ In this order, so that what comes later holds in the end:
 
     hold         a target that an operator keeps as it is
     hysteresis   a change too small to be worth one is none
-    cool-down    after something was taken away, nothing more for a while
     blind        while measurements are missing or not fit to decide on, nothing is taken away: nobody knows it idles
-    range        the target's safe range
-    rate         at most a share of the present value, up or down; a whole number may always move by one. What someone
-                 else set outside of the range comes back to it at this rate
+    missed       while the objective is missed, or nobody knows whether it is met, nothing is taken away
+    cool-down    after something was taken away, nothing more for a while
+    range        the target's safe range; where one of the three above holds, it takes nothing away either
+    rate         at most a share of the present value, up or down; a whole number may always move by one
     budget       cores and replicas of all together; only what grows is cut, nothing that is there is taken for it
+
+So what someone else set above the range stays until a step that is observed, satisfied and past the cool-down, and then
+comes down at the rate.
 
 All is a pure function of the targets, what is set now, and the time since things were taken away. A proved policy needs
 none of it: what the shield changes of one is worth an alert.
@@ -23,7 +26,7 @@ from typing import Literal
 from feature_store.errors import InputError
 from serving.fallback_spec import SafeRange
 
-Reason = Literal["hysteresis", "cool_down", "blind", "range", "rate", "budget"]
+Reason = Literal["hysteresis", "blind", "missed", "cool_down", "range", "rate", "budget"]
 _EXACT = 1e-6  # share by which a target may miss a limit of its own network, which computes in float32
 
 
@@ -121,7 +124,7 @@ class Shield:
                 raise InputError(f"budget must be of {', '.join(self._of)}, got {', '.join(unknown)} ({budget.name})")
 
     def allowed(self, targets: Mapping[str, float], present: Mapping[str, float],
-                lowered_s_ago: Mapping[str, float], blind: bool = False) -> Shielded:
+                lowered_s_ago: Mapping[str, float], *, blind: bool, missed: bool) -> Shielded:
         """What may be set of targets.
 
         Args:
@@ -129,6 +132,7 @@ class Shield:
             present: signal -> finite value of what is set now, one for each limit's `current`.
             lowered_s_ago: control -> seconds since it was lowered; left out: long ago.
             blind: whether measurements are missing or not fit to decide on.
+            missed: whether the objective is missed, or nobody knows that it is met.
 
         Raises:
             InputError: a value is missing or not finite: nothing may be set then.
@@ -137,14 +141,15 @@ class Shield:
         changes: list[Change] = []
         for limit in self.limits:
             wanted, now = _finite(targets, limit.control, "target"), _finite(present, limit.current, "present value")
-            found[limit.control] = self._one(limit, wanted, now, lowered_s_ago.get(limit.control, math.inf), changes,
-                                            blind)
+            cooling = lowered_s_ago.get(limit.control, math.inf) < limit.cool_down_s
+            keeps: Reason | None = "blind" if blind else "missed" if missed else "cool_down" if cooling else None
+            found[limit.control] = self._one(limit, wanted, now, keeps, changes)
         for budget in self.budgets:
             self._within(budget, found, present, changes)
         return Shielded(found, tuple(changes))
 
-    def _one(self, limit: Limit, wanted: float, now: float, lowered_s: float, changes: list[Change],
-             blind: bool) -> float:
+    def _one(self, limit: Limit, wanted: float, now: float, keeps: Reason | None, changes: list[Change]) -> float:
+        """What may be set of one target. keeps: why nothing of it may be taken away now, None where it may."""
         if limit.held:
             return now
         value = wanted
@@ -159,11 +164,10 @@ class Shield:
             value = wanted = float(math.ceil(wanted - _EXACT * max(1.0, abs(wanted))))
         if value != now and abs(value - now) <= limit.hysteresis * abs(now):
             cut("hysteresis", now)
-        if value < now and lowered_s < limit.cool_down_s:
-            cut("cool_down", now)
-        if value < now and blind:
-            cut("blind", now)
-        cut("range", min(max(value, limit.safe.minimum), limit.safe.maximum))
+        if value < now and keeps is not None:
+            cut(keeps, now)
+        most = limit.safe.maximum if keeps is None else max(limit.safe.maximum, now)
+        cut("range", min(max(value, limit.safe.minimum), most))
         least, most = self.reachable(limit, now)
         cut("rate", min(max(value, least), most))
         return value

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
+from feature_store.errors import AssayError
+
 Answer = TypeVar("Answer")
 MOST_HUNG = 4
 
@@ -21,6 +23,25 @@ class TooLate(Exception):
     def __init__(self, answered: int, hanging: int) -> None:
         super().__init__(f"{answered} calls ended in time, {hanging} of before still hang")
         self.answered, self.hanging = answered, hanging
+
+
+class Within(Generic[Answer]):
+    """A call that has so long to end: what hangs for longer, such as a file system, counts as away, and is tried again
+    at the next call.
+    """
+
+    def __init__(self, call: Callable[[], Answer], within_s: float, what: str) -> None:
+        """what: that has to answer, as messages name it."""
+        self._call, self._within_s, self._what = call, within_s, what
+        self._threads = SideBySide[Answer]()
+
+    def __call__(self) -> Answer:
+        """What it gives. Raises AssayError: it did not end in time. Exception: what the call raises."""
+        try:
+            return self._threads.answers([self._call], self._within_s)[0]
+        except TooLate as late:
+            before = f"; {late.hanging} earlier looks still wait" if late.hanging else ""
+            raise AssayError(f"{self._what} must answer within {self._within_s:g} s, got nothing{before}") from late
 
 
 class SideBySide(Generic[Answer]):

@@ -1,22 +1,26 @@
 """Starts a controller as an operator asked for it, and runs it to its end: what every `assay control` does."""
 
-import threading
+import math
+import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from filelock import Timeout
 
 from feature_store.errors import AssayError, InputError, RefusedError
 from feature_store.file_lock import file_lock
 from feature_store.names import check_task_name, check_workload_name
 from models.configuration import Configuration
+from serving.actuators.actuator import ActuatorError
 from serving.actuators.actuators import GIVES_BACK, make_actuator
 from serving.bundle import CheckedBundle, check_bundle
 from serving.control.champion import Champion, champion_of_ledger
-from serving.control.controller_file import read_controller_file
+from serving.control.checks import Distribution
+from serving.control.controller_file import ControllerFile, read_controller_file
 from serving.control.kill_switch import KillSwitch, LedgerSwitch, stopped_in_ledger
 from serving.control.last_good import LastGood
 from serving.control.loop import ControlStep
@@ -24,9 +28,11 @@ from serving.control.made import make_loop
 from serving.control.metrics import Metrics
 from serving.control.run import run, stops_on_signals
 from serving.control.seen_ledger import SeenLedger
+from serving.control.side_by_side import Within
 from serving.state_folder import StateFolder
 
 LEAST_S, MOST_S = 0.01, 86_400.0  # between two steps
+WITHIN_S = 20.0  # of each of these looks
 POLL_S = 30.0  # between two looks at who is champion, and whether acting is stopped
 
 
@@ -120,8 +126,9 @@ def champion_for(request: ControlRequest, state: Configuration | StateFolder) ->
     if request.bundle is not None:
         champion = Champion(opened)
     else:
-        last_good = LastGood(opened, place / "champion", state.public_key_path)
-        champion = Champion(last_good, age_s=lambda: last_good.age_s)
+        looked_at = Within(opened, WITHIN_S, f"ledger {state.ledger_path}")
+        last_good = LastGood(looked_at, place / "champion", state.public_key_path)
+        champion = Champion(last_good, age_s=lambda: last_good.age_s, before=last_good.before)
     contract = champion.contract
     if (contract.task, contract.workload) != (request.task, request.workload):
         raise InputError(f"bundle must be for {request.task}, {request.workload}, got one for {contract.task}, "
@@ -129,50 +136,131 @@ def champion_for(request: ControlRequest, state: Configuration | StateFolder) ->
     return champion
 
 
-def act(request: ControlRequest, champion: Champion, state: Configuration | StateFolder,
-        show: Callable[[ControlStep], None]) -> None:
-    """Runs the controller until it is stopped, or for `steps`. In `own_folder`.
+def control(request: ControlRequest, state: Configuration | StateFolder, show: Callable[[ControlStep], None],
+            tell: Callable[[str], None], loading: AbstractContextManager[object] | None = None) -> None:
+    """Runs the controller until it is stopped, or for `steps`.
+
+    A start that is refused leaves no limits of a killed controller in place: where the actuator gives back what it
+    found, it does so then, and the error says what came of it.
 
     Args:
-        state: whose ledger may stop it.
+        state: whose ledger says who is champion, and may stop it.
         show: called with the record of each step.
+        tell: called with each line about the start: what acts, on what, towards what, where the log is; what it lacks.
+        loading: around what takes long before the first step.
 
     Raises:
         InputError: an option, the controller's file or its folder is unusable.
         RefusedError: what was found could not be given back at the end.
+        AssayError: there is no champion that may act, nor one before it whose fallback could.
     """
     if request.every is not None and not LEAST_S <= request.every <= MOST_S:
         raise InputError(f"every must be {LEAST_S:g} to {MOST_S:g} seconds, got {request.every!r}")
-    written, contract = read_controller_file(request.controller), champion.contract
-    place = place_of(request, state.home)
-    stopped = stops_on_signals()
-    loop = make_loop(contract, champion, written, make_actuator(request.actuator, contract, written),
-                     _stops(request, keyed(request, state), place, stopped), place)
-    assert contract.driving is not None
-    metrics = Metrics(request.task, request.workload, champion.current)
-    if request.metrics_port is not None:
-        metrics.serve(request.metrics_port, request.metrics_address)
-    champion.follow(POLL_S, stopped)
-
-    def on_step(record: ControlStep) -> None:
-        metrics.count(record)
-        with suppress(OSError):  # a full disk or a closed pipe behind the output stops no controller
-            show(record)
-
+    written, stopped = read_controller_file(request.controller), stops_on_signals()
     gives_back = request.actuator in GIVES_BACK if request.give_back is None else request.give_back
-    if failure := run(loop, request.every or contract.driving.step_s, stopped, on_step, request.steps, gives_back):
-        raise RefusedError(failure)
+    with ExitStack() as stack:
+        try:
+            place = stack.enter_context(own_folder(request, state.home))
+            with loading or nullcontext():
+                champion = champion_for(request, state)
+            contract, actuator = champion.contract, make_actuator(request.actuator, champion.contract, written)
+            on_host, in_ledger = KillSwitch(place), _ledger_switch(request, keyed(request, state), place)
+            loop = make_loop(contract, champion, written, actuator, lambda: on_host() or in_ledger(), place)
+            # a bundle of a folder needs no ledger: then nobody waits for one
+            metrics = Metrics(request.task, request.workload, champion.current,
+                              lambda: in_ledger.unseen_s if request.bundle is None else math.nan)
+            if request.metrics_port is not None:
+                metrics.serve(request.metrics_port, request.metrics_address)
+        except AssayError as error:
+            if gives_back:
+                error.args = (f"{error}; {limits_of_a_refused_start(request, written, place_of(request, state.home))}",)
+            raise
+        champion.follow(POLL_S, stopped)
+        in_ledger.follow(POLL_S, stopped)
+
+        def on_step(record: ControlStep) -> None:
+            metrics.count(record)
+            with suppress(OSError):  # a full disk or a closed pipe behind the output stops no controller
+                show(record)
+
+        assert contract.driving is not None
+        every_s = request.every or contract.driving.step_s
+        with suppress(OSError):
+            for line in filter(None, (first_line(champion, actuator.name, every_s, place),
+                                      unchecked(champion, written.distribution), loop.without_rewards(every_s))):
+                tell(line)
+        if failure := run(loop, every_s, stopped, on_step, request.steps, gives_back):
+            raise RefusedError(failure)
 
 
-def _stops(request: ControlRequest, state: Configuration | StateFolder, place: Path,
-           stopped: threading.Event) -> Callable[[], str]:
-    """Why nobody may act, "" where everyone may; the ledger is looked at until `stopped`."""
-    on_host = KillSwitch(place)
+def limits_of_a_refused_start(request: ControlRequest, written: ControllerFile, place: Path) -> str:
+    """Gives back what a killed controller left, unless acting is stopped; says what came of it. place: its folder."""
+    if stopped := KillSwitch(place)() or LedgerSwitch(lambda: "", place)():
+        return f"limits stay as they are set ({stopped}); `assay release` gives back what was found"
+    try:
+        return release(request.actuator, written)
+    except AssayError as error:
+        return f"limits may not be as they were found: {error}"
+
+
+def release(actuator: str, written: ControllerFile) -> str:
+    """Sets what a controller found before its first step, without a controller. Safe to repeat.
+
+    Args:
+        actuator: that carried its targets out.
+        written: its file.
+
+    Returns:
+        What is set now.
+
+    Raises:
+        InputError: the actuator keeps nothing that could be given back.
+        ActuatorError: another controller has the lease, or something could not be set, or was set by someone else.
+    """
+    target = make_actuator(actuator, None, written)
+    holder = f"release, process {os.getpid()}"
+    if other := target.acquire(holder):
+        raise ActuatorError("conflict", f"limits must be those of no controller that acts, got a lease of {other} "
+                                        f"({target.name})")
+    try:
+        target.restore()
+        present = target.present()
+    finally:
+        target.release(holder)
+    return f"{target.name} is set as it was found: " + ", ".join(f"{name} {value:g}" for name, value in present.items())
+
+
+def _ledger_switch(request: ControlRequest, state: Configuration | StateFolder, place: Path) -> LedgerSwitch:
+    """The ledger's stops, looked at once."""
     ledger = SeenLedger(state, place)
-    in_ledger = LedgerSwitch(lambda: stopped_in_ledger(state, request.task, request.workload, ledger), place)
-    in_ledger.poll()
-    in_ledger.follow(POLL_S, stopped)
-    return lambda: on_host() or in_ledger()
+    switch = LedgerSwitch(Within(lambda: stopped_in_ledger(state, request.task, request.workload, ledger), WITHIN_S,
+                                 f"ledger {state.ledger_path}"), place)
+    switch.poll()
+    return switch
+
+
+def first_line(champion: Champion, target: str, every_s: float, place: Path) -> str:
+    """What acts, on what, towards which objective, where the log is."""
+    model, contract = champion.current(), champion.contract
+    units = {item.name: item.unit for item in contract.inputs}
+    assert contract.driving is not None and contract.fallback is not None
+    aims = ", ".join(f"{name} {value:g} {units[name]}".rstrip() for name, value in contract.driving.settings.items())
+    who = f"the fallback alone ({contract.fallback.rule}; {model.refused})" if model.refused else "the policy"
+    return (f"{who} of bundle {model.version} ({contract.task}, {contract.workload}) acts on {target} every "
+            f"{every_s:g} s{f', objective: {aims}' if aims else ''}; log: {place / 'steps'}")
+
+
+def unchecked(champion: Champion, distribution: Distribution) -> str:
+    """Which checks of what training saw an operator's margin switches off, "" for none."""
+    if (familiar := champion.current().familiar) is None or distribution.margin is None:
+        return ""
+    inputs = champion.contract.inputs
+    lows, highs = (np.array([end if (value := getattr(item, name)) is None else value for item in inputs])
+                   for name, end in (("physical_minimum", -math.inf), ("physical_maximum", math.inf)))
+    own = familiar.unreachable(lows, highs)
+    off = [name for name in familiar.unreachable(lows, highs, distribution.margin) if name not in own]
+    return (f"out_of_distribution.margin {distribution.margin:g} switches the check off of {', '.join(off)}: no "
+            "observation counts as beyond what training saw" if off else "")
 
 
 def line_of(record: ControlStep) -> str:

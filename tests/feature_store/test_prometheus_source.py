@@ -290,3 +290,17 @@ def test_messages_do_not_show_the_password() -> None:
     with faulty_server(reply("no", 401)) as (url, _), pytest.raises(SourceError) as caught:
         PrometheusSource(url.replace("//", "//me:secret@")).instant("up")
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["1_000", "\u0661\u0662", " 1", "infinity", "1\n", "0x10"])
+def test_a_number_that_prometheus_does_not_write_is_none(value):
+    """Python's float takes all but the last."""
+    data = {"resultType": "vector", "result": [{"metric": {}, "value": [1.0, value]}]}
+    with pytest.raises(SourceError, match="series must be lists of"):
+        prometheus_api._parse_series(data, "a server")
+
+
+@pytest.mark.parametrize("value", ["1", "-1.5", "1e-09", "+Inf", "-Inf", "NaN", "1.7976931348623157e+308"])
+def test_numbers_as_prometheus_writes_them_are_read(value):
+    data = {"resultType": "vector", "result": [{"metric": {}, "value": [1.0, value]}]}
+    assert str(prometheus_api._parse_series(data, "a server")[0].values[0]) == str(float(value))

@@ -69,7 +69,9 @@ def test_it_observes_decides_acts_and_logs(place):
     assert records[1]["seen"]["slo_ms"] == 15.0
     read = read_log(place / "a" / "steps")
     assert (len(read.steps), read.lost) == (4, ())
-    assert error == ""
+    assert "the policy of bundle" in error.splitlines()[0]
+    assert "acts on dry-run every 0.2 s, objective: slo_ms 15 ms; log: " in error.splitlines()[0]
+    assert ["more than 4 steps of 0.2 s" in line for line in error.splitlines()[1:]] == [True]
 
 
 @needs_prometheus
@@ -78,8 +80,11 @@ def test_a_kill_switch_and_signals_are_obeyed(place):
     (place / "b" / "STOP").touch()
     process = _start(place, "b")
     try:
+        start = process.stdout.readline()
+        assert "acts on dry-run" in start, process.stderr.read()
+        assert "take longer steps" in process.stdout.readline()
         first = process.stdout.readline()
-        assert "nobody" in first, process.stderr.read()
+        assert "nobody" in first
         assert "kill switch: STOP in its folder" in first
         (place / "b" / "STOP").unlink()
         seen = [process.stdout.readline() for _ in range(6)]
@@ -133,20 +138,22 @@ def test_it_starts_with_the_last_good_champion_while_the_state_folder_is_away(pl
                    "--folder", str(folder), "--every", "0.2", "--steps", "3", "--json"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False,
                               env={**os.environ, "ASSAY_HOME": str(home)})
-        records = map(json.loads, done.stdout.splitlines()) if done.returncode == 0 else ()
-        return [(one["actor"], one["version"]) for one in records], done.stderr + done.stdout * bool(done.returncode)
+        assert done.returncode == 0, done.stderr + done.stdout
+        records = [json.loads(line) for line in done.stdout.splitlines()]
+        assert {one["version"] for one in records} == {sha256[:12]}
+        return [one["actor"] for one in records], records[-1]["reason"]
 
-    expected = [(actor, sha256[:12]) for actor in ("fallback", "policy", "policy")]
-    assert steps() == (expected, "")
+    expected = (["fallback", "policy", "policy"], "")
+    assert steps() == expected
     home.rename(away)
-    assert steps() == (expected, "")
+    assert steps() == expected
     away.rename(home)
     ledger.append([move("retire", previous_version=1, reason="it is not good")])
-    told, error = steps()
-    assert (told, "workload must have a champion" in error) == ([], True)
+    actors, why = steps()
+    assert (actors, "workload must have a champion" in why) == (["fallback"] * 3, True)
     home.rename(away)
-    told, error = steps()
-    assert (told, "since then: ledger must be there" in error) == ([], True)
+    actors, why = steps()
+    assert (actors, "since then: ledger must be there" in why) == (["fallback"] * 3, True)
 
 
 @needs_prometheus

@@ -117,6 +117,17 @@ def test_warnings_are_counted_and_stop_nothing() -> None:
     assert "warning: column 'connections' must take at least two values" in validate("--verbose").stdout
 
 
+@pytest.mark.parametrize(("target", "warned"), [
+    ({"unit": "ms"}, True), ({"unit": "ms", "minimum": 0.001}, False), ({"unit": "ms", "maximum": 999.0}, False),
+    ({"unit": ""}, False), ({"unit": "ln(s)"}, False)])
+def test_a_target_in_a_unit_without_ends_is_warned_of(project: Path, target: dict[str, Any], warned: bool) -> None:
+    changed(project, "task.yaml", {"target": {"name": "latency_ms", **target}})
+    done = validate("--verbose")
+    assert done.exit_code == 0, done.output
+    assert (f"target latency_ms must have a `minimum` or a `maximum`, in {target['unit']}, got neither" in
+            " ".join(done.stdout.split())) is warned
+
+
 @pytest.mark.parametrize(("file", "text", "message"), [
     ("task.yaml", "name: tiny\nname: tinier", "task.yaml, line 2"),
     ("mapping.yaml", "workload: {column: app}\ncolumns:\n  psi_cpu_sone: {column: cpu}",

@@ -16,6 +16,7 @@ from feature_store.digests import content_digest
 from feature_store.scaling import FeatureScaling
 from models.export.onnx_model import INPUT
 from models.export.parity import largest_difference, one_row_latency_us
+from models.export.physical_range import held_within
 from models.export.row_errors import ordered_test_set, residuals, squared_errors
 from models.tasks.supervised.task import SupervisedTask
 from models.training.baseline import BASELINE, monotone_gradient_boosting
@@ -36,7 +37,8 @@ PARITY_POINTS = 10_000
 
 @dataclass(frozen=True)
 class Trained:
-    """One workload's data, its network and the unverified twin, the folder of the proof, and the exported file."""
+    """One workload's data, its network and the unverified twin, both held within the target's physical range, the
+    folder of the proof, and the exported file."""
 
     data: Workload
     network: ReluNetwork
@@ -48,8 +50,10 @@ class Trained:
 def load_trained(task: SupervisedTask, workload: str, features: Path, verified: Path, product: Path) -> Trained:
     """From the folders of the run."""
     torch.set_num_threads(1)
-    return Trained(load_workload(features / workload, task, workload), load_network(verified / "network.npz"),
-                   load_network(verified / "twin.npz"), verified, (product / "model.onnx").read_bytes())
+    data = load_workload(features / workload, task, workload)
+    network, twin = (held_within(load_network(verified / f"{name}.npz"), task.physical_range(workload),
+                                 data.scaling.target) for name in ("network", "twin"))
+    return Trained(data, network, twin, verified, (product / "model.onnx").read_bytes())
 
 
 def supervised_evidence(task: SupervisedTask, trained: Trained, features: Path, seed: int) -> dict[str, Any]:

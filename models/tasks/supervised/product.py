@@ -36,7 +36,7 @@ def network_product(
     promise = promised(specification, [high - low], units)
     metadata = {"task": task.name, "workload": workload, "code_version": versions.code_version,
                 "data_version": versions.data_version, "units": "inputs and output are in raw units"}
-    model = executable_onnx(network, scaling, target.name, metadata, promise)
+    model = executable_onnx(network, scaling, target.name, metadata, promise, task.physical_range(workload))
     require_same_weights(model, network)
     return Product(
         task.name, workload, model, promise,

@@ -33,6 +33,8 @@ class WorkloadTask(Written):
         default=HIDDEN, json_schema_extra={"unit": "neurons"}, description="Widths of the hidden layers")
     specification: dict[str, Any] = Field(
         default_factory=dict, description="What is to be proved, see specification.md")
+    physical_range: bool = Field(
+        default=True, description="Answers are held within the target's `minimum` and `maximum`, which is proved")
     by_policy: bool = Field(
         default=False, description="The specification is wished for, whatever the data say of it")
     note: str = Field(default="", description="What a reader of its report should know of it")
@@ -78,6 +80,11 @@ class SupervisedTask(TaskFile[WorkloadTask]):
     def measured_features(self, workload: str) -> tuple[Quantity, ...]:
         """Those of them that are measured or set."""
         return self.inputs + self.workload(workload).configuration
+
+    def physical_range(self, workload: str) -> tuple[float | None, float | None]:
+        """What the workload's answers are held within, raw units: what its target can be; None: no end on that side."""
+        held = self.workload(workload).physical_range
+        return (self.target.minimum, self.target.maximum) if held else (None, None)
 
     def telemetry_schema(self, workload: str) -> TelemetrySchema:
         """The columns that this workload's rows must have, for expectations and features."""

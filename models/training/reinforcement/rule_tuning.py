@@ -5,8 +5,6 @@ several objectives, and a front of cost and violations comes of it without more.
 
     violations  the least cost with at most `target` of the steps violated; where none keeps that, the fewest violations
     reward      the largest reward of the paper
-    each        for each application the settings that are best there (`for_each_application`), at a mean of at most
-                `target` over the applications, by one price of violations for all
 
 Symbols: K settings of a trial batch, N applications.
 """
@@ -31,7 +29,7 @@ from models.environments.rollout import WARM_UP_STEPS, Rollout, roll_out
 Numbers = NDArray[np.float64]
 Settings = Mapping[str, float | str]
 _STEP = 0.2  # of a range, the standard deviation of a neighbour (Tolson and Shoemaker)
-_BATCH = 8192  # applications times settings side by side: what the caches hold
+BATCH = 8192  # applications times settings side by side: what the caches hold
 
 
 @dataclass(frozen=True)
@@ -166,9 +164,9 @@ class Tuner:
         for first in range(0, trials, batch):
             best = min(self.trials, key=lambda trial: _loss(trial, target)).settings
             share = 1.0 - np.log1p(first) / np.log1p(trials)
-            self.evaluate([self._neighbour(best, share, random) for _ in range(min(batch, trials - first))])
+            self.evaluate([self.neighbour(best, share, random) for _ in range(min(batch, trials - first))])
 
-    def _neighbour(self, settings: Settings, share: float, random: np.random.Generator) -> dict[str, float | str]:
+    def neighbour(self, settings: Settings, share: float, random: np.random.Generator) -> dict[str, float | str]:
         """Settings of which each is moved with probability `share`, but at least one."""
         moved = random.random(len(self._searched)) < share
         moved[random.integers(len(moved))] = True
@@ -178,7 +176,7 @@ class Tuner:
     def evaluate(self, choices: Sequence[Settings]) -> list[Trial]:
         """Tries these settings on the tuning episodes, as few batches, and remembers them."""
         count = self._count
-        size = max(1, _BATCH // count)
+        size = max(1, BATCH // count)
         done: list[Trial] = []
         for first in range(0, len(choices), size):
             part = choices[first:first + size]
@@ -214,55 +212,6 @@ class Tuner:
             if not front or trial.violated < front[-1].violated:
                 front.append(trial)
         return front
-
-
-def for_each_application(environment: Environment, rule: str, choices: Sequence[Settings], episodes: Any, steps: int,
-                         target: float, repeats: int = 1, warm_up: int = WARM_UP_STEPS,
-                         family: RuleFamily | None = None) -> dict[str, Value]:
-    """Settings tuned for each application: the best of the choices there.
-
-    Args:
-        choices: settings to choose from, such as the trials of a front.
-        episodes: one of each application, or several: N episodes of the applications, then N further ones, ...
-        repeats: how many of each.
-        target: largest mean share of violating steps over the applications.
-
-    Returns:
-        name -> () where all agree, or (N,), for `make`.
-    """
-    tuner = Tuner(environment, rule, episodes, steps, warm_up=warm_up, family=family)
-    trials = tuner.evaluate(choices)
-    cost, violated = (np.stack([getattr(trial.rollout, name).reshape(repeats, -1).mean(axis=0) for trial in trials])
-                      for name in ("cost", "violated"))
-    chosen = choose_each(cost, violated, target)
-    return side_by_side([choices[number] for number in chosen], 1)
-
-
-def choose_each(cost: Numbers, violated: Numbers, target: float) -> NDArray[np.intp]:
-    """(N,) the row of least cost + price * violated for each application, at the least price that keeps the target.
-
-    Args:
-        cost: (K, N).
-        violated: (K, N) shares.
-        target: largest mean of `violated` over the applications.
-    """
-    columns = np.arange(cost.shape[1])
-
-    def at(price: float) -> NDArray[np.intp]:
-        return np.asarray((cost + price * violated).argmin(axis=0))
-
-    low, high = 0.0, 1e6
-    if violated[at(low), columns].mean() <= target:
-        return at(low)
-    for _ in range(60):
-        middle = (low * high) ** 0.5 if low > 0 else high * 1e-3
-        if violated[at(middle), columns].mean() <= target:
-            high = middle
-        else:
-            low = middle
-        if high <= low * (1.0 + 1e-6):
-            break
-    return at(high)
 
 
 def side_by_side(choices: Sequence[Settings], count: int) -> dict[str, Value]:

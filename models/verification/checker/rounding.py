@@ -1,6 +1,6 @@
 """What execution in floating point adds to a proof in real arithmetic: plain NumPy, no code of the search.
 
-The file is run by somebody's runtime, in the type of its weights, with sums in any order and fused or not. Two facts
+The file is run by somebody's runtime, in the type of its weights, with sums in any order and fused or not. Three facts
 are established here about a chain v[k + 1] = relu or identity of W[k] v[k] + b[k] over a box:
 
 1. `kept_order`: whether every path from an input to an output has the same sign. Then every neuron, as executed, rises
@@ -15,6 +15,9 @@ are established here about a chain v[k + 1] = relu or identity of W[k] v[k] + b[
 
    It holds for every order of summation, and therefore grows with the width: some 5e-4 of the output's range for two
    layers of 300 in float32 where 2e-7 is seen (docs/decisions/0010).
+
+3. `kept_limits`: between which numbers the executed output lies whatever is fed, where the last layers only turn and
+   shift what a ReLU gives: rounding is monotone, so that m + relu(z) is never below a number m of the type.
 
 All terms are >= 0, so that computing them in float64 is off by a relative 1e-12 at most; GROWN covers it.
 
@@ -57,6 +60,34 @@ def kept_order(weights: Sequence[Array], feature: int, sign: int) -> Mask:
         up, down = weight > 0, weight < 0
         rises, falls = _reached(up, rises) | _reached(down, falls), _reached(up, falls) | _reached(down, rises)
     return ~falls if sign > 0 else ~rises
+
+
+def kept_limits(chain: Chain) -> tuple[Array, Array]:
+    """(o,), (o,): between which numbers the outputs lie as executed, if none is NaN; infinite: nothing is known.
+
+    Of layers with a single entry a row, 1 or -1, whose bias is no number that may be flushed to 0: a ReLU gives 0 or
+    more, and what is shifted and rounded keeps its side. What else a layer does, loses the limits until the next ReLU.
+    """
+    low = np.full(chain.weights[0].shape[1], -np.inf)
+    high, tiny = -low, float(np.finfo(chain.executed).tiny)
+    with np.errstate(over="ignore"):
+        for weight, bias, follows in zip(chain.weights, chain.biases, (*chain.relus, False), strict=True):
+            column = np.argmax(weight != 0, axis=1)
+            sign = weight[np.arange(len(weight)), column]
+            plain = (np.count_nonzero(weight, axis=1) == 1) & (np.abs(sign) == 1)
+            plain &= (bias == 0) | (np.abs(bias) >= tiny)
+            least, most = np.where(sign > 0, [low[column], high[column]], [-high[column], -low[column]]) + bias
+            low, high = _rounded(np.where(plain, least, -np.inf), np.where(plain, most, np.inf), chain.executed)
+            if follows:
+                low, high = np.maximum(low, 0), np.maximum(high, 0)
+        return _rounded(low, high, chain.fed)
+
+
+def _rounded(low: Array, high: Array, dtype: np.dtype[np.floating]) -> tuple[Array, Array]:
+    """Limits of what lay between these, in a type whose smallest numbers may be flushed to 0."""
+    low, high = (end.astype(dtype).astype(np.float64) for end in (low, high))
+    tiny = np.finfo(dtype).tiny
+    return np.where((low > 0) & (low < tiny), 0.0, low), np.where((high < 0) & (high > -tiny), 0.0, high)
 
 
 def execution_error(weights: Sequence[Array], biases: Sequence[Array], lower: Array, upper: Array,

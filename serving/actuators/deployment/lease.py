@@ -1,10 +1,10 @@
 """Who acts on a Deployment: a Lease of coordination.k8s.io/v1, taken and renewed under optimistic concurrency.
 
 As client-go's leader election does, a lease of another counts as expired when its record has not changed for its
-duration by this process's monotonic clock, since it was first seen here: no two clocks are compared, and a clock that
-jumps steals nothing. Of its own lease a holder counts from before the request that renewed it, so that it stops before
-another may begin. The Lease carries the actuator's memory as well, an annotation, so that one object, one rule of RBAC
-and one resourceVersion guard both.
+duration by this process's monotonic clock, since the answer in which it was first seen here: no two clocks are
+compared, and a clock that jumps steals nothing. Of its own lease a holder counts from before the request that renewed
+it, so that it stops before another may begin. The Lease carries the actuator's memory as well, an annotation, so that
+one object, one rule of RBAC and one resourceVersion guard both.
 Source: k8s.io/client-go, tools/leaderelection/leaderelection.go (tryAcquireOrRenew, isLeaseValid, release).
 """
 
@@ -128,9 +128,9 @@ class Lease:
             raise
 
     def _valid(self, spec: Json, now: float) -> bool:
-        """Whether another's record, first seen now or before, may still be in use."""
+        """Whether another's record may still be in use; now: from before it was read."""
         if self._seen is None or self._seen[0] != spec:
-            self._seen = (deepcopy(spec), now)
+            self._seen = (deepcopy(spec), self._clock())  # it may have been renewed while the answer was on its way
         return now - self._seen[1] < float(spec.get("leaseDurationSeconds") or self._duration_s)
 
     def _forget(self, holder: str) -> None:

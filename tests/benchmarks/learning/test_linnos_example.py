@@ -19,7 +19,7 @@ from feature_store.mapping import load_mapping
 from feature_store.scaling import FeatureScaling
 from feature_store.sources.files import read_telemetry
 from models.tasks.task import parse_task
-from models.training.workload import raw_specification
+from models.training.workload import raw_specification, scaled_specification
 from tests.benchmarks.learning.linnos_trace import trace, write_trace
 
 LINNOS = Path(os.environ.get("ASSAY_DATA", Path(__file__).resolve().parents[4] / "shared" / "data")) / LINNOS_FILE
@@ -110,4 +110,4 @@ def test_the_linnos_example_reads_passes_the_gate_and_splits_by_run(tmp_path: Pa
     inputs = [quantity.name for quantity in task.features("linnos")]
     assert sides[0].merge(sides[1], on=inputs).empty  # rows with equal inputs are of one run
     scaling = FeatureScaling.from_json((summary.folder / "scaling.json").read_text())
-    assert raw_specification(task, "linnos", scaling).queries == ((4, -1), (8, -1))
+    assert scaled_specification(raw_specification(task, "linnos", scaling), scaling).queries == ((4, -1), (8, -1))

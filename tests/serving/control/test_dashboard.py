@@ -22,7 +22,7 @@ GROUPED = re.compile(r"by \(([^)]*)\)")
 
 def _exposed() -> dict[str, set[str]]:
     """Metric -> its labels, after a step with one of everything."""
-    metrics = Metrics("autoscaling", "nginx", lambda: Model(None, "", "abc"))
+    metrics = Metrics("autoscaling", "nginx", lambda: Model(None, "", "abc"), lambda: 0.0)
     metrics.count(ControlStep(0, "now", "policy", "", "abc", {}, ("p99_ms is missing",), ("rate_rps",), None,
                               (Change("target_replicas", "rate", 9.0, 4.0),), {"target_replicas": 4.0},
                               {"target_replicas": 4.0}, took_s={"observe": 0.1}, strange=("rate_rps",)))

@@ -19,7 +19,7 @@ PAGE, ALERTS = ROOT / "docs/reference/control.md", ROOT / "deploy/control-alerts
 
 def _names() -> set[str]:
     """All metrics of a controller."""
-    metrics = Metrics("autoscaling", "nginx", lambda: Model(None, "", "abc"))
+    metrics = Metrics("autoscaling", "nginx", lambda: Model(None, "", "abc"), lambda: 0.0)
     return {name for family in metrics.registry.collect()
             for name in (f"{family.name}_total" if family.type == "counter" else family.name,)}
 
@@ -49,7 +49,7 @@ def test_every_metric_is_on_the_page():
 def test_alerts_ask_for_metrics_that_there_are():
     asked = set(re.findall(r"assay_control_\w+", ALERTS.read_text()))
     assert asked <= _names()
-    assert len(yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]) == 7
+    assert len(yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]) == 8
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="needs the Debian package prometheus (make debian)")

@@ -155,12 +155,14 @@ def test_a_wall_clock_that_jumps_changes_no_decision(tmp_path, monkeypatch, hour
 
 def _instants(values, ahead_s=0.0, newest_s=5.0):
     """A server that answers queries by name; its clock is ahead, and its newest sample so many seconds old by it."""
+    written = {"inf": "+Inf", "-inf": "-Inf", "nan": "NaN"}  # as Prometheus does
+
     def respond(handler):
         asked = next((name for name in values if f"={name}" in handler.path.replace("query=", "=")), "newest")
         now = time.time() + ahead_s
         value = values.get(asked, now - newest_s)
         reply({"status": "success", "data": {"resultType": "vector", "result": [
-            {"metric": {}, "value": [now, str(value)]}]}})(handler)
+            {"metric": {}, "value": [now, written.get(str(value), str(value))]}]}})(handler)
 
     return respond
 

@@ -3,6 +3,7 @@
 import errno
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,21 +12,25 @@ import torch
 from feature_store.errors import InputError, RefusedError
 from models.controllers.rules import make
 from models.environments.autoscaling.interface import CONTROLS
+from models.environments.autoscaling.observer import AutoscalingObserver
 from models.environments.autoscaling.simulator import Autoscaling, Physics
-from models.learners.policy import Policy, PolicyShape
+from models.learners.policy import Gates, Policy, PolicyShape
 from models.training.reinforcement.trajectories import from_log, transitions
 from models.training.reinforcement.trajectory_log import read_log
 from serving.control.checks import Distribution
 from serving.control.loop import Readings
 from serving.control.memory import read_memory
 from serving.control.shield import Budget, Limit, Shield
+from serving.fallback_spec import SafeRange
 from serving.seen_spec import Familiar, seen_spec
 from tests.serving.control.world import NAMES, SAFE, STEP_S, OneModel, Said, World, keep, loop_of, nonsense
 
 
 def _policy(environment) -> Policy:
     torch.manual_seed(0)
-    shape = PolicyShape(environment.signals, environment.controls, environment.features, anchors=environment.anchors)
+    # as every proved one: while the objective is missed it takes nothing away, so that the shield has nothing to do
+    shape = PolicyShape(environment.signals, environment.controls, environment.features,
+                        gates=Gates("p99_ms", "slo_ms"), anchors=environment.anchors)
     policy = Policy(shape, torch.Generator().manual_seed(1))
     with torch.no_grad():
         policy.biases[-1].add_(torch.tensor([0.02, -0.01, 0.1]))
@@ -37,6 +42,19 @@ def _answers(policy):
         targets = policy(torch.tensor([[row[name] for name in NAMES]]))[0].tolist()
         return dict(zip((control.name for control in CONTROLS), targets, strict=True))
     return answer
+
+
+def _well(world: World) -> World:
+    """The same, measured to meet its objective: only then may something be taken away."""
+    honest = world.read
+
+    def read() -> Readings:
+        found = honest()
+        known = {"p99_ms": 0.1 * world.shown["slo_ms"], "served_share": 1.0}
+        return replace(found, values={**found.values, **{name: known[name] for name in known if name in found.values}})
+
+    world.read = read
+    return world
 
 
 def test_a_policy_beside_a_live_system_does_what_it_does_in_training(tmp_path):
@@ -63,8 +81,10 @@ def test_the_fallback_beside_a_live_system_does_what_it_does_in_training(tmp_pat
     rule.start(1)
     for step in range(60):
         shown = {name: torch.tensor([value]).numpy() for name, value in twin.shown.items()}
-        targets = rule.act(shown, 15.0 * step)
-        twin._pass(torch.tensor([[float(targets[one.name][0]) for one in CONTROLS]]))
+        targets = {name: float(values[0]) for name, values in rule.act(shown, 15.0 * step).items()}
+        if AutoscalingObserver().outcome(twin.shown)["violated"]:  # the shield takes nothing away then
+            targets = {one.name: max(targets[one.name], twin.shown[one.current]) for one in CONTROLS}
+        twin._pass(torch.tensor([[targets[one.name] for one in CONTROLS]]))
     assert {(one.actor, one.reason) for one in records} == {("fallback", "no champion")}
     assert world.costs == pytest.approx(twin.costs, rel=1e-3)
     assert len(set(world.costs)) > 3
@@ -90,8 +110,8 @@ def test_the_log_is_what_training_reads(tmp_path):
 def test_a_reward_is_that_of_the_interval_in_which_it_was_measured(tmp_path, age_s, behind):
     """Metrics of the world are an interval late; who says so by their age has rewards where they belong."""
     world = World(age_s=age_s, environment=Autoscaling(physics=Physics(start_up=False, noisy_metrics=False)))
-    less = lambda row: keep(row) | {"target_cpu_limit_cores": 0.9 * row["cpu_limit_cores"]}  # noqa: E731
-    loop = loop_of(world, tmp_path, Said(less))
+    world.state = world.state._replace(limit=0.4 * world.state.limit)  # so that each step violates by another amount
+    loop = loop_of(world, tmp_path, Said(keep))
     true = []
     for _ in range(14):
         loop.step()
@@ -364,7 +384,7 @@ def test_whoever_is_killed_at_any_point_goes_on_with_each_step_in_the_log_once(t
 
 def test_what_was_raised_and_lowered_is_remembered_across_a_restart(tmp_path):
     limits = [Limit(one.name, one.current, SAFE[one.name], one.whole, cool_down_s=300.0) for one in CONTROLS]
-    world = World()
+    world = _well(World())
     fewer = lambda row: keep(row) | {"target_memory_limit_mib": 0.9 * row["memory_limit_mib"]}  # noqa: E731
     loop = loop_of(world, tmp_path, Said(fewer), shield=Shield(limits))
     assert loop.step().changes == ()
@@ -375,7 +395,7 @@ def test_what_was_raised_and_lowered_is_remembered_across_a_restart(tmp_path):
 
 def test_what_someone_else_lowered_is_not_lowered_further_for_a_while(tmp_path):
     limits = [Limit(one.name, one.current, SAFE[one.name], one.whole, cool_down_s=40.0) for one in CONTROLS]
-    world, less = World(), [1.0]
+    world, less = _well(World()), [1.0]
     policy = lambda row: keep(row) | {"target_memory_limit_mib": less[0] * row["memory_limit_mib"]}  # noqa: E731
     loop = loop_of(world, tmp_path, Said(policy), shield=Shield(limits))
     loop.step()
@@ -496,7 +516,7 @@ def test_a_sample_from_the_future_has_no_age(tmp_path):
 
 
 def test_what_was_deployed_is_what_was_there_first_also_after_gaps_and_restarts(tmp_path):
-    world = World()
+    world = _well(World())
     first = world.shown["cpu_limit_cores"]
     world.broken = "present"
     made = lambda: loop_of(world, tmp_path, None, models=OneModel(None, "no champion"), rule="static")  # noqa: E731
@@ -563,7 +583,7 @@ def test_a_memory_that_cannot_be_written_takes_the_policy_out_before_it_acts(tmp
 
 def test_an_apply_that_failed_changed_nothing_in_log_and_cool_down(tmp_path):
     limits = [Limit(one.name, one.current, SAFE[one.name], one.whole, cool_down_s=300.0) for one in CONTROLS]
-    world = World()
+    world = _well(World())
     less = lambda row: keep(row) | {"target_memory_limit_mib": 0.9 * row["memory_limit_mib"]}  # noqa: E731
     loop = loop_of(world, tmp_path, Said(less), shield=Shield(limits))
     before = world.shown["memory_limit_mib"]
@@ -652,9 +672,45 @@ def test_while_acting_is_stopped_nothing_is_given_back_either(tmp_path):
     assert loop.close(give_back=True) == "kill switch: STOP in its folder: nothing was given back"
 
 
+@pytest.mark.parametrize(("age_s", "every_s", "why"), [
+    (20.0, 5.0, ""), (math.nan, 1.0, ""), (25.0, 5.0, "what is measured is 25 s old, more than 4 steps of 5 s")])
+def test_steps_too_short_for_rewards_are_said(tmp_path, age_s, every_s, why):
+    world = World(age_s=age_s)
+    found = loop_of(world, tmp_path, Said(keep)).without_rewards(every_s)
+    assert why in found
+    assert bool(found) == bool(why)
+
+
+def test_while_the_objective_is_missed_nobody_takes_anything_away_not_even_to_the_safe_range(tmp_path):
+    """Prometheus dead, or latency at many times the objective: what an operator raised by hand stays."""
+    safe = {**SAFE, "target_cpu_limit_cores": SafeRange(0.125, 0.8, 0.25, 1.0)}
+    limits = [Limit(one.name, one.current, safe[one.name], one.whole) for one in CONTROLS]
+    world = World(environment=Autoscaling(physics=Physics(start_up=False, late_metrics=False)))
+    world.state = world.state._replace(limit=torch.full_like(world.state.limit, 4.0))
+    ratio, honest = [18.0], world.read
+    world.read = lambda: (found := honest()) and replace(
+        found, values={**found.values, "p99_ms": ratio[0] * world.shown["slo_ms"], "served_share": 1.0})
+    loop = loop_of(world, tmp_path, Said(lambda row: keep(row) | {"target_cpu_limit_cores": 0.8}),
+                   shield=Shield(limits), hand_back_after=1)
+    for _ in range(6):
+        assert [change.reason for change in loop.step().changes] == ["missed"]
+    world.broken = "reader"
+    for _ in range(6):
+        record = loop.step()
+        assert record.actor == "fallback"
+        assert world.present()["cpu_limit_cores"] == 4.0
+    world.broken, ratio[0] = "", 0.5
+    while loop.step().actor != "policy":
+        pass
+    assert 0.8 < world.present()["cpu_limit_cores"] <= 3.0
+    for _ in range(10):
+        loop.step()
+    assert world.present()["cpu_limit_cores"] == pytest.approx(0.8)
+
+
 def test_without_measurements_the_fallback_takes_nothing_away(tmp_path):
     """This one goes to what was deployed, whatever it sees; it may do so only where somebody sees."""
-    world = World()
+    world = _well(World())
     loop = loop_of(world, tmp_path, Said(keep), fallback=make("static", {"cpu_scale": 0.5}), hand_back_after=100)
     before = world.present()["cpu_limit_cores"]
     world.broken = "reader"

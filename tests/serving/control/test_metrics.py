@@ -29,7 +29,7 @@ def _scraped(port: int) -> dict[str, float]:
 
 def test_every_step_is_counted_and_served():
     age = [7.0]
-    metrics = Metrics("autoscaling", "nginx", lambda: Model(None, "", "abc", age[0]))
+    metrics = Metrics("autoscaling", "nginx", lambda: Model(None, "", "abc", age[0]), lambda: 2 * age[0])
     metrics.count(ControlStep(0, "now", "fallback", "p99 is missing", "abc", {"p99_ms": math.nan}, ("p99 is missing",),
                               took_s={"observe": 0.02}))
     metrics.count(ControlStep(1, "now", "policy", "", "def", {}, (), ("rate_rps",), {"target_replicas": 9.0},
@@ -52,7 +52,7 @@ def test_every_step_is_counted_and_served():
                 f'assay_control_troubles_total{{{OWN}}}': 1, f'assay_control_failures_total{{{OWN}}}': 1,
                 f'assay_control_step_seconds_count{{phase="observe",{OWN}}}': 2,
                 f'assay_control_set{{control="target_replicas",{OWN}}}': 4,
-                f'assay_control_model_age_seconds{{{OWN}}}': 7,
+                f'assay_control_model_age_seconds{{{OWN}}}': 7, f'assay_control_ledger_unseen_seconds{{{OWN}}}': 14,
                 'assay_control_model_info{task="autoscaling",version="def",workload="nginx"}': 1}
     assert {name: found.get(name) for name in expected} == expected
     assert not any('version="abc"' in name for name in found)
@@ -61,7 +61,7 @@ def test_every_step_is_counted_and_served():
 
 
 def test_a_port_that_is_taken_is_one_line():
-    metrics = Metrics("autoscaling", "nginx", lambda: Model(None, "", "abc"))
+    metrics = Metrics("autoscaling", "nginx", lambda: Model(None, "", "abc"), lambda: 0.0)
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen()

@@ -1,6 +1,8 @@
 """What a controller saw of its ledger: an older one that is put back undoes no stop and brings nobody back."""
 
+import os
 import shutil
+import threading
 from dataclasses import replace
 
 import pytest
@@ -9,7 +11,9 @@ from feature_store.errors import AssayError, RefusedError
 from serving.control.champion import Champion, champion_of_ledger
 from serving.control.kill_switch import LedgerSwitch, stopped_in_ledger
 from serving.control.seen_ledger import SeenLedger
+from serving.control.start import ControlRequest, _ledger_switch, champion_for
 from serving.ledger import Ledger
+from serving.state_folder import state_folder
 from tests.serving.control.policy_bundle import write_champion
 
 PAIR = ("autoscaling", "nginx")
@@ -103,3 +107,64 @@ def test_a_ledger_that_is_away_or_cannot_be_looked_at_is_not_cut(configuration, 
             ledger.standings()
     assert not isinstance(away.value, RefusedError) and not isinstance(unreadable.value, RefusedError)
     assert ledger.standings()[PAIR].champion == 1
+
+
+def test_a_ledger_that_hangs_for_a_while_hides_no_stop_afterwards(configuration, tmp_path, monkeypatch):
+    """A file system that gives no answer: whoever waits for it holds up no later look, nor that of anybody else."""
+    folder, answers, waits = tmp_path / "controller", threading.Event(), threading.Event()
+    honest = Ledger.chain
+
+    def hangs(ledger, heads=()):
+        waits.set()
+        answers.wait(30.0)
+        return honest(ledger, heads)
+
+    state, request = state_folder(configuration.home), ControlRequest("nginx", tmp_path / "x", folder=folder)
+    monkeypatch.setattr("serving.control.start.WITHIN_S", 0.3)
+    champion, switch = champion_for(request, state), _ledger_switch(request, state, folder)
+    monkeypatch.setattr(Ledger, "chain", hangs)
+    champion.poll()
+    switch.poll()
+    assert waits.is_set()
+    assert "must answer within 0.3 s, got nothing" in champion.unreachable
+    assert (champion.current().refused, switch()) == ("", "")
+    monkeypatch.setattr(Ledger, "chain", honest)  # it is back; the earlier looks still hang
+    _append(configuration, "stop_acting", "retire")
+    champion.poll()
+    switch.poll()
+    assert "must have a champion" in champion.current().refused
+    assert "stopped in the ledger by test" in switch()
+    assert switch.unseen_s < 0.3
+    answers.set()
+
+
+def test_a_pipe_in_the_ledger_s_place_is_no_ledger(configuration, tmp_path):
+    champion, switch = _followers(configuration, tmp_path / "controller")
+    path, aside = configuration.ledger_path, tmp_path / "aside"
+    for beside in (path, path.with_name(f"{path.name}.head")):
+        beside.rename(aside)
+        os.mkfifo(beside)
+        champion.poll()
+        switch.poll()
+        assert "no regular file" in champion.unreachable
+        beside.unlink()
+        aside.rename(beside)
+    _append(configuration, "stop_acting")
+    switch.poll()
+    assert "stopped in the ledger by test" in switch()
+
+
+def test_who_read_before_somebody_saw_more_reads_again(configuration, tmp_path, monkeypatch):
+    """Champion and kill switch look at one file side by side: the slower one saw no older ledger that was put back."""
+    honest, slower = Ledger.chain, SeenLedger(configuration, tmp_path / "controller")
+    slower.standings()
+
+    def slow(ledger, heads=()):
+        found = honest(ledger, heads)
+        monkeypatch.setattr(Ledger, "chain", honest)
+        _append(configuration, "stop_acting")
+        SeenLedger(configuration, tmp_path / "controller").standings()
+        return found
+
+    monkeypatch.setattr(Ledger, "chain", slow)
+    assert slower.standings()[PAIR].stopped

@@ -1,13 +1,15 @@
 """Whatever a policy says: what leaves the shield may be set."""
 
 import math
+from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from feature_store.errors import InputError
-from serving.control.shield import Budget, Limit, Shield
+from serving.control.shield import Budget, Limit, Reason, Shield
 from serving.fallback_spec import SafeRange
 
 CPU = Limit("target_cpu", "cpu", SafeRange(0.125, 2.0, 0.25, 1.0))
@@ -16,9 +18,14 @@ BUDGET = Budget("cores", ("target_replicas", "target_cpu"), 16.0)
 wanted = st.floats(-1e9, 1e9)
 
 
+def _sees(shield, targets, present, lowered=None):
+    """What may be set in a step that is observed and satisfied."""
+    return shield.allowed(targets, present, lowered or {}, blind=False, missed=False)
+
+
 def _allowed(shield, cpu, replicas, present_cpu=1.0, present_replicas=8.0, **lowered):
-    return shield.allowed({"target_cpu": cpu, "target_replicas": replicas},
-                          {"cpu": present_cpu, "replicas": present_replicas}, lowered)
+    return _sees(shield, {"target_cpu": cpu, "target_replicas": replicas},
+                 {"cpu": present_cpu, "replicas": present_replicas}, lowered)
 
 
 @given(wanted, wanted, st.floats(0.125, 2.0), st.integers(1, 32), st.floats(0, 0.3), st.floats(0, 600),
@@ -27,9 +34,9 @@ def test_every_target_ends_in_its_range_at_its_rate_and_in_the_budget(cpu, repli
                                                                       ago):
     limits = [Limit("target_cpu", "cpu", CPU.safe, False, hysteresis, cool),
               Limit("target_replicas", "replicas", REPLICAS.safe, True, hysteresis, cool)]
-    found = Shield(limits, [BUDGET]).allowed(
-        {"target_cpu": cpu, "target_replicas": replicas}, {"cpu": now_cpu, "replicas": float(now)},
-        {"target_cpu": ago, "target_replicas": ago}).targets
+    found = _sees(
+        Shield(limits, [BUDGET]), {"target_cpu": cpu, "target_replicas": replicas},
+        {"cpu": now_cpu, "replicas": float(now)}, {"target_cpu": ago, "target_replicas": ago}).targets
     assert 0.125 <= found["target_cpu"] <= 2.0
     assert 1 <= found["target_replicas"] <= 32
     assert found["target_replicas"] == int(found["target_replicas"])
@@ -69,7 +76,7 @@ def test_a_budget_takes_nothing_away_that_is_there():
 
 def test_five_hundred_replicas_never_become_one_in_a_step():
     wide = Limit("target_replicas", "replicas", SafeRange(1.0, 1000.0, 0.25, 1.0), whole=True)
-    found = Shield([wide]).allowed({"target_replicas": 1.0}, {"replicas": 500.0}, {})
+    found = _sees(Shield([wide]), {"target_replicas": 1.0}, {"replicas": 500.0})
     assert found.targets == {"target_replicas": 375.0}
 
 
@@ -82,11 +89,11 @@ def test_what_a_network_rounds_is_no_change():
 def test_hysteresis_and_cool_down_hold_what_is_there():
     still = Limit("target_cpu", "cpu", CPU.safe, False, 0.05, 60.0)
     shield = Shield([still])
-    assert shield.allowed({"target_cpu": 1.04}, {"cpu": 1.0}, {}).changes[0].reason == "hysteresis"
-    held = shield.allowed({"target_cpu": 0.8}, {"cpu": 1.0}, {"target_cpu": 45.0})
+    assert _sees(shield, {"target_cpu": 1.04}, {"cpu": 1.0}, {}).changes[0].reason == "hysteresis"
+    held = _sees(shield, {"target_cpu": 0.8}, {"cpu": 1.0}, {"target_cpu": 45.0})
     assert (held.targets["target_cpu"], held.changes[0].reason) == (1.0, "cool_down")
-    assert shield.allowed({"target_cpu": 0.8}, {"cpu": 1.0}, {"target_cpu": 60.0}).targets["target_cpu"] == 0.8
-    assert shield.allowed({"target_cpu": 1.5}, {"cpu": 1.0}, {"target_cpu": 1.0}).targets["target_cpu"] == 1.5
+    assert _sees(shield, {"target_cpu": 0.8}, {"cpu": 1.0}, {"target_cpu": 60.0}).targets["target_cpu"] == 0.8
+    assert _sees(shield, {"target_cpu": 1.5}, {"cpu": 1.0}, {"target_cpu": 1.0}).targets["target_cpu"] == 1.5
 
 
 def test_a_target_that_is_held_stays_as_it_is_and_that_is_no_change():
@@ -110,7 +117,7 @@ def test_nothing_may_be_set_of_what_is_no_number(value):
     with pytest.raises(InputError, match="present value must be a finite number"):
         _allowed(shield, 1.0, 8.0, present_cpu=value)
     with pytest.raises(InputError, match="target must be a finite number"):
-        shield.allowed({"target_cpu": 1.0}, {"cpu": 1.0, "replicas": 8.0}, {})
+        _sees(shield, {"target_cpu": 1.0}, {"cpu": 1.0, "replicas": 8.0}, {})
 
 
 @pytest.mark.parametrize("make", [
@@ -121,13 +128,49 @@ def test_unusable_rules_are_refused(make):
         make()
 
 
-def test_while_nobody_sees_nothing_is_taken_away():
+@pytest.mark.parametrize(("blind", "missed", "reason"), [
+    (True, False, "blind"), (True, True, "blind"), (False, True, "missed")])
+def test_while_blind_or_missed_nothing_is_taken_away(blind, missed, reason):
     """A fallback with a limit of its own would go there without having looked."""
     shield = Shield([CPU, REPLICAS])
     present, targets = {"cpu": 1.0, "replicas": 8.0}, {"target_cpu": 0.8, "target_replicas": 10.0}
-    assert shield.allowed(targets, present, {}).targets == targets
-    blind = shield.allowed(targets, present, {}, blind=True)
-    assert blind.targets == {"target_cpu": 1.0, "target_replicas": 10.0}
-    assert [(one.control, one.reason) for one in blind.changes] == [("target_cpu", "blind")]
-    beyond = shield.allowed({"target_cpu": 0.8, "target_replicas": 10.0}, {"cpu": 3.0, "replicas": 8.0}, {}, blind=True)
-    assert beyond.targets["target_cpu"] == 2.25, "what is beyond the safe range comes back all the same"
+    assert _sees(shield, targets, present).targets == targets
+    found = shield.allowed(targets, present, {}, blind=blind, missed=missed)
+    assert found.targets == {"target_cpu": 1.0, "target_replicas": 10.0}
+    assert [(one.control, one.reason) for one in found.changes] == [("target_cpu", reason)]
+
+
+def test_what_an_operator_raised_above_the_range_stays_until_the_service_is_seen_to_be_well():
+    shield, raised, targets = Shield([CPU]), {"cpu": 4.0}, {"target_cpu": 2.0}
+    for blind, missed in ((True, True), (True, False), (False, True)):
+        assert shield.allowed(targets, raised, {}, blind=blind, missed=missed).targets == {"target_cpu": 4.0}
+    assert _sees(shield, targets, raised).targets == {"target_cpu": 3.0}, "then at the rate"
+
+
+_RATES = st.floats(0.0, 1.0)
+_NOW = st.floats(1e-3, 1e4)
+
+
+@given(st.lists(st.tuples(wanted, _NOW, st.floats(1e-3, 1e4), st.floats(1e-3, 1e4), _RATES, st.floats(0.0, 3.0),
+                          st.booleans(), st.floats(0, 0.9), st.floats(0, 600), st.floats(0, 900), st.booleans()),
+                min_size=1, max_size=3),
+       st.one_of(st.none(), st.floats(1e-3, 1e6)), st.booleans(), st.booleans())
+def test_nothing_takes_away_while_blind_missed_or_cooling(rows, budget, blind, missed):
+    """What README and docs say, over all that an operator, a bundle, a policy and someone else may come up with."""
+    limits, targets, present, ago = [], {}, {}, {}
+    for number, (want, now, low, high, down, up, whole, hysteresis, cool_s, ago_s, held) in enumerate(rows):
+        control, current = f"target_{number}", f"now_{number}"
+        limits.append(Limit(control, current, SafeRange(min(low, high), max(low, high), down, up), whole, hysteresis,
+                            cool_s, held))
+        targets[control], present[current], ago[control] = want, float(round(now) or 1) if whole else now, ago_s
+    budgets = [] if budget is None else [Budget("all", tuple(targets), budget)]
+    found = Shield(limits, budgets).allowed(targets, present, ago, blind=blind, missed=missed).targets
+    for limit in limits:
+        if blind or missed or ago[limit.control] < limit.cool_down_s:
+            assert found[limit.control] >= present[limit.current]
+
+
+def test_the_page_names_the_rules_in_the_order_in_which_the_shield_has_them():
+    page = Path("docs/reference/control.md").read_text(encoding="utf-8").split("## The shield")[1].split("\n## ")[0]
+    places = [page.index(f"*{reason.replace('_', '-')}*") for reason in get_args(Reason)]
+    assert places == sorted(places)

@@ -10,13 +10,19 @@ import pytest
 
 from feature_store.errors import AssayError, InputError, RefusedError
 from feature_store.file_lock import file_lock
+from models.environments.autoscaling.observer import AutoscalingObserver
+from models.training.reinforcement.trajectory_log import TrajectoryLog
+from serving.actuators.actuator import ActuatorError
+from serving.actuators.cgroup import Cgroup
 from serving.bundle import check_bundle
+from serving.control.controller_file import read_controller_file
 from serving.control.kill_switch import LEDGER_FILE
-from serving.control.start import ControlRequest, _stops, champion_for, own_folder
+from serving.control.start import ControlRequest, _ledger_switch, champion_for, control, own_folder, release
 from serving.kept_bundles import kept_bundle
 from serving.keys import create_key_pair
 from serving.ledger import Ledger
 from serving.state_folder import state_folder
+from tests.serving.actuators.control_group.groups import PARENT, plain_files
 from tests.serving.control.policy_bundle import write_champion, write_policy_bundle
 
 REQUEST = ControlRequest("nginx", Path("controller.yaml"))
@@ -33,7 +39,7 @@ def _stop(configuration):
 
 
 def _why(request, state, place):
-    return _stops(request, state, place, threading.Event())()
+    return _ledger_switch(request, state, place)()
 
 
 def test_a_bundle_of_a_folder_is_stopped_by_the_ledger_too(configuration, tmp_path):
@@ -130,8 +136,8 @@ def test_a_revoked_champion_does_not_act_though_the_one_before_was_not_copied_he
         champion.poll()
         assert "bundle of version 1 must be in the state folder" in champion.current().refused
     for _ in range(2):
-        with own_folder(request, state.home), pytest.raises(RefusedError, match="bundle of version 1 must be in"):
-            champion_for(request, state)
+        with own_folder(request, state.home):
+            assert "bundle of version 1 must be in" in champion_for(request, state).current().refused
 
 
 def test_a_refusal_at_a_start_is_remembered(configuration, tmp_path):
@@ -141,9 +147,190 @@ def test_a_refusal_at_a_start_is_remembered(configuration, tmp_path):
     with own_folder(request, configuration.home) as place:
         champion_for(request, configuration)
         ledger.write_bytes(ledger.read_bytes().replace(b'"champion"', b'"approve" ', 1))
-        with pytest.raises(RefusedError):
-            champion_for(request, configuration)
+        assert champion_for(request, configuration).current().refused
         assert json.loads((place / "champion/known.json").read_text())["refused"]
         configuration.home.rename(tmp_path / "away")
-        with pytest.raises(RefusedError, match="since then"):
-            champion_for(request, configuration)
+        assert "since then" in champion_for(request, configuration).current().refused
+
+
+def _retire(configuration):
+    ledger = Ledger(configuration.ledger_path, configuration.public_key_path, configuration.private_key_path)
+    ledger.append([replace(ledger.history()[-1].move, action="retire", previous_version=1, reason="bad")])
+
+
+def _controller_file(tmp_path, tree):
+    path = tmp_path / "controller.yaml"
+    path.write_text(json.dumps({
+        "prometheus": "http://127.0.0.1:9", "timeout_s": 1, "signals": dict.fromkeys(AutoscalingObserver.measured, "x"),
+        "shield": {"hold": ["target_replicas"]},
+        "cgroup": {"group": "nginx", "parent": PARENT, "root": str(tree.root), "state": str(tmp_path / "state")}}))
+    return path
+
+
+@pytest.fixture
+def killed(tmp_path):
+    """A group whose controller was killed: limits that it set, and what it found on disk."""
+    tree = plain_files(tmp_path / "groups", 2)
+    tree.set(cpu="400000 100000")
+    actuator = Cgroup("nginx", tmp_path / "state", parent=PARENT, root=tree.root)
+    actuator.acquire("controller")
+    actuator.present()
+    actuator.apply({"target_cpu_limit_cores": 0.5})
+    actuator.release("controller")  # as the kernel does
+    assert tree.limit("cpu") == "50000 100000"
+    return tree
+
+
+def _started(request, state):
+    """Its records."""
+    records = []
+    control(request, state, records.append, lambda line: None)
+    return records
+
+
+@pytest.mark.parametrize("trouble", ["retired", "ledger cut", "no room for the log"])
+def test_a_start_that_is_refused_gives_back_what_a_killed_controller_left(configuration, tmp_path, killed, trouble,
+                                                                         monkeypatch):
+    request = replace(REQUEST, controller=_controller_file(tmp_path, killed), actuator="cgroup", steps=1)
+    if trouble == "retired":
+        _retire(configuration)
+    elif trouble == "ledger cut":
+        configuration.ledger_path.write_bytes(configuration.ledger_path.read_bytes()[:-20])
+    else:
+        monkeypatch.setattr(TrajectoryLog, "__init__", _full)
+    with pytest.raises(AssayError, match="is set as it was found: cpu_limit_cores 4, "):
+        _started(request, configuration)
+    assert killed.limit("cpu") == "400000 100000"
+
+
+def _full(*_, **__):
+    raise InputError("log must be writable, got No space left on device")
+
+
+def test_a_start_that_is_refused_leaves_limits_while_acting_is_stopped(configuration, tmp_path, killed):
+    request = replace(REQUEST, controller=_controller_file(tmp_path, killed), actuator="cgroup", steps=1)
+    _retire(configuration)
+    with own_folder(request, configuration.home) as place:
+        (place / "STOP").touch()
+    with pytest.raises(AssayError, match=r"limits stay as they are set \(kill switch: STOP"):
+        _started(request, configuration)
+    assert killed.limit("cpu") == "50000 100000"
+    (place / "STOP").unlink()
+    with pytest.raises(AssayError, match="got none for autoscaling, nginx"):
+        _started(replace(request, give_back=False), configuration)
+    assert killed.limit("cpu") == "50000 100000"
+
+
+def test_after_a_refusal_the_fallback_of_the_last_good_champion_acts_across_restarts(configuration, tmp_path, killed):
+    request = replace(REQUEST, controller=_controller_file(tmp_path, killed), actuator="cgroup", steps=1, every=0.05)
+    _started(request, configuration)  # keeps it
+    _retire(configuration)
+    for _ in range(2):
+        (record,) = _started(request, configuration)
+        assert (record.actor, "got none for autoscaling, nginx" in record.reason) == ("fallback", True)
+    configuration.home.rename(tmp_path / "away")
+    (record,) = _started(replace(request, folder=tmp_path / "away/controllers/autoscaling/nginx",
+                                 public_key=tmp_path / "away/keys/assay.pub"), configuration)
+    assert (record.actor, "since then" in record.reason) == ("fallback", True)
+
+
+def test_release_gives_limits_back_without_a_controller(tmp_path, killed):
+    written = read_controller_file(_controller_file(tmp_path, killed))
+    acting = Cgroup("nginx", tmp_path / "state", parent=PARENT, root=killed.root)
+    assert acting.acquire("another") == ""  # which gives back itself
+    with pytest.raises(ActuatorError, match="lease of another"):
+        release("cgroup", written)
+    acting.present()
+    acting.apply({"target_cpu_limit_cores": 0.5})
+    acting.release("another")
+    for _ in range(2):
+        assert "is set as it was found: cpu_limit_cores 4, " in release("cgroup", written)
+        assert killed.limit("cpu") == "400000 100000"
+    with pytest.raises(InputError, match="got dry-run, which sets nothing"):
+        release("dry-run", written)
+
+
+def test_release_says_what_somebody_else_has_set_since(tmp_path, killed):
+    killed.set(cpu="70000 100000")
+    with pytest.raises(ActuatorError, match="was set to 70000 100000 by somebody else and stays so"):
+        release("cgroup", read_controller_file(_controller_file(tmp_path, killed)))
+    assert killed.limit("cpu") == "70000 100000"
+
+
+def test_a_bundle_that_is_away_is_not_refused_where_mlflow_answers_that_it_has_none(configuration, monkeypatch):
+    """With the whole install: who has the very one that the ledger names goes on with it."""
+    request = REQUEST
+    with own_folder(request, configuration.home) as place:
+        assert champion_for(request, configuration).current().refused == ""
+        shutil.rmtree(kept_bundle(configuration.home, "autoscaling", "nginx", 1))
+        monkeypatch.setattr("serving.registry.Registry", lambda state: NoArtifacts())
+        for _ in range(2):
+            champion = champion_for(request, configuration)
+            champion.poll()
+            assert champion.current().refused == ""
+        assert (place / "champion/bundle").is_dir()
+
+
+class NoArtifacts:
+    """A registry that answers, and has no such bundle."""
+
+    def open_champion(self, task, workload):
+        raise RefusedError(f"version 1 of {task}, {workload} must have a bundle, got none")
+
+
+def _lines(request, state):
+    told = []
+    control(request, state, lambda record: None, told.append)
+    return told
+
+
+def test_the_first_line_says_what_acts_on_what_towards_what_and_where_the_log_is(configuration, tmp_path, killed):
+    request = replace(REQUEST, controller=_controller_file(tmp_path, killed), actuator="cgroup", steps=1, every=0.05)
+    sha256 = check_bundle(kept_bundle(configuration.home, "autoscaling", "nginx", 1),
+                          configuration.public_key_path).sha256[:12]
+    log = configuration.home / "controllers/autoscaling/nginx/steps"
+    rest = (f"of bundle {sha256} (autoscaling, nginx) acts on cgroup /{PARENT}/nginx every 0.05 s, objective: "
+            f"slo_ms 15 ms; log: {log}")
+    assert _lines(request, configuration) == [f"the policy {rest}"]
+    _retire(configuration)
+    (line,) = _lines(request, configuration)
+    assert line.startswith("the fallback alone (hpa-cpu-p99-vpa-memory; champion: workload must have a champion")
+    assert line.endswith(rest)
+
+
+def _changed(path, **changes):
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    return path
+
+
+def test_a_margin_that_switches_a_check_off_is_said_at_the_start(tmp_path, keys, killed):
+    private, public = keys
+    ranges = [{"name": "load", "scale": "log", "terms": {"rate_rps": 1}, "minimum": 1.0, "maximum": 100.0},
+              {"name": "served", "scale": "linear", "terms": {"served_share": 1}, "minimum": 0.0, "maximum": 1.0}]
+    bundle = write_policy_bundle(tmp_path / "bundle", private, lambda agreed: agreed["driving"].update(
+        seen={"margin": 1.5, "ranges": ranges}))
+    request = replace(REQUEST, actuator="cgroup", steps=1, every=0.05, bundle=bundle, public_key=public,
+                      folder=tmp_path / "controller")
+    file = _controller_file(tmp_path, killed)
+    for margin, off in ((2.0, False), (1e12, True)):
+        request = replace(request, controller=_changed(file, out_of_distribution={"margin": margin}))
+        told = _lines(request, state_folder(tmp_path / "home", None, public))
+        assert [line for line in told if line.startswith("out_of")] == [
+            "out_of_distribution.margin 1e+12 switches the check off of load: no observation counts as beyond what "
+            "training saw"] * off
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"fixed": {"served_share": 1.5}},
+     "fixed must be possible values, got served_share is 1.5 share, outside of 0 to 1"),
+    ({"dry_run": {"cpu_limit_cores": -1, "memory_limit_mib": 64, "replicas": 1}},
+     "dry_run.cpu_limit_cores must be a number > 0, got -1"),
+    ({"dry_run": {"cpu_limit_cores": 1, "memory_limit_mib": 64, "replicas": 1, "replica": 1}},
+     "dry_run must be of .*, got 'replica'; did you mean 'replicas'")])
+def test_a_file_with_which_nobody_could_ever_act_is_refused(configuration, tmp_path, killed, changes, message):
+    file = _controller_file(tmp_path, killed)
+    given = {"dry_run": {"cpu_limit_cores": 1, "memory_limit_mib": 64, "replicas": 1}, **changes}
+    left = {name: query for name, query in json.loads(file.read_text())["signals"].items()
+            if name not in given.get("fixed", {})}
+    with pytest.raises(InputError, match=message):
+        _started(replace(REQUEST, controller=_changed(file, signals=left, **given), steps=1), configuration)

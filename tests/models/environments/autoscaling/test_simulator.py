@@ -113,6 +113,14 @@ class TestContract:
         parts = [{row.tobytes() for row in split_traces(shapes, split)} for split in ("train", "held_out")]
         assert not parts[0] & parts[1] and len(parts[0]) + len(parts[1]) == 20
 
+    def test_a_series_that_is_there_again_is_not_in_the_other_split(self) -> None:
+        shapes = made_traces(30, seed=1)
+        repeated = np.concatenate([shapes, shapes[::2], shapes[:10]])
+        parts = [{row.tobytes() for row in split_traces(repeated, split)} for split in ("train", "held_out")]
+        assert not parts[0] & parts[1] and len(parts[0]) + len(parts[1]) == 30
+        for split in ("train", "held_out"):
+            assert (split_traces(repeated, split) == split_traces(shapes, split)).all()
+
     def test_an_unknown_split_scenario_or_application_is_refused(self) -> None:
         with pytest.raises(InputError, match="train or held_out, got 'test'"):
             ENVIRONMENT.draw("test", 1, 20, seed=1)

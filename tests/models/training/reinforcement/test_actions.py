@@ -1,10 +1,15 @@
 """Actions and the targets that they set are each other's inverse, within a policy's limits."""
 
+from dataclasses import replace
+
+import pytest
 import torch
 
 from models.environments.autoscaling.simulator import Autoscaling
+from models.environments.scaling import interpolated_log
 from models.training.reinforcement.actions import Actions, action_of
 from models.training.reinforcement.training_run import new_policy
+from tests.models.training.reinforcement.pond import Pond
 
 ENVIRONMENT = Autoscaling()
 POLICY = new_policy(ENVIRONMENT, (8,), 0)
@@ -37,3 +42,32 @@ def test_two_replicas_can_become_one() -> None:
 def test_what_exceeds_the_range_is_cut_and_told() -> None:
     action, excess = action_of(torch.tensor([[0.5, -3.0]]))
     assert action.tolist() == [[0.5, -1.0]] and excess.item() == 2.0
+
+
+class Rates(Pond):
+    """Up and down at four rates, none of which is 1 or another's."""
+
+    controls = tuple(replace(control, most_down=down, most_up=up, whole=False)
+                     for control, (down, up) in zip(Pond.controls, ((0.2, 0.7), (0.4, 1.8)), strict=True))
+
+
+@pytest.mark.parametrize("action", [-1.0, 0.5, -0.25, 0.0])
+def test_an_action_is_a_share_of_its_own_control_s_rate(action: float) -> None:
+    pond = Rates()
+    actions = Actions(new_policy(pond, (4,), 0))
+    observation = pond.observe(pond.reset(pond.draw("train", 5, 10, 1)))
+    targets = actions.targets(observation, torch.full((5, 2), action))
+    before, after = interpolated_log(observation[:, :2]), interpolated_log(targets)  # the least of both controls is 1
+    whole = [(1 + control.most_up) if action > 0 else (1 - control.most_down) for control in pond.controls]
+    expected = abs(action) * torch.tensor(whole).log()
+    torch.testing.assert_close(after - before, expected.expand(5, 2), rtol=0, atol=1e-4)
+    torch.testing.assert_close(actions.of_targets(observation, targets), torch.full((5, 2), action), rtol=0, atol=1e-4)
+
+
+def test_no_action_exceeds_its_own_control_s_limit() -> None:
+    """Interpolated logarithms would let the whole action go further."""
+    pond = Rates()
+    actions = Actions(new_policy(pond, (4,), 0))
+    observation = pond.observe(pond.reset(pond.draw("train", 5, 10, 1)))
+    grown = actions.targets(observation, torch.ones(5, 2)) / observation[:, :2]
+    torch.testing.assert_close(grown, torch.tensor([1.7, 2.8]).expand(5, 2))

@@ -2,24 +2,13 @@
 
 from itertools import pairwise
 
-import numpy as np
 import pytest
-import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from feature_store.errors import InputError
 from models.controllers.rules import RULES, make
 from models.environments.autoscaling.simulator import Autoscaling
 from models.environments.rollout import roll_out
-from models.training.reinforcement.rule_tuning import (
-    Tuned,
-    Tuner,
-    choose_each,
-    for_each_application,
-    side_by_side,
-    tune,
-)
+from models.training.reinforcement.rule_tuning import Tuned, Tuner, side_by_side, tune
 
 RULE = "hpa-cpu"
 ENVIRONMENT = Autoscaling()
@@ -113,31 +102,6 @@ def test_settings_found_for_another_rule_are_tried_first(episodes):
     assert found["replicas_down_percent"] == 5.0  # where the search of it begins
     assert found["memory_margin"] == 0.15
     assert "cpu_nothing" not in found
-
-
-def test_settings_for_each_application_are_no_worse_than_the_best_for_all(episodes):
-    tuner = search(episodes)
-    choices = [trial.settings for trial in tuner.front()]
-    own = for_each_application(ENVIRONMENT, RULE, choices, episodes, STEPS, 0.1)
-    done = roll_out(ENVIRONMENT, RULES[RULE].make(own), episodes, STEPS)
-    assert done.violated.mean() <= 0.1
-    assert done.cost.mean() <= tuner.best(0.1).cost
-    twice = episodes.take(torch.arange(16).repeat(2))
-    same = for_each_application(ENVIRONMENT, RULE, choices, twice, STEPS, 0.1, repeats=2)
-    assert all((np.asarray(same[name]) == np.asarray(own[name])).all() for name in own)
-
-
-@given(st.integers(0, 2 ** 32 - 1), st.floats(0.05, 0.5))
-def test_choosing_for_each_application_keeps_the_target_and_beats_one_choice_for_all(seed, target):
-    rng = np.random.default_rng(seed)
-    cost, violated = rng.uniform(1, 5, (6, 20)), rng.uniform(0, 1, (6, 20)) ** 3
-    violated[0] = 0.0
-    chosen = choose_each(cost, violated, target)
-    columns = np.arange(20)
-    assert violated[chosen, columns].mean() <= target
-    allowed = cost.mean(axis=1)[violated.mean(axis=1) <= target]
-    assert cost[chosen, columns].mean() <= allowed.min() + 0.5
-    assert choose_each(cost, np.zeros_like(violated), target).tolist() == cost.argmin(axis=0).tolist()
 
 
 def test_settings_side_by_side_are_each_repeated():

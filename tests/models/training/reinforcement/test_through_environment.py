@@ -238,3 +238,26 @@ def test_stacked_policies_are_those_alone():
     observation = environment.observe(environment.reset(environment.draw("train", 5, 4, 0)))
     for k, one in enumerate(alone):
         assert torch.equal(many.member(k)(observation), one(observation))
+
+
+class Reversed(Backlog):
+    """What costs little elsewhere is dear here, and nothing violates."""
+
+    def step(self, state, targets):
+        state, outcome = super().step(state, targets)
+        return state, replace(outcome, cost=10.0 - outcome.cost, violated=0.0 * outcome.violated)
+
+
+def test_weights_are_chosen_by_what_they_cost_in_the_judges_environment():
+    shape = PolicyShape(Backlog.signals, CONTROLS, Backlog.features, (8,))
+
+    short = replace(LONGER, rounds=12, judged_from=0.0, judged_every=4)
+
+    def trained(judged_in):
+        return ThroughEnvironment(Backlog(), judged_in, shape, short, (0, 1), (0.5, 0.5)).run()
+
+    usual, other = trained(Backlog()), trained(Reversed())
+    for one, reversed_one in zip(usual.judgements, other.judgements, strict=True):
+        assert reversed_one.cost == pytest.approx(10.0 - one.cost, abs=1e-4) and reversed_one.violated == 0.0
+    assert usual.judgements[-1].cost < usual.judgements[0].cost - 0.1
+    assert same(other, training(settings=replace(short, rounds=0)).run()), "those of the start"
