@@ -7,6 +7,7 @@ machine disturbs all of them.
 What counts is the generators' own record of each request, not what Prometheus showed the controllers.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.closed_loop.settings import STEP_S
+from benchmarks.closed_loop.settings import SLO_MS, STEP_S
 from benchmarks.closed_loop.venues import Venue
 from models.controllers.controller import Controller
 from models.environments.observer import observer_of
@@ -52,6 +53,7 @@ class Arm:
         models: the policy; one that is refused where the rule alone acts.
         rule: acts where the policy may not.
         checked: whether the policy may decide only on what is like what its training saw.
+        slo_ms: objective of the 99th percentile; aim: share of violating steps that it was tuned or trained to.
     """
 
     name: str
@@ -59,6 +61,8 @@ class Arm:
     models: Models
     rule: Controller
     checked: bool = True
+    slo_ms: float = SLO_MS
+    aim: float = math.nan
 
 
 @dataclass(frozen=True)
