@@ -102,7 +102,7 @@ def _validate_one(context: Any, page: str, frame: pd.DataFrame, schema: Telemetr
     rows = frame
     if "workload" in frame:  # a row without a workload may be this one's: not_null names it
         rows = frame[(frame["workload"] == schema.workload) | frame["workload"].isna()]
-    table = check_table(rows)
+    table = check_table(rows, schema)
     rules = rules_for(schema, table)
     outcome = _run(context, page, table, rules)
     broken = {number: result for number, result in outcome.items() if not result["success"]}

@@ -7,6 +7,9 @@ folder:
     scaling.json                  MinMax ranges of the training rows (scaling.py)
     quality.json                  rows, split and column statistics, dropped rows by reason, checks
 
+A row whose numbers are all those of another one is there once, the first in order of its split keys, whatever times
+the others bear: so no copy of a training row is a test row.
+
 Source: vPALs, section "Data processing pipeline" (train 80 %, test 20 %, MinMax); splits.py says which rows.
 """
 
@@ -31,7 +34,7 @@ from feature_store.whole_files import whole_folder
 
 @dataclass(frozen=True)
 class FeatureSummary:
-    """What featurize wrote. `data_version` is the content digest of train and test together."""
+    """What featurize wrote: `rows` without repeated ones; `data_version`: content digest of train and test together."""
 
     workload: str
     folder: Path
@@ -43,7 +46,7 @@ class FeatureSummary:
     data_version: str
 
 
-def featurize(frame: pd.DataFrame, schema: TelemetrySchema, test_share: float, seed: int, folder: Path, *,
+def featurize(frame: pd.DataFrame, schema: TelemetrySchema, test_share: float, folder: Path, *,
               dropped: Mapping[str, int] | None = None,
               checks: Sequence[Mapping[str, Any]] = ()) -> FeatureSummary:
     """Splits, scales and writes one workload's features; `folder` is replaced whole or not at all.
@@ -52,7 +55,6 @@ def featurize(frame: pd.DataFrame, schema: TelemetrySchema, test_share: float, s
         frame: telemetry that passed the data gate; rows of other workloads are left out.
         schema: the workload's columns.
         test_share: share of the groups on the test side, in (0, 1).
-        seed: another seed, another split.
         folder: where the files go.
         dropped: rows that cleaning dropped, by reason: recorded in quality.json.
         checks: results of the data gate: recorded in quality.json.
@@ -60,8 +62,9 @@ def featurize(frame: pd.DataFrame, schema: TelemetrySchema, test_share: float, s
     Raises:
         InputError: a column is missing, a value is not finite, or a side of the split would be empty.
     """
-    table = feature_table(frame, schema)
-    split = split_by_group(table, schema.split_by, test_share, seed)
+    measured = feature_table(frame, schema)
+    table = distinct_rows(measured, schema)
+    split = split_by_group(table, schema.split_by, test_share)
     sides = {"train": table[~split.test].reset_index(drop=True),
              "test": table[split.test].reset_index(drop=True)}
     scaling = FeatureScaling(MinMaxScaling.from_frame(sides["train"], tuple(schema.features)),
@@ -70,10 +73,12 @@ def featurize(frame: pd.DataFrame, schema: TelemetrySchema, test_share: float, s
         workload=schema.workload, folder=folder, rows=len(table), train_rows=len(sides["train"]),
         test_rows=len(sides["test"]), train_groups=split.train_groups, test_groups=split.test_groups,
         data_version=combined_digest(sides))
+    repeated = len(measured) - len(table)
     quality = {
         **{key: value for key, value in asdict(summary).items() if key != "folder"},
-        "split_by": list(schema.split_by), "test_share": test_share, "seed": seed,
-        "dropped": dict(dropped or {}), "checks": [dict(check) for check in checks],
+        "split_by": list(schema.split_by), "test_share": test_share,
+        "dropped": {**dict(dropped or {}), **({"repeated rows": repeated} if repeated else {})},
+        "checks": [dict(check) for check in checks],
         "data": summarise(_rows_of(frame, schema.workload), tuple(schema.numeric)).to_dict(),
     }
     write_whole(folder, sides, {"scaling.json": scaling.to_json(),
@@ -99,6 +104,15 @@ def feature_table(frame: pd.DataFrame, schema: TelemetrySchema) -> pd.DataFrame:
         _require_values(rows[name], numeric=name in schema.numeric, workload=schema.workload)
     table = rows.loc[:, [*schema.numeric, *keys]].reset_index(drop=True)
     return table.astype(dict.fromkeys(schema.numeric, "float64"))
+
+
+def distinct_rows(table: pd.DataFrame, schema: TelemetrySchema) -> pd.DataFrame:
+    """The rows without those whose numbers are all an earlier one's, in the order of the split keys; renumbered.
+
+    Not in the order of the table: the same rows must stay whatever order they come in.
+    """
+    repeated = table.sort_values(list(schema.split_by), kind="stable").duplicated(list(schema.numeric))
+    return table[~repeated.reindex(table.index)].reset_index(drop=True)
 
 
 def _require_values(values: pd.Series, numeric: bool, workload: str) -> None:

@@ -32,6 +32,7 @@ ADVICE = {
                 "another combination",
     "time_plausible": "the unit of time looks wrong: set time: {unit: s, ms, us or ns} in the mapping",
     "zoned_time": "convert the times to UTC",
+    "repeated_rows": "each counts once; find out what wrote the copies",
     "variation": "nothing can be learned from it: measure it over a wider range, or leave it out of the task",
 }
 
@@ -82,6 +83,10 @@ def describe(rule: Rule, result: Mapping[str, Any], judged: Judged) -> Failure:
     where = f"workload {schema.workload}: {count} of {len(rows)} rows"
     if first is not None:
         where += f", first at row {label}{_window(rows, first)}"
+    if rule.kind == "repeated_rows":
+        message = (f"rows must differ in more than their times, got {count} that repeat the numbers of an earlier one "
+                   f"({where}); {ADVICE[rule.kind]}")
+        return Failure("", rule.kind, count, label, message)
     text = RULE_TEXT.get(rule.kind) or _bounds_text(rule, schema)
     message = f"column {rule.column!r} must {text}, got {_value(rule, judged.table, first)} ({where})"
     return Failure(rule.column, rule.kind, count, label, f"{message}; {_advice(rule, count, rows, schema)}")
@@ -91,7 +96,9 @@ def _of_table(rule: Rule, judged: Judged) -> Failure:
     """The message for a rule that the table as such breaks, not single rows."""
     rows, frame, where = judged.rows, judged.frame, f"workload {judged.schema.workload}"
     if rule.kind == "row_count":
-        message = f"rows must number at least {rule.minimum:g}, got {len(rows)} ({where}); record more"
+        copies = int(judged.table["repeats_earlier"].sum()) if "repeats_earlier" in judged.table else 0
+        counted = f"{len(rows)}" if not copies else f"{len(rows) - copies} and {copies} copies of them"
+        message = f"rows must number at least {judged.schema.minimum_rows}, got {counted} ({where}); record more"
         if rows.empty and len(frame):
             message += f"; the table holds {', '.join(map(str, frame['workload'].dropna().unique()))}"
         return Failure("", rule.kind, len(rows), None, message)

@@ -23,6 +23,7 @@ WORKLOAD = re.compile(rf"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?=[A-Za-z0-9_-])){{0,{LO
 # use and unassigned
 _UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp", "Co", "Cn")
 # Letters and marks that are drawn as nothing: joiner, Hangul fillers, Khmer inherent vowels, the empty Braille pattern
+_DRAWN_AS = str.maketrans("аеорсухіјѕһԛԝԁӏкмнвтгοανρτυκιχεγωμηβζ", "aeopcyxijshqwdlkmhbtroavptukixeywunbz")
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 
 
@@ -60,6 +61,16 @@ def check_label(label: object, what: str, where: str, empty: bool = False) -> st
         raise InputError(f"{what} must hold no control characters, no marks that change the direction of text and no "
                          f"blank or private-use characters, got {label!a} ({where})")
     return label
+
+
+def look(text: str) -> str:
+    """The same for texts that a reader does not tell apart: by width, ligature, case, space or the script of a letter.
+
+    Unicode Technical Standard 39 calls it a skeleton; of its tables here are the letters of Greek and Cyrillic that are
+    drawn as Latin ones.
+    """
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    return " ".join(folded.translate(_DRAWN_AS).split())
 
 
 def printable(text: str, kept: str = "") -> str:

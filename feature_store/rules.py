@@ -8,6 +8,8 @@ time are rules on columns that check_table derives, in the order in which the ro
     gap_s       seconds since the previous row, where both belong to one known combination
     year        year of window_start: a wrong unit of time lands in 1970 or far ahead
     zoned       1 where window_start carries a time zone, else 0
+    repeats_earlier  1 where all numbers are those of an earlier row, whatever times the two bear, else 0: only the
+                others count
 
 Source: vPALs, section "Data processing pipeline", data cleaning; traps of the defaults: an empty frame, an
 all-NaN column and an empty suite pass, so row count and not-null are always asked for.
@@ -40,7 +42,7 @@ class Rule:
 
     Attributes:
         kind: row_count, column_present, numeric, zoned_time, not_null, finite, range, unique_windows, variation,
-            time_order, time_overlap, time_gap or time_plausible.
+            repeated_rows, time_order, time_overlap, time_gap or time_plausible.
         column: what it is about; "" for the table.
         statement: the rule in words.
         derived: the column of the check table that is asked.
@@ -73,7 +75,12 @@ def rules_for(schema: TelemetrySchema, table: pd.DataFrame) -> tuple[Rule, ...]:
     if not schema.target:
         raise InputError(f"schema must have a target, got none (workload {schema.workload}); an empty suite passes all "
                          "data")
-    rules = [Rule("row_count", "", f"at least {schema.minimum_rows} rows", minimum=schema.minimum_rows)]
+    copies = int(table["repeats_earlier"].sum()) if "repeats_earlier" in table else 0
+    rules = [Rule("row_count", "", f"at least {schema.minimum_rows} rows that differ",
+                  minimum=schema.minimum_rows + copies)]
+    if "repeats_earlier" in table:
+        rules.append(Rule("repeated_rows", "", "no row repeats the numbers of another", derived="repeats_earlier",
+                          maximum=0.0, fatal=False))
     others = (*LABELS, "window_start", *schema.numeric)
     for name in (*LABELS, *(key for key in schema.split_by if key not in others)):
         rules.append(_given(name) if name in table else _present(name))
@@ -130,9 +137,15 @@ def _present(name: str) -> Rule:
     return Rule("column_present", name, f"column {name} is present")
 
 
-def check_table(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows, renumbered from 0, with the derived columns of time where time is measured."""
+def check_table(frame: pd.DataFrame, schema: TelemetrySchema | None = None) -> pd.DataFrame:
+    """The rows, renumbered from 0, with the derived columns of time where time is measured.
+
+    schema: says whether rows can be copies of others; None: not asked.
+    """
     table = frame.reset_index(drop=True)
+    numbers = {} if schema is None or schema.repeats_count else schema.numeric
+    if numbers and set(numbers) <= set(table.columns):
+        table = table.assign(repeats_earlier=table.duplicated(list(numbers)).astype("float64"))
     if "window_start" not in table:
         return table
     start = table["window_start"]

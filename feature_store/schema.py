@@ -59,13 +59,18 @@ IDENTITY: tuple[str, ...] = ("workload", "environment", "combination", "window_s
 
 @dataclass(frozen=True)
 class TelemetrySchema:
-    """The columns that one workload's rows must have: what expectations and features are built from."""
+    """The columns that one workload's rows must have: what expectations and features are built from.
+
+    `repeats_count`: whether rows with equal numbers are so many observations, such as runs of one configuration; else
+    they are copies of one, and count once.
+    """
 
     workload: str
     features: Mapping[str, Column]
     target: Mapping[str, Column]
     split_by: tuple[str, ...]
     minimum_rows: int = 100
+    repeats_count: bool = False
 
     @property
     def numeric(self) -> dict[str, Column]:

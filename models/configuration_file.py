@@ -87,7 +87,9 @@ class PromotionFields(Written):
         default_factory=dict, json_schema_extra={"unit": "that of the metric's cases"},
         description="Margins for single metrics, in place of a share: `{mean_reward: 0.5}`")
     confidence: float = Field(
-        default=0.99, ge=0.8, lt=1, description="Of each end of the interval (one-sided)")
+        default=0.99, ge=0.8, lt=1,
+        description="Of each end of the interval (one-sided), over all attempts against one champion together: attempt "
+                    "k may err with (1 - confidence) / (k (k + 1))")
     specification_leeway: float = Field(
         default=0.0, ge=0, lt=1, json_schema_extra={"unit": "share"},
         description="`specification_not_weaker`: by which share of its width a side of the box may fall short of the "

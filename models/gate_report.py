@@ -11,7 +11,10 @@ metric itself is usable.
     evidence["units"]        {metric: unit}, of metrics that models/metrics.py does not list
     evidence["verdict"]      {"status": "PROVED", ...}
     champion                 {"version", "metrics": {metric: number}, ...}: the standing champion, measured on the new
-                             model's own cases; None: there is none
+                             model's own cases; None: there is none. Of cases that it was trained on ("left_out") both
+                             models' are left out (models/paired_cases.py). Where nothing can be claimed ("unclaimed")
+                             a gate relative to it rejects nobody: such a version stays challenger
+                             (serving/succession.py)
 """
 
 import math
@@ -22,6 +25,7 @@ from typing import Any, Literal
 from feature_store.errors import InputError, nearest
 from models.gates import CHAMPION, Gate, MetricGate, VerdictGate
 from models.metrics import finite_number, known_metric, unit_of
+from models.paired_cases import LEFT_OUT, UNCLAIMED, unseen_cases
 
 Comparison = Literal["==", ">=", "<="]
 
@@ -139,8 +143,15 @@ def _evaluate_metric(gate: MetricGate, evidence: Mapping[str, Any], champion: Ma
         number = "an unknown number" if cases is None else str(cases)
         rule = f"{gate.metric} must stand on at least {gate.least_cases} cases"
         return result(value, absolute, False, f"{rule}, got {number}")
-    if gate.relative_to == CHAMPION and champion is None:
-        return result(value, None, True, "no champion yet")
+    if gate.relative_to == CHAMPION:
+        if champion is None:
+            return result(value, None, True, "no champion yet")
+        if isinstance(why := champion.get(UNCLAIMED), str):
+            return result(value, None, True, f"nothing is claimed against the champion: {why}")
+        if champion.get(LEFT_OUT):
+            value, cases, problem = _on_unseen(gate.metric, evidence, champion)
+            if value is None:
+                return result(None, absolute, False, problem)
     threshold, source = _threshold(gate, value, evidence, champion)
     if threshold is None:
         return result(value, None, False, source)
@@ -149,6 +160,18 @@ def _evaluate_metric(gate: MetricGate, evidence: Mapping[str, Any], champion: Ma
     verb = "holds" if passed else "does not hold"
     reason = f"{gate.metric} {value:.6g} {comparison} {threshold:.6g} {verb}{over}{source}"
     return result(value, threshold, passed, reason)
+
+
+def _on_unseen(metric: str, evidence: Mapping[str, Any],
+               champion: Mapping[str, Any]) -> tuple[float | None, int | None, str]:
+    """The metric and the number of its cases without those that the champion was trained on, or None and why."""
+    try:
+        cases = unseen_cases(evidence, champion[LEFT_OUT])
+    except InputError as error:
+        return None, None, str(error)
+    if cases.metric != metric:
+        return None, None, f"{metric} must be that of the cases, {cases.metric}, where the champion has seen some"
+    return cases.mean, len(cases.values), ""
 
 
 def _threshold(

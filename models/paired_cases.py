@@ -15,12 +15,18 @@ does without.
     sha256        which cases: digest of the test set, or of the list of episodes (seeds, environment, length)
     block         least number of neighbours that resemble each other: 1 for independent episodes; None: not known, so
                   that blocks are at least the square root of n (models/paired_comparison.py)
+
+A champion may have been trained on some of a new model's cases. Both are then compared on the others alone:
+
+    champion["left_out"]  places in evidence["cases"]["values"] of those that it has seen, ascending; its own cases and
+                          metrics are of the rest
+    champion["unclaimed"] why nothing at all is claimed about the two, in place of metrics and cases
 """
 
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +38,7 @@ from models.metrics import Better, finite_number
 MOST_RECORDED = 20_000  # values in a bundle's evidence, spread evenly over the cases
 # Both come from one array in float64; sums of up to 20,000 values in another order differ by less than 1e-11.
 SAME = 1e-6
+LEFT_OUT, UNCLAIMED = "left_out", "unclaimed"  # of a measured champion
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -79,6 +86,16 @@ class Cases:
         if block is not None and (isinstance(block, bool) or not isinstance(block, int) or block < 1):
             raise InputError(f"cases.block: expected a whole number from 1 or null, got {block!r}")
 
+    @property
+    def mean(self) -> float:
+        """Of the values, in units of the metric."""
+        return _mean(self.values) / self.scale
+
+    def without(self, places: Collection[int]) -> "Cases":
+        """The cases but for those at `places`. Raises InputError: none is left."""
+        gone = set(places)
+        return replace(self, values=tuple(value for k, value in enumerate(self.values) if k not in gone))
+
     def to_json(self) -> dict[str, Any]:
         """The content of evidence["cases"]."""
         return {**asdict(self), "values": list(self.values)}
@@ -112,8 +129,13 @@ class Cases:
 
 def recorded(values: Sequence[float] | NDArray[np.float64]) -> tuple[float, ...]:
     """What goes into the evidence of all that was measured, in order: all, or MOST_RECORDED spread evenly."""
-    last, kept = len(values) - 1, min(len(values), MOST_RECORDED)
-    return tuple(float(values[(last * k) // (kept - 1) if kept > 1 else 0]) for k in range(kept))
+    return tuple(float(values[k]) for k in recorded_places(len(values)))
+
+
+def recorded_places(count: int) -> list[int]:
+    """Which of `count` values `recorded` takes."""
+    last, kept = count - 1, min(count, MOST_RECORDED)
+    return [(last * k) // (kept - 1) if kept > 1 else 0 for k in range(kept)]
 
 
 def same_cases(one: Cases, other: Cases) -> bool:
@@ -142,11 +164,43 @@ def checked_cases(data: Any, metrics: Any, case_counts: Any) -> Cases:
     if count > MOST_RECORDED:
         return cases  # a part of them has another mean
     metric = finite_number(metrics.get(cases.metric)) if isinstance(metrics, Mapping) else None
-    mean, size = _mean(cases.values) / cases.scale, _mean([abs(value) for value in cases.values]) / cases.scale
+    mean, size = cases.mean, _mean([abs(value) for value in cases.values]) / cases.scale
     if metric is None or not math.isfinite(mean) or abs(mean - metric) > SAME * size:
         given = "no number" if metric is None else f"{metric:.6g}"
         raise InputError(f"cases: expected the mean {cases.metric}, {given}, got {mean:.6g}")
     return cases
+
+
+def measured_cases(champion: Mapping[str, Any], evidence: Mapping[str, Any]) -> Cases:
+    """A champion's cases, which bear its metric: all of a new model's, or those that the champion has not seen.
+
+    Args:
+        champion: as it was measured: "metrics", "cases" and, where it has seen some of them, "left_out".
+        evidence: of the new model.
+
+    Raises:
+        InputError: they contradict the metric, or are not as many as they should be.
+    """
+    counts, left_out = evidence.get("case_counts"), champion.get(LEFT_OUT)
+    if left_out:
+        unseen = unseen_cases(evidence, left_out)
+        counts = {unseen.metric: len(unseen.values)}
+    return checked_cases(champion.get("cases"), champion.get("metrics"), counts)
+
+
+def unseen_cases(evidence: Mapping[str, Any], left_out: Any) -> Cases:
+    """A model's cases without those at the places `left_out`.
+
+    Raises:
+        InputError: the cases contradict their metric, a place is none of theirs, or none is left.
+    """
+    cases = checked_cases(evidence.get("cases"), evidence.get("metrics"), evidence.get("case_counts"))
+    if not left_out:
+        return cases
+    if not isinstance(left_out, list) or not all(type(place) is int and 0 <= place < len(cases.values)
+                                                 for place in left_out):
+        raise InputError(f"left_out: expected places of {len(cases.values)} cases, got {_short(left_out)}")
+    return cases.without(left_out)
 
 
 def _mean(values: Sequence[float]) -> float:

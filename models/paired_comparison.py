@@ -28,7 +28,7 @@ percentile, which ends at the smallest mean drawn). How often an equal model win
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -46,6 +46,7 @@ FEWEST_CORRELATED_BLOCKS = 3  # where they are autocorrelated, this
 LENGTHENED = 2  # times the length of Politis and White: docs/decisions/0011
 MOST_BLOCKS = 200  # of cases known to be independent: more take time, and narrow the interval by some 1 %
 RESAMPLES = 10_000
+RESOLVED = 0.999  # the level beyond which 10,000 means hold too few to read a percentile from
 SEED = 0  # one for all: whoever may choose it can draw until a model wins
 _AT_ONCE = 2**21  # block starts held in memory
 
@@ -58,7 +59,7 @@ class ComparisonRule:
         minimum_improvement: of errors and costs, which are never below 0: share of the champion's mean.
         minimum_improvement_of_spread: of anything else, such as rewards: share of the champion's standard deviation.
         minimum_gain: metric -> amount in the unit of its cases, in place of a share.
-        confidence: of each end of the interval (one-sided), in [0.8, 1).
+        confidence: of each end of the interval (one-sided), in [0.8, 1); of all attempts against one champion together.
     """
 
     minimum_improvement: float = 0.01
@@ -81,6 +82,18 @@ class ComparisonRule:
             number = finite_number(amount)
             if not isinstance(metric, str) or number is None or number < 0:
                 raise InputError(f"minimum_gain.{metric}: expected a number from 0, got {amount!r}")
+
+
+    def at_attempt(self, attempt: int) -> "ComparisonRule":
+        """The rule for the k-th attempt against one champion, from 1.
+
+        An error of 1 - confidence is all that may happen in however many attempts: attempt k spends 1 / (k (k + 1)) of
+        it, which sums to 1 over all k (alpha spending; the bound is Bonferroni's, so that attempts may depend on each
+        other, on one test set or on what came out before).
+        """
+        if attempt < 1:
+            raise InputError(f"attempt: expected a whole number from 1, got {attempt}")
+        return replace(self, confidence=1 - (1 - self.confidence) / (attempt * (attempt + 1)))
 
 
 @dataclass(frozen=True)
@@ -120,7 +133,7 @@ class Comparison:
         """What was found, for ledger and report; `quantity`: what a score is, `unit`: its unit."""
         return (f"mean {quantity} {self.challenger_mean:.4g} {unit} against the champion's {self.champion_mean:.4g} "
                 f"{unit}, improvement {self.gain:+.4g} {unit} [{self.lower_end:+.4g}, {self.upper_end:+.4g}] over "
-                f"{self.cases:,} cases (each end at {100 * self.confidence:g} %); the lower end must exceed "
+                f"{self.cases:,} cases (each end at {100 * self.confidence:.7g} %); the lower end must exceed "
                 f"{self.required:.4g} {unit}, {self.required_as}")
 
 
@@ -194,9 +207,10 @@ def interval(gains: FloatArray, block: int, confidence: float) -> tuple[float, f
     part = max(1, _AT_ONCE // drawn)
     resampled = np.concatenate([means[rng.integers(0, n, (min(part, RESAMPLES - done), drawn))].mean(axis=1)
                                 for done in range(0, RESAMPLES, part)])
-    stretch = math.sqrt(blocks / (blocks - 1)) * float(stdtrit(blocks - 1, confidence) / ndtri(confidence))
+    level = min(confidence, RESOLVED)  # the rest of the way is Student's t
+    stretch = math.sqrt(blocks / (blocks - 1)) * float(stdtrit(blocks - 1, confidence) / ndtri(level))
     gain = float(gains.mean())
-    low, high = (float(np.quantile(resampled, share)) for share in (1 - confidence, confidence))
+    low, high = (float(np.quantile(resampled, share)) for share in (1 - level, level))
     return gain - stretch * (gain - low), gain + stretch * (high - gain)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from components.finished_learners import RESUME_VARIABLE
 from components.progress import PROGRESS_VARIABLE, read_events
-from feature_store.errors import AssayError
+from feature_store.errors import AssayError, InputError
 from pipelines.process_group import start_group, stop_group
 from pipelines.request import TrainRequest
 
@@ -57,6 +57,7 @@ def run_local(
         resume: take finished steps of earlier runs with the same code and data from the cache.
 
     Raises:
+        InputError: there is a run of that name.
         RunFailedError: a step failed. What finished before it is kept and is not computed again.
         KeyboardInterrupt: after all steps have been stopped.
     """
@@ -64,6 +65,9 @@ def run_local(
     folder = home / "runs" / request.run_name
     try:
         _prepare(folder, request, home / "cache" if resume else None)
+    except FileExistsError:  # begun by another process since the command looked
+        raise InputError(f"run name must be new, got {request.run_name!r}, which another run has just taken "
+                         f"({folder}); leave it out or choose another") from None
     except OSError as error:
         message = f"run: expected a folder that can be written, got {error.strerror} ({folder})"
         raise RunFailedError(message, 2) from error

@@ -17,7 +17,7 @@ from feature_store.errors import InputError, RefusedError
 from feature_store.whole_files import write_file
 from models.configuration import Configuration
 from models.gate_report import evaluate_gates
-from models.paired_cases import checked_cases
+from models.paired_cases import checked_cases, measured_cases
 from serving.bundle import (
     Bundle,
     ProofChecker,
@@ -101,13 +101,17 @@ def present_failures(bundle: Bundle, configuration: Configuration) -> tuple[str,
 
 def _refuse_contradictions(bundle: Bundle, champion: Mapping[str, Any] | None) -> None:
     """Paired cases decide about the champion: where there are any, they must bear the gates' metric."""
-    for evidence, whose in ((bundle.evidence, "the bundle"), (champion, "the champion")):
-        if not isinstance(evidence, Mapping) or "cases" not in evidence:
-            continue  # nothing is compared then, and nothing replaces a champion
-        try:
-            checked_cases(evidence["cases"], evidence.get("metrics"), bundle.evidence.get("case_counts"))
-        except InputError as error:
-            raise RefusedError(f"the evidence of {whose} contradicts itself: {error} ({bundle.folder})") from error
+    evidence = bundle.evidence
+    if "cases" not in evidence:
+        return  # nothing is compared then, and nothing replaces a champion
+    whose = "the bundle"
+    try:
+        checked_cases(evidence["cases"], evidence.get("metrics"), evidence.get("case_counts"))
+        if isinstance(champion, Mapping) and "cases" in champion:
+            whose = "the champion"
+            measured_cases(champion, evidence)
+    except InputError as error:
+        raise RefusedError(f"the evidence of {whose} contradicts itself: {error} ({bundle.folder})") from error
 
 
 def _with_champion(bundle: Bundle, champion: Mapping[str, Any] | None) -> Bundle:

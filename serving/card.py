@@ -1,9 +1,11 @@
 """What a reviewer sees of a model version in the registry: its tags and its gate table. Pure."""
 
 from serving.bundle import Bundle
+from serving.model_function import function_digest
 
 # Marks everything that one registration has made, so that a later process can find what it left.
 TICKET_TAG = "assay.ticket"
+FUNCTION_TAG = "function_sha256"
 _LONGEST = 4000  # MLflow takes 5000 characters
 
 
@@ -26,6 +28,7 @@ def version_tags(bundle: Bundle, gates_passed: bool, command: str, ticket: str) 
         "code_version": contract.code_version,
         "seed": str(contract.seed),
         "model_sha256": contract.model.sha256,
+        FUNCTION_TAG: function_digest(bundle.model),
         "bundle_sha256": bundle.sha256,
         "reproduce": command,
         TICKET_TAG: ticket,

@@ -69,6 +69,7 @@ class Standing:
         retired: versions that were registered and taken out.
         stages: the stage of versions that entered one.
         stopped: who stopped all acting, when and why; "" where controllers may act.
+        attempts: versions that passed their gates since the champion became champion: each was held to it.
     """
 
     champions: tuple[int, ...] = ()
@@ -78,6 +79,7 @@ class Standing:
     retired: frozenset[int] = frozenset()
     stages: Mapping[int, Stage] = field(default_factory=lambda: MappingProxyType({}))
     stopped: str = ""
+    attempts: int = 0
 
     @property
     def champion(self) -> int | None:
@@ -126,12 +128,13 @@ class Track:
         self._retired = set(standing.retired)
         self._stages = dict(standing.stages)
         self._stopped = standing.stopped
+        self._attempts = standing.attempts
 
     def standing(self) -> Standing:
         """Where it stands now."""
         return Standing(tuple(self._champions), self._challenger, MappingProxyType(dict(self._registered)),
                         frozenset(self._rejected), frozenset(self._retired), MappingProxyType(dict(self._stages)),
-                        self._stopped)
+                        self._stopped, self._attempts)
 
     def apply(self, move: Move, where: str) -> None:
         """One move further. Raises RefusedError where it breaks a rule; nothing has changed then."""
@@ -141,6 +144,7 @@ class Track:
         _require(move.gates_passed is (move.action != "reject"), "gates must fit the move", move.gates_passed, where)
         if move.action in ("register", "reject"):
             self._enter(move, where)
+            self._attempts += move.action == "register" and champion is not None
             return
         if move.action in ("stop_acting", "resume_acting"):
             self._switch(move, champion, where)
@@ -159,6 +163,8 @@ class Track:
             self._champions.pop()
         else:
             self._raise(move, champion, where)
+        if (self._champions[-1] if self._champions else None) != champion:
+            self._attempts = 0
 
     def _enter(self, move: Move, where: str) -> None:
         is_new = move.version not in self._registered and move.version not in self._rejected

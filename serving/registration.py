@@ -137,9 +137,11 @@ class Registrar:
         def opened(version: int) -> Bundle:
             return self._bundles.open(bundle.contract.task, bundle.contract.workload, standing, version)
 
-        decision = decide(bundle, standing.champion, champion, opened, self._configuration.promotion)
-        if decision.wins and (retired := self._retired_again(bundle)) is not None:
-            what = f"model.onnx is that of version {retired}, which was retired"
+        decision = decide(bundle, standing.champion, champion, opened, self._configuration.promotion,
+                          standing.attempts + 1)
+        if decision.wins and (taken_out := self._taken_out(bundle)) is not None:
+            version, how = taken_out
+            what = f"model.onnx computes what that of version {version} did, which was {how}"
             return ["register", "challenger"], f"{decision.reason}; {what}; waits for assay promote"
         if decision.wins and self._configuration.approval == "auto":
             return ["register", "challenger", "champion"], decision.reason
@@ -165,10 +167,19 @@ class Registrar:
         reason = f"{what}; nothing is registered"
         return Registration(model, version, "", True, alias, reason, other.sha256, is_new=False)
 
-    def _retired_again(self, bundle: Bundle) -> int | None:
-        """The retired version whose model the bundle brings back, None: it brings none back."""
+    def _taken_out(self, bundle: Bundle) -> tuple[int, str] | None:
+        """The version that a person took out and whose model the bundle brings back, and how; None: it brings none."""
         task, workload = bundle.contract.task, bundle.contract.workload
-        moves = (entry.move for entry in self._promotions.ledger.history(task, workload))
-        digests = {move.version: move.bundle_sha256 for move in moves if move.action == "retire"}
+        digests: dict[int, str] = {}
+        out: dict[int, str] = {}
+        for move in (entry.move for entry in self._promotions.ledger.history(task, workload)):
+            digests.setdefault(move.version, move.bundle_sha256)
+            if move.action == "retire":
+                out[move.version] = "retired"
+            elif move.action == "rollback" and move.previous_version is not None:
+                out[move.previous_version] = "rolled back"
+            elif move.action == "approve":
+                out.pop(move.version, None)
         model = self._configuration.model_name(task, workload)
-        return self._repeated.retired(bundle, model, digests) if digests else None
+        version = self._repeated.taken_out(bundle, model, {one: digests[one] for one in out}) if out else None
+        return None if version is None else (version, out[version])

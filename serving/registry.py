@@ -250,11 +250,18 @@ class MlflowStore:
             experiments = [item.experiment_id for item in self._client.search_experiments()]
             filter_string = f"tags.`{TICKET_TAG}` = '{ticket}'"
             for logged in self._client.search_logged_models(experiments, filter_string):
-                self._artifacts(logged.artifact_location).delete_artifacts()
+                self._delete_artifacts(logged.artifact_location)
                 self._client.delete_logged_model(logged.model_id)
             for run in self._client.search_runs(experiments, filter_string):
                 self._client.set_tag(run.info.run_id, "assay.failed", "registration did not finish")
                 self._client.set_terminated(run.info.run_id, "FAILED")
+
+    def _delete_artifacts(self, location: str) -> None:
+        repository = self._artifacts(location)
+        repository.delete_artifacts()
+        if isinstance(repository, LocalArtifactRepository):  # MLflow leaves the folder m-... around them
+            with contextlib.suppress(OSError):  # not there, or something else lies in it
+                Path(repository.artifact_dir).parent.rmdir()
 
     def _artifacts(self, location: str) -> Any:
         repository: Any = get_artifact_repository(location, self._configuration.tracking_uri)

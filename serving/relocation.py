@@ -44,8 +44,10 @@ def require_own_home(configuration: Configuration) -> None:
 
     Raises:
         RefusedError: it was copied or moved.
+        InputError: something else than a file has the database's name.
         AssayError: the database cannot be read.
     """
+    _require_file(configuration)
     recorded = recorded_home(configuration)
     if recorded is not None and not _is_same(recorded, configuration.home):
         raise RefusedError(
@@ -143,6 +145,16 @@ def _opened(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
             yield database
     except sqlite3.Error as error:
         raise AssayError(f"database must be usable, got {error} ({path})") from error
+
+
+def _require_file(configuration: Configuration) -> None:
+    if not configuration.tracking_uri.startswith(_SQLITE):
+        return
+    path = Path(configuration.tracking_uri.removeprefix(_SQLITE))
+    if path.exists() and not path.is_file():
+        what = "a folder" if path.is_dir() else "something else"
+        raise InputError(f"database must be a file, got {what} ({path}); move it away, or name another one in "
+                         "tracking.uri of mlflow.yaml")
 
 
 def _database(configuration: Configuration) -> Path | None:

@@ -1,7 +1,9 @@
-"""Whether a bundle's model is that of a version before, byte for byte. Reads, changes nothing.
+"""Whether a bundle's model is that of a version before. Reads, changes nothing.
 
-    the same model, encoder and promise as a registered version    nothing new: `register` makes no version of it
-    the model of a version that was retired                        a person took it out: no comparison brings it back
+    the same model, encoder and promise as a registered version,   nothing new: `register` makes no version of it
+    byte for byte
+    a model that computes what a version did which a person took   no comparison brings it back, whatever else stands in
+    out: retired, or rolled back from                              its file (model_function.py)
 
 Tags of the store may be changed by anyone. They say where to look, and keep a retired model out where its bundle is
 lost; that a model is a registered one's say the signed bundles alone.
@@ -11,7 +13,9 @@ from collections.abc import Mapping
 
 from feature_store.errors import AssayError
 from serving.bundle import Bundle
+from serving.card import FUNCTION_TAG
 from serving.contract import ENCODER_FILE, SPECIFICATION_FILE
+from serving.model_function import function_digest
 from serving.moves import Standing
 from serving.store import Store
 from serving.version_bundles import VersionBundles
@@ -41,24 +45,29 @@ class RepeatedModels:
                 return version, other
         return None
 
-    def retired(self, bundle: Bundle, model: str, digests: Mapping[int, str]) -> int | None:
-        """The latest retired version with the bundle's model. `digests`: of the bundles of retired versions."""
-        tagged = self._tagged(bundle, model)
+    def taken_out(self, bundle: Bundle, model: str, digests: Mapping[int, str]) -> int | None:
+        """The latest version that a person took out and whose model computes what the bundle's does.
+
+        Args:
+            digests: of the bundles of the versions that were taken out.
+        """
+        function = function_digest(bundle.model)
+        tagged = self._tagged(bundle, model) | self._tagged(bundle, model, FUNCTION_TAG, function)
         for version in sorted(digests, reverse=True):
-            if version in tagged or self._has_model(bundle, version, digests[version]):
+            if version in tagged or self._computes(function, bundle, version, digests[version]):
                 return version
         return None
 
-    def _has_model(self, bundle: Bundle, version: int, sha256: str) -> bool:
+    def _computes(self, function: str, bundle: Bundle, version: int, sha256: str) -> bool:
         task, workload = bundle.contract.task, bundle.contract.workload
         try:
-            return self._bundles.open_digest(task, workload, version, sha256).model == bundle.model
-        except AssayError:  # lost, which may be why it was retired
+            return function_digest(self._bundles.open_digest(task, workload, version, sha256).model) == function
+        except AssayError:  # lost, which may be why it was taken out
             return False
 
-    def _tagged(self, bundle: Bundle, model: str) -> set[int]:
-        digest = bundle.contract.model.sha256
-        return {version for version, tags in self._store.tags(model).items() if tags.get(_DIGEST_TAG) == digest}
+    def _tagged(self, bundle: Bundle, model: str, tag: str = _DIGEST_TAG, digest: str = "") -> set[int]:
+        digest = digest or bundle.contract.model.sha256
+        return {version for version, tags in self._store.tags(model).items() if tags.get(tag) == digest}
 
 
 def _is_same(one: Bundle, other: Bundle) -> bool:

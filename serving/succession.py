@@ -6,6 +6,10 @@ both of them of mlflow.yaml's `promotion`; else the version stays challenger unt
     better_than_champion        on the same cases, by more than luck explains (models/paired_comparison.py)
     specification_not_weaker    specification_change.py
 
+Many versions that are no better would win now and then, if each were let in on the same confidence: so the k-th attempt
+against one champion gets its share of what may go wrong in all of them (ComparisonRule.at_attempt). Attempts are the
+versions that passed their gates since the champion became champion, as the signed ledger counts them.
+
 Cases (models/paired_cases.py) of both models were measured alike, on the files that ship: test rows in order of time,
 or episodes with the same seeds. They are the same cases where their digests are equal; others are never compared. Nor
 are cases whose mean is not the metric that the gates saw: evidence that contradicts itself makes no champion.
@@ -17,7 +21,7 @@ from typing import Any
 
 from feature_store.errors import AssayError, InputError
 from models.configuration import PromotionRule
-from models.paired_cases import Cases, checked_cases, same_cases
+from models.paired_cases import LEFT_OUT, UNCLAIMED, Cases, measured_cases, same_cases, unseen_cases
 from models.paired_comparison import compare
 from serving.bundle import Bundle
 from serving.specification_change import GATE, weaker_in
@@ -39,16 +43,9 @@ def bundle_cases(bundle: Bundle) -> Cases:
     Raises:
         InputError: it has none, or they contradict its metric.
     """
-    return _cases(bundle.evidence, bundle)
-
-
-def champion_cases(measured: Mapping[str, Any], bundle: Bundle) -> Cases:
-    """A champion's cases, as the gates measured them on those of `bundle`.
-
-    Raises:
-        InputError: there are none, or they contradict the champion's metric.
-    """
-    return _cases(measured, bundle)
+    if bundle.evidence.get("cases") is None:
+        raise InputError(f"cases: expected one value for each test row or episode, got none ({bundle.folder})")
+    return unseen_cases(bundle.evidence, None)
 
 
 def decide(
@@ -57,6 +54,7 @@ def decide(
     measured: Mapping[str, Any] | None,
     opened: Callable[[int], Bundle],
     rule: PromotionRule,
+    attempt: int = 1,
 ) -> Decision:
     """Decides about a version whose gates hold.
 
@@ -67,6 +65,7 @@ def decide(
             where there was none at that time.
         opened: opens a version's checked bundle; raises AssayError where it cannot be had.
         rule: `promotion` of mlflow.yaml.
+        attempt: the how many-th version this is that is held to this champion since it stands, from 1.
     """
     if standing is None:
         return Decision(True, "no champion yet")
@@ -74,7 +73,7 @@ def decide(
         champion = opened(standing)
     except AssayError as error:
         return Decision(False, f"champion version {standing} cannot be compared: {error}")
-    is_better, reason = _better(bundle, champion, standing, measured, rule)
+    is_better, reason = _better(bundle, champion, standing, measured, rule, attempt)
     weaker = weaker_in(bundle.promise, champion.promise, rule.specification_leeway)
     if weaker:
         reason += f"; {GATE} does not hold: {'; '.join(weaker)}"
@@ -82,24 +81,26 @@ def decide(
 
 
 def _better(
-    bundle: Bundle, champion: Bundle, version: int, measured: Mapping[str, Any] | None, rule: PromotionRule
+    bundle: Bundle, champion: Bundle, version: int, measured: Mapping[str, Any] | None, rule: PromotionRule,
+    attempt: int,
 ) -> tuple[bool, str]:
     try:
         new = bundle_cases(bundle)
         if measured is not None and str(measured.get("version")) == str(version):  # MLflow writes text
-            old = champion_cases(measured, bundle)
+            if isinstance(why := measured.get(UNCLAIMED), str):
+                return False, f"nothing is claimed about champion version {version}: {why}"
+            new = unseen_cases(bundle.evidence, measured.get(LEFT_OUT))
+            old = measured_cases(measured, bundle.evidence)
         else:  # another process has moved the champion since the gates ran
             old = bundle_cases(champion)
         if not same_cases(new, old):
             return False, f"{BETTER} does not hold: champion version {version} was not measured on the same cases"
-        found = compare(new.values, old.values, new.better, rule.comparison, new.metric, new.block)
+        found = compare(new.values, old.values, new.better, rule.comparison.at_attempt(attempt), new.metric, new.block)
     except InputError as error:
         return False, f"{BETTER} does not hold: {error}"
     verb = "holds" if found.wins else "does not hold"
-    return found.wins, f"{BETTER} {verb} against version {version}: {found.sentence(new.quantity, new.unit)}"
-
-
-def _cases(found: Mapping[str, Any], bundle: Bundle) -> Cases:
-    if found.get("cases") is None:
-        raise InputError(f"cases: expected one value for each test row or episode, got none ({bundle.folder})")
-    return checked_cases(found["cases"], found.get("metrics"), bundle.evidence.get("case_counts"))
+    said = f"{BETTER} {verb} against version {version}, attempt {attempt} since it became " \
+           f"champion: {found.sentence(new.quantity, new.unit)}"
+    left_out = len(bundle.evidence["cases"]["values"]) - found.cases
+    return found.wins, said + (f"; {left_out:,} cases that version {version} was trained on are left out" if left_out
+                               else "")

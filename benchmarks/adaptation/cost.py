@@ -157,12 +157,12 @@ def _recorded(data: str, seed: int) -> list[dict[str, Any]]:
     names = list(task.workloads)
     joint = tuple(dict.fromkeys(q.name for name in names for q in task.features(name)))
     queries = [(joint.index(name), 1) for name in ("psi_cpu_some", "psi_io_full", "psi_io_some")]
-    base = {name: _telemetry(task, name, "base", joint, seed) for name in names}
+    base = {name: _telemetry(task, name, "base", joint) for name in names}
     entries = []
     for few in (FEW_ROWS, None):
         rng = np.random.default_rng(seed)
         if data == "shifted":
-            rows = [_telemetry(task, name, "shifted", joint, seed, base[name][4]) for name in names]
+            rows = [_telemetry(task, name, "shifted", joint, base[name][4]) for name in names]
         else:
             rows = [base[name] for name in names]
         new_rows: Rows = []
@@ -253,14 +253,14 @@ def _without(x: FloatArray, configuration: int) -> FloatArray:
     return np.concatenate([x[:, :configuration], np.zeros((len(x), x.shape[1] - configuration))], axis=1)
 
 
-def _telemetry(task: SupervisedTask, name: str, campaign: str, joint: Sequence[str], seed: int,
+def _telemetry(task: SupervisedTask, name: str, campaign: str, joint: Sequence[str],
                ranges: Any = None) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, Any]:
     """Rows of a recorded workload in the joint features, zeros where it has none; ranges: scaling of another campaign,
     by default of the own training side."""
     frame = pd.read_parquet(CAMPAIGNS / campaign / "samples.parquet")
     frame = frame[frame["workload"] == name].reset_index(drop=True)
     names, target = [q.name for q in task.features(name)], task.target.name
-    test = split_by_group(frame, task.split_by, task.test_share, seed).test
+    test = split_by_group(frame, task.split_by, task.test_share).test
     ranges = ranges or (MinMaxScaling.from_frame(frame[~test], names), MinMaxScaling.from_frame(frame[~test], [target]))
     x = np.zeros((len(frame), len(joint)))
     x[:, [joint.index(feature) for feature in names]] = ranges[0].scale(frame[names].to_numpy(dtype=np.float64))

@@ -113,10 +113,11 @@ def measure(server: str, model: bytes, change: float, request_steps: int) -> dic
     policy, execute = read_chain(model), in_runtime(model)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        found = scaler_guarantee(scaler_of(policy, service_of(server), law), law, START, folder, threshold=THRESHOLD,
+        scaler = scaler_of(policy, service_of(server), law)
+        found = scaler_guarantee(scaler, law, START, folder, threshold=THRESHOLD,
                                  headroom=HEADROOM, seconds=SECONDS)
         began = time.monotonic()
-        checked = check_scaler_guarantee(folder, policy)
+        checked = check_scaler_guarantee(folder, scaler, law)
         checking = time.monotonic() - began
     after = found.bound.steps if found.bound else 60
     runs = run_law(execute, service_of(server), law, START, RUN_STEPS + after, RUNS)

@@ -187,6 +187,8 @@ def _points(points: list[list[Any]]) -> tuple[npt.NDArray[np.float64], npt.NDArr
     count = len(points)
     if odd := _NO_NUMBER.search(",".join(map(itemgetter(1), points))):  # such as 1_000, which Python takes for a number
         raise ValueError(f"a value with {odd[0]!r} in it")
+    if others := {type(point[0]) for point in points} - {int, float}:
+        raise TypeError(f"a time of type {others.pop().__name__}")
     times = np.fromiter(map(itemgetter(0), points), np.float64, count)
     values = np.fromiter(map(float, map(itemgetter(1), points)), np.float64, count)
     return times, values

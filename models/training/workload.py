@@ -85,8 +85,10 @@ def raw_specification(task: SupervisedTask, name: str, scaling: FeatureScaling) 
     found = parse_specification(task.workload(name).specification, scaling.features.names, ranges,
                                 f"task {task.name}: workload {name}", (task.target.name,))
     low, high = task.physical_range(name)
-    physical = () if low is None and high is None else (OutputRange(0, low, high),)
-    return replace(found, properties=tuple(dict.fromkeys((*found.properties, *physical))))
+    physical = OutputRange(0, low, high)
+    if (low is None and high is None) or physical in found.properties:
+        return found
+    return replace(found, properties=(*found.properties, physical))
 
 
 def scaled_specification(raw: Specification, scaling: FeatureScaling) -> Specification:

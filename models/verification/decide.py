@@ -8,6 +8,7 @@ interrupt (Ctrl-C) and when the time is over, the parts that are left count as n
 import hashlib
 import json
 import math
+import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -31,12 +32,14 @@ from models.verification.proof_file import checkable, part_check, write_proof
 from models.verification.search.search_result import Budget, Check, Progress, SearchResult
 from models.verification.verdict import BoxTree, Status, Witness
 
+DRAWN_BYTES = 16  # of fresh randomness in the inputs that a share is counted on
 OnPart = Callable[[str, Progress], None] | None
 OnProgress = Callable[[Progress], None] | None
 
 
 def decide(model: Path, specification: Path, seconds: float = 120.0, points: FloatArray | None = None,
-           seed: int = 0, on_progress: OnPart = None, certificate: Path | None = None) -> OnnxVerdict:
+           seed: int = 0, on_progress: OnPart = None, certificate: Path | None = None,
+           drawn: str | None = None) -> OnnxVerdict:
     """Decides the property of the network.
 
     Args:
@@ -45,6 +48,8 @@ def decide(model: Path, specification: Path, seconds: float = 120.0, points: Flo
         on_progress: called with the part's name after every round.
         certificate: where a proof is written that can be checked again (proof_file.py). Boxes then count as proved
             only if the independent checker proves them too.
+        seed: of the search for counterexamples, >= 0.
+        drawn: hex bits of an earlier verdict's share, to count the same inputs again; None: fresh ones.
 
     Raises:
         InputError: a file that cannot be read or is not supported, by onnxruntime either; a property that does not
@@ -53,6 +58,8 @@ def decide(model: Path, specification: Path, seconds: float = 120.0, points: Flo
     """
     if not seconds > 0:
         raise InputError(f"timeout must be positive, got {seconds}")
+    if seed < 0:
+        raise InputError(f"seed must be a whole number from 0, got {seed}")
     started = time.monotonic()
     require_readable(model, specification)
     network = read_onnx(model, seconds)
@@ -61,7 +68,8 @@ def decide(model: Path, specification: Path, seconds: float = 120.0, points: Flo
     digest = _digest(specification)
     claim = read_claim(specification, network.graph, network.number, seconds - (time.monotonic() - started))
     chain = None if certificate is None else checkable(model)
-    run = _Run(network, claim, Replay(model, network), seconds, points, seed, on_progress, chain, started)
+    run = _Run(network, claim, Replay(model, network), seconds, points, seed, on_progress, chain, started,
+               (digest, secrets.token_hex(DRAWN_BYTES) if drawn is None else drawn))
     file = model.read_bytes()
     require_agreement(file, network.sha256, graph_stages(network.graph), claim.fed, str(model), network.executed)
     run.work()
@@ -101,12 +109,12 @@ class _Run:
     """The parts of a claim, which `work` decides within one time limit."""
 
     def __init__(self, network: OnnxNetwork, claim: Claim, replay: Replay, seconds: float, points: FloatArray | None,
-                 seed: int, on_progress: OnPart, chain: Chain | None, started: float) -> None:
+                 seed: int, on_progress: OnPart, chain: Chain | None, started: float, drawn: tuple[str, str]) -> None:
         self.network, self.claim, self.replay, self.points, self.seed = network, claim, replay, points, seed
         self.on_progress, self.seconds = on_progress, seconds
         self.checks = [None if chain is None else part_check(chain, part) for part in claim.parts]
         self.look, self.chain = FirstLook(network.graph, points, seed), chain or _chain(replay.model)
-        self.started = started
+        self.started, (self.specification_sha256, self.drawn) = started, drawn
         self.parts: list[PartVerdict] = []
         self.trees: list[BoxTree] = []
         self.witness: list[FloatArray] = []
@@ -232,13 +240,14 @@ class _Run:
                 return result, list(replay.ends(found, pair)) if found else []
 
     def _count(self, share: Share) -> SearchResult:
-        from models.verification.obligations.share import check_share  # imports SciPy
+        from models.verification.obligations.share import check_share, sample_seed  # imports SciPy
 
-        counted = check_share(self.network.graph, share, self.claim.given, None, self.seed)
+        seed = sample_seed(self.network.sha256, self.specification_sha256, self.drawn)
+        counted = check_share(self.network.graph, share, self.claim.given, seed=seed)
         status = Status.PROVED if counted.holds else \
             Status.REFUTED if counted.upper < share.at_least else Status.UNKNOWN
         reason = (f"{counted.satisfied} of {counted.samples} samples: between {exact(counted.lower)} and "
-                  f"{exact(counted.upper)} with confidence {exact(share.confidence)}")
+                  f"{exact(counted.upper)} with confidence {exact(share.confidence)}, drawn with {self.drawn}")
         return SearchResult(status, reason, math.nan, 1.0, 0)
 
     def described(self) -> dict[str, Any] | None:

@@ -110,7 +110,7 @@ def _print_reasons(workload: "WorkloadFound", verbose: bool) -> None:
         print_line(f"{workload.name}: {failure}")
     if len(shown) < len(workload.failures):
         print_line(f"{workload.name}: {len(workload.failures) - len(shown)} more; --verbose shows all")
-    for warning in workload.warnings if verbose else ():
+    for warning in workload.warnings if verbose else workload.warnings[:1]:
         print_line(f"{workload.name}: warning: {warning}")
 
 

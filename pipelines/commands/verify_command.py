@@ -48,7 +48,7 @@ def verify(
              "them all in one process, instead of MODEL and --specification.")] = None,
     csv_file: Annotated[Path | None, typer.Option("--csv", help="CSV that the verdicts of --instances are written to."
                                                   )] = None,
-    seed: Annotated[int, typer.Option(help="Of the search for counterexamples.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of the search for counterexamples.", min=0)] = 0,
     json_output: JsonOption = False,
 ) -> None:
     """Prove or refute a property of an ONNX network for every input in a box.

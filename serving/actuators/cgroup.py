@@ -13,8 +13,8 @@ The group exists and holds the service; nothing is made, moved or killed here. W
   lowered before memory.max, it has the kernel take back pages without a kill.
 - What is raised is written before what is lowered, memory first: a change that stops halfway leaves more, not less.
 - What was found is on disk before the first change (serving/actuators/control_group/found_limits.py). Whoever takes the
-  lease next gives back what a killed controller left. A limit that somebody else has set since is left as it is, and
-  said.
+  lease next gives back what a killed controller took away. What it had given stays until `restore`: nobody has looked
+  yet whether it is needed. A limit that somebody else has set since is left as it is, and said.
 - The lease is a lock file in the state folder: all controllers of a host must be given the same one. The best lies in
   /run, because limits do not outlive a reboot either.
 """
@@ -106,7 +106,7 @@ class Cgroup:
         return Applied(self._one.values(targets, now), tuple(notes))
 
     def acquire(self, holder: str) -> str:
-        """See `Actuator`. Whoever takes the lease anew gives back what a killed controller left.
+        """See `Actuator`. Whoever takes the lease anew gives back what a killed controller took away.
 
         What cannot be given back, and why, is a note of the next `apply`; it is tried again by `restore`. Where the
         limits were read before, they have to be read again: the decision started from the killed controller's.
@@ -115,7 +115,7 @@ class Cgroup:
         if not (other := self._lease.acquire(holder)) and not renewed:
             self._found = self._saved = None
             try:
-                self._notes = tuple(str(left) for left in self._give_back())
+                self._notes = tuple(str(left) for left in self._give_back(lowering=False))
             except ActuatorError as error:
                 if self._found is None:  # what was found is unknown: the next change would write over it
                     self._lease.release(holder)
@@ -203,15 +203,21 @@ class Cgroup:
             raise ActuatorError("refused", f"memory of {self.name} must not be limited to less than is used, got "
                                            f"{amount(text) / MIB:g} MiB for {used / MIB:.0f} MiB")
 
-    def _give_back(self) -> list[ActuatorError]:
+    def _give_back(self, *, lowering: bool = True) -> list[ActuatorError]:
         """Sets what was found. Returns why anything was left as it is for good, such as a limit that is not ours.
+
+        Args:
+            lowering: also what lies below what stands; else that is kept in mind, for a later time.
 
         Raises:
             ActuatorError: a limit cannot be set; what was found stays on disk.
         """
         try:
             found = self._found or read_found(self._path)
-            left = self._set_back(found) if found else []
+            left, later = self._set_back(found, lowering) if found else ([], None)
+            if later is not None:  # on disk is what still holds: what has its limit already is given nothing
+                self._found, self._saved = later, None
+                return left
             forget_found(self._path)
         except ValueError as error:
             left = [ActuatorError("refused", f"{self._path} cannot be read ({error}): the limits of {self.name} stay "
@@ -222,21 +228,26 @@ class Cgroup:
         self._found = self._saved = None
         return left
 
-    def _set_back(self, found: FoundLimits) -> list[ActuatorError]:
+    def _set_back(self, found: FoundLimits, lowering: bool) -> tuple[list[ActuatorError], FoundLimits | None]:
+        """Why anything was left as it is for good, and what is still to be set; None: nothing."""
         try:
             if found.target != self._target():
-                return [ActuatorError("gone", f"{self.name} was made anew since it was changed: nothing to give back")]
+                return [ActuatorError("gone", f"{self.name} was made anew since it was changed: nothing to give "
+                                              "back")], None
         except ActuatorError as error:
             if error.kind == "gone":
-                return [error]
+                return [error], None
             raise
         self._found = found
         present = self._group.read()
         mine = {limit: kept for limit, kept in found.limits.items() if kept.is_ours(present.get(limit, ""))}
-        self._change({limit: kept.found for limit, kept in mine.items() if kept.found != present[limit]}, present)
+        later = {} if lowering else {limit: kept for limit, kept in mine.items() if lowers(present[limit], kept.found)}
+        self._change({limit: kept.found for limit, kept in mine.items()
+                      if limit not in later and kept.found != present[limit]}, present)
         return [ActuatorError("conflict", f"{limit} of {self.name} was set to {present.get(limit)} by somebody else "
                                           f"and stays so; it had been {kept.found}")
-                for limit, kept in found.limits.items() if limit not in mine]
+                for limit, kept in found.limits.items() if limit not in mine], (
+            FoundLimits(found.target, later) if later else None)
 
     def _set_aside(self) -> None:
         try:

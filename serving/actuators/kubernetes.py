@@ -13,6 +13,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from typing import Any
 
 from feature_store.errors import InputError, nearest
 from serving.actuators.actuator import ActuatorError, Applied
@@ -27,6 +28,8 @@ from serving.actuators.deployment.state import State, read_state
 CONTROLS = ("target_replicas", *RESOURCE)
 OBSERVED_BY = {"target_replicas": "replicas", **{control: SIGNAL[resource] for control, resource in RESOURCE.items()}}
 LEASE_S = 45  # three steps of 15 s
+_NEVER = "Infeasible"  # of a resize
+_SAME = 1e-9  # relative: a present value on its way through a decision
 UNCHANGED = 1e-6  # relative: the float32 of a network between a present value and the target that keeps it
 
 
@@ -65,6 +68,7 @@ class KubernetesDeployment:
         self._api, self._deployment, self._container = api, deployment, container
         self._controls = frozenset(controls)
         self._lease = Lease(api, f"assay-{deployment}", int(lease_s), clock)
+        self._seen: Mapping[str, Any] | None = None  # what the present decision started from
         self._require_limits(self._read())
         require_sole_owner(api, deployment, self._controls)
 
@@ -75,7 +79,9 @@ class KubernetesDeployment:
 
     def present(self) -> Mapping[str, float]:
         """See `Actuator`: replicas asked for and ready, and the largest limits of the pods that serve, as they hold."""
-        return self._read().present()
+        state = self._read()
+        self._seen = state.asked()
+        return state.present()
 
     def acquire(self, holder: str) -> str:
         """See `Actuator`. Raises ActuatorError (refused) too where an HPA or a VPA came to own what this sets."""
@@ -91,9 +97,12 @@ class KubernetesDeployment:
         self._lease.require()
         state = self._read()
         self._require_limits(state)
+        self._require_unchanged(state)
         wanted = self._checked(targets, state)
-        done = self._set(wanted, state)
-        infeasible = [pod for pod in state.pods if pod.resize[0] == "Infeasible" and not self._differs(pod, wanted)]
+        now = state.present()
+        raised = {name for name in wanted if targets[name] >= now.get(OBSERVED_BY[name], math.inf) * (1.0 - _SAME)}
+        done = self._set(wanted, state, raised)
+        infeasible = [pod for pod in state.pods if pod.resize[0] == _NEVER and not self._differs(pod, wanted)]
         if infeasible and set(wanted) & set(RESOURCE):
             waiting = "; ".join(map(_waits, infeasible))
             raise ActuatorError("refused", f"a node can never give what is asked for: {waiting}", partly=done)
@@ -115,6 +124,14 @@ class KubernetesDeployment:
 
     def _read(self) -> State:
         return read_state(self._api, self._deployment, self._container)
+
+    def _require_unchanged(self, state: State) -> None:
+        """What was raised by hand while it was decided is not undone by who has not seen it."""
+        seen, self._seen = self._seen, None
+        now = state.asked()
+        if changed := [name for name, value in (seen or {}).items() if now.get(name, value) != value]:
+            raise ActuatorError("conflict", f"what {self.name} asks for was changed by somebody else since it was read "
+                                            f"({', '.join(changed)}); decide again")
 
     def _require_limits(self, state: State) -> None:
         """A container without a limit has nothing to start from."""
@@ -143,13 +160,20 @@ class KubernetesDeployment:
                                                f"({present.get(OBSERVED_BY[name], 'no limit')}), got {value}")
         return wanted
 
-    def _differs(self, pod: Pod, wanted: Mapping[str, float]) -> list[str]:
-        """The controls in which a pod asks for something else."""
-        return [name for name in RESOURCE if name in wanted and not same(pod.limit(RESOURCE[name]), wanted[name])]
+    def _differs(self, pod: Pod, wanted: Mapping[str, float], raised: Collection[str] = ()) -> list[str]:
+        """The controls in which a pod asks for something else. raised: those of which no pod is to have less."""
+        keeps = raised if pod.resize[0] != _NEVER else ()  # what no node gives is nothing that could be taken away
+        return [name for name in RESOURCE if name in wanted and not same(now := pod.limit(RESOURCE[name]), wanted[name])
+                and not (name in keeps and now is not None and now > wanted[name])]
 
-    def _set(self, wanted: Mapping[str, float], state: State) -> Mapping[str, float]:
-        """What of it was not so yet; control -> value."""
-        resized = [pod for pod in state.pods if self._differs(pod, wanted)]
+    def _set(self, wanted: Mapping[str, float], state: State, raised: Collection[str]) -> Mapping[str, float]:
+        """What of it was not so yet; control -> value. A decision that takes nothing from what holds takes nothing from
+        what is asked for either: more than holds may have been asked for, and the node be late.
+
+        Args:
+            raised: controls that are to be no less than what holds.
+        """
+        resized = [pod for pod in state.pods if self._differs(pod, wanted, raised)]
         scaled = "target_replicas" in wanted and wanted["target_replicas"] != state.replicas
         if not resized and not scaled:
             return {}
@@ -157,7 +181,8 @@ class KubernetesDeployment:
         if found is None or found.deployment != state.uid:
             found = Found(state.uid)
         found = self._remembered(found.with_pods(state.pods, resized), wanted, state, scaled)
-        changes: list[Change] = [self._resize(pod, wanted, found) for pod in resized]
+        changes: list[Change] = [self._resize(pod, wanted, found, self._differs(pod, wanted, raised))
+                                 for pod in resized]
         if scaled:
             replicas = int(wanted["target_replicas"])
             changes.append(Scale(self._deployment, state.replicas, replicas, state.resource_version))
@@ -174,8 +199,8 @@ class KubernetesDeployment:
                 found = replace(found, replicas=replicas).before(name, value, [state.replicas])
         return found
 
-    def _resize(self, pod: Pod, wanted: Mapping[str, float], found: Found) -> Resize:
-        limits = {RESOURCE[name]: limit_quantity(wanted[name], RESOURCE[name]) for name in self._differs(pod, wanted)}
+    def _resize(self, pod: Pod, wanted: Mapping[str, float], found: Found, names: Collection[str]) -> Resize:
+        limits = {RESOURCE[name]: limit_quantity(wanted[name], RESOURCE[name]) for name in names}
         before = found.pods[pod.uid]
         requests = {name: text for name, limit in limits.items()
                     if (text := request_quantity(limit, before, name)) is not None}

@@ -41,6 +41,7 @@ from serving.control.checks import Distribution
 from serving.control.shield import Budget
 
 FRESH_S, TIMEOUT_S, DEADLINE_S, HAND_BACK_AFTER = 60.0, 5.0, 5.0, 4
+LEAST_WAIT_S = 0.01  # what nothing answers within
 KEEP_MB = 4096.0  # some ten million steps: years
 _KEYS = ("prometheus", "timeout_s", "newest", "fresh_s", "signals", "fixed", "shield", "out_of_distribution",
          "hand_back_after", "deadline_s", "log", "dry_run", "kubernetes", "cgroup")
@@ -136,14 +137,14 @@ def read_controller_file(path: Path) -> ControllerFile:
         prometheus=data.text("prometheus"),
         signals={name: _query(signals, name, newest, fresh_s) for name in signals.names},
         fixed=data.part("fixed", {}).numbers(),
-        timeout_s=data.number("timeout_s", TIMEOUT_S),
+        timeout_s=data.number("timeout_s", TIMEOUT_S, least=LEAST_WAIT_S),
         hold=shield.texts("hold"),
         hysteresis=shield.number("hysteresis", 0.0, least=0.0),
         cool_down_s=shield.number("cool_down_s", 0.0, least=0.0),
         budgets=tuple(_budget(one, f"{path}") for one in shield.items("budgets")),
         distribution=_distribution(data.part("out_of_distribution", {})),
         hand_back_after=data.whole("hand_back_after", HAND_BACK_AFTER),
-        deadline_s=data.number("deadline_s", DEADLINE_S),
+        deadline_s=data.number("deadline_s", DEADLINE_S, least=LEAST_WAIT_S),
         keep_mb=log.number("keep_mb", KEEP_MB),
         dry_run=data.part("dry_run", {}).numbers(),
         kubernetes=_kubernetes(data.part("kubernetes")) if "kubernetes" in data.names else None,
@@ -181,7 +182,7 @@ class _Part:
     def number(self, name: str, default: float, least: float = math.nextafter(0.0, 1.0)) -> float:
         value = self._get(name, default)
         if not is_finite_number(value) or not value >= least:
-            raise self._wrong(name, f"be a number {'> 0' if 0 < least < 1 else f'>= {least:g}'}", value)
+            raise self._wrong(name, f"be a number {'> 0' if 0 < least < 1e-9 else f'>= {least:g}'}", value)
         return float(value)
 
     def whole(self, name: str, default: int) -> int:

@@ -1,9 +1,10 @@
 """A control loop made of a checked bundle, an operator's file and an actuator."""
 
+import math
 import os
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from feature_store.errors import InputError, nearest
@@ -12,7 +13,7 @@ from models.controllers.rules import RULES, make
 from models.environments.observer import observer_of
 from serving.actuators.actuator import Actuator
 from serving.contract import Contract
-from serving.control.checks import checked
+from serving.control.checks import beyond_training, checked, first_of
 from serving.control.controller_file import ControllerFile
 from serving.control.loop import ControlLoop, Models, Parts, Settings
 from serving.control.prometheus_reader import PrometheusReader
@@ -40,9 +41,24 @@ def shield_of(contract: Contract, written: ControllerFile) -> Shield:
     if unknown := [name for name in written.hold if name not in ranges]:
         raise InputError(f"shield.hold must be of {', '.join(ranges)}, got {unknown[0]!r}; "
                          f"{nearest(unknown[0], ranges)}")
+    for name, safe in ranges.items():
+        # a policy's own changes keep within the rates: none of one direction would ever be made
+        least = min((rate for rate in (safe.most_up, safe.most_down) if rate > 0), default=math.inf)
+        if written.hysteresis >= least and name not in (*written.hold, *contract.driving.whole):
+            raise InputError(f"shield.hysteresis must be below {least:g}, the most that {name} changes by in a step, "
+                             f"got {written.hysteresis:g}")
     limits = [Limit(name, contract.driving.current[name], safe, name in contract.driving.whole, written.hysteresis,
                     written.cool_down_s, name in written.hold) for name, safe in ranges.items()]
     return Shield(limits, written.budgets)
+
+
+def _never_fit(contract: Contract, models: Models, written: ControllerFile) -> Mapping[str, str]:
+    """Why no policy would act on what never changes, by what is wrong with it; empty where it may."""
+    assert contract.driving is not None
+    if impossible := checked(contract, written.fixed, written.fixed).troubles:
+        return impossible
+    constant = checked(contract, {**contract.driving.settings, **written.fixed}, contract.input_names)
+    return beyond_training(models.current().familiar, constant, written.distribution)
 
 
 def make_loop(contract: Contract, models: Models, written: ControllerFile, actuator: Actuator,
@@ -67,9 +83,9 @@ def make_loop(contract: Contract, models: Models, written: ControllerFile, actua
                          f"{nearest(unknown[0], names)}")
     observer = observer_of(contract.driving.observer)
     written.require_all(observer.measured)
-    if impossible := checked(contract, written.fixed, written.fixed).troubles:
-        raise InputError(f"fixed must be possible values, got {'; '.join(impossible.values())}: no policy would ever "
-                         "act")
+    if never := _never_fit(contract, models, written):
+        raise InputError(f"fixed must be values that a policy may act on, got {first_of(tuple(never.values()))}: none "
+                         "would ever act")
     reader = PrometheusReader(written.prometheus, written.signals, written.fixed, written.timeout_s)
     parts = Parts(reader, models, actuator, shield, fallback_of(contract), observer, stops,
                   f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}")

@@ -51,7 +51,8 @@ def test_a_target_of_zero_is_compared_as_it_is(tmp_path: Path) -> None:
     telemetry = tiny.telemetry()
     least = telemetry["latency_ms"].idxmin()
     telemetry.loc[least, "latency_ms"] = 0.0
-    _, found = audited(tmp_path, tiny.task(), telemetry)
+    task = tiny.task() | {"target": {"name": "latency_ms", "unit": "ms", "minimum": 0.0}}
+    _, found = audited(tmp_path, task, telemetry)
     workload = str(telemetry.loc[least, "workload"])
     for one in found[workload]:
         assert one["verdict"] != "contradicted"

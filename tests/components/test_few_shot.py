@@ -12,6 +12,7 @@ import yaml
 from feature_store.errors import InputError, RefusedError
 from feature_store.measurement_mapping import parse_measurement_mapping
 from feature_store.measurements import measurements_of
+from feature_store.seen_rows import SeenRows
 from models.tasks.few_shot.measurements_task import expand
 from serving.bundle import check_bundle
 from serving.encoder import RunEncoder
@@ -59,6 +60,20 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
         entries = steps.register()
         steps.report()
         yield steps, entries, configuration
+
+
+def test_a_bundle_says_which_configurations_it_was_given(trained: Any) -> None:
+    """By their inputs alone: their run times, and the embedding in the test rows, are others in every run."""
+    steps, _, _ = trained
+    evidence = json.loads((steps.folder / "bundle" / "w00" / "evidence.json").read_text())
+    options = pd.read_parquet(steps.folder / "features" / "w00" / "options.parquet")
+    rows = options.rename(columns={"nodes": "as measured", "input:nodes": "nodes", "input:type=a": "type=a",
+                                   "input:type=b": "type=b", "input:type=c": "type=c"})
+    seen = SeenRows.from_json(evidence["seen"]).among(rows)
+    given = [one["index"] for one in evidence["few_shot"]["support"]]
+    assert sorted(given) == [int(place) for place in seen.nonzero()[0]] and len(given) == 2
+    test = pd.read_parquet(steps.folder / "features" / "w00" / "test.parquet")
+    assert not SeenRows.from_json(evidence["seen"]).among(test).any()
 
 
 def test_every_workload_is_registered_or_says_why_not(trained: Any) -> None:

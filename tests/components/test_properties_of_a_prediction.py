@@ -30,7 +30,8 @@ def test_every_property_of_a_task_is_proved_in_the_pipeline_and_stands_in_the_bu
         assert steps.register()["redis"]["alias"] == "champion"
     bundle = steps.folder / "gated" / "redis"
     shipped = yaml.safe_load((bundle / "specification.yaml").read_text())["properties"]
-    assert [next(iter(entry)) for entry in shipped] == ["monotone", "monotone", "range", "range", "robust"]
+    assert [next(iter(entry)) for entry in shipped] == ["monotone", "monotone", "range", "range", "robust", "range"]
+    assert shipped[5] == {"range": {"output": "latency_ms", "minimum": 0.001}}, "what a latency can be is always proved"
     assert shipped[3]["range"]["when"] == {"psi_cpu_some": [0.1, 0.2], "connections": [1.0, 4.0]}
     statement = json.loads((bundle / "contract.json").read_text())["specification"]["statement"]
     for text in ("increasing in psi_cpu_some", "where psi_cpu_some is 0.1 to 0.4", "at most 1000", "at most 500"):

@@ -306,7 +306,30 @@ class TestNextRun:
         entry = other.register(scheduled=True)["redis"]
         assert (entry["status"], entry["version"]) == ("registered", 3)
         assert entry["alias"] in ("champion", "challenger")
-        assert "improvement" in entry["reason"] and "cases (each end at 99 %)" in entry["reason"]
+        rows = len(json.loads((other.folder / "gated" / "redis" / "evidence.json").read_text())["cases"]["values"])
+        assert "attempt 1 since it became champion" in entry["reason"] and "left out" not in entry["reason"]
+        assert f"over {rows} cases (each end at 99.5 %)" in entry["reason"], "all test rows: the champion saw none"
+
+    def test_another_seed_has_the_same_test_rows(self, finished: Finished) -> None:
+        first, other = (json.loads((folder / "redis" / "evidence.json").read_text()) for folder in (
+            finished.steps.folder / "bundle", finished.steps.folder.with_name("other") / "bundle"))
+        assert first["seed"] != other["seed"] and first["data"]["files"] == other["data"]["files"]
+        assert first["seen"] == other["seen"] and first["seen"]["columns"][-1] == "latency_ms"
+
+    def test_a_champion_from_before_bundles_said_what_it_was_trained_on_rejects_nobody(
+            self, finished: Finished, monkeypatch: pytest.MonkeyPatch) -> None:
+        opened = Registry.open_champion
+
+        def without_record(self: Registry, task: str, workload: str) -> Any:
+            bundle = opened(self, task, workload)
+            return replace(bundle, evidence={key: bundle.evidence[key] for key in bundle.evidence if key != "seen"})
+
+        monkeypatch.setattr(Registry, "open_champion", without_record)
+        other = replace(finished.steps, folder=finished.steps.folder.with_name("other"), seed=3, workloads=("redis",))
+        assert other.gate() is True
+        (gate,) = (gate for gate in json.loads((other.folder / "gated" / "redis" / "gates.json").read_text())["gates"]
+                   if gate["name"] == "champion_mse")
+        assert gate["passed"] and "which rows it was trained on is not known" in gate["reason"]
 
     def test_a_tampered_ledger_stops_the_run_at_the_gate_and_at_registration(self, finished: Finished) -> None:
         """Somebody gives an old version a better story: the step fails with exit code 1, and nothing is registered."""

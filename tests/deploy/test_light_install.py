@@ -125,7 +125,10 @@ def test_it_acts(installed, place):
             status = Path(f"/proc/{process.pid}/status").read_text()
         finally:
             process.send_signal(signal.SIGTERM)
-        assert process.communicate(timeout=60)[1] == ""
+        said = process.communicate(timeout=60)[1].splitlines()
+    assert len(said) == 2, said
+    assert "acts on dry-run every 0.1 s, objective: slo_ms 15 ms" in said[0]
+    assert said[1].startswith("no step will have a reward in the log")
     assert process.returncode == 0
     assert [one["actor"] for one in records] == ["fallback", *["policy"] * (STEPS - 1)]
     assert [one["failure"] for one in records] == [""] * STEPS

@@ -39,7 +39,7 @@ BROKEN = {
     "no time": (lambda t: _at(t, 3, window_start=pd.NaT), "window_start", "not_null", 1, 3, "value in every row"),
     "percent": (lambda t: t.assign(psi_io_full=t.psi_io_full * 99 + 1.0), "psi_io_full", "range", 120, 0,
                 "between 0 and 1 share, got .* it looks like percent"),
-    "negative": (lambda t: _at(t, 9, latency_ms=-1.0), "latency_ms", "range", 1, 9, "at least 0 ms, got -1 "),
+    "negative": (lambda t: _at(t, 9, latency_ms=-1.0), "latency_ms", "range", 1, 9, "at least 0.001 ms, got -1 "),
     "infinite": (lambda t: _at(t, 9, latency_ms=np.inf), "latency_ms", "finite", 1, 9, "must be finite, got inf"),
     "infinite share": (lambda t: _at(t, 9, cpu_time=np.inf), "cpu_time", "range", 1, 9, "got inf"),
     "renamed": (lambda t: t.rename(columns={"psi_io_full": "psi_io_fll"}), "psi_io_full", "column_present", 120, None,

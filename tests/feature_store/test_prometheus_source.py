@@ -304,3 +304,10 @@ def test_a_number_that_prometheus_does_not_write_is_none(value):
 def test_numbers_as_prometheus_writes_them_are_read(value):
     data = {"resultType": "vector", "result": [{"metric": {}, "value": [1.0, value]}]}
     assert str(prometheus_api._parse_series(data, "a server")[0].values[0]) == str(float(value))
+
+
+@pytest.mark.parametrize("time_s", ["1.0", "1_0", True, None])
+def test_a_time_is_a_number(time_s):
+    data = {"resultType": "vector", "result": [{"metric": {}, "value": [time_s, "1"]}]}
+    with pytest.raises(SourceError, match="series must be lists of"):
+        prometheus_api._parse_series(data, "a server")

@@ -1,8 +1,11 @@
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from feature_store.errors import InputError
+from feature_store.expectations import validate
 from feature_store.mapping import UNKNOWN_COMBINATION
 from feature_store.rules import check_table, gap_limit_s, rules_for
 from feature_store.schema import TelemetrySchema
@@ -20,10 +23,31 @@ def test_row_count_and_not_null_are_always_asked(schema, telemetry):
             assert ("not_null", name) in asked
 
 
+def test_rows_repeated_under_other_times_are_counted_once(schema, telemetry):
+    frame = telemetry(60)
+    twice = pd.concat([frame, frame.iloc[:20].assign(window_start=frame.window_start[:20] + pd.Timedelta(days=2))])
+    result = validate(twice.reset_index(drop=True), schema)
+    assert result.passed, result.failures
+    (warning,) = result.warnings
+    assert (warning.rule, warning.count, warning.first_row) == ("repeated_rows", 20, 60)
+    assert warning.message.startswith("rows must differ in more than their times, got 20 that repeat the numbers of an "
+                                      "earlier one (workload redis: 20 of 80 rows, first at row 60, window 2024-01-03")
+
+
+def test_copies_do_not_make_enough_rows(schema, telemetry):
+    frame = telemetry(49)
+    copies = pd.concat([frame.assign(window_start=frame.window_start + pd.Timedelta(days=day)) for day in range(20)])
+    (failure,) = validate(copies.reset_index(drop=True), schema).failures
+    assert failure.message == ("rows must number at least 50, got 49 and 931 copies of them (workload redis); record "
+                               "more")
+    counted = validate(copies.reset_index(drop=True), replace(schema, repeats_count=True))
+    assert counted.passed and not counted.warnings, "runs of one configuration may take equally long"
+
+
 def test_bounds_come_from_the_schema(schema, telemetry):
     asked = _asked(schema, telemetry())
     assert (asked["range", "psi_io_full"].minimum, asked["range", "psi_io_full"].maximum) == (0.0, 1.0)
-    assert (asked["range", "latency_ms"].minimum, asked["range", "latency_ms"].maximum) == (0.0, None)
+    assert (asked["range", "latency_ms"].minimum, asked["range", "latency_ms"].maximum) == (0.001, None)
     assert ("finite", "latency_ms") in asked
     assert ("finite", "psi_io_full") not in asked  # its bounds keep infinity out
 

@@ -68,6 +68,41 @@ def test_all_gates_hold_and_keep_the_order_of_the_configuration() -> None:
     assert all(gate.passed and gate.reason for gate in report.gates)
 
 
+def with_cases(values: list[float]) -> dict[str, Any]:
+    evidence = changed("test_mse", sum(values) / len(values))
+    evidence["case_counts"]["test_mse"] = len(values)
+    return {**evidence, "cases": {"quantity": "squared error", "metric": "test_mse", "better": "smaller",
+                                  "unit": "ms²", "values": values, "sha256": "ab" * 32, "scale": 1.0, "block": None}}
+
+
+def test_cases_that_the_champion_was_trained_on_reject_nobody() -> None:
+    """Where neither was trained, both have the error 1; the champion knows the first 30 by heart."""
+    evidence = with_cases([2.0] * 30 + [1.0] * 40)
+    champion = {"version": 3, "metrics": {"test_mse": 1.0}}
+    assert not result("champion_mse", evidence, champion).passed
+    found = result("champion_mse", evidence, {**champion, "left_out": list(range(30))})
+    assert (found.passed, found.value, found.cases) == (True, 1.0, 40)
+    worse = result("champion_mse", with_cases([0.0] * 30 + [1.2] * 40), {**champion, "left_out": list(range(30))})
+    assert (worse.passed, worse.value) == (False, pytest.approx(1.2)), "nor do they let anybody in"
+
+
+@pytest.mark.parametrize("places", [[70], [-1], ["0"], {}, "all", list(range(70)), [[1]]])
+def test_places_that_name_no_cases_let_nobody_through(places: Any) -> None:
+    champion = {"version": 3, "metrics": {"test_mse": 9.0}, "left_out": places}
+    assert result("champion_mse", with_cases([1.0] * 70), champion).passed is (places == {})
+    if places:
+        assert not result("champion_mse", EVIDENCE, champion).passed, "without cases"
+
+
+def test_where_nothing_can_be_claimed_nobody_is_rejected_for_the_champion() -> None:
+    report = evaluate_gates(changed("test_mse", 1.3), {"version": 3, "metrics": {}, "unclaimed": "it saw all of them"},
+                            [GATES["champion_mse"], GATES["test_accuracy"]])
+    assert report.passed
+    assert report.gates[0].reason == "nothing is claimed against the champion: it saw all of them"
+    unusable = changed("test_mse", math.nan)
+    assert not result("champion_mse", unusable, {"metrics": {}, "unclaimed": "it saw all of them"}).passed
+
+
 @pytest.mark.parametrize(("name", "metric", "at_limit", "beyond"), [
     ("test_accuracy", "test_accuracy", 0.5, 0.4999),
     ("champion_mse", "test_mse", 1.1 * 1.05, 1.1551),

@@ -118,7 +118,7 @@ def test_of_two_processes_on_one_control_group_one_acts_and_the_other_takes_over
             one.kill()
             one.wait()
             first = step_where(two, "fallback")
-            assert first["seen"]["cpu_limit_cores"] == 1.0 and first["seen"]["memory_limit_mib"] == 256.0
+            assert first["seen"]["cpu_limit_cores"] >= 1.0 and first["seen"]["memory_limit_mib"] >= 256.0
             assert first["failure"] == ""
             step_where(two, "policy")
             assert ended(two) == 0

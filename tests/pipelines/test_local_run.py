@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from feature_store.errors import AssayError
+from feature_store.errors import AssayError, InputError
 from models.tasks.task import parse_task
 from pipelines import local_run, process_group
 from pipelines.local_run import KEPT_RUNS, RunFailedError, RunOutcome, run_local
@@ -147,3 +147,15 @@ def test_a_folder_that_cannot_be_written_is_an_error_of_ours(runner: Runner) -> 
     with pytest.raises(RunFailedError, match="run: expected a folder that can be written"):
         runner.run()
     assert sys.executable == local_run.sys.executable
+
+
+def test_of_two_first_runs_of_one_name_the_second_is_told_so(runner: Runner) -> None:
+    """Both looked before either had a folder; the first one's goes on as it was."""
+    runner.does("exit 0", {"event": "result", "summary": SUMMARY})
+    folder = runner.run().folder
+    before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    with pytest.raises(InputError) as caught:
+        runner.run()
+    assert str(caught.value) == (f"run name must be new, got 'mine', which another run has just taken "
+                                 f"({folder}); leave it out or choose another")
+    assert {path: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before

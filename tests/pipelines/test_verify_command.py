@@ -74,8 +74,9 @@ def test_without_an_answer_the_exit_code_is_3(folder) -> None:
     assert done.exit_code == OPEN and done.stdout.startswith("TIMEOUT"), done.output
     assert "time budget" in done.stdout and "Not proved:" in done.stdout
     assert not (folder / "none.json").exists()
+    # true of exactly half
     (folder / "edge.yaml").write_text("box: {x0: [0, 1], x1: [0, 1]}\nproperties:\n"
-                                      "- share: {of: {range: {maximum: 1}}, at_least: 0.5}\n")  # true of exactly half
+                                      "- share: {of: {range: {maximum: 1}}, at_least: 0.5, confidence: 0.999999999}\n")
     done = verify("model.onnx", "-s", "edge.yaml")
     assert done.exit_code == OPEN and done.stdout.startswith("UNKNOWN"), done.output
 
@@ -108,6 +109,7 @@ def test_the_same_seed_gives_the_same_witness(folder) -> None:
     first, second, other = (json.loads(verify("model.onnx", "-s", "wrong.yaml", "--json", "--seed", seed).stdout)
                             for seed in ("1", "1", "2"))
     assert first["witness"] == second["witness"] != other["witness"]
+    assert verify("model.onnx", "-s", "spec.yaml", "--seed", "-1").exit_code == BAD
 
 
 BAD_INPUT = {

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 
 from feature_store.errors import AssayError, InputError, RefusedError
@@ -20,8 +21,10 @@ from serving.kept_bundles import keep_bundle, kept_bundle
 from serving.ledger import Ledger
 from serving.ledger_heads import head_file
 from serving.lifecycle import Lifecycle
+from serving.model_function import function_digest
 from serving.outcomes import Retirement
 from serving.signature import SIGNATURE_FILE
+from tests.serving.conftest import made_up_proof
 from tests.serving.measured import GATES, measured_champion
 
 MODEL = "assay.performance.redis"
@@ -84,6 +87,7 @@ def test_the_first_version_that_passes_becomes_champion(
         "code_version": "c1",
         "seed": "7",
         "model_sha256": open_bundle(folder).contract.model.sha256,
+        "function_sha256": function_digest(open_bundle(folder).model),
         "bundle_sha256": done.bundle_sha256,
         "reproduce": "assay run --seed 7",
     }
@@ -181,7 +185,7 @@ def test_a_champion_moved_meanwhile_is_compared_on_the_same_test_rows_only(
     lifecycle.register(write(test_mse=1.0))
     worse = lifecycle.register(write(test_mse=1.2, slope=9.0), champion=None)
     assert worse.alias == "challenger"
-    assert "does not hold against version 1: mean squared error 4.8 ms² against the champion's 4 ms²" in worse.reason
+    assert "does not hold against version 1, attempt 1 since it became champion: mean squared error 4.8" in worse.reason
     better = lifecycle.register(write(test_mse=0.5, slope=8.0), champion=None)
     assert better.alias == "champion"
     other = lifecycle.register(write(test_mse=0.1, slope=7.0, test_set="other"), champion=None)
@@ -331,6 +335,49 @@ def test_the_same_model_with_evidence_that_fails_is_refused_though_gates_json_sa
         lifecycle.register(folder, champion=champion)
 
 
+def rewritten(folder: Path) -> Path:
+    """The bundle with a model that computes the same and is another file, as its contract and proof say."""
+    path = folder / "model.onnx"
+    model = onnx.load(path)
+    model.doc_string, model.producer_name = "made on a Tuesday", "someone else"
+    model.graph.node[3].name = "the addition"
+    for node in model.graph.node:
+        node.input[:] = [f"{name} again" if name == "z1" else name for name in node.input]
+        node.output[:] = [f"{name} again" if name == "z1" else name for name in node.output]
+    path.write_bytes(model.SerializeToString())
+    agreed = json.loads((folder / "contract.json").read_text())
+    agreed["model"]["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    (folder / "contract.json").write_text(json.dumps(agreed))
+    (folder / "proof.npz").write_bytes(made_up_proof(agreed))
+    return folder
+
+
+@pytest.mark.parametrize("lost", ["nothing", "tag", "artifacts"])
+def test_a_retired_model_in_another_file_is_no_champion_without_a_person(
+    lifecycle: Lifecycle, write: Writer, fake_store: Any, lost: str
+) -> None:
+    lifecycle.register(write())
+    lifecycle.retire(*PAIR, 1, reason="bad in production")
+    if lost == "tag":
+        del fake_store.versions[MODEL, 1]["tags"]["function_sha256"]
+    elif lost == "artifacts":
+        shutil.rmtree(stored(fake_store, 1))
+    again = lifecycle.register(rewritten(write()))
+    assert (again.version, again.alias, lifecycle.champion(*PAIR)) == (2, "challenger", None)
+    assert "model.onnx computes what that of version 1 did, which was retired" in again.reason
+
+
+def test_a_model_that_was_rolled_back_comes_back_by_a_person_alone(lifecycle: Lifecycle, write: Writer) -> None:
+    lifecycle.register(write(slope=9.0))
+    assert lifecycle.register(write(test_mse=0.5)).alias == "champion"
+    lifecycle.rollback(*PAIR, reason="latency alarms")
+    again = lifecycle.register(rewritten(write(test_mse=0.5)))
+    assert (again.version, again.alias, lifecycle.champion(*PAIR)) == (3, "challenger", 1)
+    assert "model.onnx computes what that of version 2 did, which was rolled back" in again.reason
+    lifecycle.promote(*PAIR, version=2)
+    assert lifecycle.champion(*PAIR) == 2
+
+
 @pytest.mark.parametrize("lost", ["nothing", "tag", "artifacts"])
 def test_the_model_of_a_retired_version_is_no_champion_without_a_person(
     lifecycle: Lifecycle, write: Writer, fake_store: Any, lost: str
@@ -343,7 +390,8 @@ def test_the_model_of_a_retired_version_is_no_champion_without_a_person(
         shutil.rmtree(stored(fake_store, 1))
     again = lifecycle.register(write())
     assert (again.version, again.alias, lifecycle.champion(*PAIR)) == (2, "challenger", None)
-    assert again.reason.endswith("; model.onnx is that of version 1, which was retired; waits for assay promote")
+    assert again.reason.endswith("; model.onnx computes what that of version 1 did, which was retired; waits for "
+                                 "assay promote")
     assert lifecycle.register(write(slope=9.0)).alias == "champion", "another model may"
     assert lifecycle.promote(*PAIR, version=2).version == 2
 

@@ -56,6 +56,21 @@ def test_an_older_version_may_become_champion_again_and_be_rolled_back() -> None
     assert fold(*moves, move("rollback", 2, 1)).champion == 2
 
 
+def test_attempts_are_the_versions_that_passed_since_the_champion_became_champion() -> None:
+    moves = [move("register", 1), move("challenger", 1), move("champion", 1)]
+    assert fold(*moves).attempts == 0, "the first one was held to nobody"
+    moves += [move("register", 2, 1), move("challenger", 2, 1), move("reject", 3, 1), move("register", 4, 1),
+              move("stop_acting", 1, 1), move("resume_acting", 1, 1), move("retire", 2, 1)]
+    assert fold(*moves).attempts == 2, "a rejected version could not have won, and a retired one could have"
+    moves.append(move("champion", 4, 1))
+    assert fold(*moves).attempts == 0
+    moves += [move("register", 5, 4), move("register", 6, 4)]
+    assert fold(*moves).attempts == 2
+    for back in ("rollback", "retire"):
+        other = move(back, 1 if back == "rollback" else 4, 4)
+        assert (fold(*moves, other).champion, fold(*moves, other).attempts) == (1, 0)
+
+
 def test_a_rule_that_is_broken_names_the_place() -> None:
     with pytest.raises(RefusedError, match=r"version must be new, got 1 \(here\)"):
         after(fold(move("register", 1)), move("register", 1), "here")

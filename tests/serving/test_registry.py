@@ -19,11 +19,12 @@ import pytest
 from mlflow.exceptions import MlflowException
 from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
 
-from feature_store.errors import AssayError, RefusedError
+from feature_store.errors import AssayError, InputError, RefusedError
 from models.configuration import Configuration, load_configuration
 from serving.bundle import check_bundle
 from serving.ledger import Ledger
 from serving.registry import MlflowStore, Registry
+from serving.relocation import require_own_home
 from serving.session import Predictor
 from tests.serving.measured import measured_champion
 
@@ -269,7 +270,7 @@ def nothing_registered(client: mlflow.MlflowClient, state: Configuration) -> Non
     assert client.search_logged_models(experiments) == []
     assert [run.info.status for run in client.search_runs(experiments)] in ([], ["FAILED"])
     models = Path(state.artifact_root) / "models"
-    left = [path for path in models.rglob("*") if path.is_file()] if models.exists() else []
+    left = list(models.iterdir()) if models.exists() else []
     assert left == []
     assert not state.ledger_path.exists()
     assert list((state.ledger_path.parent / "unfinished").iterdir()) == []
@@ -435,6 +436,16 @@ def test_processes_that_start_at_once_on_a_fresh_state_leave_one_champion(
     client = mlflow.MlflowClient(configuration.tracking_uri, configuration.tracking_uri)
     assert by_alias(client, "champion") == numbers[1]
     Ledger(configuration.ledger_path, configuration.public_key_path).verify()
+
+
+def test_a_folder_in_the_databases_place_is_named(configuration: Configuration) -> None:
+    path = configuration.home / "mlflow.db"
+    path.mkdir(parents=True)
+    for ask in (MlflowStore, require_own_home):
+        with pytest.raises(InputError) as caught:
+            ask(configuration)
+        assert str(caught.value) == (f"database must be a file, got a folder ({path}); move it away, or name another "
+                                     "one in tracking.uri of mlflow.yaml")
 
 
 def test_a_server_that_cannot_be_reached_is_named(

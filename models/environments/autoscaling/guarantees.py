@@ -99,10 +99,11 @@ def autoscaling_guarantees(model: bytes, properties: Sequence[Mapping[str, Any]]
     policy, service, found, left = read_chain(model), service_of(settings), [], SECONDS
     for change in CHANGES:
         law = law_of(service, LOAD, change, (low, high), (int(fewest), int(most)))
+        scaler = scaler_of(policy, service, law)
         with tempfile.TemporaryDirectory() as name:
-            one = scaler_guarantee(scaler_of(policy, service, law), law, START, Path(name), threshold=THRESHOLD,
+            one = scaler_guarantee(scaler, law, START, Path(name), threshold=THRESHOLD,
                                    headroom=HEADROOM, seconds=left)
-            checked = check_scaler_guarantee(Path(name), policy)
+            checked = check_scaler_guarantee(Path(name), scaler, law)
         known, refused = one.bound if checked.accepted else None, one.bound is not None and not checked.accepted
         found.append({
             "change": change, "change_unit": "cores a step", "status": "UNKNOWN" if refused else str(one.status),

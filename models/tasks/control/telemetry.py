@@ -65,7 +65,7 @@ def _numbers(table: pd.DataFrame, columns: Sequence[str], where: str) -> pd.Data
 
 def load_schema(task: ControlTask, environment: ControlledSystem, workload: str) -> TelemetrySchema:
     """What the data gate demands of a workload's rows."""
-    return TelemetrySchema(workload, {}, dict(environment.columns), (), task.minimum_rows)
+    return TelemetrySchema(workload, {}, dict(environment.columns), (), task.minimum_rows, repeats_count=True)
 
 
 def write_load(samples: pd.DataFrame, workload: str, columns: Sequence[str], least: int,

@@ -8,6 +8,7 @@ Symbols as in models/adaptation/learner.py.
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from feature_store.scaling import FeatureScaling
+from feature_store.seen_rows import SeenRows
 from models.adaptation.learner import FloatArray
 from models.tasks.few_shot.features import OWN_PREFIX as OWN
 from models.training.evaluation import accuracy, mean_squared_error
@@ -90,6 +92,13 @@ def few_shot_facts(folder: Path, pool: Path, network: ReluNetwork, scaling: Feat
         "crossing": interval_crossing(network, scaling, specification, float(reach.min()), seed),
         "judged_configurations": len(test),
     }
+
+
+def seen_support(folder: Path, inputs: Sequence[str]) -> SeenRows:
+    """The configurations whose runs the model was given, by their inputs: measured again they are the same ones."""
+    options = pd.read_parquet(folder / "options.parquet")
+    given = options[options[f"{OWN}support"].to_numpy(dtype=bool)]
+    return SeenRows.of(given[[f"input:{name}" for name in inputs]].set_axis(list(inputs), axis=1), inputs)
 
 
 def interval_crossing(network: ReluNetwork, scaling: FeatureScaling, specification: Specification, reach: float,

@@ -159,7 +159,8 @@ class FewShotKind:
     def evidence(self, task: FewShotTask, workload: str, seed: int, features: Path, verified: Path,
                  product: Path) -> dict[str, Any]:
         """Beside the closed form that it was trained on, and the mean of the workload's runs."""
-        from models.tasks.few_shot.evidence import FEW_SHOT_BASELINE, few_shot_facts, few_shot_metrics
+        from feature_store.seen_rows import SEEN
+        from models.tasks.few_shot.evidence import FEW_SHOT_BASELINE, few_shot_facts, few_shot_metrics, seen_support
         from models.tasks.supervised.evidence import load_trained, supervised_evidence
 
         trained = load_trained(task, workload, features, verified, product)
@@ -170,10 +171,11 @@ class FewShotKind:
                 "metrics": found["metrics"] | few_shot_metrics(folder, trained.network, data.scaling,
                                                                task.accuracy_tolerance),
                 "case_counts": found["case_counts"] | {"test_mape": found["metrics"]["test_rows"]},
+                SEEN: seen_support(folder, [quantity.name for quantity in task.measured_features(workload)]).to_json(),
                 "few_shot": {"note": task.workload(workload).note, **facts}}
 
     def champion(self, task: FewShotTask, workload: str, features: Path, bundle: Any) -> dict[str, Any]:
-        """On the new test rows, with its own embedding: in the coordinates of the champion's pool."""
+        """On the configurations that it was not given, with its own embedding: in the coordinates of its own pool."""
         from models.tasks.supervised.evidence import champion_on_test_rows
 
         embedding = bundle.contract.embedding

@@ -114,7 +114,7 @@ class Prediction:
         """Each workload's rows, split and scaled by its own training side."""
         from models.tasks.supervised.featurizing import featurize_telemetry
 
-        return featurize_telemetry(task, samples, checks, seed, output)
+        return featurize_telemetry(task, samples, checks, output)
 
     def correlated(self, task: PredictionTask) -> tuple[list[str], str]:
         """Inputs and target."""
@@ -158,15 +158,22 @@ class Prediction:
     def evidence(self, task: PredictionTask, workload: str, seed: int, features: Path, verified: Path,
                  product: Path) -> dict[str, Any]:
         """Beside a gradient boosting baseline."""
+        import pandas as pd
+
+        from feature_store.seen_rows import SEEN, SeenRows
         from models.tasks.supervised.evidence import boosting_baseline, load_trained, supervised_evidence
 
         trained = load_trained(task, workload, features, verified, product)
         found = supervised_evidence(task, trained, features, seed)
         baseline = boosting_baseline(task, trained.data, seed)
-        return {**found, "metrics": found["metrics"] | baseline["metrics"], "baseline": baseline["baseline"]}
+        rows = pd.read_parquet(features / workload / "train.parquet")
+        names = task.telemetry_schema(workload).numeric
+        seen = SeenRows.of(rows, tuple(names), task.split_by, task.test_share)
+        return {**found, "metrics": found["metrics"] | baseline["metrics"], "baseline": baseline["baseline"],
+                SEEN: seen.to_json()}
 
     def champion(self, task: PredictionTask, workload: str, features: Path, bundle: Any) -> dict[str, Any]:
-        """On the new test rows."""
+        """On the new test rows that it was not trained on."""
         from models.tasks.supervised.evidence import champion_on_test_rows
 
         return champion_on_test_rows(task, workload, features, bundle)

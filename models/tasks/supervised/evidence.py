@@ -1,6 +1,7 @@
 """The evidence of a supervised model: errors, accuracy, curves, counterexamples, the exported file's own figures.
 
-The champion is measured by the same code on the same rows (`champion_on_test_rows`).
+The champion is measured by the same code on the same rows (`champion_on_test_rows`), without those that it was trained
+on: its bundle says which (`seen`, feature_store/seen_rows.py).
 """
 
 import json
@@ -13,11 +14,14 @@ import numpy as np
 import torch
 
 from feature_store.digests import content_digest
+from feature_store.errors import InputError
 from feature_store.scaling import FeatureScaling
+from feature_store.seen_rows import SEEN, SeenRows
 from models.export.onnx_model import INPUT
 from models.export.parity import largest_difference, one_row_latency_us
 from models.export.physical_range import held_within
 from models.export.row_errors import ordered_test_set, residuals, squared_errors
+from models.paired_cases import LEFT_OUT, UNCLAIMED, recorded_places
 from models.tasks.supervised.task import SupervisedTask
 from models.training.baseline import BASELINE, monotone_gradient_boosting
 from models.training.counterexample_loop import counterexample_accuracy
@@ -33,6 +37,7 @@ from models.training.workload import Workload, load_network, load_workload
 from models.verification.network.fully_connected import ReluNetwork
 
 PARITY_POINTS = 10_000
+LEAST_UNSEEN = 30  # test rows, where some are left out: fewer say little about an error (as gates ask: `least_cases`)
 
 
 @dataclass(frozen=True)
@@ -88,25 +93,39 @@ def boosting_baseline(task: SupervisedTask, data: Workload, seed: int) -> dict[s
 
 def champion_on_test_rows(task: SupervisedTask, workload: str, features: Path, bundle: Any,
                           inputs: Mapping[str, float] | None = None) -> dict[str, Any]:
-    """The standing champion on the new test set.
+    """The standing champion on the rows of the new test set that it was not trained on.
 
     Args:
         bundle: the champion's (serving/bundle.py).
         inputs: values that take the place of the columns of these names.
 
     Returns:
-        metrics {test_mse}, in the new scaling; cases (models/paired_cases.py), a row each.
+        metrics {test_mse}, in the new scaling; cases, a row each; left_out, where it has seen some. Or unclaimed: why
+        the two models cannot be compared (models/paired_cases.py).
 
     Raises:
         KeyError: the rows lack an input of the champion's.
     """
     folder = features / workload
-    frame = ordered_test_set(folder, task.split_by).assign(**dict(inputs or {}))
+    frame = ordered_test_set(folder, task.split_by)
+    try:
+        seen = SeenRows.from_json(bundle.evidence.get(SEEN)).among(frame)
+    except InputError as error:
+        return {"metrics": {}, UNCLAIMED: f"which rows it was trained on is not known ({error})"}
+    if seen.any() and len(seen) - seen.sum() < LEAST_UNSEEN:
+        return {"metrics": {}, UNCLAIMED: f"it was trained on {seen.sum():,} of the {len(seen):,} test rows; at least "
+                                          f"{LEAST_UNSEEN} others are needed"}
+    frame = frame.assign(**dict(inputs or {}))
     errors = residuals(bundle.model, bundle.contract.model.input, bundle.contract.input_names, frame, task.target.name)
     scaling = FeatureScaling.from_json((folder / "scaling.json").read_text()).target
     span = scaling.maximum[0] - scaling.minimum[0]
     cases = squared_errors(errors, span, task.target.unit, content_digest(folder / "test.parquet"))
-    return {"metrics": {"test_mse": mean_squared_error(errors / span, np.zeros_like(errors))}, "cases": cases.to_json()}
+    if not seen.any():
+        mse = mean_squared_error(errors / span, np.zeros_like(errors))
+        return {"metrics": {"test_mse": mse}, "cases": cases.to_json()}
+    left_out = np.flatnonzero(seen[recorded_places(len(seen))]).tolist()
+    unseen = cases.without(left_out)
+    return {"metrics": {"test_mse": unseen.mean}, "cases": unseen.to_json(), LEFT_OUT: left_out}
 
 
 def _scores(task: SupervisedTask, trained: Trained, loop: Mapping[str, Any]) -> dict[str, Any]:

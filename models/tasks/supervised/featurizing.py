@@ -19,10 +19,10 @@ from models.verification.language.specification_language import parse_specificat
 
 
 def featurize_telemetry(task: SupervisedTask, samples: pd.DataFrame, checks: Mapping[str, Sequence[Mapping[str, Any]]],
-                        seed: int, output: Path) -> dict[str, str]:
+                        output: Path) -> dict[str, str]:
     """Writes <output>/<workload>/ of each workload of `checks`; workload -> "" or why there is none."""
     def work(name: str) -> None:
-        featurize(samples, task.telemetry_schema(name), task.test_share, seed, inside(output, name),
+        featurize(samples, task.telemetry_schema(name), task.test_share, inside(output, name),
                   checks=checks[name])
 
     status = {name: attempt(partial(work, name)) for name in checks}

@@ -1,14 +1,15 @@
-"""Checks a guarantee again: `check_guarantee(folder, policy)`. Takes nothing on trust that the folder holds.
+"""Checks a guarantee again: `check_guarantee(folder, policy, observation, law)`. Trusts nothing that the folder holds.
 
-From guarantee.json come the law, what the policy sees, and the numbers that are claimed. Chains and claims are made
-again out of them and the policy and must be the files that the proofs are about; the independent checker proves every
-leaf; and S, N and X must follow from the two rankings, as guarantee.py says.
+The law and what the policy sees are given by whoever checks, for a guarantee is worth what these are; guarantee.json
+must name the same, and has the numbers that are claimed. Chains and claims are made again out of them and the policy
+and must be the files that the proofs are about; the independent checker proves every leaf; S, N and X must follow from
+the two rankings, as guarantee.py says; the sentence must be what these numbers say; and there is nothing else in it.
 """
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,10 +22,14 @@ from models.verification.checker.chain import Chain
 from models.verification.closed_loop.fluid_law import FluidLaw, Observation
 from models.verification.closed_loop.one_step import OneStep, Ramp
 from models.verification.closed_loop.ranking import Ranking, files_of, write_ranking
+from models.verification.language.amounts import amount, plain
 from models.verification.proof_file import check_proof
 from models.verification.verdict import Status
 
 DOCUMENT = "guarantee.json"
+NUMBERS = ("start", "backlog", "steps", "excess", "excess_steps")
+RANKED = ("ranked", "base", "step", "highest", "backlog", "within")
+KEYS = ("status", "statement", "policy_sha256", "law", "observation", "ramp", "rankings", *NUMBERS)
 
 
 @dataclass(frozen=True)
@@ -52,36 +57,70 @@ def chain_document(chain: Chain | None) -> dict[str, Any] | None:
             "relus": list(chain.relus)}
 
 
-def _chain(given: Mapping[str, Any] | None) -> Chain | None:
-    if given is None:
-        return None
-    weights, biases = ([np.array(values, dtype=np.float64) for values in given[name]] for name in ("weights", "biases"))
-    return Chain(tuple(weights), tuple(biases), tuple(bool(relu) for relu in given["relus"]))
+def observation_document(observation: Observation) -> dict[str, Any]:
+    """What a policy sees as plain values."""
+    return {"matrix": observation.matrix.tolist(), "low": observation.low.tolist(), "high": observation.high.tolist(),
+            "function": chain_document(observation.function)}
 
 
-def check_guarantee(folder: Path, policy: Chain) -> GuaranteeCheck:
-    """Whether the folder proves its guarantee of this policy. Never raises on a bad folder: refuses."""
+def about(law: FluidLaw, start: float, unit: str) -> str:
+    """What a guarantee is about, in words: backlogs up to `start`, and the law's loads and capacities."""
+    return (f"In the fluid law, from any backlog up to {plain(start)} {unit} x s, whatever capacity from "
+            f"{plain(law.capacity_low)} to {plain(law.capacity_high)} {unit} is running, for any load from "
+            f"{plain(law.load_low)} to {plain(law.load_high)} {unit} that changes by at most {plain(law.change)} "
+            f"{unit} in a step of {plain(law.step_s)} s")
+
+
+def guaranteed(law: FluidLaw, start: float, backlog: float, steps: int, excess: float, excess_steps: int,
+               unit: str = "cores") -> str:
+    """What is guaranteed, in words: S after N steps, X after so many."""
+    return (f"{about(law, start, unit)}: the backlog is at most {amount(backlog, f'{unit} x s')} after {steps} steps "
+            f"and for ever after, and from step {excess_steps} on capacity exceeds load by at most "
+            f"{amount(excess, unit)}.")
+
+
+def check_guarantee(folder: Path, policy: Chain, observation: Observation, law: FluidLaw) -> GuaranteeCheck:
+    """Whether the folder proves its guarantee of this policy, which sees that, in this law. Never raises on a bad
+    folder: refuses."""
+    given = {"law": asdict(law), "observation": observation_document(observation)}
+
     def leaves(document: Mapping[str, Any]) -> int:
-        loop = _loop(document, policy)
+        ramp = None if document["ramp"] is None else Ramp(**document["ramp"])
+        loop = OneStep(policy, observation, law, ramp)
         first, second = (_ranking(one) for one in document["rankings"])
         _require_consequence(loop, document, first, second)
+        require_said(document, guaranteed(law, *(document[name] for name in NUMBERS)))
         return sum(_leaves(loop, ranking, folder) for ranking in (first, second))
 
-    return checked_document(folder / DOCUMENT, policy, leaves)
+    return checked_document(folder / DOCUMENT, KEYS, policy, given, leaves)
 
 
-def checked_document(path: Path, policy: Chain, leaves: Callable[[Mapping[str, Any]], int]) -> GuaranteeCheck:
+def require_said(document: Mapping[str, Any], statement: str) -> None:
+    """Raises Rejected unless the document's sentence is this one."""
+    if document["statement"] != statement:
+        raise Rejected(f"statement must be what was proved, {statement!r}, got {str(document['statement'])[:500]!r}")
+
+
+def checked_document(path: Path, keys: Sequence[str], policy: Chain, given: Mapping[str, Any],
+                     leaves: Callable[[Mapping[str, Any]], int]) -> GuaranteeCheck:
     """Whether a guarantee's document is of this policy and PROVED, and what it claims is. Never raises: refuses.
 
     Args:
+        keys: what the document holds, all of it.
+        given: what it must say word for word: the law, the observation.
         leaves: checks what the document claims and counts the leaves of its proofs; raises whatever it likes.
     """
     try:
         document = json.loads(path.read_text())
         if document["status"] != str(Status.PROVED):
             raise Rejected(f"guarantee must be PROVED, got {document['status']!r:.40}")
+        if set(document) != set(keys):
+            raise Rejected(f"guarantee must hold {', '.join(keys)}, got {', '.join(sorted(document))[:500]}")
         if document["policy_sha256"] != policy_digest(policy):
             raise Rejected("policy must be the one that the guarantee is about, its SHA-256 differs")
+        for name, value in given.items():
+            if document[name] != value:
+                raise Rejected(f"{name} must be the one that is asked about, got {str(document[name])[:500]}")
         return GuaranteeCheck(True, leaves=leaves(document))
     except (Rejected, InputError) as error:
         return GuaranteeCheck(False, str(error))
@@ -89,15 +128,9 @@ def checked_document(path: Path, policy: Chain, leaves: Callable[[Mapping[str, A
         return GuaranteeCheck(False, f"guarantee must be readable, got {type(error).__name__}: {error}")
 
 
-def _loop(document: Mapping[str, Any], policy: Chain) -> OneStep:
-    seen = document["observation"]
-    matrix, low, high = (np.array(seen[name], dtype=np.float64) for name in ("matrix", "low", "high"))
-    observation = Observation(matrix, low, high, _chain(seen["function"]))
-    ramp = None if document["ramp"] is None else Ramp(**document["ramp"])
-    return OneStep(policy, observation, FluidLaw(**document["law"]), ramp)
-
-
 def _ranking(given: Mapping[str, Any]) -> Ranking:
+    if set(given) != set(RANKED):
+        raise Rejected(f"ranking must hold {', '.join(RANKED)}, got {', '.join(sorted(given))[:500]}")
     numbers = {name: float(given[name]) for name in ("base", "step", "highest", "backlog")}
     within = None if given["within"] is None else float(given["within"])
     if not all(np.isfinite(value) for value in (*numbers.values(), *([] if within is None else [within]))):

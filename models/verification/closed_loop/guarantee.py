@@ -32,7 +32,15 @@ from feature_store.errors import InputError
 from feature_store.whole_files import write_file
 from models.verification.checker.chain import Chain
 from models.verification.closed_loop.chain_builder import chain_values
-from models.verification.closed_loop.check_guarantee import DOCUMENT, chain_document, policy_digest
+from models.verification.closed_loop.check_guarantee import (
+    DOCUMENT,
+    NUMBERS,
+    RANKED,
+    about,
+    guaranteed,
+    observation_document,
+    policy_digest,
+)
 from models.verification.closed_loop.fluid_law import FluidLaw, Observation
 from models.verification.closed_loop.one_step import OneStep, Ramp
 from models.verification.closed_loop.ranking import Ranking, RankingSearch
@@ -71,21 +79,15 @@ class Guarantee:
 
     def statement(self, unit: str = "cores") -> str:
         """What is guaranteed, in words."""
-        law = self.law
-        about = (f"from any backlog up to {plain(self.start)} {unit} x s, whatever capacity from "
-                 f"{plain(law.capacity_low)} to {plain(law.capacity_high)} {unit} is running, for any load from "
-                 f"{plain(law.load_low)} to {plain(law.load_high)} {unit} that changes by at most {plain(law.change)} "
-                 f"{unit} in a step of {plain(law.step_s)} s")
-        if self.status is Status.PROVED and self.backlog is not None and self.excess is not None:
-            said = (f"the backlog is at most {amount(self.backlog, f'{unit} x s')} after {self.steps} steps and for "
-                    f"ever after, and from step {self.excess_steps} on capacity exceeds load by at most "
-                    f"{amount(self.excess, unit)}")
-        elif self.status is Status.REFUTED:
+        if self.status is Status.PROVED and self.backlog is not None and self.steps is not None and \
+                self.excess is not None and self.excess_steps is not None:
+            return guaranteed(self.law, self.start, self.backlog, self.steps, self.excess, self.excess_steps, unit)
+        if self.status is Status.REFUTED:
             said = (f"the backlog does not come down: after {HORIZON} steps of a trajectory it is "
                     f"{amount(self.trajectory[-1][0], f'{unit} x s')}")
         else:
             said = "nothing is guaranteed, and no trajectory was found that does not come down"
-        return f"In the fluid law, {about}: {said}. {self.weakness}".strip()
+        return f"{about(self.law, self.start, unit)}: {said}. {self.weakness}".strip()
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON."""
@@ -221,9 +223,9 @@ def _weakness(loop: OneStep, found: Guarantee) -> str:
 
 
 def _document(loop: OneStep, found: Guarantee) -> dict[str, Any]:
-    observation, ramp = loop.observation, loop.ramp
-    return found.to_json() | {
-        "policy_sha256": policy_digest(loop.policy),
-        "observation": {"matrix": observation.matrix.tolist(), "low": observation.low.tolist(),
-                        "high": observation.high.tolist(), "function": chain_document(observation.function)},
-        "ramp": None if ramp is None else asdict(ramp)}
+    """What `check_guarantee` derives again, and no more."""
+    return {"status": str(found.status), "statement": found.statement(), "policy_sha256": policy_digest(loop.policy),
+            "law": asdict(loop.law), "observation": observation_document(loop.observation),
+            "ramp": None if loop.ramp is None else asdict(loop.ramp),
+            "rankings": [{name: getattr(one, name) for name in RANKED} for one in found.rankings],
+            **{name: getattr(found, name) for name in NUMBERS}}

@@ -8,8 +8,9 @@ For every number of replicas it is proved how fast capacity rises under a backlo
 factor of growth is looked for among samples first; what is proved is the claim with it, one file a number of replicas.
 Nothing is said of how far capacity exceeds load.
 
-`check_scaler_guarantee(folder, policy)` makes chains and claims again from the policy and the document, has the
-independent checker prove every leaf, and derives S and N again.
+`check_scaler_guarantee(folder, scaler, law)` makes chains and claims again from what it is given, has the independent
+checker prove every leaf, and derives S, N and the sentence again. The law, the share of capacity that a step may leave
+among it, and what the policy sees are taken from whoever checks, never from the folder.
 """
 
 import json
@@ -21,22 +22,26 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
-
 from feature_store.errors import InputError
 from feature_store.whole_files import write_file
 from models.verification.checker.archive import Rejected
-from models.verification.checker.chain import Chain
 from models.verification.closed_loop.backlog_bound import BacklogBound, backlog_bound
 from models.verification.closed_loop.catching_up import CatchingUp, Scaler, ScalerLaw
 from models.verification.closed_loop.chain_builder import chain_file
-from models.verification.closed_loop.check_guarantee import GuaranteeCheck, checked_document, policy_digest
+from models.verification.closed_loop.check_guarantee import (
+    GuaranteeCheck,
+    checked_document,
+    policy_digest,
+    require_said,
+)
 from models.verification.decide import decide
 from models.verification.language.amounts import amount, plain
 from models.verification.proof_file import check_proof
 from models.verification.verdict import Status
 
 DOCUMENT = "scaler_guarantee.json"
+KEYS = ("status", "statement", "policy_sha256", "law", "observation", "start", "threshold", "headroom", "growth",
+        "bound")
 # Random points of a cell; share of the sampled growth that is tried first, and of what is left after each attempt.
 SAMPLES, ROOM, SMALLER, ATTEMPTS = 4096, 0.7, 0.7, 3
 LEAST_GROWTH = 1.01
@@ -70,16 +75,21 @@ class ScalerGuarantee:
 
     def statement(self) -> str:
         """What is guaranteed, in words."""
-        law = self.law
-        about = (f"In the fluid law, from any backlog up to {plain(self.start)} core seconds, with any "
-                 f"{law.replicas_low} to {law.replicas_high} replicas of {plain(law.limit_low)} to "
-                 f"{plain(law.limit_high)} cores running, for any load from {plain(law.load_low)} to "
-                 f"{plain(law.load_high)} cores that changes by at most {plain(law.change)} cores in a step of "
-                 f"{plain(law.step_s)} s")
         if self.bound is None:
-            return f"{about}: nothing is guaranteed. {self.reason}".strip()
-        return (f"{about}: the backlog is at most {amount(self.bound.backlog, 'core seconds')} after "
-                f"{self.bound.steps} steps and for ever after.")
+            return f"{_about(self.law, self.start)}: nothing is guaranteed. {self.reason}".strip()
+        return _guaranteed(self.law, self.start, self.bound)
+
+
+def _about(law: ScalerLaw, start: float) -> str:
+    return (f"In the fluid law, from any backlog up to {plain(start)} core seconds, with any {law.replicas_low} to "
+            f"{law.replicas_high} replicas of {plain(law.limit_low)} to {plain(law.limit_high)} cores running, for any "
+            f"load from {plain(law.load_low)} to {plain(law.load_high)} cores that changes by at most "
+            f"{plain(law.change)} cores in a step of {plain(law.step_s)} s")
+
+
+def _guaranteed(law: ScalerLaw, start: float, bound: BacklogBound) -> str:
+    return (f"{_about(law, start)}: the backlog is at most {amount(bound.backlog, 'core seconds')} after {bound.steps} "
+            "steps and for ever after.")
 
 
 def scaler_guarantee(scaler: Scaler, law: ScalerLaw, start: float, folder: Path, *, threshold: float,
@@ -164,17 +174,15 @@ def write_claim(claim: CatchingUp, folder: Path) -> None:
     write_file(specification, claim.claim_text())
 
 
-def check_scaler_guarantee(folder: Path, policy: Chain) -> GuaranteeCheck:
-    """Whether the folder proves its guarantee of this policy. Never raises on a bad folder: refuses."""
+def check_scaler_guarantee(folder: Path, scaler: Scaler, law: ScalerLaw) -> GuaranteeCheck:
+    """Whether the folder proves its guarantee of this scaler in this law. Never raises on a bad folder: refuses."""
     def leaves(document: Mapping[str, Any]) -> int:
-        seen, law = document["observation"], ScalerLaw(**document["law"])
-        matrix, low, high = (np.array(seen[name], dtype=np.float64) for name in ("matrix", "low", "high"))
-        scaler = Scaler(policy, matrix, low, high, seen["limit"], seen["replicas"])
         numbers = {name: float(document[name]) for name in ("threshold", "headroom", "growth")}
         _require_consequence(document, law, numbers)
         return sum(_leaves(claim, folder) for claim in claims_of(scaler, law, **numbers))
 
-    return checked_document(folder / DOCUMENT, policy, leaves)
+    given = {"law": asdict(law), "observation": _observation(scaler)}
+    return checked_document(folder / DOCUMENT, KEYS, scaler.policy, given, leaves)
 
 
 def _require_consequence(document: Mapping[str, Any], law: ScalerLaw, numbers: Mapping[str, float]) -> None:
@@ -182,9 +190,10 @@ def _require_consequence(document: Mapping[str, Any], law: ScalerLaw, numbers: M
     if not all(0 < value < math.inf for value in (*numbers.values(), float(document["start"]))):
         raise Rejected("start, threshold, headroom and growth must be numbers > 0")
     bound = backlog_bound(law, numbers["threshold"], numbers["headroom"], numbers["growth"], float(document["start"]))
-    claimed = document["bound"]
-    if bound is None or not (claimed["backlog"] >= bound.backlog and claimed["steps"] >= bound.steps):
+    claimed = BacklogBound(**document["bound"])
+    if bound is None or not (claimed.backlog >= bound.backlog and claimed.steps >= bound.steps):
         raise Rejected("S and N must be no less than what follows from the growth")
+    require_said(document, _guaranteed(law, float(document["start"]), claimed))
 
 
 def _leaves(claim: CatchingUp, folder: Path) -> int:
@@ -198,7 +207,14 @@ def _leaves(claim: CatchingUp, folder: Path) -> int:
 
 
 def _document(found: ScalerGuarantee, scaler: Scaler) -> dict[str, Any]:
-    return asdict(found) | {
+    """What `check_scaler_guarantee` derives again, and no more."""
+    known = asdict(found) | {
         "status": str(found.status), "statement": found.statement(), "policy_sha256": policy_digest(scaler.policy),
-        "observation": {name: getattr(scaler, name).tolist() for name in ("matrix", "low", "high")} | {
-            "limit": scaler.limit, "replicas": scaler.replicas}}
+        "observation": _observation(scaler)}
+    return {name: known[name] for name in KEYS}
+
+
+def _observation(scaler: Scaler) -> dict[str, Any]:
+    """What the policy sees, and its outputs, as plain values."""
+    return {name: getattr(scaler, name).tolist() for name in ("matrix", "low", "high")} | {
+        "limit": scaler.limit, "replicas": scaler.replicas}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from feature_store.errors import InputError
-from models.verification.language.properties import Conditions, FloatArray
+from models.verification.language.properties import Conditions, FloatArray, OutputOrder, Property
 from models.verification.language.specification import Specification
 
 
@@ -56,3 +56,19 @@ def narrowed(specification: Specification, conditions: Conditions = ()) -> Domai
             raise InputError("when must leave one input of a one-hot group that can be 1, got none "
                              f"({', '.join(names[i] for i in group)})")
     return domain
+
+
+def require_met(rule: Property, lower: FloatArray, upper: FloatArray, feature_names: Sequence[str]) -> None:
+    """Raises InputError where no point of the boxes lower, upper (R, n) meets all of an order's `at_least`.
+
+    Every input is put as low as the comparisons allow; where that is above a wall, no point meets them.
+    """
+    if not isinstance(rule, OutputOrder) or not rule.at_least:
+        return
+    least = lower.copy()
+    for _ in rule.at_least:  # a chain of comparisons is no longer than their number
+        for more, less in rule.at_least:
+            least[:, more] = np.maximum(least[:, more], least[:, less])
+    if not (least <= upper).all(axis=1).any():
+        raise InputError("at_least must be met by an input of the box, got none where "
+                         f"{rule.compared(feature_names)}: are they in one unit?")

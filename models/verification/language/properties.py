@@ -1,5 +1,7 @@
 """The kinds of property that a specification is made of, each with the sentence that says it.
 
+Numbers stand in sentences with all their digits: one that is rounded may say more than is proved.
+
 Each may have conditions, `when`: it then holds in the part of the box where all of them do.
 
 Symbols: n inputs, o outputs, P points; x (n,) an input, y(x) (o,) the outputs there, in the network's coordinates.
@@ -14,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feature_store.errors import InputError
+from models.verification.language.amounts import plain
 
 FloatArray = NDArray[np.float64]
 Direction = Literal["increasing", "decreasing"]
@@ -40,8 +43,8 @@ class Condition:
         """The condition in words."""
         name = feature_names[self.feature]
         if self.lower == self.upper:
-            return f"{name} is {self.lower:.12g}"
-        return f"{name} is {self.lower:.12g} to {self.upper:.12g}"
+            return f"{name} is {plain(self.lower)}"
+        return f"{name} is {plain(self.lower)} to {plain(self.upper)}"
 
 
 Conditions = tuple[Condition, ...]
@@ -137,7 +140,7 @@ class OutputRange:
 
     def statement(self, feature_names: Names, output_names: Names) -> str:
         """What holds, in words."""
-        sides = [f"at {word} {side:.12g}" for word, side in (("least", self.minimum), ("most", self.maximum))
+        sides = [f"at {word} {plain(side)}" for word, side in (("least", self.minimum), ("most", self.maximum))
                  if side is not None]
         name = output_names[self.output]
         if self.minus is not None:
@@ -183,19 +186,24 @@ class OutputOrder:
 
     def statement(self, feature_names: Names, output_names: Names) -> str:
         """What holds, in words."""
-        margin = f" {'plus' if self.margin > 0 else 'minus'} {abs(self.margin):.12g}" if self.margin else ""
+        margin = f" {'plus' if self.margin > 0 else 'minus'} {plain(abs(self.margin))}" if self.margin else ""
         upper, lower = (side_name(side, feature_names, output_names) for side in (self.upper, self.lower))
-        least = lower if self.factor == 1 else f"{self.factor:.12g} times {lower}"
-        compared = [f"{feature_names[more]} is at least {feature_names[less]}" for more, less in self.at_least]
-        only = f", where {' and '.join(compared)}" if compared else ""
+        least = lower if self.factor == 1 else f"{plain(self.factor)} times {lower}"
+        only = f", where {self.compared(feature_names)}" if self.at_least else ""
         return f"{upper} is at least {least}{margin}{where(self.when, feature_names)}{only}"
+
+
+    def compared(self, feature_names: Names) -> str:
+        """What `at_least` demands, in words."""
+        return " and ".join(f"{feature_names[more]} is at least {feature_names[less]}" for more, less in self.at_least)
 
 
 @dataclass(frozen=True)
 class Robustness:
     """|y(x)[output] - y(p)[output]| <= change for every point p and every x of the box with |x - p| <= radius.
 
-    points (P, n); radius (n,), 0: the feature stays as it is; change > 0, in units of the output.
+    points (P, n); radius (n,), 0: the feature stays as it is; change > 0, in units of the output. fed (P, n): what a
+    network is fed for the points, from whose outputs the change is measured as well; None: the points themselves.
     """
 
     points: FloatArray
@@ -203,6 +211,7 @@ class Robustness:
     change: float
     output: int = 0
     when: Conditions = ()
+    fed: FloatArray | None = None
 
     def __post_init__(self) -> None:
         if self.points.ndim != 2 or not self.points.size or self.radius.shape != self.points.shape[1:]:
@@ -224,13 +233,14 @@ class Robustness:
     def statement(self, feature_names: Names, output_names: Names) -> str:
         """What holds, in words."""
         if (self.radius == self.radius[0]).all():
-            near = f"{self.radius[0]:.12g} in every feature"
+            near = f"{plain(self.radius[0])} in every feature"
         else:
-            near = ", ".join(f"{r:.12g} in {name}" for name, r in zip(feature_names, self.radius, strict=True) if r > 0)
+            near = ", ".join(f"{plain(side)} in {name}"
+                             for name, side in zip(feature_names, self.radius, strict=True) if side > 0)
             near += " and equal in the others" if (self.radius == 0).any() else ""
         each = "the given point" if len(self.points) == 1 else f"each of {len(self.points)} given points"
-        return (f"{output_names[self.output]} differs by at most {self.change:.12g} from its value at {each} wherever "
-                f"the input is within {near}{where(self.when, feature_names)}")
+        return (f"{output_names[self.output]} differs by at most {plain(self.change)} from its value at {each} "
+                f"wherever the input is within {near}{where(self.when, feature_names)}")
 
 
 @dataclass(frozen=True)
@@ -269,8 +279,8 @@ class Share:
     def statement(self, feature_names: Names, output_names: Names) -> str:
         """What holds, in words."""
         what = "pairs of inputs that differ in one feature" if isinstance(self.of, Monotonicity) else "inputs"
-        return (f"for a share of at least {self.at_least:.12g} of all {what}{where(self.when, feature_names)}, with "
-                f"confidence {self.confidence:.12g}: " + self.of.statement(feature_names, output_names))
+        return (f"for a share of at least {plain(self.at_least)} of all {what}{where(self.when, feature_names)}, with "
+                f"confidence {plain(self.confidence)}: " + self.of.statement(feature_names, output_names))
 
 
 Property = Monotonicity | OutputRange | OutputOrder | Robustness | Share

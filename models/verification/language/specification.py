@@ -211,7 +211,7 @@ class Specification:
 
     @property
     def _domain(self) -> str:
-        finite = [f"{self.feature_names[i]} is one of {', '.join(f'{value:.12g}' for value in values)}"
+        finite = [f"{self.feature_names[i]} is one of {', '.join(f'{plain(value)}' for value in values)}"
                   for i, values in sorted(self.choices.items())]
         finite += [f"exactly one of {', '.join(self.feature_names[i] for i in group)} is 1 and the others are 0"
                    for group in self.one_hot]

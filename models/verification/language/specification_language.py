@@ -26,6 +26,7 @@ checks proofs before it loads a model.
 """
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -34,9 +35,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from feature_store.errors import InputError, nearest
+from feature_store.names import look
 from feature_store.strict_yaml import Lines, read_located_yaml
 from feature_store.written.field_errors import FieldError, at_line, field_error, line_of
-from models.verification.language.domain import narrowed
+from models.verification.language.domain import narrowed, require_met
 from models.verification.language.property_language import PropertyReader, at, index_of
 from models.verification.language.specification import DEFAULT_TOLERANCE, Specification
 from models.verification.language.specification_writing import written_out
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from feature_store.written.model import Written
 
 WHAT = "specification"
+LARGEST, MOST_DIGITS = int(sys.float_info.max), 40  # of float64; that a message shows
 Walls = Mapping[str, tuple[float, float]]
 
 
@@ -75,6 +78,7 @@ def parse_specification(
 
     fields = _plain(check_written(SpecificationFields, data, WHAT, where, lines))
     try:
+        _require_exact(data)
         return _specification(fields, tuple(feature_names), box, tuple(output_names), units or {})
     except FieldError as error:
         raise _located(error, where, lines) from error
@@ -110,6 +114,7 @@ def parse_file(data: Any, inputs: int, outputs: int, where: str, lines: Lines | 
                          f"{error.name}, which is not installed {at_line(where, None)}") from error
     fields = _plain(check_written(SpecificationFile, data, WHAT, where, lines))
     try:
+        _require_exact(data)
         return _file(fields, inputs, outputs)
     except FieldError as error:
         raise _located(error, where, lines) from error
@@ -160,6 +165,7 @@ def _file(fields: Mapping[str, Any], inputs: int, outputs: int) -> Specification
 
 def _specification(fields: Mapping[str, Any], names: tuple[str, ...], box: Walls, outputs: tuple[str, ...],
                    units: Mapping[str, str]) -> Specification:
+    _require_apart((*names, *outputs))
     walls: dict[str, tuple[float, float]] = {}
     for name, (low, high) in fields.get("box", {}).items():
         with at("box", name):
@@ -184,7 +190,8 @@ def _specification(fields: Mapping[str, Any], names: tuple[str, ...], box: Walls
                               outputs, choices, one_hot, units)
     for number, rule in enumerate(properties):
         with at("properties", number):
-            narrowed(found, rule.when)
+            domain = narrowed(found, rule.when)
+            require_met(rule, domain.lower[None], domain.upper[None], names)
     return found
 
 
@@ -228,6 +235,23 @@ def _names(given: Sequence[str] | None, field: str, letter: str, count: int) -> 
             if name in names[:number]:
                 raise FieldError([], f"expected a name that stands once, got {name!r} twice")
     return names
+
+
+def _require_apart(names: tuple[str, ...]) -> None:
+    """Refuses different names that look the same: a reader would take one for the other."""
+    looks: dict[str, str] = {}
+    for name in names:
+        if (other := looks.setdefault(look(name), name)) != name:
+            raise FieldError([], f"expected names that a reader tells apart, got {other!a} and {name!a}")
+
+
+def _require_exact(data: Any) -> None:
+    """Refuses whole numbers that float64 does not have: another one would be proved than the one that is written."""
+    if isinstance(data, int) and (abs(data) > LARGEST or int(float(data)) != data):
+        raise FieldError([], f"expected a number that float64 has, got {str(data)[:MOST_DIGITS]}")
+    for key, value in data.items() if isinstance(data, Mapping) else enumerate(data) if isinstance(data, list) else ():
+        with at(key):
+            _require_exact(value)
 
 
 def _require_visible(text: str) -> None:

@@ -20,11 +20,13 @@ from itertools import product
 import numpy as np
 
 from feature_store.errors import InputError
-from models.verification.language.amounts import DIGITS, SAME
+from models.verification.language.amounts import DIGITS
 from models.verification.language.properties import Monotonicity, Share
 from models.verification.language.specification import DEFAULT_TOLERANCE, Specification
 from models.verification.network.graph import FloatArray, Graph
 
+# A range counts as round where it is so up to this share of it: machines differ by less in how they round.
+SAME = Fraction(1, 10**9)
 # Points inside, corners at most, and points that are moved to both ends of the monotone features.
 INSIDE, CORNERS, MOVED = 2048, 1024, 256
 # Products of one evaluation, beyond which fewer points do; values of a layer held at a time.

@@ -3,7 +3,8 @@
 0.1 is no float32: a network of float32 gets 0.100000001490116 for it, which lies outside of the box [0, 0.1]. So that
 a proof covers what runs, boxes are proved with what is fed for their walls, `hull`; counterexamples are sought, and
 count, within the box as it is written. An input that the box holds at one number is fed with the nearest one of the
-type: both and what lies between are proved. A finite value is taken as the number that is fed for it, `as_fed`.
+type: both and what lies between are proved. A finite value is taken as the number that is fed for it, `as_fed`. A
+change (`robust`) is measured from the output at the point and at what is fed for it, whichever is further.
 
 What a type has no finite number for is left as it is: nothing can be fed for it.
 
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feature_store.errors import InputError
-from models.verification.language.properties import Condition
+from models.verification.language.properties import Condition, Property, Robustness
 from models.verification.language.specification import Specification
 
 FloatArray = NDArray[np.float64]
@@ -54,7 +55,10 @@ def inward(lower: FloatArray, upper: FloatArray, number: Number) -> tuple[FloatA
 
 
 def as_fed(specification: Specification, number: Number) -> Specification:
-    """The specification with the numbers that are fed for its finite values. Raises InputError where two become one."""
+    """The specification with the numbers that are fed for its finite values, and beside the points of `robust`.
+
+    Raises InputError where two values become one.
+    """
     choices, lower, upper = dict(specification.choices), specification.lower.copy(), specification.upper.copy()
     conditions = {one: _as_fed(one, specification.choices[one.feature], number) for rule in specification.properties
                   for one in rule.when if one.feature in specification.choices}
@@ -65,9 +69,19 @@ def as_fed(specification: Specification, number: Number) -> Specification:
                              f"{list(values)} (feature {specification.feature_names[feature]!r})")
         choices[feature] = tuple(near.tolist())
         lower[feature], upper[feature] = min(lower[feature], near[0]), max(upper[feature], near[-1])
-    rules = tuple(replace(rule, when=tuple(conditions.get(one, one) for one in rule.when))
-                  for rule in specification.properties)
-    return replace(specification, choices=choices, lower=lower, upper=upper, properties=rules)
+    rules = (replace(rule, when=tuple(conditions.get(one, one) for one in rule.when))
+             for rule in specification.properties)
+    return replace(specification, choices=choices, lower=lower, upper=upper,
+                   properties=tuple(_points_as_fed(rule, list(choices), number) for rule in rules))
+
+
+def _points_as_fed(rule: Property, finite: list[int], number: Number) -> Property:
+    """A `robust` with what is fed for its points; their finite values are those that are fed, as everywhere."""
+    if not isinstance(rule, Robustness):
+        return rule
+    points, near = rule.points.copy(), fed(rule.points, number)
+    points[:, finite] = near[:, finite]
+    return replace(rule, points=points, fed=near)
 
 
 def _as_fed(condition: Condition, values: tuple[float, ...], number: Number) -> Condition:

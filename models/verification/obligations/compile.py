@@ -13,7 +13,7 @@ has roots of its own: what the conditions leave of them. Over the roots stand
 Rounding. An unsafe set is closed, and a property that holds with equality is not violated. So a constant that float64
 has is lowered by one unit in its last place (at least TINY), which a proof leaves open; a constant that it does not
 have is rounded up, which makes the unsafe set larger. The outputs that robustness refers to are known up to
-`Graph.rounding`, which makes the unsafe set larger too.
+`Graph.rounding`, and are those at a point and at what is fed for it: both make the unsafe set larger too.
 
 Symbols: n inputs, o outputs, R roots, F slopes; low < high consecutive values of a feature.
 """
@@ -26,7 +26,7 @@ from fractions import Fraction
 import numpy as np
 
 from feature_store.errors import InputError
-from models.verification.language.domain import Domain, narrowed
+from models.verification.language.domain import Domain, narrowed, require_met
 from models.verification.language.properties import (
     Conditions,
     InputValue,
@@ -109,8 +109,8 @@ def obligations(graph: Graph, specification: Specification) -> Obligations:
 
     Raises:
         InputError: the graph has other inputs or outputs than the specification; more than 100,000 combinations of
-            finite inputs; conditions that no input meets; no admissible input near a robust point; a change that
-            rounding covers.
+            finite inputs; conditions or `at_least` that no input meets; no admissible input near a robust point; a
+            change that rounding covers.
     """
     require_fit(graph, specification)
     rules = specification.properties
@@ -130,6 +130,7 @@ def obligations(graph: Graph, specification: Specification) -> Obligations:
     for rule in rules:
         match rule:
             case OutputRange() | OutputOrder():
+                require_met(rule, *boxes[rule.when], specification.feature_names)
                 columns = graph.outputs + (graph.inputs if rule.inputs else 0)
                 (related if rule.inputs else cases).extend(
                     (low, high, alternative) for low, high in zip(*boxes[rule.when], strict=True)
@@ -221,12 +222,17 @@ def _violations(rule: OutputRange | OutputOrder, outputs: int, columns: int) -> 
 def _near_points(
     graph: Graph, rule: Robustness, lower: FloatArray, upper: FloatArray,
 ) -> Iterator[Case]:
-    """The cases of every point: its surroundings cut with every root, and both ways in which the output may change."""
+    """The cases of every point: its surroundings cut with every root, and both ways in which the output may change.
+
+    The change is measured from the output at the point and at what is fed for it, so from the further of the two.
+    """
     output, unit = rule.output, np.eye(graph.outputs)
-    reference, slack = (values(rule.points)[:, output] for values in (graph.value, graph.rounding))
-    for k, (point, y, e) in enumerate(zip(rule.points, reference, slack, strict=True)):
-        if not rule.change > 2 * e:  # NaN is not
-            raise InputError(f"change must exceed the rounding of the output, {2 * e:g}, got {rule.change:g} "
+    given = np.stack([rule.points, rule.points if rule.fed is None else rule.fed], axis=1)  # (P, 2, n)
+    references, slacks = (values(given.reshape(-1, graph.inputs))[:, output].reshape(-1, 2)
+                          for values in (graph.value, graph.rounding))
+    for k, (point, ys, es) in enumerate(zip(rule.points, references.tolist(), slacks.tolist(), strict=True)):
+        if not all(rule.change > 2 * e for e in es):  # NaN is not
+            raise InputError(f"change must exceed the rounding of the output, {2 * max(es):g}, got {rule.change:g} "
                              f"(point {k})")
         begin = np.maximum(lower, -_sum_above(-point, rule.radius))
         end = np.minimum(upper, _sum_above(point, rule.radius))
@@ -234,8 +240,8 @@ def _near_points(
         if not met.any():
             raise InputError(f"point must have inputs of the box within its radius, got none (point {k}: "
                              + ", ".join(f"{value:g}" for value in point) + ")")
-        for sign in (-1, 1):  # the true output at the point is in y - e .. y + e
-            change = Fraction(-sign * y) + Fraction(e) - Fraction(rule.change)
+        for sign in (-1, 1):  # the true output is in y - e .. y + e
+            change = max(Fraction(-sign * y) + Fraction(e) for y, e in zip(ys, es, strict=True)) - Fraction(rule.change)
             alternative = sign * unit[[output]], np.array([above(change)])
             yield from ((a, b, alternative) for a, b in zip(begin[met], end[met], strict=True))
 

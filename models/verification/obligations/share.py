@@ -2,6 +2,8 @@
 
 Inputs are drawn at random, or given as a sample of the distribution in question; each either satisfies the property
 or does not, so that their number is binomial and the interval of Clopper and Pearson (Biometrika 26, 1934) is exact.
+That holds of inputs which the file could not foresee: `sample_seed` mixes what names both files with bits drawn after
+they were written.
 
 Monotone is counted over pairs that differ in one of the features, drawn at random: the partner's value is uniform
 over the feature's side of the box, or over its other values where it takes finitely many.
@@ -9,6 +11,7 @@ over the feature's side of the box, or over its other values where it takes fini
 Symbols: n inputs, m samples; x (m, n).
 """
 
+import hashlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,11 +40,17 @@ class ShareResult:
     upper: float
 
 
-def check_share(graph: Graph, share: Share, specification: Specification, data: FloatArray | None = None,
-                seed: int = 0) -> ShareResult:
+def sample_seed(model_sha256: str, specification_sha256: str, drawn: str) -> int:
+    """The seed of a count's inputs: of hex digests of both files and hex bits drawn for this count."""
+    return int(hashlib.sha256(f"{model_sha256} {specification_sha256} {drawn}".encode()).hexdigest(), 16)
+
+
+def check_share(graph: Graph, share: Share, specification: Specification, data: FloatArray | None = None, *,
+                seed: int) -> ShareResult:
     """Counts on `share.samples` uniform inputs of the box, or on all given ones that it admits.
 
     Args:
+        seed: see `sample_seed`; one that was known when the file was made shows nothing about it.
         data: (m, n), a sample of independent inputs from the distribution that the share is of; rows outside of the
             box, of the finite values or of the one-hot groups do not count.
 

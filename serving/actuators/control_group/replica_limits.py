@@ -18,6 +18,7 @@ _LEAST_QUOTA_US = 1_000  # min_cfs_quota_period in the kernel's kernel/sched/cor
 _MEMORY_MARGIN = 0.1  # of the working set: room to live in after the limit was lowered
 _LEAST_MARGIN_BYTES = 4 * MIB  # above what the kernel's counters lag behind: 64 pages a CPU (MEMCG_CHARGE_BATCH)
 _MOST = {CPU: 2.0**20, MEMORY: 2.0**40}  # more than any host has; the kernel reads 2**64 bytes as 0
+_SAME = 1e-9  # share by which a present value may be missed on its way through a decision
 _REPLICAS_TOLERANCE = 0.01  # what a policy's single-precision output may be off a whole number
 
 
@@ -66,6 +67,9 @@ class ReplicaLimits:
             Limit -> text, and a note for each target that is not met as it is.
         """
         changes, notes = {}, []
+        # what is to stay as it is stays to the byte: no rounding, no limit of its own for each of two takes from it
+        targets = {control: value for control, value in targets.items()
+                   if not math.isclose(value, self._value(control, present), rel_tol=_SAME)}
         if CPU in targets:
             changes["cpu"], note = self._quota(targets[CPU], int(present["cpu"].split()[1]))
             notes += note

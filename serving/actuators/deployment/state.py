@@ -52,6 +52,10 @@ class State:
         largest = {signal: max(self.limits(resource)) for resource, signal in SIGNAL.items() if self.limits(resource)}
         return {**largest, "replicas": float(self.replicas), "ready_replicas": float(self.ready)}
 
+    def asked(self) -> Mapping[str, object]:
+        """What somebody may set: replicas, and of each pod that runs the limits that it asks for."""
+        return {"replicas": self.replicas, **{f"limits of pod {pod.name}": pod.asked["limits"] for pod in self.pods}}
+
     def unequal(self) -> list[str]:
         """A phrase for each limit in which pods differ."""
         spans = [(signal, min(limits), max(limits)) for resource, signal in SIGNAL.items()

@@ -104,7 +104,7 @@ def test_the_linnos_example_reads_passes_the_gate_and_splits_by_run(tmp_path: Pa
     assert len(frame) == 59_870
     result = validate(frame, schema)
     assert result.passed, result.failures
-    summary = featurize(frame, schema, task.test_share, seed=0, folder=tmp_path / "linnos")
+    summary = featurize(frame, schema, task.test_share, folder=tmp_path / "linnos")
     sides = [pd.read_parquet(summary.folder / f"{side}.parquet") for side in ("train", "test")]
     assert not set(sides[0]["run"]) & set(sides[1]["run"])
     inputs = [quantity.name for quantity in task.features("linnos")]

@@ -145,7 +145,7 @@ def test_the_iocost_example_reads_passes_the_gate_and_splits_by_ssd(tmp_path):
     result = validate(frame, schema)
     assert result.passed, result.failures
     assert result.statistics["time"].startswith("synthetic")
-    summary = featurize(frame, schema, task.test_share, seed=1, folder=tmp_path / "iocost")
+    summary = featurize(frame, schema, task.test_share, folder=tmp_path / "iocost")
     assert summary.train_groups + summary.test_groups == 36
     sides = [pd.read_parquet(summary.folder / f"{side}.parquet") for side in ("train", "test")]
     assert not set(sides[0]["model"]) & set(sides[1]["model"])

@@ -84,9 +84,40 @@ def test_each_kind_of_property_is_proved_and_refuted(tmp_path, total, kind) -> N
                          ids=["proved", "unknown", "refuted"])
 def test_shares_are_counted(tmp_path, total, at_least, verdict) -> None:
     # p50 <= 1.8 on 98 % of the box
-    share = {"share": {"of": {"range": {"output": "p50", "maximum": 1.8}}, "at_least": at_least}}
+    share = {"share": {"of": {"range": {"output": "p50", "maximum": 1.8}}, "at_least": at_least,
+                       "confidence": 1 - 1e-9}}
     found = verify(tmp_path, total, NAMES | {"properties": [share]})
     assert found.verdict == verdict and found.parts[0].name == "share" and "samples" in found.parts[0].reason
+
+
+def test_a_file_cannot_foresee_the_inputs_that_its_share_is_counted_on(tmp_path: Path) -> None:
+    """Its output is 2 everywhere but at the inputs that each of a few guessed seeds would draw."""
+    samples = 300
+    share = {"of": {"range": {"maximum": 1}}, "at_least": 0.9, "samples": samples, "confidence": 0.99}
+    for seed in range(3):
+        drawn = np.sort(np.random.default_rng(seed).random(samples))
+        low, high = drawn[:-1], drawn[1:]
+        inner, steep = np.stack([low + 1e-3 * (high - low), (low + high) / 2, high - 1e-3 * (high - low)], 1), 1e9
+        model = dense_file(tmp_path / "between.onnx",
+                           [np.full((inner.size, 1), steep), np.tile([[-1.0, 2.0, -1.0]], (1, len(low))), [[-1.0]]],
+                           [-steep * inner.ravel(), [2.0], [2.0]], dtype=np.float64)
+        found = verify(tmp_path, model, one_input(0, 1, {"share": share}), seed=seed)
+        assert found.verdict == "REFUTED", found.parts
+
+
+def test_a_share_is_counted_on_fresh_inputs_which_the_verdict_names(tmp_path: Path, total: Path) -> None:
+    claim = NAMES | {"properties": [{"share": {"of": {"range": {"output": "p50", "maximum": 1.8}}, "at_least": 0.9}}]}
+    first, second = verify(tmp_path, total, claim), verify(tmp_path, total, claim)
+    drawn = first.reason.rpartition("drawn with ")[2]
+    assert first.reason != second.reason and len(bytes.fromhex(drawn)) == 16
+    assert verify(tmp_path, total, claim, drawn=drawn).reason == first.reason
+    other = NAMES | {"properties": claim["properties"], "units": {"p50": "ms"}}
+    assert verify(tmp_path, total, other, drawn=drawn).reason != first.reason  # another specification, other inputs
+
+
+def test_a_negative_seed_is_refused(tmp_path: Path, total: Path) -> None:
+    with pytest.raises(InputError, match="seed must be a whole number from 0, got -1"):
+        verify(tmp_path, total, NAMES | {"properties": [{"range": {"output": "p50", "maximum": 3}}]}, seed=-1)
 
 
 def test_finite_inputs_are_held_at_their_values_and_compared_pairwise(tmp_path) -> None:
@@ -226,7 +257,7 @@ def test_numbers_are_given_with_all_their_digits(tmp_path, total) -> None:
         "a from 0.10000000149011612 to 0.10000009834766388, p50", "a from 0.10000009834766388 to 2, p50", "share"]
     least = (((1 - confidence) / 2) ** (1 / 20000))  # the share of which 20,000 of 20,000 are that likely
     assert found.parts[-1].reason.startswith("20000 of 20000 samples: between 0.99")
-    assert found.parts[-1].reason.endswith(f" and 1 with confidence {confidence!r}")
+    assert f" and 1 with confidence {confidence!r}, drawn with " in found.parts[-1].reason
     assert float(found.parts[-1].reason.split()[5]) == pytest.approx(least, rel=1e-12)
     assert "violate" not in verify(tmp_path, total, claim | {"properties": [KINDS["range"][1]]}).statement
 
@@ -446,3 +477,27 @@ def test_opposite_orders_under_opposite_conditions_are_parts_of_their_own(tmp_pa
     found = verify(tmp_path, peak(tmp_path), {**PEAK, "properties": rules})
     assert found.verdict == "PROVED"
     assert [part.name for part in found.parts] == ["monotone, where a is 0 to 0.49", "monotone, where a is 0.51 to 1"]
+
+
+def at_least(pairs: dict[str, str], **box: Any) -> dict[str, Any]:
+    order = {"order": {"upper": "y", "lower": "before", "margin": -1, "at_least": pairs}}
+    return {"features": ["seen", "goal", "before"], "outputs": ["y"], "properties": [order],
+            "box": {"seen": [0, 3], "goal": [4, 1000], "before": [0, 1], **box}}
+
+
+@pytest.mark.parametrize("claim", [
+    at_least({"seen": "goal"}),  # seconds against milliseconds
+    at_least({"seen": "goal", "before": "seen"}, goal=[0.5, 1000], seen=[2, 3]),
+    at_least({"seen": "before", "before": "goal"}, goal=[2, 1000]),
+    {**at_least({"seen": "goal"}, seen=[0, 5]), "inputs": {"goal": {"values": [4.5, 6]}, "seen": {"values": [1, 4]}},
+     "box": {"before": [0, 1]}},
+], ids=["units", "both", "chain", "values"])
+def test_an_order_whose_comparison_no_input_meets_is_refused(tmp_path: Path, claim: dict[str, Any]) -> None:
+    model = dense_file(tmp_path / "m.onnx", [[[0, 0, 0.5]]], [[0]])
+    with pytest.raises(InputError, match="at_least must be met by an input of the box, got none where seen is"):
+        verify(tmp_path, model, claim)
+
+
+def test_a_comparison_that_one_corner_meets_is_decided(tmp_path: Path) -> None:
+    model = dense_file(tmp_path / "m.onnx", [[[0, 0, 0.5]]], [[0]])
+    assert verify(tmp_path, model, at_least({"seen": "goal"}, seen=[0, 4])).verdict == "PROVED"

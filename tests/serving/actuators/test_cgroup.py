@@ -222,13 +222,33 @@ def test_what_was_found_comes_back(acting: Cgroup, tree: Tree, tmp_path: Path) -
     assert tree.limits() == before
 
 
-def test_a_successor_gives_back_what_a_killed_controller_left(acting: Cgroup, tree: Tree, tmp_path: Path) -> None:
+def test_a_successor_gives_back_what_a_killed_controller_took_away(acting: Cgroup, tree: Tree, tmp_path: Path) -> None:
     before = tree.limits()
     acting.apply({CPU: 0.5, MEMORY: 128.0})
     killed(acting)
     successor = another(tree, tmp_path)
     assert successor.acquire("successor") == "" and tree.limits() == before
     assert successor.apply({CPU: 1.0}).notes == ()
+
+
+@pytest.mark.parametrize("acts", [False, True])
+def test_a_successor_takes_nothing_away_that_a_killed_controller_gave(
+    acts: bool, acting: Cgroup, tree: Tree, tmp_path: Path
+) -> None:
+    tree.set(cpu="50000 100000", memory=str(300 * MIB))
+    before = tree.limits()
+    acting.apply({CPU: 4.0, MEMORY: 128.0})
+    for number in range(2):  # also where the successor is killed as well
+        killed(acting)
+        acting = another(tree, tmp_path)
+        assert acting.acquire(f"successor {number}") == ""
+        assert tree.limits() == {**before, "cpu": "400000 100000"}, "memory is given back, cores are not taken away"
+        if acts:
+            acting.present()
+            assert acting.apply({CPU: 3.0, MEMORY: 299.0}).notes == ()
+            acting.apply({CPU: 4.0, MEMORY: 300.0})
+    acting.restore()
+    assert tree.limits() == before and not list((tmp_path / "state").glob("*.json"))
 
 
 def test_a_decision_from_before_the_giving_back_is_a_conflict(acting: Cgroup, tree: Tree, tmp_path: Path) -> None:
@@ -378,7 +398,7 @@ def test_a_limit_below_what_is_used_now_is_given_back_later(tmp_path: Path) -> N
     killed(actuator)
     successor = another(tree, tmp_path)
     assert successor.acquire("successor") == ""
-    assert "was not given back" in successor.apply({CPU: 1.0}).notes[0]
+    assert tree.limits()["memory"] == str(400 * MIB), "nothing is taken away at a start"
     tree.use(60)
     successor.restore()
     assert tree.limits() == {"cpu": "20000 100000", "memory": str(100 * MIB), "memory_high": "max"}

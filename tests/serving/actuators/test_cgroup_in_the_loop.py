@@ -56,16 +56,20 @@ def test_a_second_controller_does_nothing_and_says_who_acts(limited: Tree, tmp_p
     assert limited.limits() == before
 
 
-def test_after_a_kill_the_next_gives_back_and_then_acts(limited: Tree, tmp_path: Path) -> None:
+def test_after_a_kill_the_next_goes_on_from_what_was_given_and_gives_back_at_the_end(
+    limited: Tree, tmp_path: Path
+) -> None:
     found = limited.limits()
     first, actuator = controller(limited, tmp_path, "first")
     for _ in range(3):
         first.step()
-    assert limited.limits() != found
+    given = actuator.present()["cpu_limit_cores"]
+    assert given > 0.5
     actuator.release("first")  # as the kernel does it
     second, actuator = controller(limited, tmp_path, "second")
     record = second.step()
-    assert record.failure == "" and record.seen["cpu_limit_cores"] == 0.5
+    assert record.failure == "" and record.seen["cpu_limit_cores"] == given
+    assert record.done is not None and record.done["target_cpu_limit_cores"] >= given
     second.close()
     actuator.restore()
     assert limited.limits() == found

@@ -190,6 +190,51 @@ def test_a_resize_that_waits_is_a_note_and_present_says_what_holds() -> None:
             f"the resize of pod {name} is not done: Deferred: node too small at present",)
 
 
+@pytest.mark.parametrize("target", [1.0, 1.2])
+def test_a_raise_that_its_node_has_not_carried_out_yet_is_not_undone(target: float) -> None:
+    """By hand, say: 2 cores are asked for, 1 holds. A shield that takes nothing away sets what holds, or more."""
+    cluster = new_cluster(1)
+    with acting(cluster) as controller:
+        controller.apply({"target_cpu_limit_cores": 1.0})
+        cluster.node = pending("Deferred", "node too small at present")
+        cluster.edit("pods", cluster.pods()[0]["metadata"]["name"], lambda pod: (
+            pod["spec"]["containers"][0]["resources"]["limits"].update(cpu="2"), cluster.node(pod)))
+        assert controller.present()["cpu_limit_cores"] == 1.0
+        controller.apply({"target_cpu_limit_cores": target})
+        assert cluster.resources()["limits"]["cpu"] == "2"
+        controller.present()
+        controller.apply({"target_cpu_limit_cores": 0.9})
+        assert cluster.resources()["limits"]["cpu"] == "900m"
+
+
+def test_what_is_to_stay_as_it_is_is_not_rounded_down() -> None:
+    cluster = new_cluster(2, {"limits": {"cpu": "1", "memory": "300M"}, "requests": {"cpu": "1", "memory": "300M"}})
+    with acting(cluster) as target:
+        before, present = cluster.resources(), target.present()
+        target.apply({"target_replicas": 2.0, "target_cpu_limit_cores": present["cpu_limit_cores"],
+                      "target_memory_limit_mib": present["memory_limit_mib"]})
+        assert cluster.resources() == before
+
+
+@pytest.mark.parametrize("what", ["replicas", "limits"])
+def test_what_somebody_else_raises_while_it_is_decided_is_a_conflict(what: str) -> None:
+    cluster = new_cluster(2)
+    with acting(cluster) as target:
+        target.present()
+        if what == "replicas":
+            cluster.scale_to(5)
+        else:
+            cluster.edit("pods", cluster.pods()[0]["metadata"]["name"], lambda pod:
+                         pod["spec"]["containers"][0]["resources"]["limits"].update(cpu="3"))
+        with pytest.raises(ActuatorError, match=f"changed by somebody else since it was read .*{what}") as raised:
+            target.apply(THREE)
+        assert raised.value.kind == "conflict"
+        stands = cluster.replicas, cluster.resources()["limits"]["cpu"]
+        assert stands == ((5, "1") if what == "replicas" else (2, "3"))
+        target.present()
+        assert target.apply(THREE).values == THREE
+
+
 def test_a_resize_in_progress_is_a_note() -> None:
     cluster = new_cluster(1)
     cluster.node = lambda pod: pod["status"]["conditions"].append({"type": "PodResizeInProgress", "status": "True"})

@@ -24,7 +24,8 @@ def test_a_file_names_a_deployment_and_how_it_is_reached(tmp_path: Path) -> None
             f"clusters: [{{name: k, cluster: {{server: '{url}'}}}}], "
             "users: [{name: u, user: {token: secret}}], contexts: [{name: c, context: {cluster: k, user: u}}]}")
         found = written(tmp_path, "kubernetes: {namespace: shop, deployment: web, container: web, lease_s: 30, "
-                                  f"controls: [target_replicas], kubeconfig: {tmp_path / 'config'}}}")
+                                  f"controls: [target_replicas], kubeconfig: {tmp_path / 'config'}}}\n"
+                                  "shield: {hold: [target_cpu_limit_cores, target_memory_limit_mib]}")
         target = make_actuator("kubernetes", contract(100.0), found)
         assert target.name == "kubernetes shop/web" and target.present()["replicas"] == 2.0
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from feature_store.control_group_limits import amount
 from models.training.reinforcement.trajectory_log import read_log
 from serving.actuators.cgroup import Cgroup
 from serving.control.loop import ControlLoop, Parts
@@ -110,14 +111,14 @@ def live(world: World, tree: Tree, folder: Path, point: int) -> None:
 
 def wrong_after(world: World, tree: Tree, folder: Path) -> list[str]:
     """What is not as stated once the next controller has taken over."""
-    wrong, loop = [], controller(world, tree, folder, "next")
+    wrong, stood, loop = [], amount(tree.limits()["cpu"]), controller(world, tree, folder, "next")
     for number in range(2):
         world.now += STEP_S
         record = loop.step()
         if record.failure or record.actor != "policy" or record.done is None:
             wrong.append(f"step {number}: {record.actor}, {record.reason}, {record.failure}")
-        if number == 0 and record.seen["cpu_limit_cores"] != 0.5:
-            wrong.append(f"not given back: {record.seen['cpu_limit_cores']} cores")
+        if number == 0 and (cores := record.seen["cpu_limit_cores"]) != max(0.5, stood):
+            wrong.append(f"not given back, or taken away: {cores} cores of {stood}")
     if said := loop.close(give_back=True):
         wrong.append(said)
     if tree.limits() != {**tree.limits(), **FOUND}:

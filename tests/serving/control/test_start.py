@@ -322,7 +322,13 @@ def test_a_margin_that_switches_a_check_off_is_said_at_the_start(tmp_path, keys,
 
 @pytest.mark.parametrize(("changes", "message"), [
     ({"fixed": {"served_share": 1.5}},
-     "fixed must be possible values, got served_share is 1.5 share, outside of 0 to 1"),
+     "fixed must be values that a policy may act on, got served_share is 1.5 share, outside of 0 to 1"),
+    ({"dry_run": {"cpu_limit_cores": 1e9, "memory_limit_mib": 64, "replicas": 1}},
+     r"dry_run must be possible values, got cpu_limit_cores is 1e\+09 cores, outside of"),
+    ({"deadline_s": 0.001}, "deadline_s must be a number >= 0.01, got 0.001"),
+    ({"timeout_s": 0.001}, "timeout_s must be a number >= 0.01, got 0.001"),
+    ({"shield": {"hysteresis": 0.5}},
+     r"shield\.hysteresis must be below 0\.25, the most that target_cpu_limit_cores changes by in a step, got 0.5"),
     ({"dry_run": {"cpu_limit_cores": -1, "memory_limit_mib": 64, "replicas": 1}},
      "dry_run.cpu_limit_cores must be a number > 0, got -1"),
     ({"dry_run": {"cpu_limit_cores": 1, "memory_limit_mib": 64, "replicas": 1, "replica": 1}},
@@ -334,3 +340,29 @@ def test_a_file_with_which_nobody_could_ever_act_is_refused(configuration, tmp_p
             if name not in given.get("fixed", {})}
     with pytest.raises(InputError, match=message):
         _started(replace(REQUEST, controller=_changed(file, signals=left, **given), steps=1), configuration)
+
+
+def test_fixed_values_that_are_out_of_distribution_for_ever_are_refused(tmp_path, keys, killed):
+    """The policy would wait for good; out_of_distribution.ignore is how an operator says that it does not count."""
+    private, public = keys
+    ranges = [{"name": "errors", "scale": "linear", "terms": {"served_share": 1}, "minimum": 0.9, "maximum": 1.0}]
+    bundle = write_policy_bundle(tmp_path / "bundle", private, lambda agreed: agreed["driving"].update(
+        seen={"margin": 1.5, "ranges": ranges}))
+    file = _controller_file(tmp_path, killed)
+    left = {name: query for name, query in json.loads(file.read_text())["signals"].items() if name != "served_share"}
+    request = replace(REQUEST, actuator="cgroup", steps=1, every=0.05, bundle=bundle, public_key=public,
+                      folder=tmp_path / "controller", controller=_changed(file, signals=left,
+                                                                          fixed={"served_share": 0.5}))
+    state = state_folder(tmp_path / "home", None, public)
+    with pytest.raises(InputError, match=r"fixed must be values that a policy may act on, got out of distribution: "
+                                         r"errors is 0.5, training saw 0.9 to 1: none would ever act"):
+        _started(request, state)
+    _changed(file, out_of_distribution={"ignore": ["served_share"]})
+    assert len(_started(request, state)) == 1
+
+
+def test_what_an_actuator_cannot_set_must_be_held(configuration, tmp_path, killed):
+    file = _changed(_controller_file(tmp_path, killed), shield={})
+    request = replace(REQUEST, controller=file, actuator="cgroup", steps=1, every=0.05)
+    with pytest.raises(InputError, match=r"shield\.hold must have target_replicas, which cgroup does not set, got"):
+        _started(request, configuration)

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def test_what_is_proved_is_kept_by_every_trajectory_and_certified(policy: Chain,
     found = guarantee(policy, tmp_path, change)
     assert found.status is Status.PROVED
     assert_kept(found, policy)
-    checked = check_guarantee(tmp_path, policy)
+    checked = check_guarantee(tmp_path, policy, SEEN, found.law)
     assert checked.accepted and checked.leaves == sum(ranking.leaves for ranking in found.rankings)
     assert found.attained is not None and found.excess is not None
     assert found.attained[1] <= found.excess <= found.attained[1] + 0.5
@@ -65,7 +66,7 @@ def test_a_policy_that_may_only_go_so_fast_is_proved_with_a_ramp(tmp_path: Path)
     plain = closed_loop_guarantee(policy, SEEN, law(0.05), START, tmp_path / "plain", seconds=5.0)
     assert plain.status is not Status.PROVED  # V alone rises while capacity catches up
     found = guarantee(policy, tmp_path / "ramp", ramp_factor=1.5, ramp_headroom=0.08)
-    assert found.status is Status.PROVED and check_guarantee(tmp_path / "ramp", policy).accepted
+    assert found.status is Status.PROVED and check_guarantee(tmp_path / "ramp", policy, SEEN, found.law).accepted
     assert_kept(found, policy, ramp=Ramp.of(found.law, 1.5, 0.08))
 
 
@@ -74,7 +75,7 @@ def test_a_policy_that_commands_too_little_at_a_large_backlog_is_refuted_and_exp
     assert found.status is Status.REFUTED
     assert found.trajectory[0][0] <= START < found.trajectory[-1][0]
     assert "it commands 0.8 of 1.2, although the load may be 0.9 in the next step" in found.statement()
-    assert not check_guarantee(tmp_path, lazy()).accepted
+    assert not check_guarantee(tmp_path, lazy(), SEEN, found.law).accepted
 
 
 def test_a_refuting_trajectory_is_run_by_onnxruntime(tmp_path: Path) -> None:
@@ -95,7 +96,7 @@ def test_a_random_policy_is_refuted_or_what_is_proved_of_it_is_kept(seed: int, t
         assert_kept(found, policy)
     elif found.status is Status.REFUTED:
         assert found.trajectory[-1][0] > START
-    assert found.status is not Status.PROVED or check_guarantee(tmp_path, policy).accepted
+    assert found.status is not Status.PROVED or check_guarantee(tmp_path, policy, SEEN, found.law).accepted
 
 
 def test_no_policy_keeps_up_with_more_load_than_there_is_capacity(tmp_path: Path) -> None:
@@ -110,7 +111,7 @@ def test_inputs_that_are_no_state_are_free_and_noise_costs_a_little(tmp_path: Pa
     seen = Observation.of([*np.eye(3), [0, 0, 0]], [-0.01, -0.02, 0.0, 0.0], [0.01, 0.02, 0.0, 0.2])
     found = closed_loop_guarantee(wide, seen, law(), START, tmp_path, seconds=400.0)
     exact = guarantee(policy, tmp_path / "exact")
-    assert found.status is Status.PROVED and check_guarantee(tmp_path, wide).accepted
+    assert found.status is Status.PROVED and check_guarantee(tmp_path, wide, seen, law()).accepted
     assert_kept(found, wide, seen)
     assert found.excess is not None and exact.excess is not None
     assert exact.excess + 0.05 < found.excess < exact.excess + 0.12  # 0.25 times 0.2, and noise
@@ -173,6 +174,9 @@ MUTANTS: dict[str, Callable[[Path], None]] = {
     "noise": put("observation", "high", 1, by=lambda v: v + 0.05),
     "ramp": put("ramp", by=lambda v: {"factor": 1.5, "steps": 3, "headroom": 0.0}),
     "policy": put("policy_sha256", by=lambda v: v[::-1]), "status": put("status", by=lambda v: "UNKNOWN"),
+    "sentence": put("statement", by=lambda v: v.replace("at most", "at most half of")),
+    "more than is derived": edited(lambda document: document.update(attained=[0, 0])),
+    "more of a ranking": edited(lambda document: document["rankings"][0].update(reason="It never rises.")),
     "nan": put("rankings", 0, "base", by=lambda v: float("nan")),
     "missing": edited(lambda document: document.pop("law")), "no JSON": lambda folder: cut(folder / "guarantee.json"),
     "another's proof": swapped,
@@ -186,14 +190,14 @@ def test_no_mutant_of_a_guarantee_is_accepted(name: str, proved: tuple[Guarantee
     folder = proved[1]
     mutant = tmp_path / "mutant"
     shutil.copytree(folder, mutant)
-    assert check_guarantee(mutant, affine()).accepted
+    assert check_guarantee(mutant, affine(), SEEN, proved[0].law).accepted
     MUTANTS[name](mutant)
-    checked = check_guarantee(mutant, affine())
+    checked = check_guarantee(mutant, affine(), SEEN, proved[0].law)
     assert not checked.accepted and checked.reason
 
 
 def test_a_guarantee_is_of_its_own_policy(proved: tuple[Guarantee, Path]) -> None:
-    assert not check_guarantee(proved[1], affine(headroom=0.09)).accepted
+    assert not check_guarantee(proved[1], affine(headroom=0.09), SEEN, proved[0].law).accepted
 
 
 def test_only_what_is_proved_stands_in_the_table(proved: tuple[Guarantee, Path], tmp_path: Path) -> None:
@@ -216,3 +220,16 @@ def test_only_what_is_proved_stands_in_the_table(proved: tuple[Guarantee, Path],
 def test_what_does_not_fit_is_said(build: Callable[[], Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         build()
+
+
+def test_law_and_observation_are_of_whoever_checks(proved: tuple[Guarantee, Path], tmp_path: Path) -> None:
+    found, folder = proved
+    other = Observation.of(SEEN.matrix, SEEN.low, SEEN.high + 0.01)
+    checked = check_guarantee(folder, affine(), other, found.law)
+    assert "observation must be the one that is asked about" in checked.reason
+    law_now = replace(found.law, load_high=found.law.load_high + 0.01)
+    assert "law must be the one that is asked about" in check_guarantee(folder, affine(), SEEN, law_now).reason
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    put("law", by=lambda v: asdict(law_now))(tmp_path)  # where both name it, it must be what was proved
+    put("statement", by=lambda v: replace(found, law=law_now).statement())(tmp_path)
+    assert not check_guarantee(tmp_path, affine(), SEEN, law_now).accepted

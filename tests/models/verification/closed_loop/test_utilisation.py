@@ -41,7 +41,7 @@ def test_a_policy_that_sees_utilisation_alone_is_proved_in_the_loop(tmp_path: Pa
     found = closed_loop_guarantee(scaler, seen, law(), 2.0, tmp_path, seconds=400.0)
     assert found.status is Status.PROVED and found.steps is not None and found.excess_steps is not None
     assert found.backlog is not None and found.excess is not None
-    assert check_guarantee(tmp_path, scaler).accepted
+    assert check_guarantee(tmp_path, scaler, seen, law()).accepted
     # trajectories in which the policy sees the true utilisation
     true = OneStep(scaler, Observation.of([[0, 0, 0, 1]], function=utilisation(law(), 3.0, 2000)[0]), law())
     trajectories = simulate(true, 2.0, found.excess_steps + 300)

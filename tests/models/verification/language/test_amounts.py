@@ -26,6 +26,7 @@ def test_an_amount_is_never_less_than_what_it_stands_for_nor_more_than_a_hundred
 
 
 @pytest.mark.parametrize(("value", "text"), [
-    (1e-4, "0.0001"), (0.000123456789, "0.000123456789"), (1e-9, "1e-9"), (30.0, "30"), (1e22, "1e+22"), (0.0, "0")])
+    (1e-4, "0.0001"), (0.000123456789, "0.000123456789"), (1e-9, "1e-9"), (30.0, "30"), (1e22, "1e+22"),
+    (2.0**44, "17592186044416"), (17592186044431.5, "17592186044431.5"), (1.5e9, "1.5e+9"), (0.0, "0")])
 def test_a_plain_number_has_all_its_digits(value: float, text: str) -> None:
     assert plain(value) == text and float(text) == value

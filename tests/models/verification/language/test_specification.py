@@ -1,6 +1,7 @@
 """The specification language: what it means, and what it says to whoever writes it wrong."""
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from models.verification.language.properties import (
     Share,
 )
 from models.verification.language.specification import DEFAULT_TOLERANCE, Monotonicity, Specification
-from models.verification.language.specification_language import parse_specification, read_specification
+from models.verification.language.specification_language import parse_file, parse_specification, read_specification
 from models.verification.network.graph import Graph, dense_graph
 
 NAMES = ("psi_cpu_some", "psi_io_full", "cpu_time")
@@ -447,7 +448,7 @@ COUNTED = "Shares are counted on random inputs, evaluated in float64 (Clopper-Pe
          "For every input in the box: latency is at most 250.5; latency is at least 0 and at most 9. " + REAL),
         ({"properties": [{"order": {"upper": "p99", "lower": "p50", "margin": margin}} for margin in (0, 0.5, -1e-6)]},
          OUTPUTS, "For every input in the box: p99 is at least p50; p99 is at least p50 plus 0.5; p99 is at least p50 "
-         "minus 1e-06. " + REAL),
+         "minus 0.000001. " + REAL),
         ({"properties": [{"order": {"upper": "p99", "lower": "p50", "factor": 0.75, "margin": -1}}]},
          OUTPUTS, "For every input in the box: p99 is at least 0.75 times p50 minus 1. " + REAL),
         ({"properties": [*robust(), *robust(points=[[0, 0, 0], [1, 1, 1]], radius={"cpu_time": 2})]}, ("latency",),
@@ -557,3 +558,49 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "latin.yaml").write_bytes(b"box: \xe9")
     with pytest.raises(InputError, match=r"must be YAML in UTF-8, got the byte 0xe9 \(.*latin.yaml, line 1\)"):
         read_specification(tmp_path / "latin.yaml", flat(1))
+
+
+@pytest.mark.parametrize("rule", [
+    {"range": {"minimum": 0, "maximum": 17592186044431.5}},
+    {"range": {"maximum": 1, "when": {"a": [1.0000000000004, 2]}}},
+    {"order": {"upper": "y0", "lower": "a", "factor": 1.00000000000007, "margin": -2.00000000000003}},
+    {"robust": {"points": [[1.0]], "radius": 0.10000000000003, "change": 1.00000000000009}},
+    {"share": {"of": {"range": {"maximum": 3.00000000000001}}, "at_least": 0.900000000000041,
+               "confidence": 0.990000000000052}}], ids=lambda rule: next(iter(rule)))
+def test_a_sentence_has_every_digit_that_is_claimed(rule: dict[str, Any]) -> None:
+    """Rounded to twelve digits, a limit, a condition or a factor may say more than is proved."""
+    found = parse_file({"features": ["a"], "box": {"a": [0, 2]}, "properties": [rule]}, 1, 1, "here")
+    long = re.findall(r"\d+\.\d{9,}|\d{12,}\.?\d*", repr(rule))
+    assert long and [number for number in long if number not in found.statement] == []
+
+
+def test_a_finite_value_stands_in_the_sentence_with_every_digit() -> None:
+    found = parse_file({"inputs": {"x0": {"values": [1.0000000000004, 2]}}, "properties": [{"range": {"maximum": 1}}]},
+                       1, 1, "here")
+    assert "x0 is one of 1.0000000000004, 2" in found.statement
+
+
+@pytest.mark.parametrize("names", [["cpu", "CPU"], ["cpu", "\u0441pu"], ["cpu", "\uff43\uff50\uff55"],
+                                   ["file", "\ufb01le"], ["a b", "a  b"], ["load", "l\u03bfad"]], ids=ascii)
+def test_names_that_look_alike_are_refused(names: list[str]) -> None:
+    expected = re.escape(f"expected names that a reader tells apart, got {names[0]!a} and {names[1]!a}")
+    box, rules = {name: [0, 1] for name in names}, [{"range": {"maximum": 1}}]
+    with pytest.raises(InputError, match=expected):
+        parse_file({"features": names, "box": box, "properties": rules}, 2, 1, "here")
+    with pytest.raises(InputError, match=expected):
+        parse_file({"features": names[:1], "outputs": names[1:], "box": {names[0]: [0, 1]}, "properties": rules}, 1, 1,
+                   "here")
+    with pytest.raises(InputError, match=expected):
+        parse_specification({"box": box, "properties": rules}, names, {}, "here")
+
+
+@pytest.mark.parametrize("whole", [2**53 + 1, -(10**400), 10**30], ids=["odd", "beyond", "large"])
+def test_whole_numbers_that_float64_lacks_are_refused(whole: int) -> None:
+    claim = {"box": {"x0": [0, 1]}, "properties": [{"range": {"maximum": whole} if whole > 0 else {"minimum": whole}}]}
+    with pytest.raises(InputError, match=r"float64|more than 77 digits"):
+        parse_file(claim, 1, 1, "here")
+
+
+def test_whole_numbers_that_float64_has_are_read() -> None:
+    claim = {"box": {"x0": [0, 2**60]}, "properties": [{"range": {"maximum": 2**53 + 2}}]}
+    assert parse_file(claim, 1, 1, "here").upper.tolist() == [2.0**60]

@@ -1,5 +1,6 @@
 """What is proved of a box covers what a runtime is fed for it, in every type and however narrow the box is."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -124,3 +125,24 @@ def test_finite_values_are_compared_as_they_are_fed(tmp_path) -> None:
     claim = {"inputs": {"x0": {"values": [0.7, 1]}}, "properties": [{"range": {"maximum": 0.1}}]}
     found = verify(tmp_path, model, claim)
     assert found.verdict == "REFUTED" and "0.699999988079, 1" in found.statement
+
+
+def test_a_change_is_measured_from_what_is_fed_for_the_point(tmp_path: Path) -> None:
+    """For 0.1 a network of float32 is fed 0.1 + 1.5e-9: further from the lower end, at a slope of 1e6, by 1.5e-3."""
+    model = chain(tmp_path, (1e6, 0.0))
+    low, point = (float(np.float32(value)) for value in (0.099, 0.1))
+    from_written, from_fed = 1e6 * (0.1 - low), 1e6 * (point - low)
+    assert from_fed - from_written > 1e-3
+
+    def near(change: float) -> dict[str, Any]:
+        return one_input(0.099, 0.1, {"robust": {"points": [[0.1]], "radius": 0.5, "change": change}})
+
+    assert verify(tmp_path, model, near((from_written + from_fed) / 2)).verdict != "PROVED"
+    assert verify(tmp_path, model, near(from_fed * (1 + 1e-9))).verdict == "PROVED"
+
+
+def test_a_point_at_a_finite_value_that_float32_lacks_has_inputs_near_it(tmp_path: Path) -> None:
+    model = dense_file(tmp_path / "two.onnx", [[[1.0, 1.0]]], [[0.0]])
+    claim = {"box": {"x1": [0, 1]}, "inputs": {"x0": {"values": [0.1, 0.7]}},
+             "properties": [{"robust": {"points": [[0.1, 0.5]], "radius": {"x1": 0.25}, "change": 0.3}}]}
+    assert verify(tmp_path, model, claim).verdict == "PROVED"

@@ -1,9 +1,9 @@
 """A program: a controller acts on a group and is killed by SIGKILL at one point after another; what is found then?
 
 Points are the moments before each opening, renaming or removal of a file of the group or of the state folder, which the
-interpreter's audit hook tells. After each, the next start takes the lease. It prints, as JSON, how many points there
-were, at how many of them the limits differed from what had been found when the controller died, and every point after
-which they were not given back exactly.
+interpreter's audit hook tells. After each, the next start takes the lease, and gives back what it finds. It prints, as
+JSON, how many points there were, at how many of them the limits differed from what had been found when the controller
+died, and every point at which the lease's taking took something away, or after which they were not given back exactly.
 
     python -m tests.serving.actuators.control_group.kill_at_each_point ROOT PARENT STATE LIMITS
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from serving.actuators.cgroup import Cgroup
-from serving.actuators.control_group.group import ControlGroup
+from serving.actuators.control_group.group import ControlGroup, lowers
 
 CPU, MEMORY = "target_cpu_limit_cores", "target_memory_limit_mib"
 
@@ -59,9 +59,11 @@ def main(root: Path, parent: str, state: Path, limits: dict[str, str]) -> dict[s
             act(root, parent, state)
             os._exit(0)
         _, status = os.waitpid(child, 0)
-        differed += group.read() != limits
+        differed += (stood := group.read()) != limits
         successor = Cgroup("nginx", state, parent=parent, root=root)
-        taken = successor.acquire("successor")
+        taken = successor.acquire("successor") or [
+            limit for limit, text in group.read().items() if lowers(stood[limit], text) or lowers(limits[limit], text)]
+        successor.restore()
         if taken or group.read() != limits or list(state.glob("[!.]*.json")):
             wrong.append([point, taken, group.read()])
         successor.release("successor")
