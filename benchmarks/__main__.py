@@ -54,6 +54,7 @@ BENCHMARKS: Mapping[str, str] = {
     "autoscaling-serving": "benchmarks.autoscaling.adaptation.serving",
     "light-install": "benchmarks.pipeline.light_install",
     "closed-loop": "benchmarks.closed_loop.comparison",
+    "closed-loop-challenge": "benchmarks.closed_loop.challenge",
     "tables": "benchmarks.tables",
 }
 

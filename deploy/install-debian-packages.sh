@@ -7,7 +7,7 @@ set -euo pipefail
 
 # program checked : Debian package that ships it
 tools=(
-  nginx:nginx-light wrk:wrk
+  nginx:nginx-light haproxy:haproxy wrk:wrk
   redis-server:redis-server redis-benchmark:redis-tools
   mariadbd:mariadb-server sysbench:sysbench
   groonga:groonga-bin

@@ -11,6 +11,7 @@ from feature_store.errors import MissingToolError
 # Program -> Debian package that ships it (deploy/install-debian-packages.sh installs them all).
 PACKAGES: dict[str, str] = {
     "nginx": "nginx-light",
+    "haproxy": "haproxy",
     "wrk": "wrk",
     "redis-server": "redis-server",
     "redis-benchmark": "redis-tools",
@@ -32,7 +33,7 @@ SEARCH_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", 
 ENVIRONMENT = {"PATH": SEARCH_PATH, "OMP_NUM_THREADS": "1", "LC_ALL": "C"}
 
 _VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?")
-_VERSION_OPTION = {"nginx": "-v", "wrk": "-v"}
+_VERSION_OPTION = {"nginx": "-v", "wrk": "-v", "haproxy": "-v"}
 
 
 def require_tools(names: Iterable[str]) -> None:

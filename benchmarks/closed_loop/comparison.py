@@ -29,6 +29,7 @@ from benchmarks.closed_loop.policies import Forced, RuleAlone, Trained, champion
 from benchmarks.closed_loop.rules import best, made, tuned
 from benchmarks.closed_loop.settings import FIRST, MEMORY_MIB, SLO_MS
 from benchmarks.closed_loop.stage import Arm, Played, play, to_json
+from benchmarks.closed_loop.venues import OneInstance
 from benchmarks.harness.data_folder import add_data_folder, required
 from benchmarks.harness.entries import Entries
 from benchmarks.harness.isolation import ROOT
@@ -111,7 +112,7 @@ def _run(folder: Path, kind: str, server: str, number: int, arms: Sequence[Arm])
     shuffled = [arms[index] for index in np.random.default_rng(number).permutation(len(arms))]
     before = load_average()
     print(f"{kind}, {server}, run {number + 1}: {', '.join(arm.name for arm in shuffled)}", flush=True)
-    played = play(server, shuffled, load, lambda text: print(f"  {text}", flush=True))
+    played = play(server, OneInstance(), shuffled, load, lambda text: print(f"  {text}", flush=True))
     forecast = forecast_p99_ms(server, np.stack([one.rate for one in played], axis=1),
                                np.stack([one.quota for one in played], axis=1), MEMORY_MIB[server])
     told = [[float(f"{value:.4g}") for value in column] for column in forecast.T]

@@ -4,6 +4,7 @@ Shahrad et al., "Serverless in the Wild" (USENIX ATC 2020). A load is a sum of f
 function is in two loads.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from benchmarks.autoscaling.whole_run import FUNCTIONS, HIGHEST_PEAK, LEAST_A_MINUTE
-from benchmarks.closed_loop.settings import COUNTED_S, WARM_UP_S
+from benchmarks.closed_loop.settings import CHALLENGE, COUNTED_S, WARM_UP_S
 from feature_store.errors import InputError
 from feature_store.sources.invocations import read_invocations
 from recording.live.service import Load
@@ -20,6 +21,7 @@ DAYS = 3
 MEAN_RPS = 150.0  # some 0.15 cores, so that three services have room on two processors
 MINUTE_S = 60.0
 LEAST_PEAK, MOST_PEAK = 1.4, 2.1  # of a played stretch, over the day's mean
+JUMP_MINUTES = 3
 _SEED = 5
 
 
@@ -38,17 +40,24 @@ class Functions:
         if len(self._order) < FUNCTIONS:
             raise InputError(f"trace must have functions for all loads, got {len(self._usual)}")
         taken, self._order = self._order[:FUNCTIONS], self._order[FUNCTIONS:]
+        return self._weighted(taken, self._random)
+
+    def other_day(self, random: np.random.Generator) -> NDArray[np.float64]:
+        """(1440,) of four functions, with mean 1, that no `day` so far was made of; another call may take them too."""
+        return self._weighted(random.choice(self._order, FUNCTIONS, replace=False).tolist(), random)
+
+    def _weighted(self, taken: list[int], random: np.random.Generator) -> NDArray[np.float64]:
         shapes = self._usual[taken]
-        weights = self._random.lognormal(0.0, 1.0, (FUNCTIONS, 1)) / shapes.mean(axis=1, keepdims=True)
+        weights = random.lognormal(0.0, 1.0, (FUNCTIONS, 1)) / shapes.mean(axis=1, keepdims=True)
         day = (shapes * weights).sum(axis=0)
         return np.asarray(day / day.mean())
 
 
-def training_load(functions: Functions, workloads: tuple[str, ...]) -> pd.DataFrame:
+def training_load(functions: Functions, workloads: tuple[str, ...], mean_rps: float = MEAN_RPS) -> pd.DataFrame:
     """Telemetry of three days of each workload, a row a minute."""
     tables = []
     for name in workloads:
-        rate = MEAN_RPS * np.concatenate([functions.day() for _ in range(DAYS)])
+        rate = mean_rps * np.concatenate([functions.day() for _ in range(DAYS)])
         tables.append(pd.DataFrame({
             "workload": name, "environment": "azure", "combination": "unknown",
             "window_start": pd.date_range("2026-03-02T00:00:00Z", periods=len(rate), freq="60s"), "window_s": MINUTE_S,
@@ -58,12 +67,32 @@ def training_load(functions: Functions, workloads: tuple[str, ...]) -> pd.DataFr
 
 def played_load(functions: Functions, seed: int) -> Load:
     """A stretch with a peak, drawn at random among those of the next day that has one; its first 75 s warm up."""
-    random, seconds = np.random.default_rng(seed), WARM_UP_S + COUNTED_S
+    rates, lengths = _stretch(functions.day, np.random.default_rng(seed), WARM_UP_S + COUNTED_S,
+                              (LEAST_PEAK, MOST_PEAK))
+    return Load((MEAN_RPS * rates).round(2).tolist(), lengths, seed)
+
+
+def challenging_load(functions: Functions, seed: int, counted_s: float) -> Load:
+    """A stretch with a peak of 3 to 4 times the day's mean; two of three loads also jump to that height within a
+    minute, for three minutes: two jumps an hour. Of functions that no `day` so far was made of; the same for one seed.
+    """
+    random, peak = np.random.default_rng(seed), (CHALLENGE.least_peak, CHALLENGE.most_peak)
+    rates, lengths = _stretch(lambda: functions.other_day(random), random, WARM_UP_S + counted_s, peak)
+    if seed % 3 != 2 and len(rates) > JUMP_MINUTES + 4:
+        calm = np.lib.stride_tricks.sliding_window_view(rates[2:], JUMP_MINUTES).max(axis=1)
+        begin = 2 + int(np.argmin(calm))
+        rates[begin:begin + JUMP_MINUTES] = float(random.uniform(*peak))
+    return Load((CHALLENGE.mean_rps * rates).round(2).tolist(), lengths, seed)
+
+
+def _stretch(day_of: Callable[[], NDArray[np.float64]], random: np.random.Generator, seconds: float,
+             peak: tuple[float, float]) -> tuple[NDArray[np.float64], list[float]]:
+    """Minutes of a day, over its mean, with a peak between two values, and the lengths of the minutes, s."""
     minutes, possible = int(np.ceil(seconds / MINUTE_S)), np.empty(0, dtype=np.int64)
     while not len(possible):
-        day = functions.day()
+        day = day_of()
         peaks = np.lib.stride_tricks.sliding_window_view(day, minutes).max(axis=1)
-        possible = np.flatnonzero((peaks >= LEAST_PEAK) & (peaks <= MOST_PEAK))
+        possible = np.flatnonzero((peaks >= peak[0]) & (peaks <= peak[1]))
     begin = int(random.choice(possible))
     lengths = [MINUTE_S] * (minutes - 1) + [seconds - MINUTE_S * (minutes - 1)]
-    return Load((MEAN_RPS * day[begin:begin + minutes].clip(min=0.05)).round(2).tolist(), lengths, seed)
+    return day[begin:begin + minutes].clip(min=0.05), lengths

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from benchmarks.closed_loop.settings import AT_REST_MIB, CORES, MEMORY_MIB, SLO_MS
+from benchmarks.closed_loop.settings import AT_REST_MIB, CHALLENGE, CORES, MEMORY_MIB, SLO_MS
 from benchmarks.harness.isolation import ROOT
 from benchmarks.pipeline.assay_run import run_assay
 from feature_store.errors import InputError
@@ -78,14 +78,36 @@ def task_of(kind: str) -> dict[str, Any]:
     return task
 
 
-def trained(folder: Path, kind: str, telemetry: Path, options: tuple[str, ...] = ()) -> Trained:
-    """Runs `assay run` in `folder`, or reads what a run there came to."""
+def replicated_task(server: str, slo_ms: float, violating_share: float) -> dict[str, Any]:
+    """The shipped task for a service whose replicas change too (challenge.py).
+
+    Args:
+        slo_ms: objective of the 99th percentile.
+        violating_share: of the steps, that training aims at.
+    """
+    task: dict[str, Any] = yaml.safe_load((ROOT / "models/tasks/control/autoscaling.yaml").read_text())
+    memory = MEMORY_MIB[server]
+    task["objective"] = {"violating_share": violating_share}
+    task["specification"]["properties"] = [
+        rule for rule in task["specification"]["properties"]
+        if all(one.get("when", {}).get("replicas", [1])[0] <= CHALLENGE.replicas[1] - 1 for one in rule.values())]
+    task["workloads"] = {server: {
+        "settings": {"server": server, "slo_ms": slo_ms, "workers": 1, "memory_mib": AT_REST_MIB[server],
+                     "startup_s": sum(CHALLENGE.start_up_s) / 2},
+        "limits": {"target_cpu_limit_cores": list(CHALLENGE.cores), "target_memory_limit_mib": [memory, memory],
+                   "target_replicas": list(CHALLENGE.replicas)}}}
+    return task
+
+
+def trained(folder: Path, kind: str, telemetry: Path, options: tuple[str, ...] = (),
+            task: Mapping[str, Any] | None = None) -> Trained:
+    """Runs `assay run` in `folder`, or reads what a run there came to. task: None: that of the kind."""
     done = folder / f"{kind}.json"
     if not done.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        task = folder / f"{kind}.yaml"
-        task.write_text(yaml.safe_dump(task_of(kind), sort_keys=False))
-        run = run_assay(["--task", str(task), "--telemetry", str(telemetry), *options], folder / kind)
+        file = folder / f"{kind}.yaml"
+        file.write_text(yaml.safe_dump(task_of(kind) if task is None else dict(task), sort_keys=False))
+        run = run_assay(["--task", str(file), "--telemetry", str(telemetry), *options], folder / kind)
         done.write_text(json.dumps({**run.summary, "seconds": run.seconds}))
     summary = json.loads(done.read_text())
     return Trained(folder / kind, {entry["workload"]: entry for entry in summary["entries"]})

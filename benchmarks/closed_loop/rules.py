@@ -7,8 +7,11 @@ policy is chosen without the held-out load.
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from models.controllers.aimd import AimdCpu
 from models.controllers.autopilot import AutopilotCpu
@@ -24,6 +27,7 @@ from models.training.reinforcement.rule_tuning import Tuner
 
 TRIALS, EPISODES, STEPS, SEED = 384, 64, 120, 0
 TARGETS = (0.005, 0.01, 0.015, 0.02, 0.03, 0.04)  # shares of violating steps in training
+CANDIDATES = 6
 FAMILIES = {family.name: family for family in (
     RuleFamily("static", DeployedReplicas, DeployedCpu, DeployedMemory, "the same quota always"),
     RuleFamily("vertical-cpu", DeployedReplicas, VerticalCpu, DeployedMemory, "the formula of the HPA on the quota"),
@@ -40,6 +44,21 @@ def tuned(task: ControlTask, workload: str, features: Path, file: Path) -> dict[
                                     for name, family in FAMILIES.items()}, indent=1))
     found: dict[str, Any] = json.loads(file.read_text())
     return found
+
+
+def tuned_to(task: ControlTask, workload: str, features: Path, rule: str, shares: Sequence[float]) -> dict[str, Any]:
+    """A shipped rule, searched as the others are: its settings for each share of violating steps, and CANDIDATES for a
+    search elsewhere: the cheapest for shares from a quarter of the least to twice the most.
+    """
+    environment = twin_of(task, workload, features)
+    tuner = Tuner(environment, rule, environment.draw("train", EPISODES, STEPS, SEED), STEPS, SEED,
+                  task.judging.counted_from(STEPS))
+    for target in (min(shares), max(shares)):
+        tuner.search(TRIALS // 2, target)
+    targets = np.geomspace(min(shares) / 4, 2 * max(shares), CANDIDATES)
+    return {"rule": rule, "trials": len(tuner.trials),
+            "tuned": {str(share): dict(tuner.best(share).settings) for share in shares},
+            "candidates": [dict(tuner.best(float(target)).settings) for target in targets]}
 
 
 def best(found: dict[str, Any], allowed: float) -> str:

@@ -1,11 +1,13 @@
 """Controllers side by side on services of their own: the same real server, the same arrivals at the same moments.
 
-Each has its control group, its load generator and its control loop (serving/control/loop.py) with the cgroup actuator;
-one exporter and one Prometheus serve all. Side by side, so that whatever disturbs the machine disturbs all of them.
+Each has its control groups, its load generator and its control loop (serving/control/loop.py); its venue (venues.py)
+says what a service is made of. One exporter and one Prometheus serve all. Side by side, so that whatever disturbs the
+machine disturbs all of them.
 
 What counts is the generators' own record of each request, not what Prometheus showed the controllers.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -17,7 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.closed_loop.settings import FIRST_QUOTA, MEMORY_MIB, STEP_S
+from benchmarks.closed_loop.settings import SLO_MS, STEP_S
+from benchmarks.closed_loop.venues import Venue
 from models.controllers.controller import Controller
 from models.environments.observer import observer_of
 from recording.control_groups import ControlGroups, find_hierarchy
@@ -26,8 +29,7 @@ from recording.live.queries import newest, signals
 from recording.live.service import TIMEOUT_S, LiveService, Load, monitored, prepared
 from recording.processes import Guard
 from recording.scaling.open_loop import ANSWERED, Result
-from recording.scaling.plan import Deployment
-from serving.actuators.cgroup import Cgroup
+from serving.actuators.actuator import Actuator
 from serving.contract import Contract
 from serving.control.checks import Distribution
 from serving.control.controller_file import ControllerFile, read_controller_file
@@ -51,6 +53,7 @@ class Arm:
         models: the policy; one that is refused where the rule alone acts.
         rule: acts where the policy may not.
         checked: whether the policy may decide only on what is like what its training saw.
+        slo_ms: objective of the 99th percentile; aim: share of violating steps that it was tuned or trained to.
     """
 
     name: str
@@ -58,6 +61,8 @@ class Arm:
     models: Models
     rule: Controller
     checked: bool = True
+    slo_ms: float = SLO_MS
+    aim: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,9 @@ class Played:
     Attributes:
         steps: the controller's records; the k-th acted at the beginning of interval k + 1.
         rate, p99_ms, failed: (K,) requests a second, percentile, share that timed out or was refused.
-        quota, used: (K,) means, cores; memory_mib: (K,).
+        quota, replicas, ready: (K,) means: cores of an instance, instances that were asked for and that served.
+        used: (K,) mean of all instances together, cores.
+        memory_mib: (K,) mean of an instance.
         lateness_ms: of the load generator, 99th percentile.
     """
 
@@ -77,12 +84,14 @@ class Played:
     p99_ms: NDArray[np.float64]
     failed: NDArray[np.float64]
     quota: NDArray[np.float64]
+    replicas: NDArray[np.float64]
+    ready: NDArray[np.float64]
     used: NDArray[np.float64]
     memory_mib: NDArray[np.float64]
     lateness_ms: float
 
 
-def play(server: str, arms: Sequence[Arm], load: Load, tell: Callable[[str], None]) -> list[Played]:
+def play(server: str, venue: Venue, arms: Sequence[Arm], load: Load, tell: Callable[[str], None]) -> list[Played]:
     """Runs all arms at once; in the order in which they are given.
 
     Raises:
@@ -93,12 +102,11 @@ def play(server: str, arms: Sequence[Arm], load: Load, tell: Callable[[str], Non
     with Guard() as guard, ExitStack() as stack:
         groups = ControlGroups(guard, find_hierarchy())
         home = prepared(guard, server)
-        services = [stack.enter_context(LiveService(
-            guard, groups, home, f"{server}-{number}", Deployment(server, FIRST_QUOTA, 1, 1), MEMORY_MIB[server]))
-            for number, _ in enumerate(arms)]
+        services = [stack.enter_context(venue.service(guard, groups, home, server, f"{server}-{number}"))
+                    for number, _ in enumerate(arms)]
         prometheus = monitored(guard, services, SCRAPE_S)
-        files = [_controller_file(guard.folder, one, prometheus.url) for one in services]
-        loops = [_loop(arm, one, file, guard.folder / f"{one.name}-controller")
+        files = [_controller_file(guard.folder, one, prometheus.url, venue) for one in services]
+        loops = [_loop(arm, venue.actuator(one, guard.folder / "limits"), file, guard.folder / f"{one.name}-controller")
                  for arm, one, file in zip(arms, services, files, strict=True)]
         start = time.monotonic() + 3.0
         for one in services:
@@ -124,7 +132,7 @@ def play(server: str, arms: Sequence[Arm], load: Load, tell: Callable[[str], Non
                 for arm, one, record in zip(arms, services, records, strict=True)]
 
 
-def _controller_file(folder: Path, service: LiveService, url: str) -> ControllerFile:
+def _controller_file(folder: Path, service: LiveService, url: str, venue: Venue) -> ControllerFile:
     """As an operator writes it."""
     import yaml
 
@@ -132,21 +140,19 @@ def _controller_file(folder: Path, service: LiveService, url: str) -> Controller
     path.write_text(yaml.safe_dump({
         "prometheus": url, "timeout_s": 3, "newest": newest(service.name), "fresh_s": 5,
         "signals": signals(service.name), "fixed": {"io_utilization": 0, "network_utilization": 0},
-        "shield": {"hold": ["target_replicas", "target_memory_limit_mib"]},
+        "shield": {"hold": list(venue.held)},
         # a working set grows by page cache and kernel memory, which the environment lacks; memory is not set here
-        "out_of_distribution": {"ignore": list(MEMORY_SIGNALS)},
-        "cgroup": {"group": service.group, "state": str(folder / "limits")}}))
+        "out_of_distribution": {"ignore": list(MEMORY_SIGNALS)}}))
     return read_controller_file(path)
 
 
-def _loop(arm: Arm, service: LiveService, written: ControllerFile, folder: Path) -> ControlLoop:
+def _loop(arm: Arm, actuator: Actuator, written: ControllerFile, folder: Path) -> ControlLoop:
     """Like serving/control/made.py, with a rule that may be another than the contract's."""
-    assert written.cgroup is not None and arm.contract.driving is not None
+    assert arm.contract.driving is not None
     folder.mkdir()
     reader = PrometheusReader(written.prometheus, written.signals, written.fixed, written.timeout_s)
-    actuator = Cgroup(service.group, Path(written.cgroup.state))
     parts = Parts(reader, arm.models, actuator, shield_of(arm.contract, written), arm.rule,
-                  observer_of(arm.contract.driving.observer), lambda: "", f"arm {service.name}")
+                  observer_of(arm.contract.driving.observer), lambda: "", f"arm {folder.name}")
     distribution = written.distribution if arm.checked else Distribution(margin=1e9)
     return ControlLoop(arm.contract, parts, Settings(written.deadline_s, written.hand_back_after, reader.fresh_s,
                                                      distribution), folder)
@@ -162,14 +168,15 @@ def _played(name: str, service: LiveService, prometheus: LivePrometheus, record:
             intervals: int) -> Played:
     result, end = service.result(), unix + intervals * STEP_S
     label = f'{{service="{service.name}"}}'
-    quota, memory = (_means(*prometheus.series(f"{metric}{label}", unix, end, _SAMPLE_S), unix, intervals)
-                     for metric in ("service_cpu_limit_cores", "service_memory_bytes"))
+    quota, replicas, ready, memory = (
+        _means(*prometheus.series(f"{metric}{label}", unix, end, _SAMPLE_S), unix, intervals)
+        for metric in ("service_cpu_limit_cores", "service_replicas", "service_ready_replicas", "service_memory_bytes"))
     times, counted = prometheus.series(f"service_cpu_seconds_total{label}", unix, end, _SAMPLE_S)
     at_ends = np.interp(unix + STEP_S * np.arange(intervals + 1), times, counted)
     lateness = 1000.0 * (result.noticed - result.due)
     rate, p99, failed = _requests(result, intervals)
-    return Played(name, tuple(record), rate, p99, failed, quota, np.diff(at_ends) / STEP_S, memory / 2**20,
-                  float(np.nanpercentile(lateness, 99)))
+    return Played(name, tuple(record), rate, p99, failed, quota, replicas, ready, np.diff(at_ends) / STEP_S,
+                  memory / 2**20, float(np.nanpercentile(lateness, 99)))
 
 
 def _means(times: Sequence[float], values: Sequence[float], unix: float, intervals: int) -> NDArray[np.float64]:
@@ -194,7 +201,7 @@ def _requests(result: Result, intervals: int) -> NDArray[np.float64]:
 def to_json(played: Played) -> dict[str, Any]:
     """As a result file keeps it."""
     series = {name: [float(f"{value:.5g}") for value in getattr(played, name)]
-              for name in ("rate", "p99_ms", "failed", "quota", "used", "memory_mib")}
+              for name in ("rate", "p99_ms", "failed", "quota", "replicas", "ready", "used", "memory_mib")}
     steps = [{"actor": one.actor, "reason": one.reason, "failure": one.failure,
               "said": None if one.said is None else float(f"{one.said['target_cpu_limit_cores']:.5g}"),
               "set": None if one.done is None else float(f"{one.done['target_cpu_limit_cores']:.5g}"),

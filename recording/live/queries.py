@@ -19,8 +19,8 @@ def signals(service: str, window: str = WINDOW) -> dict[str, Any]:
         "served_share": f"1 - {rate('service_failures_total')} / {rate('service_requests_total')}",
         "p99_ms": {"query": f"histogram_quantile(0.99, {buckets})", "scale": 1000},
         "cpu_used_cores": rate("service_cpu_seconds_total"),
-        "cpu_utilization": f"{rate('service_cpu_seconds_total')} / avg_over_time(service_cpu_limit_cores{one}"
-                           f"[{window}])",
+        "cpu_utilization": f"{rate('service_cpu_seconds_total')} / (avg_over_time(service_cpu_limit_cores{one}"
+                           f"[{window}]) * avg_over_time(service_ready_replicas{one}[{window}]))",
         "memory_used_mib": {"query": f"service_memory_bytes{one}", "scale": 1 / MIB},
         "memory_utilization": f"service_memory_bytes{one} / service_memory_limit_bytes{one}",
     }

@@ -9,7 +9,7 @@ from typing import Self
 
 from feature_store.errors import SourceError
 from recording.control_groups import ControlGroups, find_hierarchy
-from recording.live.exporter import Exported, write_job
+from recording.live.exporter import Exported, Instance, write_instances, write_job
 from recording.live.prometheus import LivePrometheus
 from recording.live.queries import newest
 from recording.loopback import accepts_connections, free_port
@@ -49,16 +49,18 @@ class LiveService:
         deployment: server, first quota and workers; one instance.
         memory_mib: memory limit, MiB.
         """
-        self.name, self._guard = name, guard
+        self.name, self.memory_mib, self._guard = name, memory_mib, guard
         self._live = LiveDeployment(Stage(guard, groups, home, (), memory_mib), deployment, name)
+        self._proxy_address, self._connections = "", 0  # of what stands in front, and to it
         self.job: Job | None = None
         self._generator: Running | None = None
 
     def __enter__(self) -> Self:
         self._live.__enter__()
         try:
-            self._live.start()
             (self._live.folder / "load").mkdir()
+            self._live.start()
+            self._tell(len(self._live.instances), len(self._live.instances))
         except BaseException:
             self._live.__exit__()
             raise
@@ -76,15 +78,25 @@ class LiveService:
 
     def exported(self) -> Exported:
         """What an exporter serves of it."""
-        instance = self._live.instances[0]
-        return Exported(self.name, str(self._live.folder / "load" / "counters.json"), instance.running.session,
-                        str(instance.groups[-1]), str(instance.groups[0]), find_hierarchy().version)
+        return Exported(self.name, str(self._live.folder / "load" / "counters.json"), str(self._instances_file),
+                        find_hierarchy().version)
+
+    def _tell(self, asked: int, serving: int) -> None:
+        """Says to the exporter how many instances were asked for, and how many, from the first on, serve."""
+        write_instances(self._instances_file, asked, [
+            Instance(one.running.session, str(one.groups[-1]), str(one.groups[0]))
+            for one in self._live.instances[:serving]])
+
+    @property
+    def _instances_file(self) -> Path:
+        return self._live.folder / "load" / "instances.json"
 
     def start_load(self, load: Load, lead_s: float = LEAD_S) -> float:
         """Begins the load after `lead_s`. Returns its start, s of CLOCK_MONOTONIC."""
         folder = self._live.folder / "load"
         self.job = write_load(self._live, load.rates, load.seconds, load.seed, TIMEOUT_S, folder,
-                              counters=str(folder / "counters.json"), lead_s=lead_s)
+                              counters=str(folder / "counters.json"), lead_s=lead_s, proxy=self._proxy_address,
+                              connections=self._connections)
         self._generator = start_generator(self._guard, folder, ())
         return self.job.start_s
 

@@ -31,7 +31,8 @@ def real_time_prefix() -> tuple[str, ...]:
 
 
 def write_job(live: LiveDeployment, rates: Sequence[float], seconds: Sequence[float], seed: int, timeout_s: float,
-              folder: Path, *, more: int = 0, counters: str = "", lead_s: float = LEAD_S) -> Job:
+              folder: Path, *, more: int = 0, counters: str = "", lead_s: float = LEAD_S, proxy: str = "",
+              connections: int = 0) -> Job:
     """Poisson arrivals at a rate that changes in steps, for all instances that run.
 
     Args:
@@ -44,6 +45,8 @@ def write_job(live: LiveDeployment, rates: Sequence[float], seconds: Sequence[fl
         more: instances that start later; each has the file `ready` in the folder for its address.
         counters: see `Job`.
         lead_s: until the first segment begins, s.
+        proxy: address of what stands in front of all instances; "": nothing does.
+        connections: to each target; 0: as many as the server's instances have.
     """
     random = np.random.default_rng(seed)
     requests = live.server.requests(random, _REQUESTS)
@@ -51,16 +54,16 @@ def write_job(live: LiveDeployment, rates: Sequence[float], seconds: Sequence[fl
     (folder / "requests.json").write_text(json.dumps([request.decode("latin-1") for request in requests]))
     np.save(folder / "arrivals.npy", arrivals)
     np.save(folder / "choices.npy", random.integers(0, _REQUESTS, len(arrivals)))
-    targets = [Target(live.server.address(one.place)) for one in live.instances]
+    targets = [Target(proxy)] if proxy else [Target(live.server.address(one.place)) for one in live.instances]
     for _ in range(more):
         ready = folder / "ready"
         ready.unlink(missing_ok=True)
         targets.append(Target("", str(ready)))
     job = Job(
-        protocol=live.server.protocol, targets=tuple(targets), connections=live.server.connections,
-        timeout_s=timeout_s, requests=str(folder / "requests.json"), arrivals=str(folder / "arrivals.npy"),
-        choices=str(folder / "choices.npy"), start_s=time.monotonic() + lead_s, results=str(folder / "results.npz"),
-        counters=counters)
+        protocol=live.server.protocol, targets=tuple(targets),
+        connections=connections or live.server.connections, timeout_s=timeout_s, requests=str(folder / "requests.json"),
+        arrivals=str(folder / "arrivals.npy"), choices=str(folder / "choices.npy"), start_s=time.monotonic() + lead_s,
+        results=str(folder / "results.npz"), counters=counters)
     Path(job.results).unlink(missing_ok=True)
     job.write(folder / "job.json")
     return job
