@@ -33,6 +33,7 @@ from benchmarks.autoscaling.adaptation.plots import draw_adaptation, draw_rivals
 from benchmarks.autoscaling.adversarial import tables as adversarial_tables
 from benchmarks.autoscaling.adversarial.plot import draw_states
 from benchmarks.autoscaling.fronts_plot import draw_rules
+from benchmarks.closed_loop import challenge_tables
 from benchmarks.closed_loop import plots as closed_loop_plots
 from benchmarks.closed_loop import tables as closed_loop_tables
 from benchmarks.control.soak_tables import draw_soak, soak_conditions_line, soak_table
@@ -89,6 +90,7 @@ PLOTS = (
     Plot("autoscaling_rivals", draw_rivals, "docs/images/autoscaling_rivals.svg"),
     Plot("autoscaling_adaptation", draw_adaptation, "docs/images/autoscaling_adaptation.svg"),
     Plot("autoscaling_serving", draw_serving, "docs/images/autoscaling_serving.svg"),
+    Plot("closed_loop_challenge", challenge_tables.draw, "docs/images/closed_loop_challenge.svg"),
     Plot("closed_loop", closed_loop_plots.draw_compared, "docs/images/closed_loop.svg"),
     Plot("closed_loop", closed_loop_plots.draw_suspect, "docs/images/closed_loop_suspect.svg"),
     Plot("control_soak", draw_soak, "docs/images/control_soak.svg", "samples"),
@@ -132,6 +134,9 @@ TABLES: dict[str, Source] = {
     "autoscaling-physics-conditions": Source("autoscaling_physics", physics_tables.conditions_line),
     "autoscaling-scenarios": Source("autoscaling_scenarios", scenarios.scenarios_table),
     "autoscaling-scenarios-conditions": Source("autoscaling_scenarios", scenarios.conditions_line),
+    "closed-loop-challenge": Source("closed_loop_challenge", challenge_tables.arms_table),
+    "closed-loop-challenge-equal": Source("closed_loop_challenge", challenge_tables.equal_violations_table),
+    "closed-loop-challenge-conditions": Source("closed_loop_challenge", challenge_tables.conditions_line),
     "closed-loop": Source("closed_loop", closed_loop_tables.compared_table),
     "closed-loop-paired": Source("closed_loop", closed_loop_tables.paired_line),
     "closed-loop-suspect": Source("closed_loop", closed_loop_tables.suspect_table),

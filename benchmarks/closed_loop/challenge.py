@@ -91,9 +91,10 @@ class Challenge:
         slo_ms = self._calibrated()
         if "compared" in what:
             for number in range(runs):
-                aim, load = AIMS[number // 2 % len(AIMS)], number % 2
+                around, place = divmod(number, 2 * len(AIMS))  # two loads, and at each further time round two others
+                aim, load = AIMS[place // 2], 2 * around + place % 2
                 self._play("compared", number, load, [self._rule_arm(slo_ms, aim), self._policy_arm(slo_ms, aim)],
-                           swapped=bool(load))
+                           swapped=bool(load % 2))
         if "static" in what:
             for load in range(2):
                 self._play("static", load, load, [self._static_arm(slo_ms, share) for share in STATIC_SHARES])
