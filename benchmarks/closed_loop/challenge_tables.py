@@ -103,12 +103,12 @@ def conditions_line(results: Mapping[str, Any]) -> str:
         return NOT_MEASURED
     machine, arms = results["machine"], [arm for entry in entries for arm in entry["arms"]]
     objectives = sorted({arm["slo_ms"] for entry in entries if entry["kind"] != "calibration" for arm in entry["arms"]})
-    busy = [one["load_average"] for one in entries]
+    busy, late = [one["load_average"] for one in entries], max(arm["lateness_ms"] for arm in arms)
     return paragraph(
         f"Objective: {', '.join(f'{one:g} ms' for one in objectives) or 'not calibrated yet'}. Intervals of {STEP_S:g}",
         f"s, drawn in blocks of {BLOCK * STEP_S / 60:g} minutes. {machine['cpu_model']}, {machine['cores']} cores,",
         f"Linux {machine['kernel']}, {machine['date'][:10]}. Load average before a run {min(busy):.1f} to",
-        f"{max(busy):.1f}; 99 % of the requests were sent at most {max(arm['lateness_ms'] for arm in arms):.2g} ms late.")
+        f"{max(busy):.1f}; 99 % of the requests were sent at most {late:.2g} ms late.")
 
 
 def draw(results: Mapping[str, Any], path: Path) -> None:
