@@ -7,13 +7,27 @@ Symbols: n signals, f features, m controls; knots low, 2 low, 4 low, ..., the la
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+ROUNDING = 1e-3  # by so much float32 may miss a whole number that a network means
+
+
+def rounded_up(target: Any, ceil: Callable[[Any], Any]) -> Any:
+    """What is set for a target of whole numbers: beside a live system, in simulation and in the law that proofs are of.
+
+    Up, so that nobody gets less than a policy asked for, unless it is above a whole number by ROUNDING at most.
+
+    Args:
+        target: number, array or tensor.
+        ceil: of its type, such as torch.ceil.
+    """
+    return ceil(target - ROUNDING)
 
 
 @dataclass(frozen=True)
@@ -63,7 +77,7 @@ class Control:
         high: largest value that may be set.
         most_down: largest share of the present value that one step removes, in (0, 1).
         most_up: largest share of the present value that one step adds, > 0.
-        whole: whether what is set is rounded up to a whole number; one may then always be added or removed, else 3
+        whole: whether what is set is a whole number (`rounded_up`); one may then always be added or removed, else 3
             could never become 2: at least min((1 - most_down) x, x - 1), at most max((1 + most_up) x, x + 1).
     """
 

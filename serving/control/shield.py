@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from feature_store.errors import InputError
+from models.environments.signals import rounded_up
 from serving.fallback_spec import SafeRange
 
 Reason = Literal["hysteresis", "blind", "missed", "cool_down", "range", "rate", "budget"]
@@ -161,7 +162,7 @@ class Shield:
             value = allowed
 
         if limit.whole:
-            value = wanted = float(math.ceil(wanted - _EXACT * max(1.0, abs(wanted))))
+            value = wanted = float(rounded_up(wanted, math.ceil))
         if value != now and abs(value - now) <= limit.hysteresis * abs(now):
             cut("hysteresis", now)
         if value < now and keeps is not None:

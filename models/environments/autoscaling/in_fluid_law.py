@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.environments.autoscaling.interface import CONTROLS, SIGNALS, STEP_SECONDS
+from models.environments.signals import rounded_up
 from models.verification.checker.chain import Chain
 from models.verification.closed_loop.catching_up import PARTS, PERCENTILE, ROUNDED_DOWN, Scaler, ScalerLaw
 
@@ -84,7 +85,7 @@ def law_of(service: Service, load: tuple[float, float], change: float, limits: t
     """The law, with what the limits of change leave: those of CONTROLS, which every specification demands."""
     of = {control.name: control for control in CONTROLS}
     down = of["target_replicas"].most_down
-    kept = min(max(math.ceil(number - max(down * number, 1.0) - 2 * ROUNDED_DOWN), replicas[0], 1) / number
+    kept = min(max(rounded_up(number - max(down * number, 1.0) - ROUNDED_DOWN, math.ceil), replicas[0], 1) / number
                for number in range(replicas[0], replicas[1] + 1))
     return ScalerLaw(STEP_SECONDS, *load, change, *limits, *replicas, objective_ms=service.slo_ms,
                      kept_share=kept * (1.0 - of["target_cpu_limit_cores"].most_down))
@@ -135,7 +136,7 @@ def run_law(execute: Execute, service: Service, law: ScalerLaw, start: float, st
             "rate_rps": a * a_core, "rate_peak_5min_rps": peak * a_core, **rates}))
         found.append((following, a, c))
         limit = np.clip(targets[:, 0], law.limit_low, law.limit_high)
-        count_now = np.clip(np.ceil(targets[:, 2] - ROUNDED_DOWN), law.replicas_low, law.replicas_high)
+        count_now = np.clip(rounded_up(targets[:, 2], np.ceil), law.replicas_low, law.replicas_high)
         raised = np.where(count_now > k, STEP_SECONDS, np.minimum(raised + STEP_SECONDS, _LONG_AGO_S))
         wave = np.where(step // period % 2 == 0, law.change, -law.change)
         rise = np.select([kinds == 0, kinds == 1, kinds == 2], [law.change, -law.change, wave],

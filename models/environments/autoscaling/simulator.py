@@ -34,7 +34,7 @@ from models.environments.autoscaling.interface import (
 )
 from models.environments.autoscaling.observer import LOST, LOST_WEIGHT, MEANS, PEAK_S, RAISED
 from models.environments.environment import Outcome
-from models.environments.signals import Anchor, Control, Feature, Signal
+from models.environments.signals import Anchor, Control, Feature, Signal, rounded_up
 
 _TIMEOUT_S = 10.0
 _PRESSURE, _SLOWDOWN = 0.9, 4.0  # share of the limit from which reclaiming slows down; times slower at the limit
@@ -244,9 +244,9 @@ class Autoscaling:
         cpu_limit, memory_limit, count = self.controls
         limit = _bounded(limit, state.limit, cpu_limit)
         memory = _bounded(memory, state.memory, memory_limit)
-        replicas = _bounded(replicas, state.replicas, count)
         if self.physics.whole_replicas:
-            replicas = (replicas - 1e-3).ceil().clamp(count.low, count.high)
+            replicas = rounded_up(replicas, torch.ceil)
+        replicas = _bounded(replicas, state.replicas, count, self.physics.whole_replicas)
         return self._pass(state, limit, memory, replicas)
 
     def hidden_parameters(self, state: State) -> Tensor:
@@ -382,9 +382,11 @@ def _constants(a: Applications) -> Constants:
                      a.workers / (1.0 + a.contention * (a.workers - 1.0)))
 
 
-def _bounded(target: Tensor, current: Tensor, control: Control) -> Tensor:
+def _bounded(target: Tensor, current: Tensor, control: Control, rounded: bool = False) -> Tensor:
     """A target within its bounds and rates of change; of whole numbers one may always be added or removed."""
     least, most = current * (1.0 - control.most_down), current * (1.0 + control.most_up)
     if control.whole:
         least, most = least.minimum(current - 1.0), most.maximum(current + 1.0)
+    if rounded:
+        least, most = least.ceil(), most.floor()
     return target.maximum(least).minimum(most).clamp(control.low, control.high)

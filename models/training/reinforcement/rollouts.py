@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 
 from models.environments.environment import Environment, Outcome
-from models.environments.signals import Control
+from models.environments.signals import Control, rounded_up
 from models.learners.policy import Policy
 from models.training.seeds import seeded
 
-_ROUNDING = 1e-3  # above a whole number by less than this, which float32 may make of it, is that number
 _WALK = 0.2  # standard deviation of a step's change of the logarithm, where targets walk at random
 
 
@@ -44,7 +43,7 @@ def act(policy: Policy, environment: Environment, state: Any, open_loop: bool = 
 def rounded(targets: Tensor, controls: Sequence[Control]) -> Tensor:
     """Targets (..., m), those that are whole rounded up; gradients pass as if they were not (straight through)."""
     whole = torch.tensor([control.whole for control in controls])
-    return targets + torch.where(whole, (targets - _ROUNDING).ceil() - targets, 0.0).detach()
+    return targets + torch.where(whole, rounded_up(targets, torch.ceil) - targets, 0.0).detach()
 
 
 @torch.no_grad()

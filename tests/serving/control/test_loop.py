@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -14,9 +15,11 @@ from models.controllers.rules import make
 from models.environments.autoscaling.interface import CONTROLS
 from models.environments.autoscaling.observer import AutoscalingObserver
 from models.environments.autoscaling.simulator import Autoscaling, Physics
+from models.environments.signals import ROUNDING, rounded_up
 from models.learners.policy import Gates, Policy, PolicyShape
 from models.training.reinforcement.trajectories import from_log, transitions
 from models.training.reinforcement.trajectory_log import read_log
+from models.verification.closed_loop.catching_up import ROUNDED_DOWN
 from serving.control.checks import Distribution
 from serving.control.loop import Readings
 from serving.control.memory import read_memory
@@ -42,6 +45,26 @@ def _answers(policy):
         targets = policy(torch.tensor([[row[name] for name in NAMES]]))[0].tolist()
         return dict(zip((control.name for control in CONTROLS), targets, strict=True))
     return answer
+
+
+@pytest.mark.parametrize(("down", "up"), [(0.25, 1.0), (0.15, 0.7)])
+def test_whole_targets_are_rounded_alike_beside_a_live_system_in_simulation_and_in_the_law(down, up):
+    """Of 2,000 targets, most of them close to a whole number, from each number of replicas that there may be."""
+    environment, random = Autoscaling(physics=Physics(start_up=False)), np.random.default_rng(0)
+    cpu, memory, count = environment.controls
+    environment.controls = (cpu, memory, replace(count, most_down=down, most_up=up))
+    now = torch.tensor(random.integers(1, 65, 2000), dtype=torch.float32)
+    wanted = torch.tensor(random.integers(1, 65, 2000) + random.choice(
+        [0.0, 4e-4, 5e-4, 9e-4, 2e-3, -5e-4, 0.3, 0.5], 2000), dtype=torch.float32)
+    state = environment.reset(environment.draw("train", 2000, 2, 0))
+    state = state._replace(replicas=now)
+    simulated = environment.step(state, torch.stack([state.limit, state.memory, wanted], dim=1))[0].replicas
+    shield = Shield([Limit("target_replicas", "replicas", SafeRange(1.0, 64.0, down, up), whole=True)])
+    live = [shield.allowed({"target_replicas": one}, {"replicas": before}, {}, blind=False, missed=False)
+            .targets["target_replicas"] for one, before in zip(wanted.tolist(), now.tolist(), strict=True)]
+    assert simulated.tolist() == live
+    assert ROUNDED_DOWN == ROUNDING, "what the closed loop's proofs allow for"
+    assert [rounded_up(one, math.ceil) for one in (3.0005, 3.002, 2.9995)] == [3, 4, 3]
 
 
 def test_a_policy_beside_a_live_system_does_what_it_does_in_training(tmp_path):
