@@ -8,6 +8,7 @@ from feature_store.strict_yaml import Lines
 from feature_store.written.field_errors import FieldError, field_error
 from models.environments.environment import ControlledSystem
 from models.environments.environments import environment_of
+from models.environments.first_steps import check_first_steps
 from models.environments.signals import Control
 from models.learners.policy import Gates
 from models.tasks.control.task import ControlTask
@@ -22,6 +23,7 @@ def check_task(task: ControlTask, workload: str, where: str, lines: Lines | None
     """
     try:
         environment = environment_of(task.environment)
+        check_first_steps(environment)
     except InputError as error:
         raise field_error(["environment"], str(error).removeprefix("environment: "), where, lines) from error
     try:

@@ -98,14 +98,15 @@ class Control:
                   seed: int, validated: Path, output: Path, state: Path) -> dict[str, str]:
         """The longest stretch of load without a gap; that a twin can be made of it."""
         from models.environments.environments import environment_of
+        from models.environments.first_steps import check_settings_shown
         from models.tasks.control.telemetry import write_load
-        from models.tasks.control.workload import twin_of
+        from models.tasks.control.workload import numbers_of, twin_of
 
         columns = tuple(environment_of(task.environment).columns)
 
         def work(name: str) -> None:
             write_load(samples, name, columns, task.minimum_rows, checks[name], output / name)
-            twin_of(task, name, output)
+            check_settings_shown(twin_of(task, name, output), numbers_of(task, name), f"workload {name}")
 
         return {name: attempt(partial(work, name)) for name in checks}
 

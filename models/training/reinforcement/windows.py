@@ -5,6 +5,7 @@ Symbols: K policies, N applications of each, the applications of one next to eac
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,7 @@ def discounted(state: Any, discount: float) -> Any:
     """The same state, through which gradients pass multiplied by `discount`; 0: none.
 
     Args:
-        state: tensors, in (named) tuples, lists and mappings; anything else is left as it is.
+        state: tensors, in dataclasses, (named) tuples, lists and mappings; anything else is left as it is.
     """
     match state:
         case Tensor() if not state.requires_grad:
@@ -29,6 +30,9 @@ def discounted(state: Any, discount: float) -> Any:
             return type(state)(discounted(part, discount) for part in state)
         case Mapping():
             return {key: discounted(value, discount) for key, value in state.items()}
+        case _ if is_dataclass(state) and not isinstance(state, type):
+            return replace(state, **{one.name: discounted(getattr(state, one.name), discount)
+                                     for one in fields(state) if one.init})
     return state
 
 
