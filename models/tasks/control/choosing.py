@@ -49,8 +49,8 @@ def member_scores(task: ControlTask, environment: Environment, policies: Policy,
 def better(task: ControlTask, environment: Environment, new: Policy, old: Policy, seed: int) -> Choice:
     """Whether one of two single policies is better than the other, on the same training episodes.
 
-    The objective `reward`: by the reward. `saving`: at violations that are allowed, or no more than the other's, by the
-    cost; where the other violates more than allowed, by the violations too.
+    At violations that are allowed, or no more than the other's: by the cost, or the reward where that is the objective;
+    where the other violates more than allowed, by the violations too.
     """
     steps = task.judging.steps or environment.steps
     episodes = environment.draw("train", EPISODES, steps, seed + _SEED)
@@ -60,8 +60,6 @@ def better(task: ControlTask, environment: Environment, new: Policy, old: Policy
                     task.judging.counted_from(steps))
 
     after, before = played(new), played(old)
-    if task.objective.maximise == "reward":
-        return _chosen("reward", compare(after.reward, before.reward, "larger", NO_WORSE))
     allowed, share, share_before = task.objective.violating_share, after.violating_share, before.violating_share
     if share.mean() > max(allowed, share_before.mean()):
         return Choice(False, f"it violates in {share.mean():.2%} of the steps, the other in {share_before.mean():.2%}")
@@ -69,6 +67,8 @@ def better(task: ControlTask, environment: Environment, new: Policy, old: Policy
         fewer = _chosen("violating share", compare(share, share_before, "smaller", NO_WORSE))
         if fewer.taken:
             return fewer
+    if task.objective.maximise == "reward":
+        return _chosen("reward", compare(after.reward, before.reward, "larger", NO_WORSE))
     return _chosen("cost", compare(after.cost, before.cost, "smaller", NO_WORSE))
 
 
@@ -77,5 +77,8 @@ def _chosen(quantity: str, found: Comparison) -> Choice:
                               f"{found.champion_mean:.4g}, gain at least {found.lower_end:.3g}")
 
 
-def _loss(task: ControlTask, score: Score) -> float:
-    return -score.reward if task.objective.maximise == "reward" else score.loss
+def _loss(task: ControlTask, score: Score) -> tuple[float, float]:
+    """What violates beyond what is allowed comes first where the reward is the objective; a cost has it in its loss."""
+    if task.objective.maximise == "reward":
+        return max(0.0, score.violating_share - task.objective.violating_share), -score.reward
+    return 0.0, score.loss

@@ -51,11 +51,12 @@ def tune(task: ControlTask, name: str, environment: Environment, seed: int) -> T
     """
     family = environment_of(task.environment).rules[name]
     steps = min(task.judging.steps or environment.steps, MOST_STEPS)
-    allowed = task.objective.violating_share
-    target = None if task.objective.maximise == "reward" else max(LEAST_AIM, allowed)
+    allowed, reward = task.objective.violating_share, task.objective.maximise == "reward"
+    target = max(LEAST_AIM, allowed)
     tuner = Tuner(environment, name, environment.draw("train", EPISODES, steps, seed), steps, seed,
                   task.judging.counted_from(steps), family)
     searched = any(setting.search or setting.searched for setting in family.declared)
-    tuner.search(task.training.times_budget(task.training.rule_trials) if searched else 1, target)
-    best = tuner.best(target)
+    tuner.search(task.training.times_budget(task.training.rule_trials) if searched else 1, target,
+                 reward=reward)
+    best = tuner.best(target, reward)
     return TunedRule(name, best.settings, score(best.cost, best.violated, best.reward, allowed), best.trials)

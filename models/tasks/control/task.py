@@ -29,8 +29,8 @@ class Objective(Written):
     """What training is for."""
 
     maximise: Literal["saving", "reward"] = Field(
-        default="saving", description="`saving`: least cost while at most `violating_share` of the steps violate; "
-                                      "`reward`: the paper's reward")
+        default="saving", description="While at most `violating_share` of the steps violate, `saving`: least cost, "
+                                      "`reward`: the paper's reward; rules are tuned, and policies chosen, alike")
     violating_share: float = Field(
         default=0.02, ge=0, lt=1, json_schema_extra={"unit": "share of the steps"},
         description="Steps that may miss the objective")

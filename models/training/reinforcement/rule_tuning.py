@@ -4,7 +4,7 @@ Many settings are tried on the same episodes as one batch. Every trial of a rule
 several objectives, and a front of cost and violations comes of it without more.
 
     violations  the least cost with at most `target` of the steps violated; where none keeps that, the fewest violations
-    reward      the largest reward of the paper
+    reward      the largest reward of the paper, of those with at most `target` of the steps violated where one is given
 
 Symbols: K settings of a trial batch, N applications.
 """
@@ -67,7 +67,7 @@ class Tuned:
     Attributes:
         rule: name.
         objective: violations or reward.
-        target: largest share of violating steps; None with reward.
+        target: largest share of violating steps; None: whatever they violate, for the reward.
         settings: all of the rule's, defaults included.
         cost: on the tuning applications.
         violated: share of steps on them.
@@ -130,13 +130,14 @@ class Tuner:
         self._seed = seed
         self._searched = [setting for setting in self.family.declared if setting.search or setting.searched]
 
-    def search(self, trials: int, target: float | None, batch: int = 16) -> None:
+    def search(self, trials: int, target: float | None, batch: int = 16, reward: bool = False) -> None:
         """Tries so many more settings anywhere, by Optuna's tree-structured Parzen estimator.
 
         Args:
             trials: how many.
             target: largest share of violating steps, for the least cost; None: for the largest reward.
             batch: settings proposed and tried at once.
+            reward: for the largest reward also where there is a target.
         """
         sampler = optuna.samplers.TPESampler(seed=self._seed + len(self.trials), n_startup_trials=batch,
                                              constant_liar=True)
@@ -145,14 +146,14 @@ class Tuner:
             study = optuna.create_study(sampler=sampler)
             for trial in self.trials:
                 study.add_trial(optuna.trial.create_trial(
-                    params=dict(trial.settings), distributions=spaces, value=_loss(trial, target)))
+                    params=dict(trial.settings), distributions=spaces, value=_loss(trial, target, reward)))
             if not self.trials:
                 study.enqueue_trial(self.searched({}))
             end = len(self.trials) + trials
             while len(self.trials) < end:
                 asked = [study.ask(spaces) for _ in range(min(batch, end - len(self.trials)))]
                 for number, trial in zip(asked, self.evaluate([one.params for one in asked]), strict=True):
-                    study.tell(number, _loss(trial, target))
+                    study.tell(number, _loss(trial, target, reward))
 
     def refine(self, trials: int, target: float | None, batch: int = 16) -> None:
         """Tries so many settings near to the best: fewer and fewer of its numbers are moved at once.
@@ -196,12 +197,12 @@ class Tuner:
         """Settings of the best trials, the best first."""
         return [trial.settings for trial in sorted(self.trials, key=lambda trial: _loss(trial, target))[:count]]
 
-    def best(self, target: float | None) -> Tuned:
-        """The best trial so far, see the module docstring. Raises InputError before any."""
+    def best(self, target: float | None, reward: bool = False) -> Tuned:
+        """The best trial so far, as of `search`. Raises InputError before any."""
         if not self.trials:
             raise InputError(f"search must come before the best settings are asked for ({self.rule})")
-        best = min(self.trials, key=lambda trial: _order(trial, target))
-        return Tuned(self.rule, "reward" if target is None else "violations", target,
+        best = min(self.trials, key=lambda trial: _order(trial, target, reward))
+        return Tuned(self.rule, "reward" if reward or target is None else "violations", target,
                      dict(self.family.make(best.settings).settings), best.cost, best.violated, best.reward,
                      len(self.trials), target is None or best.violated <= target)
 
@@ -266,17 +267,17 @@ def tune(environment: Environment, rule: str, applications: int = 256, steps: in
     return tuner
 
 
-def _loss(trial: Trial, target: float | None) -> float:
-    """What Optuna makes small: the cost, with a price for violations beyond the target; or the reward, negated."""
-    if target is None:
-        return -trial.reward
-    return trial.cost * (1.0 + max(0.0, trial.violated / target - 1.0))
+def _loss(trial: Trial, target: float | None, reward: bool = False) -> float:
+    """What Optuna makes small: the cost, or the reward, negated, with a price for violations beyond the target."""
+    beyond = 0.0 if target is None else max(0.0, trial.violated / target - 1.0)
+    if reward or target is None:
+        return abs(trial.reward) * beyond - trial.reward
+    return trial.cost * (1.0 + beyond)
 
 
-def _order(trial: Trial, target: float | None) -> tuple[float, float]:
-    if target is None:
-        return (0.0, -trial.reward)
-    return (0.0, trial.cost) if trial.violated <= target else (trial.violated, trial.cost)
+def _order(trial: Trial, target: float | None, reward: bool = False) -> tuple[float, float]:
+    wanted = -trial.reward if reward or target is None else trial.cost
+    return (0.0 if target is None or trial.violated <= target else trial.violated, wanted)
 
 
 def _distribution(setting: Setting) -> optuna.distributions.BaseDistribution:

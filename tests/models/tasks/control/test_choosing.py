@@ -6,19 +6,20 @@ import numpy as np
 import pytest
 
 from models.tasks.control import choosing
-from models.tasks.control.choosing import better
+from models.tasks.control.choosing import best_of, better
 from models.tasks.control.judging import Played
-from models.tasks.control.scoring import scores
+from models.tasks.control.scoring import Score, scores
+from models.tasks.control.task import Objective
 from models.tasks.task import load_task
 
 EPISODES = 200
 
 
-def played(cost: Any, share: Any) -> Played:
+def played(cost: Any, share: Any, reward: Any = 1.0) -> Played:
     count = len(np.atleast_1d(share))
     empty = np.zeros((1, count, 1), dtype=np.float32)
-    return Played(np.ones(count), np.broadcast_to(np.asarray(cost, dtype=float), count), np.asarray(share, dtype=float),
-                  {}, empty, empty, {})
+    given = (np.broadcast_to(np.asarray(one, dtype=float), count) for one in (reward, cost, share))
+    return Played(*given, {}, empty, empty, {})
 
 
 def spread(mean: float, seed: int) -> np.ndarray[Any, Any]:
@@ -58,3 +59,29 @@ def test_a_new_policy_is_taken_where_it_is_better(monkeypatch: pytest.MonkeyPatc
 
     found = better(load_task("autoscaling"), Nothing(), None, None, 0)  # type: ignore[arg-type]
     assert found.taken is taken and found.reason.startswith(reason)
+
+
+@pytest.mark.parametrize(("after", "before", "taken", "reason"), [
+    ((1.5, 0.0157), (1.0, 0.0165), True, "reward"),
+    ((1.5, 0.05), (1.0, 0.01), False, "it violates in 5.00% of the steps, the other in 1.00%"),
+    ((0.9, 0.004), (1.5, 0.03), True, "violating share"),
+])
+def test_a_reward_is_compared_at_violations_that_are_allowed(monkeypatch: pytest.MonkeyPatch, after: Any, before: Any,
+                                                             taken: bool, reason: str) -> None:
+    task = load_task("autoscaling")
+    task = task.model_copy(update={"objective": Objective(maximise="reward", violating_share=0.02)})
+    noise = np.random.default_rng(5).normal(0, 0.05, EPISODES)
+    results = iter([played(2.0, spread(share, seed), reward + noise)
+                    for (reward, share), seed in ((after, 2), (before, 3))])
+    monkeypatch.setattr(choosing, "play", lambda *arguments: next(results))
+
+    class Nothing:
+        steps = 10
+
+        def draw(self, *arguments: Any) -> None:
+            """No episodes."""
+
+    found = better(task, Nothing(), None, None, 0)  # type: ignore[arg-type]
+    assert found.taken is taken and found.reason.startswith(reason)
+    own = [Score(2.0, 2.0, share, reward) for reward, share in (after, before)]
+    assert best_of(task, own) == (0 if taken else 1)

@@ -2,13 +2,14 @@
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from feature_store.errors import InputError
 from models.controllers.rules import RULES, make
 from models.environments.autoscaling.simulator import Autoscaling
-from models.environments.rollout import roll_out
-from models.training.reinforcement.rule_tuning import Tuned, Tuner, side_by_side, tune
+from models.environments.rollout import Rollout, roll_out
+from models.training.reinforcement.rule_tuning import Trial, Tuned, Tuner, side_by_side, tune
 
 RULE = "hpa-cpu"
 ENVIRONMENT = Autoscaling()
@@ -48,6 +49,24 @@ def test_for_the_reward_the_largest_one_is_kept(episodes):
     tuner = search(episodes, target=None)
     assert tuner.best(None).reward == max(trial.reward for trial in tuner.trials)
     assert tuner.best(None).target is None
+
+
+def test_for_the_reward_at_most_as_many_violations_are_kept_as_are_allowed(episodes):
+    tuner = Tuner(ENVIRONMENT, RULE, episodes, STEPS, seed=1)
+    figures = [(1.0, 0.1, 2.0), (2.0, 0.04, 1.5), (1.5, 0.03, 1.0)]
+    tuner.trials = [
+        Trial(tuner.searched({}), Rollout(*(np.full(16, one) for one in (reward, cost, violated, 0.0)), {}, 1))
+        for cost, violated, reward in figures]
+    found = [tuner.best(None), tuner.best(0.05, reward=True), tuner.best(0.05)]
+    assert [one.reward for one in found] == [2.0, 1.5, 1.0]
+    assert [one.objective for one in found] == ["reward", "reward", "violations"]
+    assert tuner.best(0.01, reward=True).violated == 0.03, "where none keeps that, the fewest"
+    tuner.trials = []
+    tuner.search(24, 1e-3, reward=True)
+    asked = [trial.settings["replicas_cpu_target"] for trial in tuner.trials[16:]]
+    tuner.trials = []
+    tuner.search(24, None)
+    assert asked != [trial.settings["replicas_cpu_target"] for trial in tuner.trials[16:]], "the search has a price too"
 
 
 def test_where_no_trial_keeps_the_target_the_fewest_violations_are_kept(episodes):
