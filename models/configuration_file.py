@@ -117,6 +117,9 @@ class GateFields(Written):
         description="`champion`: the same metric of the champion, measured on the same cases; passes where there is no "
                     "champion, and where cases are beyond the limit by no more than luck explains. Or another metric "
                     "of the evidence, such as a baseline's: `baseline_mse`, `mean_mse`")
+    unit: str | None = Field(
+        default=None, description="Of the metric; the evidence must have the same. Needed where `models/metrics.py` "
+                                  "does not list the metric: an unknown name is refused otherwise")
     at_most: float | None = Field(default=None, description="Absolute limit, in the metric's unit, of either sign")
     at_least: float | None = Field(default=None, description="Absolute limit, in the metric's unit, of either sign")
     at_most_ratio: float | None = Field(

@@ -141,6 +141,9 @@ def _evaluate_metric(gate: MetricGate, evidence: Mapping[str, Any], champion: Ma
                           passed, reason)
 
     absolute = gate.limit if gate.compared == "value" else None
+    if gate.unit and unit_of(gate.metric, evidence) != gate.unit:
+        got = unit_of(gate.metric, evidence) or "none"
+        return result(None, absolute, False, f"{gate.metric} must be in {gate.unit} as its gate says, got {got}")
     value, problem = _usable(evidence.get("metrics"), gate.metric, gate.metric)
     if value is None:
         return result(None, absolute, False, problem)

@@ -6,7 +6,7 @@ against them. A line says everything itself:
     specification:  {verdict: PROVED}
     test_accuracy:  {metric: test_accuracy, better: larger, at_least: 0.5, least_cases: 30}
     champion_mse:   {metric: test_mse, better: smaller, relative_to: champion, at_most_ratio: 1.05}
-    beats_rules:    {metric: mean_reward, better: larger, relative_to: rules_reward, at_least_difference: 0.0}
+    beats_rules:    {metric: mean_reward, better: larger, relative_to: rule_reward, at_least_difference: 0.0}
 
     metric          name in evidence["metrics"]
     better          smaller | larger
@@ -16,6 +16,8 @@ against them. A line says everything itself:
                     ratio              at_most_ratio       at_least_ratio          metric / reference; both must be > 0
                     difference         at_most_difference  at_least_difference     metric - reference, of either sign
     least_cases     least number of cases (test rows, episodes) behind the metric, evidence["case_counts"][metric]
+    unit            of a metric that models/metrics.py does not list, which the evidence must have too; of one that it
+                    lists it may be left out
 """
 
 import re
@@ -24,7 +26,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from feature_store.errors import InputError, nearest
-from models.metrics import Better, finite_number, known_metric
+from models.metrics import METRICS, Better, finite_number, known_metric
 
 Compared = Literal["value", "ratio", "difference"]
 PROVED = "PROVED"
@@ -35,7 +37,7 @@ LIMITS: dict[str, tuple[Better, Compared]] = {
     "at_most_ratio": ("smaller", "ratio"), "at_least_ratio": ("larger", "ratio"),
     "at_most_difference": ("smaller", "difference"), "at_least_difference": ("larger", "difference"),
 }
-KEYS = ("metric", "better", "relative_to", *LIMITS, "least_cases")
+KEYS = ("metric", "better", "relative_to", *LIMITS, "least_cases", "unit")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _EXAMPLE = "{metric: test_mse, better: smaller, at_most: 0.1}"
 
@@ -60,6 +62,7 @@ class MetricGate:
         compared: "value": the threshold is `limit`; "ratio": reference * limit; "difference": reference + limit.
         relative_to: where the reference is from: CHAMPION, or a metric of the evidence; None for "value".
         least_cases: least number of cases behind the metric; 0: not asked.
+        unit: that the metric must have; "": not said.
     """
 
     name: str
@@ -69,6 +72,7 @@ class MetricGate:
     compared: Compared = "value"
     relative_to: str | None = None
     least_cases: int = 0
+    unit: str = ""
 
 
 Gate = VerdictGate | MetricGate
@@ -115,13 +119,14 @@ def parse_gate(name: Any, mapping: Any, where: str) -> Gate:
     _require_known_keys(mapping, KEYS, where)
     metric = _name_of_metric(mapping, "metric", where)
     better = _better(mapping, where)
+    unit = _unit(mapping, metric, where)
     known = known_metric(metric).better
     if known not in (None, better):
         raise InputError(f"better: expected {known}, which is better of {metric}, got {better} ({where})")
     key, compared = _limit_key(mapping, better, where)
     relative_to = _reference(mapping, metric, key, compared, where)
     return MetricGate(name, metric, better, _limit(mapping[key], key, metric, compared, where), compared, relative_to,
-                      _least_cases(mapping, where))
+                      _least_cases(mapping, where), unit)
 
 
 def _verdict_gate(mapping: Mapping[Any, Any], where: str) -> VerdictGate:
@@ -198,7 +203,30 @@ def _reference(mapping: Mapping[Any, Any], metric: str, key: str, compared: Comp
     if relative_to == metric:
         raise InputError(f"relative_to: expected {CHAMPION} or another metric, got the gate's own, {metric} ({where}); "
                          f"did you mean relative_to: {CHAMPION}?")
+    if relative_to != CHAMPION:
+        _require_listed(mapping, "relative_to", relative_to, where)
+        units = known_metric(metric).unit, known_metric(relative_to).unit
+        if all(units) and units[0] != units[1]:
+            raise InputError(f"relative_to: expected a metric in {units[0]}, as {metric} is, got {relative_to} in "
+                             f"{units[1]} ({where})")
     return relative_to
+
+
+def _require_listed(mapping: Mapping[Any, Any], key: str, metric: str, where: str) -> None:
+    """Raises InputError for the name of a metric that nobody knows, unless the gate says its unit."""
+    if metric not in METRICS and "unit" not in mapping:
+        raise InputError(f"{key}: expected a known metric, got {metric!r} ({where}); {nearest(metric, METRICS)}; of a "
+                         "metric of your own say the unit, such as unit: ms")
+
+
+def _unit(mapping: Mapping[Any, Any], metric: str, where: str) -> str:
+    _require_listed(mapping, "metric", metric, where)
+    unit, known = mapping.get("unit", ""), known_metric(metric).unit
+    if not isinstance(unit, str) or ("unit" in mapping and not unit.strip()):
+        raise InputError(f"unit: expected a text, such as ms or 1, got {unit!r} ({where})")
+    if known and unit not in ("", known):
+        raise InputError(f"unit: expected {known}, in which {metric} is, got {unit!r} ({where})")
+    return unit
 
 
 def _limit(value: Any, key: str, metric: str, compared: Compared, where: str) -> float:
@@ -210,6 +238,9 @@ def _limit(value: Any, key: str, metric: str, compared: Compared, where: str) ->
         hint = f"; of values that may be negative use {key.removesuffix('ratio')}difference"
         raise InputError(f"{key}: expected a number above 0, got {number:g} ({where}){hint}")
     known = known_metric(metric)
+    if compared == "ratio" and metric in METRICS and known.lowest < 0:
+        raise InputError(f"{key}: expected a metric above 0, got {metric}, which may be negative ({where}); use "
+                         f"{key.removesuffix('ratio')}difference")
     if compared == "value" and not known.holds(number):
         raise InputError(f"{key}: expected {known.limits}, all that {metric} can be, got {number:g} ({where})")
     return number

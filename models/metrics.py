@@ -1,8 +1,9 @@
-"""What is known of a metric by its name: its unit, and between which values it can lie at all.
+"""What is known of a metric by its name: its unit, which way is better, and between which values it can lie at all.
 
 Flow: a kind of task puts metrics into its evidence; gates (models/gates.py, models/gate_report.py) read them by name. A
-metric outside of its limits is a mistake of whoever measured it, and fails its gate. A metric that is not listed may
-have any finite value; its unit stands in evidence["units"][name], else it has none.
+metric outside of its limits is a mistake of whoever measured it, and fails its gate. A gate about a metric that is not
+listed says its unit, else its name is taken for a mistake; such a one may have any finite value. Where the unit is the
+task's own ("" here), or the metric is not listed, it stands in evidence["units"][name].
 """
 
 import math
@@ -16,7 +17,7 @@ Better = Literal["smaller", "larger"]
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric's unit ("" for a count), its smallest and largest possible value, and which way is better, if one is."""
+    """A metric's unit ("": a count, or the task's own), smallest and largest value, which way is better if one is."""
 
     unit: str = ""
     lowest: float = -math.inf
@@ -56,7 +57,25 @@ METRICS: dict[str, Metric] = {
     **dict.fromkeys(("test_rows", "counterexamples", "parity_points", "verification_iterations"), _COUNT),
     **dict.fromkeys(("verification_seconds", "training_seconds", "twin_seconds"), _error("s")),
     "latency_us": _error("µs"),
+    "similarity": Metric(),
 }
+# Of a controller in episodes, and of it beside the best rule; `upper` and `lower`: ends of an interval.
+_VIOLATING, _REWARD = Metric(SHARE_UNIT, 0.0, 1.0, "smaller"), Metric(better="larger")
+_OF_EPISODES: dict[str, Metric] = {
+    **dict.fromkeys(("violating_share", "worst_tenth_violating_share"), _VIOLATING),
+    "violating_share_upper": Metric(SHARE_UNIT, 0.0, better="smaller"),
+    **dict.fromkeys(("mean_reward", "worst_tenth_reward"), _REWARD), "reward_deviation": _error(""),
+    **dict.fromkeys(("mean_cost", "cost_deviation"), _error("")),
+}
+_BESIDE_RULES: dict[str, Metric] = {
+    **dict.fromkeys(("cost_saved", "cost_saved_lower"), Metric(SHARE_UNIT, highest=1.0, better="larger")),
+    "cost_saved_upper": Metric(SHARE_UNIT, better="larger"),
+    **dict.fromkeys(("reward_gain", "reward_gain_lower"), _REWARD),
+    "rule_cost": Metric("", 0.0), "rule_reward": Metric(), "rule_violating_share": Metric(SHARE_UNIT, 0.0, 1.0),
+}
+# `own_`: the rules tuned to the workload; `generic_`: of the policy that the workload's was fine-tuned from.
+METRICS |= {**_OF_EPISODES, **_BESIDE_RULES, **{f"own_{name}": one for name, one in _BESIDE_RULES.items()},
+            **{f"generic_{name}": one for name, one in {**_OF_EPISODES, **_BESIDE_RULES}.items()}}
 
 
 def known_metric(name: str) -> Metric:
@@ -66,7 +85,7 @@ def known_metric(name: str) -> Metric:
 
 def unit_of(name: str, evidence: Mapping[str, Any]) -> str:
     """The unit of a metric: of the table, else what the evidence says, else ""."""
-    if name in METRICS:
+    if name in METRICS and METRICS[name].unit:
         return METRICS[name].unit
     units = evidence.get("units")
     unit = units.get(name) if isinstance(units, Mapping) else None

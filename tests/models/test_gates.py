@@ -1,14 +1,22 @@
 """A line of mlflow.yaml says everything about its gate; nonsense is refused with the nearest sensible hint."""
 
 import math
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from feature_store.errors import InputError
+from models.configuration import load_configuration
+from models.gate_report import evaluate_gates
 from models.gates import LIMITS, MetricGate, VerdictGate, parse_gate, parse_gates
+from models.metrics import METRICS
+from models.tasks.control.comparing import against, figures
+from models.tasks.control.judging import Played
+from models.tasks.task import load_task
 
 ERROR = {"metric": "test_mse", "better": "smaller"}
 REWARD = {"metric": "mean_reward", "better": "larger"}
@@ -20,8 +28,8 @@ REWARD = {"metric": "mean_reward", "better": "larger"}
      MetricGate("g", "test_mse", "smaller", 1.05, "ratio", "champion", 30)),
     ({**REWARD, "at_least": -12.5, "least_cases": 100},
      MetricGate("g", "mean_reward", "larger", -12.5, "value", None, 100)),
-    ({**REWARD, "relative_to": "rules_reward", "at_least_difference": 0},
-     MetricGate("g", "mean_reward", "larger", 0.0, "difference", "rules_reward")),
+    ({**REWARD, "relative_to": "rule_reward", "at_least_difference": 0},
+     MetricGate("g", "mean_reward", "larger", 0.0, "difference", "rule_reward")),
     ({**REWARD, "relative_to": "champion", "at_least_difference": -0.5},
      MetricGate("g", "mean_reward", "larger", -0.5, "difference", "champion")),
     ({"metric": "test_accuracy", "better": "larger", "relative_to": "baseline_accuracy", "at_least_ratio": 0.9},
@@ -106,3 +114,45 @@ def test_anything_is_a_gate_or_one_line_of_error(name: Any, line: Any) -> None:
     if isinstance(gate, MetricGate):
         assert math.isfinite(gate.limit) and (gate.relative_to is None) == (gate.compared == "value")
         assert LIMITS[next(key for key in LIMITS if key in line)] == (gate.better, gate.compared)
+
+
+@pytest.mark.parametrize(("line", "message"), [
+    ({"metric": "violating_shares", "better": "smaller", "at_most": 0.1},
+     "metric: expected a known metric, got 'violating_shares' .*did you mean 'violating_share'.*say the unit"),
+    ({"metric": "mean_reward", "better": "larger", "relative_to": "rules_reward", "at_least_difference": 0},
+     "relative_to: expected a known metric, got 'rules_reward' .*did you mean 'rule_reward'"),
+    ({"metric": "violating_share", "better": "larger", "at_least": 0.1}, "better: expected smaller, which is better"),
+    ({"metric": "mean_reward", "better": "smaller", "at_most": 1}, "better: expected larger, which is better"),
+    ({"metric": "own_cost_saved_lower", "better": "larger", "at_least": 1.5}, "at_least: expected"),
+    ({"metric": "violating_share", "better": "smaller", "at_most": 2}, r"at_most: expected 0\.\.1, all that"),
+    ({"metric": "mean_reward", "better": "larger", "relative_to": "champion", "at_least_ratio": 0.9},
+     "at_least_ratio: expected a metric above 0, got mean_reward, which may be negative .*use at_least_difference"),
+    ({"metric": "test_mse", "better": "smaller", "relative_to": "baseline_mae", "at_most_ratio": 1.0},
+     "relative_to: expected a metric in scaled², as test_mse is, got baseline_mae in scaled"),
+    ({"metric": "latency_us", "better": "smaller", "at_most": 3, "unit": "ms"}, "unit: expected µs, in which"),
+    ({"metric": "stalls", "better": "smaller", "at_most": 3, "unit": ""}, "unit: expected a text, such as ms"),
+])
+def test_metrics_are_typed(line: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        parse_gate("mine", line, "mlflow.yaml: gates.own")
+
+
+def test_a_metric_of_ones_own_says_its_unit_and_so_must_the_evidence() -> None:
+    gate = parse_gate("stalls", {"metric": "stalls", "better": "smaller", "at_most": 3, "unit": "1/h"}, "mlflow.yaml")
+    evidence: dict[str, Any] = {"metrics": {"stalls": 2.0}, "units": {"stalls": "1/h"}}
+    assert evaluate_gates(evidence, None, [gate]).passed
+    for units in ({}, {"stalls": "1/d"}):
+        (found,) = evaluate_gates({**evidence, "units": units}, None, [gate]).gates
+        assert not found.passed and found.reason.startswith("stalls must be in 1/h as its gate says, got ")
+
+
+def test_every_gate_that_ships_is_of_a_known_metric_and_every_metric_of_a_controller_is_known() -> None:
+    gates = load_configuration(Path(__file__).parents[2] / "mlflow.yaml", {}).gates
+    assert {gate.metric for task in ("performance", "sizing", "autoscaling", "default") for gate in gates[task]
+            if isinstance(gate, MetricGate)} <= set(METRICS)
+    empty = np.zeros((1, 40, 1), dtype=np.float32)
+    played = Played(np.ones(40), np.ones(40), np.zeros(40), {}, empty, empty, {})
+    of_rules = against(load_task("autoscaling"), played, {"static": played}, "")[1]  # type: ignore[arg-type]
+    names = {*figures(played), *(f"{prefix}{name}" for name in of_rules for prefix in ("", "own_", "generic_"))}
+    assert names <= set(METRICS)
+    assert all(METRICS[name].holds(value) for name, value in {**figures(played), **of_rules}.items())

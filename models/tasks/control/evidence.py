@@ -151,9 +151,8 @@ def _parity(model: bytes, policy: Policy, environment: Environment, promise: Spe
 
 
 def _units(environment: Environment) -> dict[str, str]:
-    shares = ("violating_share", "violating_share_upper", "worst_tenth_violating_share", "cost_saved",
-              "cost_saved_lower", "cost_saved_upper", "rule_violating_share")
-    costs = ("mean_cost", "cost_deviation", "rule_cost", "own_rule_cost")
-    own = {**dict.fromkeys((*shares, *(f"own_{name}" for name in shares)), "share"),
-           **dict.fromkeys(costs, environment.cost_unit)}
-    return {**own, **{f"generic_{name}": unit for name, unit in own.items()}}
+    """Of the metrics whose unit is the environment's or the task's own."""
+    costs, rewards = ("mean_cost", "cost_deviation", "rule_cost"), (
+        "mean_reward", "worst_tenth_reward", "reward_deviation", "reward_gain", "reward_gain_lower", "rule_reward")
+    units = {**dict.fromkeys(costs, environment.cost_unit), **dict.fromkeys(rewards, "reward a step")}
+    return {f"{prefix}{name}": unit for prefix in ("", "own_", "generic_") for name, unit in units.items()}
