@@ -113,7 +113,8 @@ def evaluate_gates(
     Raises:
         InputError: there is no gate.
     """
-    return GateReport(tuple(_evaluate(gate, evidence, champion) for gate in gates))
+    measured = champion if champion is None or isinstance(champion, Mapping) else {}  # one without any metric
+    return GateReport(tuple(_evaluate(gate, evidence, measured) for gate in gates))
 
 
 def _evaluate(gate: Gate, evidence: Mapping[str, Any], champion: Mapping[str, Any] | None) -> GateResult:

@@ -230,7 +230,7 @@ def test_without_a_champion_every_other_gate_still_has_to_hold(metric: str, gate
     assert failed == [gate, *({"test_mse": ["mean_baseline"], "mean_reward": ["rules"]}.get(metric, []))]
 
 
-@pytest.mark.parametrize("champion", [{}, {"version": 3}, {"metrics": {"test_mse": math.nan}}, {"metrics": []},
+@pytest.mark.parametrize("champion", [{}, [], "x", {"version": 3}, {"metrics": {"test_mse": math.nan}}, {"metrics": []},
                                       {"metrics": {"test_mse": "1"}}, {"metrics": {"test_mse": -1}}, {"test_mse": 2.0}])
 def test_a_champion_without_a_usable_metric_fails_closed(champion: dict[str, Any]) -> None:
     failed = result("champion_mse", champion=champion)
