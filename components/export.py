@@ -31,13 +31,15 @@ def run_export(task_yaml: str, workloads: list[str], seed: int, code_version: st
             quality = json.loads((features / name / "quality.json").read_text())
             versions = {"code_version": code_version, "data_version": quality["data_version"], "seed": int(seed)}
             product = verified / name / PRODUCT
+            own = kind.evidence(task, name, int(seed), features, verified / name, product)
+            guarantee = own.pop("guarantee", None)
             evidence = {
                 "format": "assay-evidence/1", "kind": task.kind, "task": task.name, "workload": name,
-                "seed": int(seed), **kind.evidence(task, name, int(seed), features, verified / name, product),
+                "seed": int(seed), **own,
                 "verdict": json.loads((verified / name / VERDICT).read_text()),
                 "data": _data(features / name, quality), "reproduce": {"command": command, **versions, **installed}}
             folder.rmdir()  # complete_bundle makes it whole
-            complete_bundle(product, folder, evidence)
+            complete_bundle(product, folder, evidence, guarantee)
 
         each("export", workloads, verified, output, work, progress.done)
 

@@ -182,11 +182,13 @@ def _check(given: argparse.Namespace) -> int:
     leaves = None if given.signed_only else bundle.leaves
     if given.json:
         _print({"accepted": True, "task": contract.task, "workload": contract.workload, "sha256": bundle.sha256,
-                "leaves": leaves, "statement": contract.specification.statement, "seconds": seconds})
+                "leaves": leaves, "statement": contract.specification.statement,
+                "guarantee": contract.guarantee and contract.guarantee.statement, "seconds": seconds})
         return 0
     proof = "its proof not looked at" if leaves is None else f"leaf boxes proved again: {leaves}"
+    loop = "" if contract.guarantee is None else f"\nClosed loop: {contract.guarantee.statement}"
     print(printable(f"accepted: {contract.task}, {contract.workload}; signature, digests and gates hold, {proof} "
-                    f"({seconds:.2f} s)\n{contract.specification.statement}", "\n"))
+                    f"({seconds:.2f} s)\n{contract.specification.statement}{loop}", "\n"))
     return 0
 
 

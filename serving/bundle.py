@@ -4,12 +4,13 @@
 
     1. exactly the expected files, no links, each read once into memory
     2. model.sig is the given key's signature over exactly these bytes
-    3. model.onnx and specification.yaml have the SHA-256 that contract and proof name, encoder.onnx (if any) the
-       contract's; the contract's inputs, outputs, units and boxes are the specification's
+    3. model.onnx and specification.yaml have the SHA-256 that contract and proof name, encoder.onnx and guarantee.npz
+       (if any) the contract's; the contract's inputs, outputs, units and boxes are the specification's
     4. the proof says PROVED, and in words what the contract says
     5. gates.json: every gate passed
     6. deep: the independent checker proves every leaf of the proof again, and onnxruntime computes the network that it
-       read (models/verification/proof_file.py, as `assay check PROOF` does)
+       read (models/verification/proof_file.py, as `assay check PROOF` does); of a contract with a guarantee of the
+       closed loop, guarantee.npz proves that, and the sentence is what it proves
 
 What was checked is what is used: `Bundle.model` holds the checked bytes, nothing is read again.
 """
@@ -30,14 +31,15 @@ from models.verification.proof_document import FORMAT as PROOF_FORMAT
 from models.verification.proof_document import read_document
 from serving.canonical import parse_json
 from serving.contract import ENCODER_FILE, MODEL_FILE, SPECIFICATION_FILE, Contract
+from serving.guarantee_spec import GUARANTEE_FILE, GuaranteeSpec
 from serving.promise import Promise, read_promise
 from serving.signature import SIGNATURE_FILE, read_folder, verify_files, verify_with_library
 
 PROOF_FILE = "proof.npz"
 _FILES = frozenset({MODEL_FILE, SPECIFICATION_FILE, "contract.json", "evidence.json", "gates.json"})
 # Files that a bundle may lack: a model that was not proved has no proof, it can be opened and recorded, never served;
-# the encoder belongs to a contract with an embedding.
-_OPTIONAL = frozenset({PROOF_FILE, ENCODER_FILE})
+# the encoder belongs to a contract with an embedding, guarantee.npz to one with a guarantee.
+_OPTIONAL = frozenset({PROOF_FILE, ENCODER_FILE, GUARANTEE_FILE})
 CHECK_SECONDS = 600.0  # for every leaf of a proof
 
 
@@ -167,8 +169,11 @@ def check_content(bundle: Bundle) -> None:
     model, specification = (hashlib.sha256(bundle.files[name]).hexdigest() for name in (MODEL_FILE, SPECIFICATION_FILE))
     embedding = contract.embedding
     encoder = None if embedding is None else hashlib.sha256(bundle.files[ENCODER_FILE]).hexdigest()
+    loop = contract.guarantee
     expected = {
         "contract's encoder sha256": (None if embedding is None else embedding.sha256, encoder),
+        "contract's guarantee sha256": (None if loop is None else loop.sha256, None if loop is None else
+                                        hashlib.sha256(bundle.files[GUARANTEE_FILE]).hexdigest()),
         "contract's model sha256": (contract.model.sha256, model),
         "proof's format": (bundle.proof.get("format"), PROOF_FORMAT),
         "proof's model_sha256": (bundle.proof.get("model_sha256"), model),
@@ -182,7 +187,7 @@ def check_content(bundle: Bundle) -> None:
 
 
 def check_leaves(bundle: Bundle, checker: ProofChecker | None = None) -> None:
-    """Refuses a bundle whose proof the independent checker does not accept (step 6).
+    """Refuses a bundle whose proofs the independent checker does not accept (step 6).
 
     The checker gets the checked bytes in a fresh folder: those on disk may have changed since.
 
@@ -204,6 +209,28 @@ def check_leaves(bundle: Bundle, checker: ProofChecker | None = None) -> None:
             accepted, reason = False, str(error)
     if not accepted:
         raise RefusedError(f"proof must prove the specification, got: {reason} ({bundle.folder})")
+    if bundle.contract.guarantee is not None:
+        _check_guarantee(bundle, bundle.contract.guarantee)
+
+
+def _check_guarantee(bundle: Bundle, guarantee: GuaranteeSpec) -> None:
+    # Only a deep check needs them, and they import onnx.
+    from feature_store.strict_yaml import parse_yaml
+    from models.environments.guarantee_check import guarantee_checker_of
+
+    text, driving = bundle.files[SPECIFICATION_FILE].decode("utf-8"), bundle.contract.driving
+    properties = parse_yaml(text, "specification", f"{bundle.folder}/{SPECIFICATION_FILE}")["properties"]
+    try:
+        check = guarantee_checker_of(guarantee.environment)
+    except InputError as error:
+        raise RefusedError(f"{error} ({bundle.folder})") from error
+    found = check(bundle.files[GUARANTEE_FILE], bundle.model, properties, {} if driving is None else driving.settings,
+                  CHECK_SECONDS)
+    if not found.accepted:
+        raise RefusedError(f"guarantee must be proved, got: {found.reason} ({bundle.folder}/{GUARANTEE_FILE})")
+    if found.statement != guarantee.statement:
+        raise RefusedError(f"contract's guarantee must be what is proved, {found.statement!r}, got "
+                           f"{guarantee.statement!r} ({bundle.folder})")
 
 
 def bundle_sha256(files: Mapping[str, bytes]) -> str:
@@ -243,6 +270,9 @@ def _parse(folder: Path, files: Mapping[str, bytes]) -> Bundle:
         raise RefusedError(f"{error} ({folder})") from error
     if (contract.embedding is not None) != (ENCODER_FILE in files):
         raise RefusedError(f"encoder must come with a contract that has an embedding, got one of the two ({folder})")
+    if (contract.guarantee is not None) != (GUARANTEE_FILE in files):
+        raise RefusedError(f"{GUARANTEE_FILE} must come with a contract that has a guarantee, got one of the two "
+                           f"({folder})")
     promise = read_promise(contract, files[SPECIFICATION_FILE], str(folder))
     proof = _proof(files[PROOF_FILE], folder) if PROOF_FILE in files else {}
     evidence = parse_json(files["evidence.json"], f"{folder}/evidence.json")

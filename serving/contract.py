@@ -13,6 +13,7 @@ scaling is inside model.onnx.
     model          the ONNX file, its SHA-256, opset and the names of its one input and its one output
     fallback       optional: the controller that acts where the model may not, and the safe ranges (fallback_spec.py)
     driving        optional: how a policy is driven (driving_spec.py)
+    guarantee      optional: what is guaranteed of the closed loop, and the file of its proof (guarantee_spec.py)
     embedding      optional: which inputs are an embedding of measured runs, the workload's own, and the ONNX file
                    that makes one of new runs (serving/encoder.py)
 """
@@ -29,6 +30,7 @@ from feature_store.finite_numbers import is_finite_number
 from feature_store.names import check_label, check_task_name, check_workload_name
 from serving.driving_spec import DrivingSpec, driving_spec
 from serving.fallback_spec import FallbackSpec, fallback_spec
+from serving.guarantee_spec import GuaranteeSpec, guarantee_spec
 
 FORMAT = "assay-bundle/2"
 MODEL_FILE = "model.onnx"
@@ -47,7 +49,7 @@ _KEYS = (
     "format", "task", "workload", "inputs", "outputs", "specification", "model",
     "code_version", "data_version", "seed",
 )  # fmt: skip
-_OPTIONAL = ("embedding", "one_hot", "fallback", "driving")
+_OPTIONAL = ("embedding", "one_hot", "fallback", "driving", "guarantee")
 _SPECIFICATION_KEYS = ("file", "sha256", "statement")
 
 Item = TypeVar("Item", "InputSpec", "OutputSpec")
@@ -148,6 +150,7 @@ class Contract:
     one_hot: tuple[tuple[str, ...], ...] = ()
     fallback: FallbackSpec | None = None
     driving: DrivingSpec | None = None
+    guarantee: GuaranteeSpec | None = None
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -171,6 +174,7 @@ class Contract:
             **({} if self.embedding is None else {"embedding": self.embedding.to_json()}),
             **({} if self.fallback is None else {"fallback": self.fallback.to_json()}),
             **({} if self.driving is None else {"driving": self.driving.to_json()}),
+            **({} if self.guarantee is None else {"guarantee": self.guarantee.to_json()}),
         }
 
     @classmethod
@@ -207,6 +211,7 @@ class Contract:
             one_hot=_groups(data["one_hot"], names) if "one_hot" in data else (),
             fallback=fallback_spec(data["fallback"], targets) if "fallback" in data else None,
             driving=driving_spec(data["driving"], names, targets) if "driving" in data else None,
+            guarantee=guarantee_spec(data["guarantee"]) if "guarantee" in data else None,
         )
 
 

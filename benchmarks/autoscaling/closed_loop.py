@@ -56,11 +56,8 @@ from models.tasks.task import load_task
 from models.training.reinforcement.through_environment import ThroughEnvironment
 from models.verification.checker.chain import read_chain
 from models.verification.closed_loop.catching_up import ScalerLaw
-from models.verification.closed_loop.scaler_guarantee import (
-    ScalerGuarantee,
-    check_scaler_guarantee,
-    scaler_guarantee,
-)
+from models.verification.closed_loop.check_scaler_guarantee import check_scaler_guarantee
+from models.verification.closed_loop.scaler_guarantee import ScalerGuarantee, scaler_guarantee
 from models.verification.decide import decide
 from models.verification.language.specification_writing import as_yaml, written_out
 from models.verification.proof_file import check_proof

@@ -1,4 +1,4 @@
-"""Which modules the light install holds: what its command and its observers import, and what these do.
+"""Which modules the light install holds: what its command, observers and checks of guarantees import, and these do.
 
 Imports are read from the sources, not carried out. Those inside of functions are followed too, but where what they lead
 to needs a package that the light install does not have: such a module stays outside (MLflow's registry, the reader of
@@ -14,7 +14,7 @@ from pathlib import Path
 from sys import stdlib_module_names
 
 ENTRY = "pipelines.controller_command_line"
-OBSERVERS = "models/environments/*/observer.py"  # named by contracts, and imported by that name
+NAMED = ("observer", "guarantee_check")  # modules of environments, imported by names that contracts give
 OWN = ("pipelines", "components", "serving", "models", "recording", "feature_store")
 
 
@@ -66,10 +66,11 @@ class Sources:
         Raises:
             ClosureError: something is imported at the top of a module that the light install does not have.
         """
-        observers = [_dotted(path.relative_to(self.root)) for path in sorted(self.root.glob(OBSERVERS))]
+        named = [_dotted(path.relative_to(self.root)) for name in NAMED
+                 for path in sorted(self.root.glob(f"models/environments/*/{name}.py"))]
         found: dict[str, Path] = {}
         left_out: set[tuple[str, str]] = set()
-        open_modules = list(entries or (ENTRY, *observers))
+        open_modules = list(entries or (ENTRY, *named))
         for entry in open_modules:
             if chain := self._heavy(entry):
                 raise ClosureError(f"light install must not import {chain[-1]}, got {' -> '.join(chain)}")

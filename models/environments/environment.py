@@ -210,5 +210,5 @@ class GuaranteedSystem(Protocol):
         Returns:
             `assumed`: in words; `found`: a list with `change` (how much of the disturbance), `change_unit`, `status`,
             `statement` and `reason` in words, `bound` and `bound_unit`, `steps` (both None where nothing is proved),
-            `leaves` of the certificates, `seconds`.
+            `leaves` of the certificates, `seconds`; `shipped`: what goes with the bundle (guarantee_check.py), or None.
         """

@@ -6,6 +6,7 @@ serving/bundle.py opens and checks what this module writes.
 """
 
 import hashlib
+import json
 import math
 import shutil
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ import onnx
 from feature_store.errors import InputError
 from feature_store.strict_yaml import read_yaml
 from feature_store.whole_files import whole_folder
+from models.environments.guarantee_check import Shipped
 from models.export.json_file import write_json
 from models.export.product import Product, ProductInput
 from models.verification.decide import OnnxVerdict, OnPart, PartVerdict, decide
@@ -24,8 +26,8 @@ from models.verification.language.specification_writing import as_yaml, written_
 from models.verification.verdict import Status
 
 CONTRACT_FORMAT = "assay-bundle/2"
-MODEL_FILE, SPECIFICATION_FILE, PROOF_FILE, ENCODER_FILE = (
-    "model.onnx", "specification.yaml", "proof.npz", "encoder.onnx")
+MODEL_FILE, SPECIFICATION_FILE, PROOF_FILE, ENCODER_FILE, GUARANTEE_FILE = (
+    "model.onnx", "specification.yaml", "proof.npz", "encoder.onnx", "guarantee.npz")
 
 
 def write_bundle(folder: Path, product: Product, seed: int = 0, on_progress: OnPart = None) -> OnnxVerdict:
@@ -53,15 +55,22 @@ def write_bundle(folder: Path, product: Product, seed: int = 0, on_progress: OnP
     return verdict
 
 
-def complete_bundle(source: Path, folder: Path, evidence: Mapping[str, Any]) -> None:
+def complete_bundle(source: Path, folder: Path, evidence: Mapping[str, Any], guarantee: Shipped | None = None) -> None:
     """Copies what `write_bundle` wrote to `folder`, an empty one, and adds evidence.json; the folder appears whole.
 
-    The evidence gets the specification, as plain values, for reports.
+    The evidence gets the specification, as plain values, for reports. guarantee: of the closed loop; its proof is
+    added, and the contract says it.
     """
     with whole_folder(folder, overwrite=False) as new:
         shutil.copytree(source, new, dirs_exist_ok=True)
         promised = read_yaml(new / SPECIFICATION_FILE, "specification")
         write_json(new / "evidence.json", {**evidence, "specification": promised})
+        if guarantee is not None:
+            (new / GUARANTEE_FILE).write_bytes(guarantee.content)
+            contract = json.loads((new / "contract.json").read_text())
+            write_json(new / "contract.json", {**contract, "guarantee": {
+                "environment": guarantee.environment, "file": GUARANTEE_FILE,
+                "sha256": hashlib.sha256(guarantee.content).hexdigest(), "statement": guarantee.statement}})
 
 
 def make_contract(product: Product, verdict: OnnxVerdict) -> dict[str, Any]:

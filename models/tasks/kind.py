@@ -195,7 +195,8 @@ class Kind(Protocol):
         Returns:
             `metrics`: name -> number, what gates hold against their thresholds; `case_counts`: metric -> how many cases
             it is a mean of; `units`: metric -> unit, where models/metrics.py does not list it; `cases`: what it is
-            compared with a champion by (models/paired_cases.py); anything else that `pages` shows.
+            compared with a champion by (models/paired_cases.py); `guarantee`: of the closed loop, which goes with the
+            bundle (`Shipped` in models/environments/guarantee_check.py), or None; anything else that `pages` shows.
         """
 
     def champion(self, task: Any, workload: str, features: Path, bundle: Any) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def check(
                        ] = 600.0,
     config: ConfigOption = None, json_output: JsonOption = False,
 ) -> None:
-    """Check a bundle: signature, digests, gates, and every leaf of its proof again, by an independent program.
+    """Check a bundle: signature, digests, gates, and every leaf of its proofs again, by an independent program.
 
     Needs nothing but the folder and the public key; of a proof about any ONNX file, that file and the property.
     Exit code 0: everything holds; 1: refused, with the reason.
@@ -64,12 +64,15 @@ def check(
     if json_output:
         print_json({"accepted": True, "task": contract.task, "workload": contract.workload, "sha256": checked.sha256,
                     "leaves": checked.leaves, "statement": contract.specification.statement,
+                    "guarantee": None if contract.guarantee is None else contract.guarantee.statement,
                     "seconds": seconds})
         return
     out.print(f"accepted: {contract.task}, {contract.workload}; signature, digests and gates hold, "
               f"{count(checked.leaves, 'leaf box', 'leaf boxes')} proved again ({seconds:.2f} s)",
               highlight=False, soft_wrap=True)
     out.print(contract.specification.statement, highlight=False)
+    if contract.guarantee is not None:
+        out.print(f"Closed loop, proved again: {contract.guarantee.statement}", highlight=False)
 
 
 def _check_proof(proof: Path, model: Path, specification: Path, timeout: float, json_output: bool) -> None:

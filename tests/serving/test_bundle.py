@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from feature_store.errors import InputError, RefusedError
+from models.environments import guarantee_check
 from serving.bundle import CHECK_SECONDS, bundle_sha256, check_bundle, open_bundle
 from serving.promise import _specification
 from serving.signature import sign_folder
@@ -212,6 +213,66 @@ def test_the_deep_check_sees_the_checked_bytes_and_its_refusal_counts(bundle: Pa
     check_bundle(bundle, keys[1])
     with pytest.raises(RefusedError, match="must prove the specification, got: leaf 3 does not hold"):
         check_bundle(bundle, keys[1], deep=True, checker=checker)
+
+
+def guaranteed(folder: Path, keys: Keys, content: bytes | None = b"proof", **changes: Any) -> None:
+    """Signs the bundle with a guarantee of the closed loop."""
+    entry = {"environment": "autoscaling", "file": "guarantee.npz", "sha256": hashlib.sha256(b"proof").hexdigest(),
+             "statement": "It holds."}
+    edit(folder / "contract.json", guarantee=entry | changes)
+    (folder / "guarantee.npz").unlink(missing_ok=True)
+    if content is not None:
+        (folder / "guarantee.npz").write_bytes(content)
+    sign_folder(folder, keys[0])
+
+
+def test_a_guarantee_of_the_closed_loop_is_proved_again_by_a_deep_check(bundle: Path, keys: Keys,
+                                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    guaranteed(bundle, keys)
+    answers, asked = [(True, "It holds.", ""), (False, "", "leaf 7"), (True, "It holds a little.", "")], []
+
+    def check(*arguments: Any) -> SimpleNamespace:
+        asked.append(arguments)
+        accepted, statement, reason = answers[len(asked) - 1]
+        return SimpleNamespace(accepted=accepted, statement=statement, reason=reason, leaves=1)
+
+    monkeypatch.setattr(guarantee_check, "guarantee_checker_of", lambda environment: check)
+
+    def deep() -> None:
+        check_bundle(bundle, keys[1], deep=True, checker=lambda *_: SimpleNamespace(accepted=True, reason=""))
+
+    deep()
+    content, model, properties, settings, seconds = asked[0]
+    assert (content, model) == (b"proof", (bundle / "model.onnx").read_bytes()) and settings == {}
+    assert seconds == CHECK_SECONDS
+    assert properties == yaml.safe_load((bundle / "specification.yaml").read_text())["properties"]
+    with pytest.raises(RefusedError, match="guarantee must be proved, got: leaf 7"):
+        deep()
+    with pytest.raises(RefusedError, match=r"contract's guarantee must be what is proved, 'It holds a little\.'"):
+        deep()
+    check_bundle(bundle, keys[1])
+    assert len(asked) == 3
+
+
+@pytest.mark.parametrize(("content", "changes", "reason"), [
+    (None, {}, "guarantee.npz must come with a contract"), (b"another", {}, "guarantee sha256 must be"),
+    (b"proof", {"file": "else.npz"}, "must name guarantee.npz"), (b"proof", {"statement": 1}, "must have texts"),
+    (b"proof", {"more": ""}, "must have texts")])
+def test_a_guarantee_that_does_not_fit_its_contract_is_refused(bundle: Path, keys: Keys, content: bytes | None,
+                                                               changes: dict[str, Any], reason: str) -> None:
+    guaranteed(bundle, keys, content, **changes)
+    with pytest.raises(RefusedError, match=reason):
+        check_bundle(bundle, keys[1])
+
+
+def test_a_guarantee_without_a_word_in_the_contract_and_of_an_unknown_law_is_refused(bundle: Path, keys: Keys) -> None:
+    (bundle / "guarantee.npz").write_bytes(b"proof")
+    sign_folder(bundle, keys[0])
+    with pytest.raises(RefusedError, match=r"guarantee\.npz must come with a contract"):
+        check_bundle(bundle, keys[1])
+    guaranteed(bundle, keys, environment="os")
+    with pytest.raises(RefusedError, match="comes with Assay"):
+        check_bundle(bundle, keys[1], deep=True, checker=lambda *_: SimpleNamespace(accepted=True, reason=""))
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

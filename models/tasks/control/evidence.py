@@ -5,6 +5,7 @@
     metrics        what gates ask (comparing.py); `own_`: against rules tuned to the workload; `generic_`: of the policy
                    that it was fine-tuned from, on held-out applications (training.pretraining.held_out)
     closed_loop    what is guaranteed of the loop with a law, where the environment has one (GuaranteedSystem)
+    guarantee      what of that goes with the bundle, with its proof; no part of evidence.json
     cases          cost (or reward) per episode
 """
 
@@ -61,7 +62,9 @@ def control_evidence(task: ControlTask, workload: str, seed: int, features: Path
                "parity_points": PARITY_POINTS,
                "latency_us": one_row_latency_us(model, row.astype(np.float64))}
     fallback = own[task.fallback_of(workload)]
+    loop = dict(_closed_loop(task, workload, model, promise, product))
     return {
+        "guarantee": loop.pop("shipped", None),
         "metrics": metrics,
         "units": _units(environment),
         "case_counts": {name: held_out.count for name in metrics if name not in UNCOUNTED},
@@ -76,7 +79,7 @@ def control_evidence(task: ControlTask, workload: str, seed: int, features: Path
         "episodes": _per_episode(found, rules[best]),
         "lifecycle": _lifecycle(task, environment, model, families[fallback.name], fallback),
         "training": choice, "history": {"epochs": choice["pretraining"]["history"]},
-        "closed_loop": _closed_loop(task, workload, model, promise, product),
+        "closed_loop": loop,
         "roles": roles(task, environment, tuple(environment_of(task.environment).columns)),
         "day": day(task, environment, {
             "policy": model_acting(model),

@@ -6,47 +6,27 @@ and must be the files that the proofs are about; the independent checker proves 
 the two rankings, as guarantee.py says; the sentence must be what these numbers say; and there is nothing else in it.
 """
 
-import hashlib
-import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
-from feature_store.errors import InputError
 from models.verification.checker.archive import Rejected
 from models.verification.checker.chain import Chain
+from models.verification.closed_loop.document_check import GuaranteeCheck, checked_document, require_said
 from models.verification.closed_loop.fluid_law import FluidLaw, Observation
 from models.verification.closed_loop.one_step import OneStep, Ramp
 from models.verification.closed_loop.ranking import Ranking, files_of, write_ranking
 from models.verification.language.amounts import amount, plain
 from models.verification.proof_file import check_proof
-from models.verification.verdict import Status
 
 DOCUMENT = "guarantee.json"
 NUMBERS = ("start", "backlog", "steps", "excess", "excess_steps")
 RANKED = ("ranked", "base", "step", "highest", "backlog", "within")
 KEYS = ("status", "statement", "policy_sha256", "law", "observation", "ramp", "rankings", *NUMBERS)
-
-
-@dataclass(frozen=True)
-class GuaranteeCheck:
-    """accepted, the reason if not; the leaves that were proved again."""
-
-    accepted: bool
-    reason: str = ""
-    leaves: int = 0
-
-
-def policy_digest(policy: Chain) -> str:
-    """Hex SHA-256 of a policy's weights, ReLUs and types."""
-    digest = hashlib.sha256(repr((policy.relus, policy.fed.str, policy.executed.str)).encode())
-    for array in (*policy.weights, *policy.biases):
-        digest.update(f"{array.shape} ".encode() + np.ascontiguousarray(array, dtype=np.float64).tobytes())
-    return digest.hexdigest()
 
 
 def chain_document(chain: Chain | None) -> dict[str, Any] | None:
@@ -93,39 +73,6 @@ def check_guarantee(folder: Path, policy: Chain, observation: Observation, law: 
         return sum(_leaves(loop, ranking, folder) for ranking in (first, second))
 
     return checked_document(folder / DOCUMENT, KEYS, policy, given, leaves)
-
-
-def require_said(document: Mapping[str, Any], statement: str) -> None:
-    """Raises Rejected unless the document's sentence is this one."""
-    if document["statement"] != statement:
-        raise Rejected(f"statement must be what was proved, {statement!r}, got {str(document['statement'])[:500]!r}")
-
-
-def checked_document(path: Path, keys: Sequence[str], policy: Chain, given: Mapping[str, Any],
-                     leaves: Callable[[Mapping[str, Any]], int]) -> GuaranteeCheck:
-    """Whether a guarantee's document is of this policy and PROVED, and what it claims is. Never raises: refuses.
-
-    Args:
-        keys: what the document holds, all of it.
-        given: what it must say word for word: the law, the observation.
-        leaves: checks what the document claims and counts the leaves of its proofs; raises whatever it likes.
-    """
-    try:
-        document = json.loads(path.read_text())
-        if document["status"] != str(Status.PROVED):
-            raise Rejected(f"guarantee must be PROVED, got {document['status']!r:.40}")
-        if set(document) != set(keys):
-            raise Rejected(f"guarantee must hold {', '.join(keys)}, got {', '.join(sorted(document))[:500]}")
-        if document["policy_sha256"] != policy_digest(policy):
-            raise Rejected("policy must be the one that the guarantee is about, its SHA-256 differs")
-        for name, value in given.items():
-            if document[name] != value:
-                raise Rejected(f"{name} must be the one that is asked about, got {str(document[name])[:500]}")
-        return GuaranteeCheck(True, leaves=leaves(document))
-    except (Rejected, InputError) as error:
-        return GuaranteeCheck(False, str(error))
-    except Exception as error:  # a malformed folder of any kind is a refusal, not a crash
-        return GuaranteeCheck(False, f"guarantee must be readable, got {type(error).__name__}: {error}")
 
 
 def _ranking(given: Mapping[str, Any]) -> Ranking:

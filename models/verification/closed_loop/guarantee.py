@@ -39,8 +39,8 @@ from models.verification.closed_loop.check_guarantee import (
     about,
     guaranteed,
     observation_document,
-    policy_digest,
 )
+from models.verification.closed_loop.document_check import policy_digest
 from models.verification.closed_loop.fluid_law import FluidLaw, Observation
 from models.verification.closed_loop.one_step import OneStep, Ramp
 from models.verification.closed_loop.ranking import Ranking, RankingSearch

@@ -8,40 +8,34 @@ For every number of replicas it is proved how fast capacity rises under a backlo
 factor of growth is looked for among samples first; what is proved is the claim with it, one file a number of replicas.
 Nothing is said of how far capacity exceeds load.
 
-`check_scaler_guarantee(folder, scaler, law)` makes chains and claims again from what it is given, has the independent
-checker prove every leaf, and derives S, N and the sentence again. The law, the share of capacity that a step may leave
-among it, and what the policy sees are taken from whoever checks, never from the folder.
+check_scaler_guarantee.py checks what is written here.
 """
 
 import json
 import math
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from feature_store.errors import InputError
 from feature_store.whole_files import write_file
-from models.verification.checker.archive import Rejected
 from models.verification.closed_loop.backlog_bound import BacklogBound, backlog_bound
 from models.verification.closed_loop.catching_up import CatchingUp, Scaler, ScalerLaw
-from models.verification.closed_loop.chain_builder import chain_file
-from models.verification.closed_loop.check_guarantee import (
-    GuaranteeCheck,
-    checked_document,
-    policy_digest,
-    require_said,
+from models.verification.closed_loop.check_scaler_guarantee import (
+    DOCUMENT,
+    KEYS,
+    about,
+    claims_of,
+    files_of,
+    guaranteed,
+    observation_of,
+    write_claim,
 )
+from models.verification.closed_loop.document_check import policy_digest
 from models.verification.decide import decide
-from models.verification.language.amounts import amount, plain
-from models.verification.proof_file import check_proof
 from models.verification.verdict import Status
 
-DOCUMENT = "scaler_guarantee.json"
-KEYS = ("status", "statement", "policy_sha256", "law", "observation", "start", "threshold", "headroom", "growth",
-        "bound")
 # Random points of a cell; share of the sampled growth that is tried first, and of what is left after each attempt.
 SAMPLES, ROOM, SMALLER, ATTEMPTS = 4096, 0.7, 0.7, 3
 LEAST_GROWTH = 1.01
@@ -76,20 +70,8 @@ class ScalerGuarantee:
     def statement(self) -> str:
         """What is guaranteed, in words."""
         if self.bound is None:
-            return f"{_about(self.law, self.start)}: nothing is guaranteed. {self.reason}".strip()
-        return _guaranteed(self.law, self.start, self.bound)
-
-
-def _about(law: ScalerLaw, start: float) -> str:
-    return (f"In the fluid law, from any backlog up to {plain(start)} core seconds, with any {law.replicas_low} to "
-            f"{law.replicas_high} replicas of {plain(law.limit_low)} to {plain(law.limit_high)} cores running, for any "
-            f"load from {plain(law.load_low)} to {plain(law.load_high)} cores that changes by at most "
-            f"{plain(law.change)} cores in a step of {plain(law.step_s)} s")
-
-
-def _guaranteed(law: ScalerLaw, start: float, bound: BacklogBound) -> str:
-    return (f"{_about(law, start)}: the backlog is at most {amount(bound.backlog, 'core seconds')} after {bound.steps} "
-            "steps and for ever after.")
+            return f"{about(self.law, self.start)}: nothing is guaranteed. {self.reason}".strip()
+        return guaranteed(self.law, self.start, self.bound)
 
 
 def scaler_guarantee(scaler: Scaler, law: ScalerLaw, start: float, folder: Path, *, threshold: float,
@@ -134,13 +116,6 @@ def scaler_guarantee(scaler: Scaler, law: ScalerLaw, start: float, folder: Path,
     return found
 
 
-def claims_of(scaler: Scaler, law: ScalerLaw, threshold: float, headroom: float, growth: float) -> list[CatchingUp]:
-    """The claims of all numbers of replicas that may have too little capacity."""
-    every = (CatchingUp(scaler, law, number, threshold, headroom, growth)
-             for number in range(law.replicas_low, law.replicas_high + 1))
-    return [one for one in every if one.cells()]
-
-
 def _proved(found: ScalerGuarantee, scaler: Scaler, folder: Path, seconds: float, seed: int) -> ScalerGuarantee:
     """All claims with that growth, until one is not proved."""
     began, boxes, leaves = time.monotonic(), found.boxes, 0
@@ -161,60 +136,9 @@ def _proved(found: ScalerGuarantee, scaler: Scaler, folder: Path, seconds: float
     return replace(found, status=Status.PROVED, boxes=boxes, leaves=leaves, reason="")
 
 
-def files_of(folder: Path, replicas: int) -> tuple[Path, Path, Path]:
-    """The chain, the claim and the proof of a number of replicas."""
-    name = f"replicas_{replicas}"
-    return folder / f"{name}.onnx", folder / f"{name}.vnnlib", folder / f"{name}.npz"
-
-
-def write_claim(claim: CatchingUp, folder: Path) -> None:
-    """Writes chain and claim."""
-    model, specification, _ = files_of(folder, claim.replicas)
-    write_file(model, chain_file(claim.chain()))
-    write_file(specification, claim.claim_text())
-
-
-def check_scaler_guarantee(folder: Path, scaler: Scaler, law: ScalerLaw) -> GuaranteeCheck:
-    """Whether the folder proves its guarantee of this scaler in this law. Never raises on a bad folder: refuses."""
-    def leaves(document: Mapping[str, Any]) -> int:
-        numbers = {name: float(document[name]) for name in ("threshold", "headroom", "growth")}
-        _require_consequence(document, law, numbers)
-        return sum(_leaves(claim, folder) for claim in claims_of(scaler, law, **numbers))
-
-    given = {"law": asdict(law), "observation": _observation(scaler)}
-    return checked_document(folder / DOCUMENT, KEYS, scaler.policy, given, leaves)
-
-
-def _require_consequence(document: Mapping[str, Any], law: ScalerLaw, numbers: Mapping[str, float]) -> None:
-    """Raises Rejected unless S and N follow."""
-    if not all(0 < value < math.inf for value in (*numbers.values(), float(document["start"]))):
-        raise Rejected("start, threshold, headroom and growth must be numbers > 0")
-    bound = backlog_bound(law, numbers["threshold"], numbers["headroom"], numbers["growth"], float(document["start"]))
-    claimed = BacklogBound(**document["bound"])
-    if bound is None or not (claimed.backlog >= bound.backlog and claimed.steps >= bound.steps):
-        raise Rejected("S and N must be no less than what follows from the growth")
-    require_said(document, _guaranteed(law, float(document["start"]), claimed))
-
-
-def _leaves(claim: CatchingUp, folder: Path) -> int:
-    with TemporaryDirectory() as name:
-        write_claim(claim, Path(name))
-        model, specification, _ = files_of(Path(name), claim.replicas)
-        checked = check_proof(files_of(folder, claim.replicas)[2], model, specification)
-    if not checked.accepted:
-        raise Rejected(f"{claim.replicas} replicas: {checked.reason}")
-    return checked.leaves
-
-
 def _document(found: ScalerGuarantee, scaler: Scaler) -> dict[str, Any]:
     """What `check_scaler_guarantee` derives again, and no more."""
     known = asdict(found) | {
         "status": str(found.status), "statement": found.statement(), "policy_sha256": policy_digest(scaler.policy),
-        "observation": _observation(scaler)}
+        "observation": observation_of(scaler)}
     return {name: known[name] for name in KEYS}
-
-
-def _observation(scaler: Scaler) -> dict[str, Any]:
-    """What the policy sees, and its outputs, as plain values."""
-    return {name: getattr(scaler, name).tolist() for name in ("matrix", "low", "high")} | {
-        "limit": scaler.limit, "replicas": scaler.replicas}

@@ -1,19 +1,28 @@
 """Guarantees of an autoscaler for a run's report: what they rest on, and that they are proved of the file itself."""
 
+import io
+import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx
+import onnx.numpy_helper
 import pytest
 import torch
 import yaml
 
+from feature_store.errors import InputError
 from models.environments.autoscaling import guarantees
 from models.environments.autoscaling.environment import ENVIRONMENT
+from models.environments.autoscaling.guarantee_check import ASSUMED, check_shipped
 from models.environments.autoscaling.interface import CONTROLS
 from models.environments.autoscaling.simulator import Autoscaling
 from models.environments.environment import GuaranteedSystem
+from models.environments.guarantee_check import guarantee_checker_of
 from models.export.policy_model import chain_onnx
 from models.learners.policy import Policy
 from models.learners.policy_chain import chain
@@ -65,7 +74,7 @@ def test_nothing_is_guaranteed_where_the_specification_lacks_an_order(dropped: C
                                                                       lacks: str, model: bytes) -> None:
     left = [one for one in written_out() if not dropped(one)]
     assert len(left) < len(written_out()) and lacks in guarantees.missing(left)
-    assert guarantees.autoscaling_guarantees(model, left, SETTINGS, LIMITS) == []
+    assert guarantees.autoscaling_guarantees(model, left, SETTINGS, LIMITS) == ([], None)
 
 
 def test_an_order_with_a_wider_margin_is_not_enough() -> None:
@@ -74,24 +83,94 @@ def test_an_order_with_a_wider_margin_is_not_enough() -> None:
     assert "target_replicas" in guarantees.missing(wide)
 
 
-def test_an_anchor_at_half_utilisation_is_proved_of_its_file(model: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guarantees, "CHANGES", (0.0,))
+@pytest.fixture(scope="module")
+def guaranteed(model: bytes) -> dict[str, Any]:
+    """What the environment answers, for a load that does not change alone."""
     assert isinstance(ENVIRONMENT, GuaranteedSystem)
-    (found,) = ENVIRONMENT.guarantees(model, written_out(), SETTINGS, LIMITS)["found"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(guarantees, "CHANGES", (0.0,))
+        return dict(ENVIRONMENT.guarantees(model, written_out(), SETTINGS, LIMITS))
+
+
+def test_an_anchor_at_half_utilisation_is_proved_of_its_file(guaranteed: dict[str, Any]) -> None:
+    (found,) = guaranteed["found"]
     assert found["status"] == "PROVED" and found["growth"] > 1.1 and found["leaves"] >= 9
     assert f"after {found['steps']} steps and for ever after" in found["statement"]
 
 
+def test_what_ships_is_proved_again_from_its_file_alone(guaranteed: dict[str, Any], model: bytes) -> None:
+    (found,), sent = guaranteed["found"], guaranteed["shipped"]
+    checked = guarantee_checker_of(sent.environment)(sent.content, model, written_out(), {"slo_ms": 15.0}, 60.0)
+    assert checked.accepted and checked.leaves == found["leaves"] and checked.statement == sent.statement
+    assert checked.statement.startswith("Of requests that take 0.95633 ms of CPU") and \
+        found["statement"] in checked.statement and ASSUMED in checked.statement
+
+
+def repacked(content: bytes, about: dict[str, Any] | None = None, **parts: bytes | None) -> bytes:
+    """The file with other values of `about`, and other files; None: without it."""
+    with np.load(io.BytesIO(content)) as arrays:
+        kept = {name: arrays[name].tobytes() for name in arrays.files}
+    kept["about"] = json.dumps(json.loads(kept["about"]) | (about or {})).encode()
+    kept = {name: part for name, part in (kept | parts).items() if part is not None}
+    file = io.BytesIO()
+    np.savez(file, **{name: np.frombuffer(part, np.uint8) for name, part in kept.items()})
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(("change", "reason"), [
+    ({"about": {"change": 0.1}}, "law must be"), ({"about": {"load": [0.1, 1.0]}}, "law must be"),
+    ({"about": {"service": {"cpu_ms": 9.0, "memory_mib": 100.0, "slo_ms": 15.0}}}, "observation must be"),
+    ({"about": {"service": {"cpu_ms": 9.0, "memory_mib": 100.0, "slo_ms": 900.0}}}, "objective must be the policy's"),
+    ({"about": {"service": {"cpu_ms": float("inf"), "memory_mib": 100.0, "slo_ms": 15.0}}}, "numbers > 0"),
+    ({"about": {"replicas": [2, 10**12]}}, "replicas must be"), ({"about": {"replicas": [1, 32]}}, "replicas must be"),
+    ({"about": {"limits": [0.01, 2.0]}}, "limits must be"), ({"about": {"kept_share": 1.0}}, "with change"),
+    ({"replicas_3.npz": None}, "readable|replicas_3|3 replicas"), ({"replicas_3.npz": b"PK"}, "3 replicas"),
+    ({"../else.npz": b"PK"}, "must hold about"), ({"scaler_guarantee.json": b"{}"}, "readable")],
+    ids=lambda value: str(value)[:50])
+def test_a_file_that_says_more_or_holds_something_else_is_refused(guaranteed: dict[str, Any], model: bytes,
+                                                                  change: dict[str, Any], reason: str) -> None:
+    sent = repacked(guaranteed["shipped"].content, **change)
+    checked = check_shipped(sent, model, written_out(), {"slo_ms": 15.0}, 60.0)
+    assert not checked.accepted and re.search(reason, checked.reason), checked.reason
+
+
+def test_what_ships_is_refused_of_another_model_without_its_orders_and_out_of_time(guaranteed: dict[str, Any],
+                                                                                   model: bytes) -> None:
+    content = guaranteed["shipped"].content
+    other = onnx.load_model_from_string(model)
+    weight = next(one for one in other.graph.initializer if len(one.dims) == 2)
+    weight.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(weight) * 2, weight.name))
+    for arguments, reason in (((other.SerializeToString(), written_out(), {}), "policy must be the one"),
+                              ((model, written_out()[:1], {}), "must rest on what is proved"),
+                              ((model, written_out(), {}, 1e-9), "within the time limit"),
+                              ((b"no model", written_out(), {}), "readable")):
+        checked = check_shipped(content, *arguments)
+        assert not checked.accepted and reason in checked.reason, checked.reason
+    assert not check_shipped(b"no archive", model, written_out(), {}).accepted
+
+
+def test_an_order_under_a_condition_is_none(model: bytes) -> None:
+    narrow = [{"monotone": {**one["monotone"], "when": {"replicas": [1, 2]}}} if "monotone" in one else one
+              for one in written_out()]
+    assert "must be monotone" in guarantees.missing(narrow)
+
+
+@pytest.mark.parametrize("name", ["nothing_such", "os.path", "../autoscaling", ""])
+def test_a_guarantee_of_an_environment_that_does_not_come_with_assay_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match="comes with Assay"):
+        guarantee_checker_of(name)
+
+
 def test_limits_that_cannot_carry_the_load_leave_nothing_to_prove(model: bytes) -> None:
     small = LIMITS | {"target_replicas": (1.0, 2.0)}
-    assert guarantees.autoscaling_guarantees(model, written_out(), SETTINGS, small) == []
+    assert guarantees.autoscaling_guarantees(model, written_out(), SETTINGS, small) == ([], None)
 
 
 def test_upper_limits_are_those_of_the_network(model: bytes) -> None:
     """Under limits that high a backlog may be within the objective, and nothing follows of it."""
     wide = LIMITS | {"target_cpu_limit_cores": (0.125, 16.0)}
-    (found,) = guarantees.autoscaling_guarantees(model, written_out(), SETTINGS, wide)
-    assert "2 to 32 replicas of 0.5 to 16 cores" in found["statement"] and found["bound"] is None
+    (found,), shipped = guarantees.autoscaling_guarantees(model, written_out(), SETTINGS, wide)
+    assert "2 to 32 replicas of 0.5 to 16 cores" in found["statement"] and found["bound"] is None and shipped is None
 
 
 def test_what_a_task_file_says_comes_before_what_was_recorded() -> None:

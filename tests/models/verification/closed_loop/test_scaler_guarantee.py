@@ -15,15 +15,14 @@ from models.verification.checker.chain import Chain
 from models.verification.closed_loop.backlog_bound import backlog_bound
 from models.verification.closed_loop.catching_up import CatchingUp
 from models.verification.closed_loop.chain_builder import chain_values
-from models.verification.closed_loop.check_guarantee import GuaranteeCheck
-from models.verification.closed_loop.scaler_guarantee import (
+from models.verification.closed_loop.check_scaler_guarantee import (
     DOCUMENT,
-    ScalerGuarantee,
     check_scaler_guarantee,
     files_of,
-    scaler_guarantee,
     write_claim,
 )
+from models.verification.closed_loop.document_check import GuaranteeCheck
+from models.verification.closed_loop.scaler_guarantee import ScalerGuarantee, scaler_guarantee
 from models.verification.decide import decide
 from models.verification.verdict import Status
 from tests.models.verification.closed_loop.scalers import growing, hpa, law, scaler
