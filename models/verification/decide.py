@@ -17,6 +17,7 @@ from typing import Any
 from feature_store.errors import InputError
 from models.verification.attack.replay import Replay, graph_stages
 from models.verification.checker.chain import Chain
+from models.verification.checker.time_limit import OutOfTime, time_limit
 from models.verification.execution import execution_of
 from models.verification.first_look import FirstLook, agrees, prove_roots, queries_of
 from models.verification.language.claim import Claim, Part, exact, read_claim, require_readable
@@ -32,6 +33,7 @@ from models.verification.proof_file import checkable, part_check, write_proof
 from models.verification.search.search_result import Budget, Check, Progress, SearchResult
 from models.verification.verdict import BoxTree, Status, Witness
 
+GRACE = 1.0  # seconds after which a stage that does not look at the clock itself is ended
 DRAWN_BYTES = 16  # of fresh randomness in the inputs that a share is counted on
 OnPart = Callable[[str, Progress], None] | None
 OnProgress = Callable[[Progress], None] | None
@@ -60,6 +62,24 @@ def decide(model: Path, specification: Path, seconds: float = 120.0, points: Flo
         raise InputError(f"timeout must be positive, got {seconds}")
     if seed < 0:
         raise InputError(f"seed must be a whole number from 0, got {seed}")
+    with time_limit(seconds + GRACE):
+        try:
+            run = _begun(model, specification, seconds, points, seed, on_progress, certificate, drawn)
+        except OutOfTime:
+            raise InputError("model and property must be read within the time limit, got no further in "
+                             f"{exact(seconds)} s ({model})") from None
+        run.work()
+        try:
+            return _ended(run, model, specification, certificate)
+        except OutOfTime:
+            if run.status is Status.PROVED:
+                run.add(Status.TIMEOUT, "execution", f"time budget of {exact(seconds)} s is spent")
+            return run.verdict("What its execution adds is not bounded: the time is spent.")
+
+
+def _begun(model: Path, specification: Path, seconds: float, points: FloatArray | None, seed: int, on_progress: OnPart,
+           certificate: Path | None, drawn: str | None) -> "_Run":
+    """Everything read, and held against onnxruntime; arguments as of `decide`."""
     started = time.monotonic()
     require_readable(model, specification)
     network = read_onnx(model, seconds)
@@ -70,20 +90,23 @@ def decide(model: Path, specification: Path, seconds: float = 120.0, points: Flo
     chain = None if certificate is None else checkable(model)
     run = _Run(network, claim, Replay(model, network), seconds, points, seed, on_progress, chain, started,
                (digest, secrets.token_hex(DRAWN_BYTES) if drawn is None else drawn))
-    file = model.read_bytes()
-    require_agreement(file, network.sha256, graph_stages(network.graph), claim.fed, str(model), network.executed)
-    run.work()
+    require_agreement(model.read_bytes(), network.sha256, graph_stages(network.graph), claim.fed, str(model),
+                      network.executed)
+    return run
+
+
+def _ended(run: "_Run", model: Path, specification: Path, certificate: Path | None) -> OnnxVerdict:
+    """The verdict, with the proof or with what execution adds."""
     if certificate is not None and run.status is Status.PROVED:
         checked = write_proof(certificate, model, specification, run.trees)
         if not checked.accepted:  # bounds round by their batch: a box at the edge may fail alone
-            run.parts.append(PartVerdict("certificate", Status.UNKNOWN, "the independent checker refused the proof: "
-                                         f"{checked.reason}", 0.0, 0, 0.0, math.nan))
-        proof = {"file": str(certificate), "leaves": checked.leaves} if checked.accepted else None
-        return run.verdict(digest, checked.execution, proof)
-    added = execution_of(file, network.graph, claim)
+            run.add(Status.UNKNOWN, "certificate", f"the independent checker refused the proof: {checked.reason}")
+        return run.verdict(checked.execution, {"file": str(certificate), "leaves": checked.leaves}
+                           if checked.accepted else None)
+    added = execution_of(model.read_bytes(), run.network.graph, run.claim)
     if added.objection and run.status is Status.PROVED:
-        run.parts.append(PartVerdict("execution", Status.UNKNOWN, added.objection, 0.0, 0, 0.0, math.nan))
-    return run.verdict(digest, added.sentence)
+        run.add(Status.UNKNOWN, "execution", added.objection)
+    return run.verdict(added.sentence)
 
 
 def _digest(path: Path) -> str:
@@ -129,10 +152,15 @@ class _Run:
                 return status
         return Status.PROVED
 
-    def verdict(self, specification_sha256: str, execution: str, proof: dict[str, Any] | None = None) -> OnnxVerdict:
+    def add(self, status: Status, name: str, reason: str) -> None:
+        """A part that is no search."""
+        self.parts.append(PartVerdict(name, status, reason, 0.0, 0, 0.0, math.nan))
+
+    def verdict(self, execution: str, proof: dict[str, Any] | None = None) -> OnnxVerdict:
         """What came out of it."""
         return OnnxVerdict(self.status, tuple(self.parts), self.claim.statement, self.described(),
-                           time.monotonic() - self.started, self.network.sha256, specification_sha256, proof, execution)
+                           time.monotonic() - self.started, self.network.sha256, self.specification_sha256, proof,
+                           execution)
 
     def work(self) -> None:
         """Decides the parts, until one is refuted."""
@@ -164,6 +192,8 @@ class _Run:
         except KeyboardInterrupt:
             self.interrupted = True
             return _undecided(Status.UNKNOWN, "interrupted"), []
+        except OutOfTime:
+            return _undecided(Status.TIMEOUT, f"time budget of {exact(self.seconds)} s is spent"), []
         self.interrupted = result.interrupted
         return result, points
 

@@ -24,7 +24,8 @@ from feature_store.errors import InputError
 from feature_store.whole_files import write_file
 from models.verification.checker.archive import Rejected
 from models.verification.checker.chain import Chain, read_chain
-from models.verification.checker.check import leaf_bounds, leaf_boxes, leaf_margins
+from models.verification.checker.check import LEAVES, leaf_bounds, leaf_boxes, leaf_margins
+from models.verification.checker.time_limit import OutOfTime, time_limit
 from models.verification.execution import execution_of
 from models.verification.language.claim import Claim, Part, read_claim, require_readable
 from models.verification.language.unsafe_set import UnsafeSet
@@ -46,7 +47,7 @@ from models.verification.search.search_result import Check
 from models.verification.verdict import BoxTree
 
 MOST_SHOWN = 500  # characters of what a proof says, in a refusal
-LEAVES = 4096  # checked between two looks at the clock
+ELEMENTS = 2**22  # numbers of one kind of the leaves that are checked at a time, 32 MB
 Mask = NDArray[np.bool_]
 Numbers = NDArray[np.int64]
 
@@ -136,8 +137,8 @@ def write_proof(path: Path, model: Path, specification: Path, trees: Sequence[Bo
 
     The file appears whole. Raises InputError where it cannot be written, and as `check_proof` does.
     """
-    deadline = time.monotonic() + seconds
-    checked = _judged(_question(model, specification, seconds), trees, deadline)
+    with time_limit(seconds):
+        checked = _judged(_question(model, specification, seconds), trees)
     if not checked.accepted:
         return checked
     document = {"format": FORMAT, "verdict": PROVED, "model_sha256": checked.model_sha256,
@@ -159,8 +160,12 @@ def check_proof(proof: Path, model: Path, specification: Path, seconds: float = 
     A proof that is not checked within `seconds` is refused, too. Raises InputError where the model or the specification
     cannot be read, or no proof can be about them.
     """
-    deadline = time.monotonic() + seconds
-    question = _question(model, specification, seconds)
+    with time_limit(seconds):
+        question = _question(model, specification, seconds)
+        return _checked(proof, model, specification, question)
+
+
+def _checked(proof: Path, model: Path, specification: Path, question: _Question) -> ProofCheck:
     statement = question.claim.statement
     try:
         content = proof.read_bytes()
@@ -174,7 +179,7 @@ def check_proof(proof: Path, model: Path, specification: Path, seconds: float = 
         trees = read_trees(content, len(document["parts"]))
         if document["trees_sha256"] != trees_digest(trees):
             raise Rejected("trees must be the ones that were proved, their SHA-256 differs")
-        checked = _judged(question, trees, deadline)
+        checked = _judged(question, trees)
         if not checked.accepted:
             return checked
         facts = {"format": FORMAT, "verdict": PROVED, "statement": statement, "execution": checked.execution}
@@ -195,16 +200,20 @@ def _question(model: Path, specification: Path, seconds: float) -> _Question:
     """Raises InputError where the files cannot be read, or onnxruntime computes something else than was read."""
     began = time.monotonic()
     require_readable(model, specification)
-    file, text = model.read_bytes(), specification.read_bytes()
-    network = read_onnx(model, seconds)
-    claim = read_claim(specification, network.graph, network.number, seconds - (time.monotonic() - began))
-    chain = checkable(model)
-    require_agreement(file, network.sha256, chain_stages(chain.weights, chain.biases, chain.relus), claim.fed,
-                      str(model), chain.executed)
+    try:
+        file, text = model.read_bytes(), specification.read_bytes()
+        network = read_onnx(model, seconds)
+        claim = read_claim(specification, network.graph, network.number, seconds - (time.monotonic() - began))
+        chain = checkable(model)
+        require_agreement(file, network.sha256, chain_stages(chain.weights, chain.biases, chain.relus), claim.fed,
+                          str(model), chain.executed)
+    except OutOfTime:
+        raise InputError(f"model and property must be read within the time limit, got no further in {seconds:.3g} s "
+                         f"({model})") from None
     return _Question(file, text, network, claim, chain)
 
 
-def _judged(question: _Question, trees: Sequence[BoxTree], deadline: float) -> ProofCheck:
+def _judged(question: _Question, trees: Sequence[BoxTree]) -> ProofCheck:
     """Whether these trees, one for each part of the property, prove it. `decide` says PROVED only where this does."""
     claim, chain = question.claim, question.chain
     try:
@@ -213,10 +222,12 @@ def _judged(question: _Question, trees: Sequence[BoxTree], deadline: float) -> P
             raise Rejected(added.objection)
         if len(trees) != len(claim.parts):
             raise Rejected(f"parts must be {', '.join(part.name for part in claim.parts)}, got {len(trees)} trees")
-        leaves = [_prove(part, part_check(chain, part), tree, deadline)
+        leaves = [_prove(part, part_check(chain, part), tree)
                   for part, tree in zip(claim.parts, trees, strict=True)]
     except Rejected as error:
         return ProofCheck(False, str(error), claim.statement)
+    except OutOfTime:
+        return ProofCheck(False, "proof must be checked within the time limit, got no further", claim.statement)
     except Exception as error:  # a malformed tree of any kind is a refusal, not a crash
         return ProofCheck(False, f"proof must be readable, got {type(error).__name__}: {error}", claim.statement)
     counted = tuple({"name": part.name, "leaves": count} for part, count in zip(claim.parts, leaves, strict=True))
@@ -224,20 +235,24 @@ def _judged(question: _Question, trees: Sequence[BoxTree], deadline: float) -> P
                       _digest(question.specification), counted)
 
 
-def _prove(part: Part, check: Check, tree: BoxTree, deadline: float) -> int:
-    boxes: tuple[NDArray[Any], ...] = leaf_boxes(tree.split_dimension, tree.split_value, *part.proved)
-    checked = []
-    for first in range(0, len(boxes[0]), LEAVES):
-        if time.monotonic() > deadline:
-            raise Rejected(f"proof must be checked within the time limit, got to {first} of {len(boxes[0])} leaves "
-                           f"({part.name})")
-        lower, upper, root = (array[first : first + LEAVES] for array in boxes)
-        checked.append(check(lower, upper, root))
-    holds, margin = (np.concatenate(results) for results in zip(*checked, strict=True))
-    if not holds.all():
-        raise Rejected(f"every leaf must be proved, {np.count_nonzero(~holds)} of {len(holds)} are not, the worst is "
-                       f"{-float(margin.min()):g} short ({part.name})")
-    return len(holds)
+def _prove(part: Part, check: Check, tree: BoxTree) -> int:
+    lower, upper = part.proved
+    unsafe = getattr(part.obligation, "unsafe", part.obligation)
+    numbers = max(lower.shape[1], unsafe.coefficients[0].size if isinstance(unsafe, UnsafeSet) else 1)
+    count, failed, worst = 0, 0, math.inf
+    try:
+        for boxes in leaf_boxes(tree.split_dimension, tree.split_value, lower, upper,
+                                int(np.clip(ELEMENTS // numbers, 1, LEAVES))):
+            holds, margin = check(*boxes)
+            count, failed = count + len(holds), failed + int(np.count_nonzero(~holds))
+            worst = min(worst, float(margin.min()))
+    except OutOfTime:
+        raise Rejected(f"proof must be checked within the time limit, got to {count} of "
+                       f"{np.count_nonzero(tree.split_dimension == -1)} leaves ({part.name})") from None
+    if failed:
+        raise Rejected(f"every leaf must be proved, {failed} of {count} are not, the worst is {-worst:g} short "
+                       f"({part.name})")
+    return count
 
 
 def _digest(content: bytes) -> str:

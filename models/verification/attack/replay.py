@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from feature_store.errors import InputError
 from models.verification.attack.output_witness import OutputWitness
+from models.verification.checker.time_limit import require_time
 from models.verification.language.unsafe_set import UnsafeSet
 from models.verification.network.fed_numbers import held
 from models.verification.network.graph import FloatArray, Graph
@@ -38,6 +39,7 @@ class Replay:
     def __init__(self, model: Path, network: OnnxNetwork) -> None:
         import onnxruntime
 
+        require_time()
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.intra_op_num_threads = 1

@@ -25,6 +25,7 @@ from models.verification.bounds.box_splits import Stakes
 from models.verification.bounds.derivative_graph import End, derivative_graph, most_terms
 from models.verification.bounds.linear_bounds import Bounder, pieces
 from models.verification.bounds.relaxation import LOST
+from models.verification.checker.time_limit import require_time
 from models.verification.obligations.slopes import Slopes
 
 # Least and largest derivative of a layer's activations, (B, w) each.
@@ -209,6 +210,7 @@ class DerivativeBounder:
 
         met: dict[int, Tensor] = {}
         for k in reversed(self.graph.order):
+            require_time()
             on_p = coefficients.pop(k, None)
             if on_p is None:
                 continue

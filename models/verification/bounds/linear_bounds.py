@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 
 from models.verification.bounds.relaxation import CURVE_ULPS, LOST, Lines, largest, lines
+from models.verification.checker.time_limit import require_time
 from models.verification.network.graph import Graph, Layer
 from models.verification.network.graph_tensors import GraphTensors, activate
 
@@ -214,6 +215,7 @@ class Bounder:
         found: list[LayerBounds] = []
         floor = torch.zeros_like(centre[:, :1])
         for k, layer in enumerate(self.graph.layers):
+            require_time()
             z = self._forward(k, sources)
             size, lost = self.size(k, [source.largest for source in sources])
             low, high = z.interval
@@ -321,6 +323,7 @@ class Bounder:
         charge = torch.zeros_like(constant)
         best = torch.full_like(constant, -torch.inf), torch.zeros_like(constant)
         for k in range(len(found) - 1, -1, -1):
+            require_time()
             if intervals is not None and k + 1 in rows and cut is None:
                 walls = {source: tuple(map(take, intervals[source])) for source in rows}
                 best = _larger(best, self._stopped(rows, constant, charge, error, take(found[-1].floor), walls))

@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.verification.checker.archive import TINY, UNIT, Array, Mask
+from models.verification.checker.time_limit import require_time
 
 Numbers = NDArray[np.signedinteger[Any]]
 # Neurons that are open for a smaller share of their interval are not cut: values that are carried along, for example.
@@ -251,6 +252,7 @@ def bound_layers(weights: Sequence[Array], biases: Sequence[Array], boxes: Box, 
     summed = np.zeros_like(cube.radius)
     layers: list[Layer] = []
     for k, (weight, bias, relaxation) in enumerate(zip(weights, biases, relaxations, strict=True)):
+        require_time()
         total = np.abs(low).sum(axis=1) + np.abs(high).sum(axis=1) + summed + TINY
         middle = _times((low + high) / 2, weight.T)
         half = _times(np.concatenate([(high - low) / 2, total[:, None]], axis=1), np.abs(weight).T)
@@ -334,6 +336,7 @@ def _backward(layers: Sequence[Layer], boxes: Box, rows: Array, constant: Array,
 
 def _through(layer: Layer, rows: Array, constant: Array, box: Numbers) -> tuple[Array, Array]:
     """Coefficients (P, .) on the v before the layer and constants (P,), of rows (P, w) on the v' behind it."""
+    require_time()
     lines, positive = layer.lines, np.maximum(rows, 0)
     negative = rows - positive
     lifts = _dots(positive, lines.below[box]) + _dots(negative, lines.above[box])  # no term is above 0

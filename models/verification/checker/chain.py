@@ -21,6 +21,7 @@ from onnx import helper, numpy_helper
 
 from models.verification.checker.archive import Array, Rejected
 from models.verification.checker.scalar_factors import ScalarFactors
+from models.verification.checker.time_limit import require_time
 
 FLOATS = {onnx.TensorProto.FLOAT: np.float32, onnx.TensorProto.DOUBLE: np.float64, onnx.TensorProto.FLOAT16: np.float16}
 Type = np.dtype[Any]
@@ -81,6 +82,7 @@ def read_chain(file: bytes) -> Chain:
         executed = FLOAT64
     reader = _Reader(first, tuple(sizes), executed, any(node.op_type == "MatMul" for node in nodes))
     for node in nodes:
+        require_time()
         if node.op_type == "Constant":
             stored[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
             continue

@@ -12,7 +12,7 @@ differ, and neither is always better: the better bound counts.
 Symbols: m leaves, n inputs, F queries (feature, sign), o outputs, Q rows a leaf.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -30,37 +30,70 @@ from models.verification.checker.bounds import (
     relu,
     switched,
 )
+from models.verification.checker.time_limit import require_time
 
 # Elements of one temporary array, 2 MB.
 BATCH = 2**18
+# Leaves that come at a time, at most; splits between two looks at the clock.
+LEAVES, LOOKS = 4096, 4096
 
 
-def leaf_boxes(dimension: Any, value: Any, lower: Array, upper: Array) -> tuple[Array, Array, Numbers]:
+def leaf_boxes(dimension: Any, value: Any, lower: Array, upper: Array, together: int = LEAVES
+               ) -> Iterator[tuple[Array, Array, Numbers]]:
     """Leaves: walls (m, n) each and the root (m,) they are part of; of the trees over roots (R, n), each in preorder.
 
-    A dimension of -1 is a leaf. Rejects what is not a tree for each root, before it takes room: an array of shape
-    (2^24, 0) is a few bytes in a file, and 2^24 lists.
+    A dimension of -1 is a leaf. At most `together` come at a time: what is held besides is one box and the way to it,
+    so that a small file cannot ask for more. Rejects what is not a tree for each root, the last leaf included, where it
+    meets it; before anything takes room: an array of shape (2^24, 0) is a few bytes in a file, and 2^24 lists.
     """
     if not dimension.ndim == value.ndim == 1 or (dimension.dtype.kind, value.dtype.kind) != ("i", "f"):
         raise Rejected(f"split tree must be a list of integers and one of floats, got {dimension.dtype} of shape "
                        f"{dimension.shape} and {value.dtype} of shape {value.shape}")
-    open_boxes, leaves = [(lower[r], upper[r], r) for r in reversed(range(len(lower)))], []
-    for d, v in zip(dimension.tolist(), value.tolist(), strict=True):
-        if not open_boxes:
-            raise Rejected("split tree must end with its last leaf")
-        low, high, root = open_boxes.pop()
-        if d == -1:
-            leaves.append((low, high, root))
+    return _leaves(dimension, value, lower, upper, together)
+
+
+def _leaves(dimension: Any, value: Any, lower: Array, upper: Array, together: int
+            ) -> Iterator[tuple[Array, Array, Numbers]]:
+    root, lows, highs, owners = -1, list[Array](), list[Array](), list[int]()
+    low = high = np.empty(0)
+    # splits on the way to the box: dimension, place, the wall that gave way, whether this is the upper side
+    way: list[tuple[int, float, float, bool]] = []
+    for d, v in _splits(dimension, value):
+        if not way:
+            root += 1
+            if root == len(lower):
+                raise Rejected("split tree must end with its last leaf")
+            low, high = lower[root].copy(), upper[root].copy()
+        if d != -1:
+            if not (0 <= d < len(low) and low[d] <= v <= high[d]):
+                raise Rejected("splits must lie within their box")
+            way.append((d, v, float(high[d]), False))
+            high[d] = v
             continue
-        if not (0 <= d < len(low) and low[d] <= v <= high[d]):
-            raise Rejected("splits must lie within their box")
-        left, right = high.copy(), low.copy()
-        left[d] = right[d] = v
-        open_boxes += [(right, high, root), (low, left, root)]
-    if open_boxes or not leaves:
+        lows.append(low.copy())
+        highs.append(high.copy())
+        owners.append(root)
+        while way and way[-1][3]:  # both sides are done
+            at, _, wall, _ = way.pop()
+            low[at] = wall
+        if way:
+            at, place, wall, _ = way.pop()
+            way.append((at, place, float(low[at]), True))
+            high[at], low[at] = wall, place
+        if len(lows) == together:
+            yield np.stack(lows), np.stack(highs), np.array(owners)
+            lows, highs, owners = [], [], []
+    if way or root + 1 < len(lower) or root < 0:
         raise Rejected("leaves must cover the box")
-    lows, highs, owners = zip(*leaves, strict=True)
-    return np.stack(lows), np.stack(highs), np.array(owners)
+    if lows:
+        yield np.stack(lows), np.stack(highs), np.array(owners)
+
+
+def _splits(dimension: Any, value: Any) -> Iterator[tuple[int, float]]:
+    for first in range(0, max(len(dimension), len(value)), LOOKS):
+        require_time()
+        some = slice(first, first + LOOKS)
+        yield from zip(dimension[some].tolist(), value[some].tolist(), strict=True)
 
 
 def leaf_bounds(weights: Sequence[Array], biases: Sequence[Array], lower: Array, upper: Array,
@@ -78,6 +111,7 @@ def leaf_bounds(weights: Sequence[Array], biases: Sequence[Array], lower: Array,
     parts, kinds = [], _relaxations(weights, relus)
     with np.errstate(over="ignore", invalid="ignore"):
         for now in _batches(weights, len(lower), len(queries), batch):
+            require_time()
             boxes = Box(lower[now], upper[now])
             bounds = np.fmax(*_derivatives(weights, biases, boxes, kinds, directions, tight=enough is None))
             rest = np.flatnonzero(~(bounds >= (np.inf if enough is None else enough)).all(axis=1))
@@ -100,6 +134,7 @@ def leaf_margins(weights: Sequence[Array], biases: Sequence[Array], lower: Array
     parts, kinds = [], _relaxations(weights, relus)
     with np.errstate(over="ignore", invalid="ignore"):
         for now in _batches(weights, len(lower), constants[0].size, batch):
+            require_time()
             parts.append(bound_largest(weights, biases, Box(lower[now], upper[now]), kinds, coefficients[now],
                                        constants[now], None if on_inputs is None else on_inputs[now]))
     return np.concatenate(parts)
@@ -111,7 +146,8 @@ def _relaxations(weights: Sequence[Array], relus: Sequence[bool] | None) -> list
 
 def _batches(weights: Sequence[Array], leaves: int, rows: int, batch: int | None) -> list[slice]:
     """Leaves that are bounded together, so that memory does not depend on their number."""
-    step = batch or max(BATCH // (max(len(weight) for weight in weights) * (weights[0].shape[1] + 2 + rows)), 1)
+    inputs = weights[0].shape[1]  # bounds of a layer are functions of them, and begin with their identity
+    step = batch or max(BATCH // (max(inputs, *(len(weight) for weight in weights)) * (inputs + 2 + rows)), 1)
     return [slice(i, i + step) for i in range(0, leaves, step)]
 
 

@@ -32,6 +32,7 @@ import numpy as np
 from models.verification.checker.archive import Array, Mask
 from models.verification.checker.bounds import Box, bound_layers, linear, relu
 from models.verification.checker.chain import Chain
+from models.verification.checker.time_limit import require_time
 
 GROWN = 1 + 1e-9
 
@@ -57,6 +58,7 @@ def kept_order(weights: Sequence[Array], feature: int, sign: int) -> Mask:
     rises, falls = np.zeros(weights[0].shape[1], dtype=bool), np.zeros(weights[0].shape[1], dtype=bool)
     rises[feature] = True
     for weight in weights:
+        require_time()
         up, down = weight > 0, weight < 0
         rises, falls = _reached(up, rises) | _reached(down, falls), _reached(up, falls) | _reached(down, rises)
     return ~falls if sign > 0 else ~rises
@@ -103,6 +105,7 @@ def execution_error(weights: Sequence[Array], biases: Sequence[Array], lower: Ar
         size = np.maximum(np.abs(lower), np.abs(upper))
         error = np.zeros_like(size)
         for weight, bias, layer, follows in zip(weights, biases, layers, (*relus, False), strict=True):
+            require_time()
             magnitude, terms = np.abs(weight), (weight != 0).sum(axis=1) + 1
             u = terms * arithmetic.unit
             whole = magnitude @ (size + error) + np.abs(bias)

@@ -20,6 +20,7 @@ from itertools import product
 import numpy as np
 
 from feature_store.errors import InputError
+from models.verification.checker.time_limit import require_time
 from models.verification.language.amounts import DIGITS
 from models.verification.language.properties import Monotonicity, Share
 from models.verification.language.specification import DEFAULT_TOLERANCE, Specification
@@ -55,6 +56,7 @@ def with_tolerance(specification: Specification, over_the_box: Sequence[float]) 
         raise InputError(f"tolerance: expected a number from 0, got {unusable[0]!r}")
     allowed = np.zeros((len(specification.feature_names), len(specification.output_names)))
     for output, most in enumerate(over_the_box):
+        require_time()
         for feature, (low, high) in enumerate(zip(specification.lower, specification.upper, strict=True)):
             if low < high:
                 allowed[feature, output] = _below(Fraction(most) / (Fraction(high) - Fraction(low)))
@@ -65,10 +67,14 @@ def output_range(graph: Graph, specification: Specification) -> FloatArray:
     """Largest minus smallest value of each output at `points_of` the box, (o,); at least what float32 tells apart."""
     products = sum(matrix.size for affine in graph.affines for matrix in affine.matrices.values())
     x = points_of(specification, int(np.clip(PRODUCTS // products, 64, INSIDE)))
-    batch = max(BATCH_ELEMENTS // max((graph.inputs, *graph.widths)), 1)
-    y = np.concatenate([graph.value(x[first : first + batch]) for first in range(0, len(x), batch)])
-    y = y[np.isfinite(y).all(axis=1)]
-    largest, smallest = (y.max(axis=0), y.min(axis=0)) if len(y) else (np.zeros(graph.outputs),) * 2
+    batch = max(BATCH_ELEMENTS // max((graph.inputs, graph.outputs, *graph.widths)), 1)
+    largest, smallest = np.full(graph.outputs, -np.inf), np.full(graph.outputs, np.inf)
+    for first in range(0, len(x), batch):
+        y = graph.value(x[first : first + batch])
+        y = y[np.isfinite(y).all(axis=1)]
+        largest, smallest = np.vstack([y, largest]).max(axis=0), np.vstack([y, smallest]).min(axis=0)
+    if not np.isfinite(largest).all():  # of no point
+        largest = smallest = np.zeros(graph.outputs)
     with np.errstate(over="ignore"):
         reach = np.minimum(largest - smallest, np.finfo(np.float64).max)
     least = FLOAT32 * np.maximum(np.maximum(np.abs(largest), np.abs(smallest)), float(np.finfo(np.float32).tiny))

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feature_store.errors import InputError
+from models.verification.checker.time_limit import require_time
 
 FloatArray = NDArray[np.float64]
 Kind = Literal["relu", "leaky_relu", "tanh", "sigmoid"]
@@ -121,6 +122,7 @@ class Graph:
         values = [np.asarray(x, dtype=np.float64)]
         with np.errstate(over="ignore", invalid="ignore"):
             for k, affine in enumerate(self.affines):
+                require_time()
                 z = sum((values[s] @ m.T for s, m in sorted(affine.matrices.items())), affine.offset)
                 values.append(_activated(self.layers[k], z) if k < len(self.layers) else z)
         return values[-1]
@@ -132,6 +134,7 @@ class Graph:
         """
         sizes, errors = [np.abs(np.asarray(x, dtype=np.float64))], [np.zeros(np.shape(x))]
         for k, affine in enumerate(self.affines):
+            require_time()
             terms = sum(m.shape[1] for m in affine.matrices.values()) + len(affine.matrices) + 1
             size = sum((sizes[s] @ np.abs(m).T for s, m in affine.matrices.items()), np.abs(affine.offset))
             error = sum((errors[s] @ np.abs(m).T for s, m in affine.matrices.items()), np.zeros(affine.rows))

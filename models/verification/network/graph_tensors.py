@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from models.verification.checker.time_limit import require_time
 from models.verification.network.graph import Graph, Layer
 
 
@@ -34,6 +35,7 @@ class GraphTensors:
 
     def affine(self, k: int, values: Sequence[Tensor]) -> Tensor:
         """z[k] (..., w) from the sources' values; k = number of layers: the output."""
+        require_time()
         total = self.offsets[k]
         for source, matrix in self.matrices[k].items():
             total = total + values[source] @ matrix.T

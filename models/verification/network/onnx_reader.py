@@ -29,6 +29,7 @@ from onnx import TensorProto, defs, helper, numpy_helper
 from feature_store.errors import InputError
 from models.verification.checker.chain import LEARNING
 from models.verification.checker.scalar_factors import ScalarFactors
+from models.verification.checker.time_limit import require_time
 from models.verification.network.affine_expression import (
     ARITHMETIC,
     LEARNED,
@@ -110,6 +111,7 @@ def _network(content: bytes, deadline: float) -> OnnxNetwork:
     y = reader.values.get(name)
     if not isinstance(y, Expression):
         raise InputError(f"output must depend on the input, got a constant or a mask (output {name!r})")
+    require_time()
     onnx.checker.check_model(model, full_check=True)  # after the reader, which names the node
     graph = Graph(reader.input.index.size, tuple(reader.layers), reader.affine(y))
     return OnnxNetwork(graph, reader.input_name, name, reader.input.shape, reader.number, reader.dtype,

@@ -26,6 +26,7 @@ import onnx
 from numpy.typing import NDArray
 
 from feature_store.errors import InputError
+from models.verification.checker.time_limit import require_time
 from models.verification.network.fed_numbers import inward
 
 Array = NDArray[np.float64]
@@ -170,6 +171,7 @@ def _executed(stages: Sequence[Stage], x: Array, rounding: _Rounding | None) -> 
     values = [x]
     with np.errstate(over="ignore", invalid="ignore"):
         for stage in stages:
+            require_time()
             z = sum((values[s] @ m.T for s, m in stage.matrices.items()), stage.offset)
             z = z if rounding is None else z + rounding.of_sum(stage, values)
             a = _ACTIVATIONS[stage.kind](z, stage.leak)
@@ -199,6 +201,7 @@ class _Session:
     def __init__(self, file: bytes, optimised: bool, where: str) -> None:
         import onnxruntime
 
+        require_time()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 4
@@ -217,6 +220,7 @@ class _Session:
                                "tensor(float16)": np.float16}[entry.type])
 
     def __call__(self, x: Array) -> Array:
+        require_time()
         try:
             (y,) = self.session.run(None, {self.name: x.astype(self.dtype).reshape(self.shape)})
         except Exception as error:  # it has no family of errors

@@ -154,7 +154,7 @@ def _slopes(graph: Graph, specification: Specification, domain: Domain,
     if not continuous:
         return None
     return Slopes(tuple(i for i, _, _ in continuous),
-                  np.stack([sign * np.eye(graph.outputs)[output] for _, output, sign in continuous]),
+                  np.stack([sign * _unit(output, graph.outputs) for _, output, sign in continuous]),
                   np.array([specification.slope(i, output) for i, output, _ in continuous]))
 
 
@@ -201,12 +201,10 @@ def _pair(graph: Graph, specification: Specification, domain: Domain, order: tup
 
 def _violations(rule: OutputRange | OutputOrder, outputs: int, columns: int) -> list[Alternative]:
     """How the rule can be violated, in terms of y, or of (y, x) where there are as many columns."""
-    unit = np.eye(columns)
-
     def row(side: Side | None) -> FloatArray:
         if side is None:
             return np.zeros((1, columns))
-        return unit[[outputs + side.feature if isinstance(side, InputValue) else side]]
+        return _unit(outputs + side.feature if isinstance(side, InputValue) else side, columns)[None]
 
     match rule:
         case OutputRange():
@@ -226,7 +224,7 @@ def _near_points(
 
     The change is measured from the output at the point and at what is fed for it, so from the further of the two.
     """
-    output, unit = rule.output, np.eye(graph.outputs)
+    output = rule.output
     given = np.stack([rule.points, rule.points if rule.fed is None else rule.fed], axis=1)  # (P, 2, n)
     references, slacks = (values(given.reshape(-1, graph.inputs))[:, output].reshape(-1, 2)
                           for values in (graph.value, graph.rounding))
@@ -242,8 +240,15 @@ def _near_points(
                              + ", ".join(f"{value:g}" for value in point) + ")")
         for sign in (-1, 1):  # the true output is in y - e .. y + e
             change = max(Fraction(-sign * y) + Fraction(e) for y, e in zip(ys, es, strict=True)) - Fraction(rule.change)
-            alternative = sign * unit[[output]], np.array([above(change)])
+            alternative = sign * _unit(output, graph.outputs)[None], np.array([above(change)])
             yield from ((a, b, alternative) for a, b in zip(begin[met], end[met], strict=True))
+
+
+def _unit(place: int, size: int) -> FloatArray:
+    """(size,): 1 at this place, else 0. Not a row of the identity, which is size times as large."""
+    row = np.zeros(size)
+    row[place] = 1.0
+    return row
 
 
 def _sum_above(a: FloatArray, b: FloatArray) -> FloatArray:

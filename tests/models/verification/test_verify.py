@@ -9,7 +9,7 @@ import torch
 
 from feature_store.errors import InputError
 from models.verification.attack.falsification import SlopeFalsifier
-from models.verification.checker.check import leaf_bounds, leaf_boxes
+from models.verification.checker.check import leaf_bounds
 from models.verification.language.specification import Monotonicity, Specification
 from models.verification.network.fully_connected import ReluNetwork
 from models.verification.search.branch_and_bound import Budget, Margins, Progress
@@ -17,6 +17,7 @@ from models.verification.search.derivative_query import DerivativeQuery
 from models.verification.verdict import Status, Verdict, Witness
 from models.verification.verify import verify
 from tests.models.verification.certified import network_with_many_leaves
+from tests.models.verification.checker.leaves import all_leaves
 from tests.models.verification.networks import (
     as_float64,
     exact_value,
@@ -54,7 +55,7 @@ def assert_violates(network: ReluNetwork, claim: Specification, witness: Witness
 def assert_proof(network: ReluNetwork, claim: Specification, verdict: Verdict) -> None:
     """The tree's leaves cover the box, and each is proved by the checker's bounds."""
     assert verdict.tree is not None and not verdict.witnesses
-    *boxes, _ = leaf_boxes(verdict.tree.split_dimension, verdict.tree.split_value, claim.lower[None], claim.upper[None])
+    *boxes, _ = all_leaves(verdict.tree.split_dimension, verdict.tree.split_value, claim.lower[None], claim.upper[None])
     assert len(boxes[0]) == verdict.tree.leaves
     bounds = leaf_bounds(*as_float64(network), *boxes, claim.queries,
                          enough=np.full(len(claim.queries), -claim.tolerance))

@@ -1,5 +1,7 @@
 """A split tree covers its root by construction; whatever is not a tree is refused."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,6 +9,8 @@ from hypothesis import strategies as st
 
 from models.verification.checker.archive import Rejected
 from models.verification.checker.check import leaf_boxes
+from models.verification.checker.time_limit import OutOfTime, time_limit
+from tests.models.verification.checker.leaves import all_leaves
 
 # A sum of at most 256 products of 5 differences of numbers near 1, each of which cancels some digits.
 VOLUME = 1e-9
@@ -16,7 +20,7 @@ LOWER, UPPER = np.array([0.0, -1.0]), np.array([1.0, 2.0])
 
 
 def boxes_of(dimension, value, lower=LOWER, upper=UPPER):
-    low, high, root = leaf_boxes(np.array(dimension), np.array(value, dtype=float), lower[None], upper[None])
+    low, high, root = all_leaves(np.array(dimension), np.array(value, dtype=float), lower[None], upper[None])
     assert not root.any()
     return low, high
 
@@ -85,12 +89,12 @@ def test_arrays_of_different_lengths_are_no_tree() -> None:
 
 def test_trees_of_several_roots_follow_each_other() -> None:
     lower, upper = np.array([[0.0, 0.0], [2.0, 0.0]]), np.array([[1.0, 1.0], [4.0, 1.0]])
-    low, high, root = leaf_boxes(np.array([-1, 0, -1, -1]), np.array([0.0, 3.0, 0.0, 0.0]), lower, upper)
+    low, high, root = all_leaves(np.array([-1, 0, -1, -1]), np.array([0.0, 3.0, 0.0, 0.0]), lower, upper)
     assert root.tolist() == [0, 1, 1]
     assert low.tolist() == [[0, 0], [2, 0], [3, 0]] and high.tolist() == [[1, 1], [3, 1], [4, 1]]
     for dimension in ([-1], [-1, -1, -1], [-1, 0, -1]):
         with pytest.raises(Rejected):
-            leaf_boxes(np.array(dimension), np.full(len(dimension), 3.0), lower, upper)
+            all_leaves(np.array(dimension), np.full(len(dimension), 3.0), lower, upper)
 
 
 @pytest.mark.parametrize(("dimension", "value"), [
@@ -100,3 +104,30 @@ def test_trees_of_several_roots_follow_each_other() -> None:
 def test_a_tree_is_a_list_of_integers_and_one_of_floats(dimension: np.ndarray, value: np.ndarray) -> None:
     with pytest.raises(Rejected, match="split tree must be a list of integers and one of floats"):
         leaf_boxes(dimension, value, LOWER[None], UPPER[None])
+
+
+def comb(splits: int, inputs: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Split, leaf, split, leaf, ...: a tree as deep as it is long, and its box."""
+    dimension = np.append(np.tile(np.array([0, -1], np.int8), splits), -1).astype(np.int8)
+    return dimension, np.ones(len(dimension)), np.zeros((1, inputs)), np.ones((1, inputs))
+
+
+def test_leaves_take_room_for_those_that_come_at_a_time_alone() -> None:
+    """A tree of a few kilobytes would else ask for splits x inputs numbers, or, turned round, for depth x inputs."""
+    splits, inputs = 20_000, 500
+    right = comb(splits, inputs)
+    preorder = np.append(np.zeros(splits, np.int8), np.full(splits + 1, -1, np.int8))
+    left = preorder, np.zeros(2 * splits + 1), *right[2:]
+    for dimension, value, lower, upper in (right, left):
+        tracemalloc.start()
+        try:
+            count = sum(len(low) for low, _, _ in leaf_boxes(dimension, value, lower, upper, 64))
+            most = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert count == splits + 1 and most < 0.2 * 8 * splits * inputs
+
+
+def test_the_way_through_a_tree_ends_with_the_time() -> None:
+    with time_limit(0.0), pytest.raises(OutOfTime):
+        next(iter(leaf_boxes(*comb(10, 2))))
