@@ -23,12 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feature_store.errors import InputError
+from models.verification.checker.time_limit import seconds_left
 from models.verification.network.graph import FloatArray
 
 UNIT, TINY = 2.0**-53, 1e-290
 LARGEST = 2**27  # values of an array, 1 GiB: far above what bounds can be computed of, and an end to nonsense
-# Multiplications to compose the maps of one file, up to a minute; each value that is written counts as VALUE of them.
-MOST_WORK, VALUE = 2**36, 16
+# Multiplications to compose the maps of one file, where there is no time limit, a minute's; where there is one, what is
+# done in the time that is left. Each value that is written counts as VALUE of them.
+MOST_WORK, A_SECOND, VALUE = 2**36, 2**30, 16
 OFFSET = -1  # the source of one value, 1: an expression's offset is its matrix (s, 1)
 
 Array = NDArray[Any]
@@ -96,9 +98,12 @@ def require_room(*sizes: int) -> None:
 
 def require_work(work: int) -> None:
     """Raises InputError for more multiplications than a file may take."""
-    if work > MOST_WORK:
-        raise InputError(f"maps without an activation between them must be composed in at most {MOST_WORK:,} "
-                         f"multiplications, got {work:,}: multiply their weights together before the export")
+    left = seconds_left()
+    allowed = MOST_WORK if math.isinf(left) else max(left, 0.0) * A_SECOND
+    if work > allowed:
+        raise InputError(f"maps without an activation between them must be composed in at most {allowed:,.0f} "
+                         f"multiplications, got {work:,}: give more time, or multiply their weights together before "
+                         "the export")
 
 
 def work_of(x: Expression, rows: int) -> int:

@@ -13,9 +13,11 @@ computes what was read is checked by runtime_agreement.py, where there is a box.
 Symbols: n inputs, o outputs, both flattened in C order.
 """
 
+import gzip
 import hashlib
 import math
 import time
+import zlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -46,6 +48,7 @@ from models.verification.network.constant_folding import ConstantFolder
 from models.verification.network.graph import Affine, Graph, Kind, Layer
 from models.verification.network.index_moves import MOVES, split
 
+MOST_MODEL = 2**31  # bytes: no ONNX file has more
 OLDEST_OPSET = 7  # before it Add, Mul and Gemm broadcast by attributes
 FLOATS = {TensorProto.FLOAT: np.float32, TensorProto.DOUBLE: np.float64, TensorProto.FLOAT16: np.float16}
 KINDS: dict[str, Kind] = {"Relu": "relu", "LeakyRelu": "leaky_relu", "Tanh": "tanh", "Sigmoid": "sigmoid"}
@@ -70,6 +73,20 @@ class OnnxNetwork:
     opset: int
 
 
+def model_bytes(path: Path) -> bytes:
+    """The content of an ONNX file, also of one that is packed (`.onnx.gz`). Raises InputError."""
+    if path.suffix != ".gz":
+        return path.read_bytes()
+    try:
+        with gzip.open(path) as file:
+            content = file.read(MOST_MODEL + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"model must be packed by gzip, as its name says, got {error} ({path})") from error
+    if len(content) > MOST_MODEL:
+        raise InputError(f"model must have at most {MOST_MODEL:,} bytes, got more when it was unpacked ({path})")
+    return content
+
+
 def read_onnx(source: Path | bytes, seconds: float = math.inf) -> OnnxNetwork:
     """Reads an ONNX file, or its content.
 
@@ -83,7 +100,7 @@ def read_onnx(source: Path | bytes, seconds: float = math.inf) -> OnnxNetwork:
     where = "bytes" if isinstance(source, bytes) else source
     try:
         deadline = time.monotonic() + seconds
-        return _network(source if isinstance(source, bytes) else source.read_bytes(), deadline)
+        return _network(source if isinstance(source, bytes) else model_bytes(source), deadline)
     except InputError:
         raise
     except Exception as error:  # a malformed file of any kind is a refusal, not a crash
