@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from feature_store.terminal import escape_what_python_says
 from pipelines.commands import (
     acting_commands,
     bundle_commands,
@@ -70,4 +71,5 @@ def root(
 
 def main() -> None:
     """Entry point of the installed command."""
+    escape_what_python_says()
     app()

@@ -15,17 +15,16 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from feature_store.errors import AssayError, InputError, RefusedError
 from feature_store.names import printable
+from feature_store.terminal import escape_what_python_says
 from pipelines.commands.known_names import require_in_ledger
 from serving.bundle import check_bundle
 from serving.control.champion import champion_of_ledger
 from serving.control.controller_file import read_controller_file
 from serving.control.kill_switch import hold_signal
 from serving.control.loop import ControlStep
-from serving.control.start import ControlRequest, control, line_of, release
+from serving.control.start import ControlRequest, control, json_of, line_of, release
 from serving.session import Predictor
 from serving.state_folder import StateFolder, state_folder
 
@@ -35,6 +34,7 @@ LARGEST_PORT = 65535
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the installed command. Exit codes: 0 done, 1 the job said no, 2 bad usage or input."""
+    escape_what_python_says()
     code = RefusedError.exit_code
     try:
         code = run(arguments)
@@ -163,8 +163,7 @@ def _show(record: ControlStep) -> None:
 
 
 def _show_json(record: ControlStep) -> None:
-    sys.stdout.buffer.write(orjson.dumps(vars(record)) + b"\n")  # NaN becomes null
-    sys.stdout.buffer.flush()
+    print(json_of(record), flush=True)
 
 
 def _check(given: argparse.Namespace) -> int:

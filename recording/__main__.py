@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from feature_store.errors import AssayError
+from feature_store.names import printable
 from recording.campaign import ProgressEvent, record_campaign
 from recording.settings import CampaignSettings
 
@@ -15,7 +16,7 @@ from recording.settings import CampaignSettings
 def show(event: ProgressEvent) -> None:
     """Prints one line."""
     now = datetime.now(UTC).strftime("%H:%M:%S")
-    print(f"{now} [{event.finished}/{event.total}] {event.kind}: {event.message}", flush=True)
+    print(printable(f"{now} [{event.finished}/{event.total}] {event.kind}: {event.message}"), flush=True)
 
 
 def main(arguments: list[str]) -> int:
@@ -47,7 +48,7 @@ def main(arguments: list[str]) -> int:
             command=shlex.join(["assay", "record", str(options.destination), *settings.options()]),
         )
     except AssayError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {printable(str(error))}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)

@@ -21,6 +21,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from feature_store.errors import InputError, RefusedError
+from models.verification.network.runtime_session import open_session
 from serving.bundle import CheckedBundle, ProofChecker, check_bundle
 from serving.contract import Contract
 from serving.inputs import InputReader
@@ -225,13 +226,8 @@ class Predictor:
 
 def load_session(model: bytes, what: str, where: str) -> onnxruntime.InferenceSession:
     """A model in onnxruntime on one thread. Raises RefusedError, naming `what` it is and `where` it lay."""
-    options = onnxruntime.SessionOptions()
-    # One row is microseconds of work: waking another thread costs more than it saves.
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 3
     try:
-        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        return open_session(model)
     except Exception as error:  # onnxruntime's exceptions have no common base of their own
         raise RefusedError(f"{what} must load in onnxruntime, got {error} ({where})") from error
 

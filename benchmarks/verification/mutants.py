@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import torch
 
 from benchmarks.harness.machine import describe_machine, load_average, now_utc
@@ -39,6 +38,7 @@ from models.verification.language.specification import Specification
 from models.verification.network.graph import Graph
 from models.verification.network.graph_tensors import GraphTensors
 from models.verification.network.onnx_reader import OnnxNetwork, read_onnx
+from models.verification.network.runtime_session import open_session
 
 OUTPUT = RESULTS / "mutants.json"
 FORMAT = "assay-mutants/1"
@@ -100,10 +100,8 @@ class Oracle:
 
     def _replay(self, model: bytes, network: OnnxNetwork, walls: Any) -> str:
         """Whether onnxruntime runs the file as the network that was read."""
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level, options.intra_op_num_threads, options.inter_op_num_threads = 4, 1, 1
         try:
-            session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+            session = open_session(model)
         except Exception:  # a file that no runtime takes decides nothing
             return ""
         x = self._points(walls, REPLAYED).astype(np.float32)

@@ -3,7 +3,6 @@
 import time
 
 import numpy as np
-import onnxruntime
 import torch
 
 from feature_store.scaling import FeatureScaling
@@ -11,13 +10,7 @@ from models.export.onnx_model import INPUT
 from models.verification.language.specification import FloatArray
 from models.verification.network.fully_connected import ReluNetwork
 from models.verification.network.graph_tensors import GraphTensors
-
-
-def open_session(model: bytes) -> onnxruntime.InferenceSession:
-    """A single-threaded CPU session: one-row decisions lose time to thread pools."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+from models.verification.network.runtime_session import open_session
 
 
 def largest_difference(model: bytes, network: ReluNetwork, scaling: FeatureScaling, points: int, seed: int) -> float:

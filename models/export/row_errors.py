@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from models.export.parity import open_session
 from models.paired_cases import Cases, recorded
 from models.verification.language.specification import FloatArray
+from models.verification.network.runtime_session import open_session
 
 
 def ordered_test_set(folder: Path, split_by: Sequence[str]) -> pd.DataFrame:

@@ -1,9 +1,9 @@
 """One workload's error must not sink the others."""
 
-import traceback
 from collections.abc import Callable
 
 from feature_store.errors import AssayError
+from feature_store.terminal import print_trace
 
 
 def attempt(work: Callable[[], None]) -> str:
@@ -13,6 +13,6 @@ def attempt(work: Callable[[], None]) -> str:
     except AssayError as error:
         return str(error) or type(error).__name__
     except (Exception, SystemExit) as error:  # a library that gives up ends its own workload alone
-        traceback.print_exc()
+        print_trace()
         return f"{type(error).__name__}: {error}"
     return ""

@@ -11,13 +11,13 @@ import csv
 import io
 import math
 import time
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from feature_store.errors import AssayError, InputError
+from feature_store.terminal import print_trace
 from models.verification.decide import OnPart, decide
 
 # What VNN-COMP calls a verdict: it asks whether some input reaches the unsafe outputs.
@@ -109,7 +109,7 @@ def decide_instances(instances: Sequence[Instance], seed: int = 0,
         except AssayError as error:
             outcome = Outcome(instance, "ERROR", str(error), time.monotonic() - began, 0)
         except Exception as error:  # the program's own; the others are decided all the same
-            traceback.print_exc()
+            print_trace()
             outcome = Outcome(instance, "ERROR", f"{type(error).__name__}: {error}", time.monotonic() - began, 0)
         yield outcome
 

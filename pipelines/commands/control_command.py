@@ -1,10 +1,8 @@
 """`assay control`: a controller that acts."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
-import orjson
 import typer
 
 from pipelines.commands.known_names import require_in_ledger
@@ -86,8 +84,9 @@ def release(
 
 
 def _json(record: ControlStep) -> None:
-    sys.stdout.buffer.write(orjson.dumps(vars(record)) + b"\n")  # NaN becomes null
-    sys.stdout.buffer.flush()
+    from serving.control.start import json_of
+
+    print(json_of(record), flush=True)
 
 
 def _told(record: ControlStep) -> None:

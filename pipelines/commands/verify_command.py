@@ -7,7 +7,6 @@ import io
 import json
 import os
 import sys
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from feature_store.errors import AssayError, InputError
+from feature_store.terminal import print_trace
 from feature_store.whole_files import require_file, require_writable, write_whole
 from pipelines.console import JsonOption, PlainConsole, err, out, plain, reported
 
@@ -124,7 +124,7 @@ def _no_verdict(as_json: bool) -> Iterator[None]:
     except AssayError:
         raise
     except Exception as error:
-        traceback.print_exc()
+        print_trace()
         reason, code = f"{type(error).__name__}: {error}", EXIT_CODES["ERROR"]
         document = {"verdict": "ERROR", "error": reason, "exit_code": code}
         _say(_json(document) if as_json else f"{plain(f'ERROR  {reason}')}\n")

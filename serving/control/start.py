@@ -1,5 +1,6 @@
 """Starts a controller as an operator asked for it, and runs it to its end: what every `assay control` does."""
 
+import json
 import math
 import os
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 from filelock import Timeout
 
 from feature_store.errors import AssayError, InputError, RefusedError
@@ -273,3 +275,8 @@ def line_of(record: ControlStep) -> str:
              ", ".join(f"{name.removeprefix('target_')} {value:.4g}" for name, value in done.items()) or "unchanged"]
     why = [record.reason, *(f"shield: {change}" for change in record.changes), record.failure, *record.notes]
     return "  ".join(parts) + "".join(f"; {one}" for one in why if one)
+
+
+def json_of(record: ControlStep) -> str:
+    """The same as JSON, on one line and in ASCII: what a terminal may take for a command is escaped. NaN is null."""
+    return json.dumps(orjson.loads(orjson.dumps(vars(record))))

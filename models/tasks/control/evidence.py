@@ -21,7 +21,7 @@ from models.environments.environment import Environment, GuaranteedSystem, RuleF
 from models.environments.environments import environment_of
 from models.environments.rollout import acting_of
 from models.export.bundle import PROOF_FILE
-from models.export.parity import one_row_latency_us, open_session
+from models.export.parity import one_row_latency_us
 from models.learners.policy import Policy
 from models.paired_cases import Cases, recorded
 from models.tasks.control.comparing import JudgedEpisodes, against, described, figures
@@ -35,6 +35,7 @@ from models.tasks.control.timeline import profile_of, timeline
 from models.tasks.control.workload import specification_of, twin_of
 from models.verification.language.specification import Specification
 from models.verification.language.specification_writing import written_out
+from models.verification.network.runtime_session import open_session
 
 PARITY_POINTS = 10_000
 UNCOUNTED = ("parity_max_abs", "parity_points", "latency_us")  # no means over episodes

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from models.environments.environment import Environment
 from models.environments.rollout import Acting
-from models.export.parity import open_session
+from models.verification.network.runtime_session import open_session
 
 FloatArray = NDArray[np.float64]
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from models.environments.environment import Environment
 from models.environments.rollout import Acting
-from models.export.parity import open_session
 from models.tasks.control.judging import play
 from models.tasks.control.task import ControlTask
+from models.verification.network.runtime_session import open_session
 
 DAY_S, MOST_STEPS = 86_400.0, 5_760
 POINTS = 720  # of a series in the evidence

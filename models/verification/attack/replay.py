@@ -19,6 +19,7 @@ from models.verification.network.fed_numbers import held
 from models.verification.network.graph import FloatArray, Graph
 from models.verification.network.onnx_reader import OnnxNetwork, model_bytes
 from models.verification.network.runtime_agreement import Stage, said_by_runtime
+from models.verification.network.runtime_session import open_session
 from models.verification.obligations.compile import PairObligation
 from models.verification.verdict import Witness
 
@@ -40,12 +41,9 @@ class Replay:
         import onnxruntime
 
         require_time()
-        options = onnxruntime.SessionOptions()
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        options.intra_op_num_threads = 1
         self.model, self.network, self.version = model, network, onnxruntime.__version__
         try:
-            self.session = onnxruntime.InferenceSession(model_bytes(model), options, providers=["CPUExecutionProvider"])
+            self.session = open_session(model_bytes(model), optimised=False)
         except Exception as error:  # it has no family of errors
             raise self._refused(error) from error
         types = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}

@@ -14,6 +14,7 @@ import numpy as np
 from models.verification.closed_loop.chain_builder import chain_values
 from models.verification.closed_loop.one_step import OneStep
 from models.verification.network.graph import FloatArray
+from models.verification.network.runtime_session import open_session
 
 Execute = Callable[[FloatArray], FloatArray]  # what the policy sees (m, n) -> its target (m,)
 LOADS = ("high", "low", "waves", "random", "greedy", "reverse")
@@ -71,12 +72,7 @@ def simulate(loop: OneStep, backlog: float, steps: int, count: int = 600, seed: 
 
 def in_runtime(model: Path) -> Execute:
     """The policy in onnxruntime, on its own file, one decision at a time as a controller makes them."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    session = open_session(str(model), optimised=False)
     (entry,) = session.get_inputs()
     number = {"tensor(float)": np.float32, "tensor(double)": np.float64}[entry.type]
 

@@ -20,6 +20,7 @@ from onnx import helper, numpy_helper
 
 from feature_store.errors import InputError
 from models.verification.network.affine_expression import require_room
+from models.verification.network.runtime_session import open_session
 
 Array = NDArray[Any]
 
@@ -153,14 +154,8 @@ def _sizes(output: onnx.ValueInfoProto) -> tuple[int, ...]:
 
 
 def _run(model: onnx.ModelProto, fed: Mapping[str, Array]) -> list[Array]:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4
     try:
-        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        session = open_session(model.SerializeToString(), optimised=False)
         return [np.asarray(array) for array in session.run(None, dict(fed))]
     except Exception as error:  # it has no family of errors
         raise InputError(f"constants must fit the operator, got {_line(error)}") from error

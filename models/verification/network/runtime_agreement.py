@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from feature_store.errors import InputError
 from models.verification.checker.time_limit import require_time
 from models.verification.network.fed_numbers import inward
+from models.verification.network.runtime_session import open_session
 
 Array = NDArray[np.float64]
 
@@ -202,15 +203,10 @@ class _Session:
         import onnxruntime
 
         require_time()
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        options.log_severity_level = 4
-        if not optimised:
-            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         self.where, self.version = where, onnxruntime.__version__
         self.how = ", with its default optimisations" if optimised else ""
         try:
-            self.session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+            self.session = open_session(file, optimised)
         except Exception as error:  # it has no family of errors
             raise self._refused(error) from error
         (entry,) = self.session.get_inputs()

@@ -1,0 +1,42 @@
+"""What Python itself writes to the terminal, escaped: traces, warnings and log lines repeat texts out of files."""
+
+import logging
+import sys
+import traceback
+import warnings
+from types import TracebackType
+from typing import Any
+
+from feature_store.names import printable
+
+KEPT = "\n\t"
+
+
+def print_trace() -> None:
+    """The trace of the error that is being handled, on stderr."""
+    sys.stderr.write(printable(traceback.format_exc(), KEPT))
+
+
+def escape_what_python_says() -> None:
+    """From now on, in this process: warnings, errors that nobody catches, and what is logged to nobody."""
+    warnings.formatwarning = _formatted
+    sys.excepthook = _uncaught
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_Escaped())
+
+
+_format_warning = warnings.formatwarning
+
+
+def _formatted(*arguments: Any, **options: Any) -> str:
+    return printable(_format_warning(*arguments, **options), KEPT)
+
+
+def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    sys.stderr.write(printable("".join(traceback.format_exception(kind, error, trace)), KEPT))
+
+
+class _Escaped(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        """See `logging.Formatter`."""
+        return printable(super().format(record), KEPT)
