@@ -18,7 +18,9 @@ g(k) = k u / (1 - k u) times the product of the absolute values (Higham, Accurac
   3. Lines: a slope may be rounded at will, for the constant is taken from the rounded one: the distance from a line to
      a convex or concave function is largest at an end of the interval.
 EPS(k) = (4 k + 64) u is more than three times what the few operations around a product, the sums of constants and
-the rounding of the bounds themselves add to g(k). An underflow is off by at most 2^-1075; `floor` and TINY cover it.
+the rounding of the bounds themselves add to g(k), and leaves room for weights that are off by u of themselves (the
+reciprocals of divisors): by items 1 and 2 they cost another u size, u |c| size. An underflow is off by at
+most 2^-1075; `floor` and TINY cover it.
 Overflow makes infinities and NaNs: a neuron with such bounds counts as undecided, and they stay in every bound.
 
 Symbols: B boxes, n inputs, w neurons of a layer, o outputs, Q rows a box, P rows of a backward pass.

@@ -52,7 +52,13 @@ class ChainBuilder:
         self.sizes = {name: len(bias) for name, (_, bias) in made.items()}
 
     def through(self, policy: Chain, seen: str, target: str, kept: Sequence[str]) -> None:
-        """Carries the value `seen` through the policy, to the value `target`."""
+        """Carries the value `seen` through the policy, to the value `target`.
+
+        Raises InputError for a policy that divides: the chain would hold rounded reciprocals, not its divisors.
+        """
+        if policy.rounded:
+            raise InputError("policy must multiply by what its file holds, got a Div whose reciprocal is rounded: "
+                             "multiply by a constant before the export")
         here = seen
         for weight, bias, follows in zip(policy.weights, policy.biases, (*policy.relus, False), strict=True):
             self.layer({target: ({here: weight}, bias)}, kept, follows)

@@ -17,7 +17,7 @@ what it gives: to y + r for any r within e, which is free. And y - now, y - y' a
 Symbols: n inputs of the policy, o outputs, p free inputs of the law.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -174,7 +174,7 @@ def behind(policy: Chain, layers: int) -> Chain:
     """The policy without its first layers: what it makes of their values. Raises InputError where none are left."""
     if not 0 <= layers < len(policy.weights):
         raise InputError(f"layers must be less than the policy's {len(policy.weights)}, got {layers}")
-    return Chain(policy.weights[layers:], policy.biases[layers:], policy.relus[layers:], policy.fed, policy.executed)
+    return replace(policy, weights=policy.weights[layers:], biases=policy.biases[layers:], relus=policy.relus[layers:])
 
 
 def affine_law(*parts: FloatArray, offset: FloatArray) -> Chain:

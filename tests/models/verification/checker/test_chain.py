@@ -1,5 +1,6 @@
 """The checker's own reader of ONNX chains: what it reads is what onnxruntime computes; all else is refused."""
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
+from feature_store.errors import InputError
 from models.verification.checker.archive import Rejected
 from models.verification.checker.chain import Chain, read_chain
 from models.verification.checker.check import leaf_bounds, leaf_margins
+from models.verification.checker.rounding import chain_error
+from models.verification.closed_loop.chain_builder import ChainBuilder
 from tests.models.verification.networks import points_inside
 from tests.models.verification.onnx_files import dense_model
 
@@ -54,17 +58,19 @@ def random_chain(rng: np.random.Generator) -> tuple[ModelProto, int]:
         nodes.append(helper.make_node(kind, operands, [here], **attributes))
 
     for _ in range(rng.integers(1, 8)):
-        kind = rng.choice(["Relu", "Flatten", "Identity", "Gemm", "MatMul", "Add", "Sub", "Mul"])
+        kind = rng.choice(["Relu", "Flatten", "Identity", "Gemm", "MatMul", "Add", "Sub", "Mul", "Div"])
         row = rng.normal(size=[(size,), (1, size), (1,), ()][rng.integers(4)])
         if kind in ("Relu", "Identity"):
             add(kind)
         elif kind == "Flatten":
             add(kind)
             rank = 2
-        elif kind in ("Add", "Mul"):
-            if kind == "Mul" and row.size == 1:  # a scalar must be one of float32
+        elif kind in ("Add", "Mul", "Div"):
+            if kind == "Div":
+                row = np.copysign(0.1 + np.abs(row), row)
+            if kind != "Add" and row.size == 1:  # a scalar must be one of float32
                 row = np.copysign(np.exp2(np.round(np.log2(np.abs(row)))), row)
-            add(kind, np.asarray(row), first=bool(rng.integers(2)))
+            add(kind, np.asarray(row), first=kind == "Div" or bool(rng.integers(2)))
         elif kind == "Sub":
             add(kind, np.asarray(row))
         else:
@@ -151,7 +157,10 @@ def test_a_dense_network_is_read_layer_by_layer() -> None:
 ROW = np.ones(3)
 REFUSED: dict[str, tuple[list[Any], dict[str, np.ndarray]]] = {
     "tanh": ([helper.make_node("Tanh", ["x"], ["y"])], {}),
-    "division": ([helper.make_node("Div", ["x", "c"], ["y"])], {"c": 3 * ROW}),
+    "constant over x": ([helper.make_node("Div", ["c", "x"], ["y"])], {"c": ROW}),
+    "division by 0": ([helper.make_node("Div", ["x", "c"], ["y"])], {"c": np.array([1.0, 0.0, 2.0])}),
+    "division by what may be flushed": ([helper.make_node("Div", ["x", "c"], ["y"])], {"c": 1e-310 * ROW}),
+    "reciprocal that may be flushed": ([helper.make_node("Div", ["x", "c"], ["y"])], {"c": 1e308 * ROW}),
     "constant minus x": ([helper.make_node("Sub", ["c", "x"], ["y"])], {"c": ROW}),
     "x twice": ([helper.make_node("Add", ["x", "x"], ["y"])], {}),
     "skip": ([helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Add", ["a", "x"], ["y"])], {}),
@@ -174,6 +183,60 @@ def test_what_is_not_a_chain_is_refused(name: str) -> None:
         model.opset_import.append(helper.make_opsetid("elsewhere", 1))
     with pytest.raises(Rejected):
         read_chain(model.SerializeToString())
+
+
+def divided(constant: np.ndarray) -> Chain:
+    """v / c, and more layers of it than one, so that every kind of pass meets the reciprocals."""
+    nodes = [helper.make_node("Div", ["x", "c"], ["a"]), helper.make_node("Relu", ["a"], ["b"]),
+             helper.make_node("Div", ["b", "c"], ["d"]), helper.make_node("Relu", ["d"], ["e"]),
+             helper.make_node("Div", ["e", "c"], ["y"])]
+    return read_chain(model_of(nodes, {"c": constant}, [1, 3]).SerializeToString())
+
+
+@attack
+@given(seed=st.integers(0, 2**32 - 1))
+def test_bounds_hold_for_the_exact_quotients_not_for_the_rounded_reciprocals_alone(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    constant, point = rng.uniform(0.1, 10, 3), rng.uniform(0.1, 10, 3)
+    chain = divided(constant)
+    assert chain.rounded and not divided(np.array([0.25, 1.0, 8.0])).rounded
+    for row in (*np.eye(3), *-np.eye(3)):
+        of_value = leaf_margins(chain.weights, chain.biases, point[None], point[None], row[None, None, None],
+                                np.zeros((1, 1, 1)), relus=chain.relus)[0, 0]
+        at = int(np.argmax(np.abs(row)))
+        quotient = Fraction(point[at]) / Fraction(constant[at]) ** 3
+        assert Fraction(of_value) <= int(row[at]) * quotient
+        one = chain.row(at)
+        of_slope = leaf_bounds(one.weights, one.biases, point[None], point[None], [(at, int(row[at]))],
+                               relus=one.relus)[0, 0]
+        assert Fraction(of_slope) <= int(row[at]) / Fraction(constant[at]) ** 3
+
+
+def test_a_policy_that_divides_is_not_put_into_another_chain() -> None:
+    with pytest.raises(InputError, match="policy must multiply by what its file holds"):
+        ChainBuilder({"x": 3}).through(divided(3 * ROW), "x", "y", [])
+
+
+@pytest.mark.parametrize("optimised", [False, True])
+def test_execution_of_quotients_stays_within_its_bound(optimised: bool) -> None:
+    rng = np.random.default_rng(0)
+    constant = rng.uniform(0.1, 10, 3).astype(np.float32)
+    nodes = [helper.make_node("Div", ["x", "c"], ["a"]), helper.make_node("Add", ["a", "b"], ["y"])]
+    bias = rng.normal(size=3).astype(np.float32)
+    model = model_of(nodes, {"c": constant, "b": bias}, [1, 3])
+    for side in (*model.graph.input, *model.graph.output):
+        side.type.tensor_type.elem_type = TensorProto.FLOAT
+    chain = read_chain(model.SerializeToString())
+    error = chain_error(chain, np.full(3, -5.0), np.full(3, 5.0))
+    options = onnxruntime.SessionOptions()
+    if not optimised:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    x = rng.uniform(-5, 5, (200, 3)).astype(np.float32)
+    executed = np.concatenate([session.run(None, {"x": row[None]})[0] for row in x]).astype(np.float64)
+    exact = x.astype(np.float64) / constant.astype(np.float64) + bias.astype(np.float64)
+    off = np.abs(executed - exact).max(axis=0)
+    assert (off > 0).all() and (off <= error).all() and (error <= 100 * off).all()
 
 
 def test_more_than_one_row_is_refused() -> None:

@@ -86,6 +86,25 @@ def test_a_property_is_proved_with_a_certificate_that_the_checker_accepts(tmp_pa
     assert decide(model, specification).verdict == "REFUTED"
 
 
+def test_a_network_behind_a_division_is_certified(tmp_path: Path) -> None:
+    """As people standardise by hand: (x - mean) / deviation in front of the layers."""
+    model, specification, proof = (tmp_path / one for one in ("model.onnx", "spec.yaml", "proof.npz"))
+    rng = np.random.default_rng(0)
+    stored = {"mean": rng.uniform(0, 1, 3), "deviation": rng.uniform(0.1, 0.9, 3), "weight": rng.normal(size=(3, 5)),
+              "last": rng.normal(size=(5, 1))}
+    nodes = [helper.make_node("Sub", ["x", "mean"], ["a"]), helper.make_node("Div", ["a", "deviation"], ["b"]),
+             helper.make_node("MatMul", ["b", "weight"], ["c"]), helper.make_node("Relu", ["c"], ["d"]),
+             helper.make_node("MatMul", ["d", "last"], ["y"])]
+    sides = [[helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [None, size])]
+             for name, size in (("x", 3), ("y", 1))]
+    graph = helper.make_graph(nodes, "divided", *sides, [
+        onnx.numpy_helper.from_array(array.astype(np.float32), name) for name, array in stored.items()])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), model)
+    specification.write_text(SPECIFICATION)
+    assert decide(model, specification, certificate=proof).verdict == "PROVED"
+    assert check_proof(proof, model, specification).accepted
+
+
 def changed(file: bytes, change: Callable[[onnx.ModelProto], None]) -> bytes:
     model = onnx.load_model_from_string(file)
     change(model)
