@@ -234,8 +234,8 @@ class _Reader:
 
     def _learning(self, kind: str, attributes: Attributes, operands: Sequence[Value | None]) -> Expression:
         """ONNX-ML's operators, which compute in float32."""
-        (x,) = operands
-        if kind not in LEARNED or not isinstance(x, Expression):
+        x = operands[0]
+        if kind not in LEARNED or len(operands) != 1 or not isinstance(x, Expression):
             raise InputError(f"operator of ONNX-ML must be one of {', '.join(LEARNED)}, got {kind}")
         if self.dtype != np.float32:
             raise InputError(f"{kind} must be of float32, in which onnxruntime computes it, got {self.dtype}")

@@ -92,6 +92,8 @@ def _apply(kind: str, given: list[Any], attributes: dict[str, Any]) -> Any:
             return given[0] - given[1]
         case "Mul":
             return given[0] * given[1]
+        case "Div":
+            return given[0] / given[1]
         case "Add":
             return given[0] + given[1]
         case "Relu":

@@ -48,11 +48,11 @@ def rows(count: int = 200) -> np.ndarray[Any, Any]:
     return np.random.default_rng(0).uniform(0.25, 1.0, (count, 3)).astype(np.float32)
 
 
-def exported(name: str) -> tuple[Any, bytes]:
-    """The model, trained, and its file."""
+def exported(name: str, dtype: type = np.float32) -> tuple[Any, bytes]:
+    """The model, trained on numbers of this type, and its file."""
     from skl2onnx import to_onnx
 
-    x = rows()
+    x = rows().astype(dtype)
     model = MODELS[name]().fit(x, 3 * x[:, 0] - 2 * x[:, 1] + x[:, 2] ** 2)
     return model, to_onnx(model, x[:1]).SerializeToString()
 
@@ -74,10 +74,12 @@ def test_both_readers_compute_what_scikit_learn_computes(name: str) -> None:
     np.testing.assert_allclose(through(read_chain(file), x), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_a_property_is_proved_with_a_certificate_that_the_checker_accepts(tmp_path: Path, name: str) -> None:
+# Of float64 a StandardScaler is exported as Sub and Div.
+@pytest.mark.parametrize(("name", "dtype"), [*((name, np.float32) for name in MODELS), ("standard, mlp", np.float64)])
+def test_a_property_is_proved_with_a_certificate_that_the_checker_accepts(tmp_path: Path, name: str,
+                                                                          dtype: type) -> None:
     model, specification, proof = (tmp_path / one for one in ("model.onnx", "spec.yaml", "proof.npz"))
-    model.write_bytes(exported(name)[1])
+    model.write_bytes(exported(name, dtype)[1])
     specification.write_text(SPECIFICATION)
     found = decide(model, specification, certificate=proof)
     assert found.verdict == "PROVED"
@@ -150,6 +152,19 @@ def test_what_means_something_else_is_refused(name: str, change: Callable[[onnx.
     if change is not another_opset:
         with pytest.raises(Rejected, match="of ONNX-ML a network that can be checked has"):
             read_chain(file)
+
+
+def test_another_operator_of_onnx_ml_is_refused_by_its_name() -> None:
+    def choice(model: onnx.ModelProto) -> None:
+        places = onnx.numpy_helper.from_array(np.array([0, 1, 2]), "places")
+        model.graph.initializer.append(places)
+        node = helper.make_node("ArrayFeatureExtractor", [model.graph.input[0].name, "places"], ["chosen"],
+                                domain="ai.onnx.ml")
+        model.graph.node[0].input[0] = "chosen"
+        model.graph.node.insert(0, node)
+
+    with pytest.raises(InputError, match="of ONNX-ML must be one of LinearRegressor, Scaler, got ArrayFeatureExtr"):
+        read_onnx(changed(exported("linear")[1], choice))
 
 
 def test_the_same_opset_may_be_imported_twice() -> None:
