@@ -1,10 +1,11 @@
 """The network in anybody's ONNX file as the checker sees it: a chain of affine maps, some followed by a ReLU.
 
-Reads one shape of graph: a chain of Flatten, Reshape, Identity, Gemm, MatMul, Add, Sub, Mul by constants of the file,
-Relu, and ONNX-ML's Scaler and LinearRegressor, from the one input to the one output; or such a chain in float64 between
-two conversions, Cast and Cast, of an input and to an output of float32. Nothing is multiplied out, so that nothing is
-rounded: a Sub is a layer of its own, with the identity as its matrix. Whatever else a file holds is refused: its proof
-cannot be checked here.
+Reads one shape of graph: a chain of Flatten, Reshape, Identity, Gemm, MatMul, Add, Sub, Mul, Div by constants of the
+file, Relu, and ONNX-ML's Scaler and LinearRegressor, from the one input to the one output; or such a chain in float64
+between two conversions, Cast and Cast, of an input and to an output of float32. Nothing is multiplied out, so that
+nothing is rounded: a Sub is a layer of its own, with the identity as its matrix. A Div by c is one of 1 / c, off by a
+relative u = 2^-53 at most, which the bounds' charge for the layer covers (64 u of it are to spare, bounds.py). Whatever
+else a file holds is refused: its proof cannot be checked here.
 
 Flow: proof_file.py checks proofs about what is read here, of bundles and of anybody's files.
 """
@@ -34,7 +35,8 @@ class Chain:
     """v[k + 1] = relu or identity of weights[k] @ v[k] + biases[k], v[0] = x; y is the last, without a ReLU.
 
     weights[k] (w[k], w[k - 1]) and biases[k] (w[k],) in float64; relus[k]: whether a ReLU follows layer k; fed,
-    executed: the types that the file takes and gives, and that it computes in.
+    executed: the types that the file takes and gives, and that it computes in; exact: whether the weights are the
+    file's own, none of them a rounded 1 / c.
     """
 
     weights: tuple[Array, ...]
@@ -42,6 +44,7 @@ class Chain:
     relus: tuple[bool, ...]
     fed: Type = FLOAT64
     executed: Type = FLOAT64
+    exact: bool = True
 
     def row(self, output: int) -> "Chain":
         """The chain to one of its outputs."""
@@ -119,6 +122,7 @@ class _Reader:
     def __init__(self, name: str, shape: tuple[int, ...], dtype: Type, fused: bool) -> None:
         self.flowing, self.shape, self.dtype = name, shape, dtype
         self.factors = ScalarFactors() if fused else None
+        self.exact = True
         self.layers: list[tuple[Array, Array]] = []
         self.relus: list[bool] = []
 
@@ -152,13 +156,15 @@ class _Reader:
                 pass
             case "Cast" if not constants and _same_type(node, self.dtype):
                 pass
-            case "Add" | "Sub" | "Mul" if len(constants) == 1 and not attributes and (first or node.op_type != "Sub"):
+            case "Add" | "Sub" | "Mul" | "Div" if len(constants) == 1 and not attributes and (
+                    first or node.op_type in ("Add", "Mul")):
                 if np.broadcast_shapes(self.shape, constants[0].shape) != self.shape:
                     raise Rejected(f"constant must keep the shape {self.shape}, got {constants[0].shape} ({where})")
                 values = np.broadcast_to(constants[0], self.shape).reshape(-1)
-                if node.op_type == "Mul":
-                    self._require_factor(constants[0], where)
-                    self._affine(np.diag(values), np.zeros(size))
+                if node.op_type in ("Mul", "Div"):
+                    self._require_factor(constants[0], node.op_type == "Div", where)
+                    self._affine(np.diag(self._inverse(values, where) if node.op_type == "Div" else values),
+                                 np.zeros(size))
                 else:
                     self._shift(values if node.op_type == "Add" else -values)
             case "MatMul" if len(constants) == 1 and first and constants[0].ndim == 2:
@@ -171,7 +177,7 @@ class _Reader:
                 self._linear(weight, bias.reshape(-1), where)
             case _:
                 raise Rejected("a network that can be checked is a chain of Relu, Flatten, Reshape, Identity, Scaler, "
-                               f"LinearRegressor, and Gemm, MatMul, Add, Sub, Mul by constants ({where})")
+                               f"LinearRegressor, and Gemm, MatMul, Add, Sub, Mul, Div by constants ({where})")
 
     def _learning(self, node: onnx.NodeProto, attributes: dict[str, Any], where: str) -> None:
         """An operator of ONNX-ML, whose constants are attributes, and which computes in float32."""
@@ -202,9 +208,18 @@ class _Reader:
         sizes = [self.shape[k] if size == 0 else int(size) for k, size in enumerate(target)]
         self.shape = np.empty(self.shape).reshape(sizes).shape
 
-    def _require_factor(self, values: Array, where: str) -> None:
+    def _inverse(self, values: Array, where: str) -> Array:
+        """1 / values, each a normal number."""
+        with np.errstate(divide="ignore", over="ignore"):
+            inverse = 1 / values
+        if not (np.isfinite(inverse) & (np.abs(inverse) >= np.finfo(np.float64).tiny)).all():
+            raise Rejected(f"divisors must have an inverse that is a normal number ({where})")
+        self.exact = self.exact and bool((np.abs(np.frexp(values)[0]) == 0.5).all())  # powers of 2
+        return np.asarray(inverse)
+
+    def _require_factor(self, values: Array, divides: bool, where: str) -> None:
         if self.factors is not None and values.size == 1 and \
-                (objection := self.factors.objection(values.item(), False, self.dtype)):
+                (objection := self.factors.objection(values.item(), divides, self.dtype)):
             raise Rejected(f"{objection} ({where})")
 
     def _linear(self, weight: Array, bias: Array, where: str) -> None:
@@ -229,7 +244,8 @@ class _Reader:
         if not self.layers or self.relus[-1]:
             size = prod(self.shape)
             self._affine(np.eye(size), np.zeros(size))
-        return Chain(tuple(w for w, _ in self.layers), tuple(b for _, b in self.layers), tuple(self.relus[:-1]))
+        return Chain(tuple(w for w, _ in self.layers), tuple(b for _, b in self.layers), tuple(self.relus[:-1]),
+                     exact=self.exact)
 
 
 def _require_plain(model: onnx.ModelProto, inputs: Iterable[onnx.ValueInfoProto]) -> None:

@@ -1,5 +1,6 @@
 """The checker's own reader of ONNX chains: what it reads is what onnxruntime computes; all else is refused."""
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
+from feature_store.errors import InputError
 from models.verification.checker.archive import Rejected
 from models.verification.checker.chain import Chain, read_chain
 from models.verification.checker.check import leaf_bounds, leaf_margins
+from models.verification.closed_loop.document_check import policy_digest
 from tests.models.verification.networks import points_inside
 from tests.models.verification.onnx_files import dense_model
 
@@ -54,7 +57,7 @@ def random_chain(rng: np.random.Generator) -> tuple[ModelProto, int]:
         nodes.append(helper.make_node(kind, operands, [here], **attributes))
 
     for _ in range(rng.integers(1, 8)):
-        kind = rng.choice(["Relu", "Flatten", "Identity", "Gemm", "MatMul", "Add", "Sub", "Mul"])
+        kind = rng.choice(["Relu", "Flatten", "Identity", "Gemm", "MatMul", "Add", "Sub", "Mul", "Div"])
         row = rng.normal(size=[(size,), (1, size), (1,), ()][rng.integers(4)])
         if kind in ("Relu", "Identity"):
             add(kind)
@@ -67,6 +70,9 @@ def random_chain(rng: np.random.Generator) -> tuple[ModelProto, int]:
             add(kind, np.asarray(row), first=bool(rng.integers(2)))
         elif kind == "Sub":
             add(kind, np.asarray(row))
+        elif kind == "Div":
+            sizes = np.copysign(np.maximum(np.abs(row), 0.25), row)
+            add(kind, np.asarray(np.copysign(np.exp2(np.round(np.log2(np.abs(row)))), row) if row.size == 1 else sizes))
         else:
             after = int(rng.integers(1, 6))
             weight = rng.normal(size=(size, after))
@@ -151,7 +157,9 @@ def test_a_dense_network_is_read_layer_by_layer() -> None:
 ROW = np.ones(3)
 REFUSED: dict[str, tuple[list[Any], dict[str, np.ndarray]]] = {
     "tanh": ([helper.make_node("Tanh", ["x"], ["y"])], {}),
-    "division": ([helper.make_node("Div", ["x", "c"], ["y"])], {"c": 3 * ROW}),
+    "divided": ([helper.make_node("Div", ["c", "x"], ["y"])], {"c": 3 * ROW}),
+    "by zero": ([helper.make_node("Div", ["x", "c"], ["y"])], {"c": np.array([1.0, 0.0, 2.0])}),
+    "by next to nothing": ([helper.make_node("Div", ["x", "c"], ["y"])], {"c": np.array([1.0, 1e-45, 2.0]) * 1e-300}),
     "constant minus x": ([helper.make_node("Sub", ["c", "x"], ["y"])], {"c": ROW}),
     "x twice": ([helper.make_node("Add", ["x", "x"], ["y"])], {}),
     "skip": ([helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Add", ["a", "x"], ["y"])], {}),
@@ -164,6 +172,20 @@ REFUSED: dict[str, tuple[list[Any], dict[str, np.ndarray]]] = {
     "sizes": ([helper.make_node("MatMul", ["x", "c"], ["y"])], {"c": np.ones((4, 2))}),
     "axis": ([helper.make_node("Flatten", ["x"], ["y"], axis=0)], {}),
     "foreign domain": ([helper.make_node("Relu", ["x"], ["y"], domain="elsewhere")], {})}
+
+
+@pytest.mark.parametrize(("divisor", "exact"), [(np.array([1.0, -0.5, 4.0]), True), (np.array([1.0, 3.0, 4.0]), False)])
+def test_a_division_is_a_product_with_the_inverse_whose_rounding_is_known(divisor: np.ndarray, exact: bool) -> None:
+    model = model_of([helper.make_node("Div", ["x", "c"], ["y"])], {"c": divisor}, [1, 3])
+    chain = read_chain(model.SerializeToString())
+    assert chain.exact is exact
+    for weight, c in zip(np.diag(chain.weights[0]), divisor, strict=True):
+        assert abs(Fraction(weight) * Fraction(c) - 1) <= Fraction(2) ** -53
+    if exact:
+        assert policy_digest(chain)
+    else:
+        with pytest.raises(InputError, match="policy must have the file's own weights, got a division"):
+            policy_digest(chain)
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
@@ -84,6 +84,23 @@ def test_a_property_is_proved_with_a_certificate_that_the_checker_accepts(tmp_pa
     assert check_proof(proof, model, specification).accepted
     specification.write_text(SPECIFICATION.replace("maximum: 20", "maximum: -19"))
     assert decide(model, specification).verdict == "REFUTED"
+
+
+def test_a_division_of_the_input_has_a_certificate_too(tmp_path: Path) -> None:
+    """What torch makes of (x - mean) / deviation in front of a network."""
+    arrays = {"mean": [0.5, 0.4, 0.3], "deviation": [0.3, 0.7, 1.1], "w": [[1.0], [-2.0], [0.5]]}
+    nodes = [helper.make_node("Sub", ["x", "mean"], ["a"]), helper.make_node("Div", ["a", "deviation"], ["b"]),
+             helper.make_node("Relu", ["b"], ["c"]), helper.make_node("MatMul", ["c", "w"], ["y"])]
+    values = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, size])
+              for name, size in (("x", 3), ("y", 1))]
+    graph = helper.make_graph(nodes, "g", values[:1], values[1:], [
+        numpy_helper.from_array(np.array(value, dtype=np.float32), name) for name, value in arrays.items()])
+    model, specification, proof = (tmp_path / one for one in ("model.onnx", "spec.yaml", "proof.npz"))
+    model.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)],
+                                        ir_version=8).SerializeToString())
+    specification.write_text(SPECIFICATION + "  - monotone: {features: [a], direction: increasing}\n")
+    assert decide(model, specification, certificate=proof).verdict == "PROVED"
+    assert check_proof(proof, model, specification).accepted
 
 
 def changed(file: bytes, change: Callable[[onnx.ModelProto], None]) -> bytes:
