@@ -24,7 +24,7 @@ from models.verification.language.claim import Claim, Part, exact, read_claim, r
 from models.verification.language.properties import Share
 from models.verification.language.unsafe_set import UnsafeSet
 from models.verification.network.graph import FloatArray
-from models.verification.network.onnx_reader import OnnxNetwork, read_onnx
+from models.verification.network.onnx_reader import OnnxNetwork, model_bytes, read_onnx
 from models.verification.network.runtime_agreement import require_agreement
 from models.verification.obligations.compile import PairObligation, RelationObligation
 from models.verification.obligations.slopes import Slopes
@@ -90,7 +90,7 @@ def _begun(model: Path, specification: Path, seconds: float, points: FloatArray 
     chain = None if certificate is None else checkable(model)
     run = _Run(network, claim, Replay(model, network), seconds, points, seed, on_progress, chain, started,
                (digest, secrets.token_hex(DRAWN_BYTES) if drawn is None else drawn))
-    require_agreement(model.read_bytes(), network.sha256, graph_stages(network.graph), claim.fed, str(model),
+    require_agreement(model_bytes(model), network.sha256, graph_stages(network.graph), claim.fed, str(model),
                       network.executed)
     return run
 
@@ -103,7 +103,7 @@ def _ended(run: "_Run", model: Path, specification: Path, certificate: Path | No
             run.add(Status.UNKNOWN, "certificate", f"the independent checker refused the proof: {checked.reason}")
         return run.verdict(checked.execution, {"file": str(certificate), "leaves": checked.leaves}
                            if checked.accepted else None)
-    added = execution_of(model.read_bytes(), run.network.graph, run.claim)
+    added = execution_of(model_bytes(model), run.network.graph, run.claim)
     if added.objection and run.status is Status.PROVED:
         run.add(Status.UNKNOWN, "execution", added.objection)
     return run.verdict(added.sentence)

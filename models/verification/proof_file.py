@@ -30,7 +30,7 @@ from models.verification.execution import execution_of
 from models.verification.language.claim import Claim, Part, read_claim, require_readable
 from models.verification.language.unsafe_set import UnsafeSet
 from models.verification.network.graph import FloatArray
-from models.verification.network.onnx_reader import OnnxNetwork, read_onnx
+from models.verification.network.onnx_reader import OnnxNetwork, model_bytes, read_onnx
 from models.verification.network.runtime_agreement import chain_stages, require_agreement
 from models.verification.obligations.compile import PairObligation, RelationObligation
 from models.verification.obligations.slopes import Slopes
@@ -73,7 +73,7 @@ class ProofCheck:
 def checkable(model: Path) -> Chain:
     """The network as the checker reads it. Raises InputError where no proof about it can be checked."""
     try:
-        return read_chain(model.read_bytes())
+        return read_chain(model_bytes(model))
     except Rejected as error:
         raise InputError(f"certificate is not to be had for this network: {error}") from error
     except Exception as error:  # the reader of the search has accepted the file
@@ -201,7 +201,7 @@ def _question(model: Path, specification: Path, seconds: float) -> _Question:
     began = time.monotonic()
     require_readable(model, specification)
     try:
-        file, text = model.read_bytes(), specification.read_bytes()
+        file, text = model_bytes(model), specification.read_bytes()
         network = read_onnx(model, seconds)
         claim = read_claim(specification, network.graph, network.number, seconds - (time.monotonic() - began))
         chain = checkable(model)

@@ -17,7 +17,7 @@ from models.verification.checker.time_limit import require_time
 from models.verification.language.unsafe_set import UnsafeSet
 from models.verification.network.fed_numbers import held
 from models.verification.network.graph import FloatArray, Graph
-from models.verification.network.onnx_reader import OnnxNetwork
+from models.verification.network.onnx_reader import OnnxNetwork, model_bytes
 from models.verification.network.runtime_agreement import Stage, said_by_runtime
 from models.verification.network.runtime_session import open_session
 from models.verification.obligations.compile import PairObligation
@@ -43,7 +43,7 @@ class Replay:
         require_time()
         self.model, self.network, self.version = model, network, onnxruntime.__version__
         try:
-            self.session = open_session(str(model), optimised=False)
+            self.session = open_session(model_bytes(model), optimised=False)
         except Exception as error:  # it has no family of errors
             raise self._refused(error) from error
         types = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}

@@ -1,9 +1,10 @@
 """The network in anybody's ONNX file as the checker sees it: a chain of affine maps, some followed by a ReLU.
 
-Reads one shape of graph: a chain of Flatten, Identity, Gemm, MatMul, Add, Sub, Mul by constants of the file and Relu,
-from the one input to the one output; or such a chain in float64 between two conversions, Cast and Cast, of an input and
-to an output of float32. Nothing is multiplied out, so that nothing is rounded: a Sub is a layer of its own, with the
-identity as its matrix. Whatever else a file holds is refused: its proof cannot be checked here.
+Reads one shape of graph: a chain of Flatten, Reshape, Identity, Gemm, MatMul, Add, Sub, Mul by constants of the file,
+Relu, and ONNX-ML's Scaler and LinearRegressor, from the one input to the one output; or such a chain in float64 between
+two conversions, Cast and Cast, of an input and to an output of float32. Nothing is multiplied out, so that nothing is
+rounded: a Sub is a layer of its own, with the identity as its matrix. Whatever else a file holds is refused: its proof
+cannot be checked here.
 
 Flow: proof_file.py checks proofs about what is read here, of bundles and of anybody's files.
 """
@@ -25,6 +26,7 @@ from models.verification.checker.time_limit import require_time
 FLOATS = {onnx.TensorProto.FLOAT: np.float32, onnx.TensorProto.DOUBLE: np.float64, onnx.TensorProto.FLOAT16: np.float16}
 Type = np.dtype[Any]
 FLOAT64: Type = np.dtype(np.float64)
+LEARNING = "ai.onnx.ml"  # the domain of ONNX-ML's operators
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ def read_chain(file: bytes) -> Chain:
              for k, d in enumerate(source.type.tensor_type.shape.dim)]
     fed = executed = np.dtype(FLOATS[source.type.tensor_type.elem_type])
     nodes, first, last = list(graph.node), source.name, graph.output[0].name
-    if nodes and nodes[0].op_type == "Cast":
+    if nodes and nodes[0].op_type == "Cast" and not _same_type(nodes[0], executed):
         nodes, first, last = _between_casts(graph, source.name, last)
         executed = FLOAT64
     reader = _Reader(first, tuple(sizes), executed, any(node.op_type == "MatMul" for node in nodes))
@@ -91,6 +93,12 @@ def read_chain(file: bytes) -> Chain:
     if reader.flowing != last:
         raise Rejected("nodes must form a chain from the input to the output")
     return replace(reader.chain(), fed=fed, executed=executed)
+
+
+def _same_type(node: onnx.NodeProto, dtype: Type) -> bool:
+    """Whether a Cast converts to the type that its operand has."""
+    attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    return set(attributes) == {"to"} and FLOATS.get(attributes["to"]) == dtype
 
 
 def _between_casts(graph: onnx.GraphProto, source: str, result: str) -> tuple[list[onnx.NodeProto], str, str]:
@@ -119,13 +127,20 @@ class _Reader:
         where = f"node {node.name or node.output[0]!r}, {node.op_type}"
         attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         variables = [name for name in node.input if name not in stored]
-        if variables != [self.flowing] or len(node.output) != 1 or node.domain not in ("", "ai.onnx"):
+        if variables != [self.flowing] or len(node.output) != 1 or node.domain not in ("", "ai.onnx", LEARNING):
             raise Rejected(f"nodes must form a chain of one variable each ({where})")
+        self.flowing, first = node.output[0], node.input[0] == self.flowing
+        if node.domain == LEARNING:
+            self._learning(node, attributes, where)
+            return
+        if node.op_type == "Reshape" and first and len(node.input) == 2 and not attributes.get("allowzero"):
+            self._reshape(stored[node.input[1]], where)
+            return
         constants = [np.asarray(stored[name], dtype=np.float64) for name in node.input if name in stored]
         if not all(np.isfinite(c).all() and stored[name].dtype == self.dtype for c, name in zip(
                 constants, (name for name in node.input if name in stored), strict=True)):
             raise Rejected(f"weights must be finite numbers of {self.dtype} ({where})")
-        size, first = prod(self.shape), node.input[0] == self.flowing
+        size = prod(self.shape)
         match node.op_type:
             case "Relu" if not constants:
                 if not self.relus or self.relus[-1]:
@@ -134,6 +149,8 @@ class _Reader:
             case "Flatten" if not constants and attributes.get("axis", 1) == 1:
                 self.shape = (self.shape[0], prod(self.shape[1:]))
             case "Identity" if not constants:
+                pass
+            case "Cast" if not constants and _same_type(node, self.dtype):
                 pass
             case "Add" | "Sub" | "Mul" if len(constants) == 1 and not attributes and (first or node.op_type != "Sub"):
                 if np.broadcast_shapes(self.shape, constants[0].shape) != self.shape:
@@ -153,9 +170,37 @@ class _Reader:
                 bias = np.broadcast_to(constants[1], (1, len(weight))) if len(constants) == 2 else np.zeros(len(weight))
                 self._linear(weight, bias.reshape(-1), where)
             case _:
-                raise Rejected("a network that can be checked is a chain of Relu, Flatten, Identity, and Gemm, MatMul, "
-                               f"Add, Sub, Mul by constants ({where})")
-        self.flowing = node.output[0]
+                raise Rejected("a network that can be checked is a chain of Relu, Flatten, Reshape, Identity, Scaler, "
+                               f"LinearRegressor, and Gemm, MatMul, Add, Sub, Mul by constants ({where})")
+
+    def _learning(self, node: onnx.NodeProto, attributes: dict[str, Any], where: str) -> None:
+        """An operator of ONNX-ML, whose constants are attributes, and which computes in float32."""
+        arrays = {name: np.array(value, dtype=np.float64) for name, value in attributes.items() if name in (
+            "offset", "scale", "coefficients", "intercepts")}
+        size, known = prod(self.shape), set(arrays) | {"targets", "post_transform"}
+        plain = self.dtype == np.float32 and self.shape == (1, size) and set(attributes) <= known and \
+            attributes.get("post_transform", b"NONE") == b"NONE" and all(np.isfinite(a).all() for a in arrays.values())
+        match node.op_type:
+            case "Scaler" if plain and set(attributes) == {"offset", "scale"} and all(
+                    len(a) in (1, size) for a in arrays.values()):
+                self._shift(np.broadcast_to(-arrays["offset"], size))
+                self._affine(np.diag(np.broadcast_to(arrays["scale"], size)), np.zeros(size))
+            case "LinearRegressor" if plain and "coefficients" in arrays:
+                weight = arrays["coefficients"].reshape(attributes.get("targets", 1), size)
+                bias = arrays.get("intercepts", np.zeros(len(weight)))
+                if bias.shape != (len(weight),):
+                    raise Rejected(f"intercepts must fit the targets, got {len(bias)} for {len(weight)} ({where})")
+                self._linear(weight, bias, where)
+            case _:
+                raise Rejected("of ONNX-ML a network that can be checked has Scaler and LinearRegressor alone, of "
+                               f"float32, on one row, without a transformation after it ({where})")
+
+    def _reshape(self, target: NDArray[Any], where: str) -> None:
+        """Another shape of one example, whose values stay in their order."""
+        if target.dtype != np.int64 or target.ndim != 1 or (target < -1).any():
+            raise Rejected(f"shape must be a list of whole numbers ({where})")
+        sizes = [self.shape[k] if size == 0 else int(size) for k, size in enumerate(target)]
+        self.shape = np.empty(self.shape).reshape(sizes).shape
 
     def _require_factor(self, values: Array, where: str) -> None:
         if self.factors is not None and values.size == 1 and \

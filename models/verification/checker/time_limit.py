@@ -27,6 +27,11 @@ def time_limit(seconds: float) -> Iterator[None]:
         _DEADLINE.reset(before)
 
 
+def seconds_left() -> float:
+    """Until the deadline; infinite where there is none."""
+    return _DEADLINE.get() - time.monotonic()
+
+
 def require_time() -> None:
     """Raises OutOfTime where the deadline has passed."""
     if time.monotonic() > _DEADLINE.get():

@@ -18,11 +18,12 @@ from models.verification.language.unsafe_set import UnsafeSet
 from models.verification.language.vnnlib import read_vnnlib
 from models.verification.network.fed_numbers import FLOAT64, Number, as_fed, hull
 from models.verification.network.graph import FloatArray, Graph
+from models.verification.network.onnx_reader import MOST_MODEL
 from models.verification.obligations.compile import PairObligation, RelationObligation, obligations
 from models.verification.obligations.slopes import Slopes
 
 REAL = "It is proved for the network in real arithmetic, with the weights stored in the file."
-MOST_MODEL, MOST_PROPERTY = 2**31, 100_000_000  # bytes: an ONNX file cannot have more, a packed property need not
+MOST_PROPERTY = 100_000_000  # bytes: a packed property need not have more
 VNNLIB = (".vnnlib", ".vnnlib.gz")
 
 

@@ -1,7 +1,8 @@
 """Tensors as affine expressions of a network's sources, and the arithmetic on them, every rounding bounded.
 
 What onnx_reader.py executes a file on. ARITHMETIC has, by ONNX operator, what takes attributes and operands to an
-expression; operands are expressions or constant arrays.
+expression; operands are expressions or constant arrays. LEARNED has the same of ONNX-ML, by which scikit-learn's models
+are exported, with constants in attributes.
 
 Rounding. u = 2^-53. |computed - exact| <= k u / (1 - k u) |A| |M| for a product of k terms (Higham, Accuracy and
 Stability, section 3.1). 2 k u |A| |M|, and a factor 1 + 4 (k + 4) u on each sum of bounds, cover the rounding of the
@@ -22,12 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feature_store.errors import InputError
+from models.verification.checker.time_limit import seconds_left
 from models.verification.network.graph import FloatArray
 
 UNIT, TINY = 2.0**-53, 1e-290
 LARGEST = 2**27  # values of an array, 1 GiB: far above what bounds can be computed of, and an end to nonsense
-# Multiplications to compose the maps of one file, up to a minute; each value that is written counts as VALUE of them.
-MOST_WORK, VALUE = 2**36, 16
+# Multiplications to compose the maps of one file, where there is no time limit, a minute's; where there is one, what is
+# done in the time that is left. Each value that is written counts as VALUE of them.
+MOST_WORK, A_SECOND, VALUE = 2**36, 2**30, 16
 OFFSET = -1  # the source of one value, 1: an expression's offset is its matrix (s, 1)
 
 Array = NDArray[Any]
@@ -95,9 +98,12 @@ def require_room(*sizes: int) -> None:
 
 def require_work(work: int) -> None:
     """Raises InputError for more multiplications than a file may take."""
-    if work > MOST_WORK:
-        raise InputError(f"maps without an activation between them must be composed in at most {MOST_WORK:,} "
-                         f"multiplications, got {work:,}: multiply their weights together before the export")
+    left = seconds_left()
+    allowed = MOST_WORK if math.isinf(left) else max(left, 0.0) * A_SECOND
+    if work > allowed:
+        raise InputError(f"maps without an activation between them must be composed in at most {allowed:,.0f} "
+                         f"multiplications, got {work:,}: give more time, or multiply their weights together before "
+                         "the export")
 
 
 def work_of(x: Expression, rows: int) -> int:
@@ -257,3 +263,31 @@ ARITHMETIC: Mapping[str, Callable[..., Expression]] = {
     "Neg": lambda _, a: _negative(a),
     "Sub": lambda _, a, b: _added(a, _negative(b)),
 }
+
+
+def _standardised(attributes: Attributes, x: Expression) -> Expression:
+    """ONNX-ML's Scaler: (x - offset) * scale, a value of each a feature or one for all."""
+    if set(attributes) != {"offset", "scale"}:
+        raise InputError(f"attributes must be offset and scale, got {', '.join(attributes) or 'none'}")
+    offset, scale = (np.array(attributes[name]) for name in ("offset", "scale"))
+    if any(len(values) not in (1, x.shape[-1]) for values in (offset, scale)) or len(x.shape) != 2:
+        raise InputError(f"offset and scale must fit {x.shape}, got {len(offset)} and {len(scale)} values")
+    return _scaled(_added(x, -offset), scale)
+
+
+def _regressed(attributes: Attributes, x: Expression) -> Expression:
+    """ONNX-ML's LinearRegressor: coefficients (targets, n) @ x + intercepts."""
+    unknown = set(attributes) - {"coefficients", "intercepts", "targets", "post_transform"}
+    if unknown or attributes.get("post_transform", b"NONE") != b"NONE" or len(x.shape) != 2:
+        raise InputError("LinearRegressor must be of one row, without a transformation after it, got "
+                         f"{attributes.get('post_transform', x.shape)!r} {', '.join(unknown)}".rstrip())
+    weight = np.array(attributes["coefficients"]).reshape(attributes.get("targets", 1), -1)
+    product = _product(x, weight.T)
+    bias = attributes.get("intercepts")
+    if bias is not None and len(bias) != len(weight):
+        raise InputError(f"intercepts must fit the targets, got {len(bias)} for {len(weight)}")
+    return product if bias is None else _added(product, np.array(bias))
+
+
+LEARNED: Mapping[str, Callable[[Attributes, Expression], Expression]] = {
+    "LinearRegressor": _regressed, "Scaler": _standardised}

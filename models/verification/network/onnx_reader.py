@@ -13,9 +13,11 @@ computes what was read is checked by runtime_agreement.py, where there is a box.
 Symbols: n inputs, o outputs, both flattened in C order.
 """
 
+import gzip
 import hashlib
 import math
 import time
+import zlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,10 +29,12 @@ import onnx
 from onnx import TensorProto, defs, helper, numpy_helper
 
 from feature_store.errors import InputError
+from models.verification.checker.chain import LEARNING
 from models.verification.checker.scalar_factors import ScalarFactors
 from models.verification.checker.time_limit import require_time
 from models.verification.network.affine_expression import (
     ARITHMETIC,
+    LEARNED,
     OFFSET,
     VALUE,
     Array,
@@ -44,6 +48,7 @@ from models.verification.network.constant_folding import ConstantFolder
 from models.verification.network.graph import Affine, Graph, Kind, Layer
 from models.verification.network.index_moves import MOVES, split
 
+MOST_MODEL = 2**31  # bytes: no ONNX file has more
 OLDEST_OPSET = 7  # before it Add, Mul and Gemm broadcast by attributes
 FLOATS = {TensorProto.FLOAT: np.float32, TensorProto.DOUBLE: np.float64, TensorProto.FLOAT16: np.float16}
 KINDS: dict[str, Kind] = {"Relu": "relu", "LeakyRelu": "leaky_relu", "Tanh": "tanh", "Sigmoid": "sigmoid"}
@@ -68,19 +73,34 @@ class OnnxNetwork:
     opset: int
 
 
+def model_bytes(path: Path) -> bytes:
+    """The content of an ONNX file, also of one that is packed (`.onnx.gz`). Raises InputError."""
+    if path.suffix != ".gz":
+        return path.read_bytes()
+    try:
+        with gzip.open(path) as file:
+            content = file.read(MOST_MODEL + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"model must be packed by gzip, as its name says, got {error} ({path})") from error
+    if len(content) > MOST_MODEL:
+        raise InputError(f"model must have at most {MOST_MODEL:,} bytes, got more when it was unpacked ({path})")
+    return content
+
+
 def read_onnx(source: Path | bytes, seconds: float = math.inf) -> OnnxNetwork:
     """Reads an ONNX file, or its content.
 
     It may be any acyclic network with one input and one output, of float16, float32 or float64, of these operators:
     Gemm, MatMul, Mul, Div and BatchNormalization by constants, Add, Sub, Neg; Relu, LeakyRelu, Tanh, Sigmoid; what
     moves values about (Concat, Split, Slice, Gather, Reshape, Flatten, Squeeze, Unsqueeze, Transpose, Identity,
-    Dropout); and whatever depends on constants and shapes alone. Raises InputError where the file is not such a
-    network, is more work than MOST_WORK or takes longer than `seconds`; the message names the node.
+    Dropout); of ONNX-ML Scaler and LinearRegressor; and whatever depends on constants and shapes alone. Raises
+    InputError where the file is not such a network, is more work than MOST_WORK or takes longer than `seconds`; the
+    message names the node.
     """
     where = "bytes" if isinstance(source, bytes) else source
     try:
         deadline = time.monotonic() + seconds
-        return _network(source if isinstance(source, bytes) else source.read_bytes(), deadline)
+        return _network(source if isinstance(source, bytes) else model_bytes(source), deadline)
     except InputError:
         raise
     except Exception as error:  # a malformed file of any kind is a refusal, not a crash
@@ -92,7 +112,7 @@ def _network(content: bytes, deadline: float) -> OnnxNetwork:
     model = onnx.load_model_from_string(content)
     _require_plain(model)
     onnx.checker.check_model(model)
-    versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
+    versions = sorted({entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")})
     if len(versions) != 1:
         raise InputError(f"file must import ONNX's operators in one version, got {versions}")
     (opset,) = versions
@@ -158,7 +178,7 @@ class _Reader:
 
     def _results(self, node: onnx.NodeProto) -> Sequence[Value]:
         kind, attributes = node.op_type, {a.name: helper.get_attribute_value(a) for a in node.attribute}
-        if node.domain not in ("", "ai.onnx"):
+        if node.domain not in ("", "ai.onnx", LEARNING):
             raise InputError(f"operator must be ONNX's own, got the domain {node.domain!r}")
         missing = [name for name in node.input if name and name not in self.values]
         if missing:
@@ -171,6 +191,8 @@ class _Reader:
             return [self._cast(node, attributes, operands)]
         if self.narrowed:
             raise InputError("output must be converted last, got a node after it")
+        if node.domain == LEARNING:
+            return [self._learning(kind, attributes, operands)]
         supported = sorted({*KINDS, *ARITHMETIC, *MOVES, "Shape", "Split"})
         if kind not in supported:
             raise InputError(f"operator must be one of {', '.join(supported)}, got {kind}")
@@ -195,18 +217,31 @@ class _Reader:
         """The conversions of a file that computes in float64: of its input of float32, and of its output back to it."""
         x = operands[0]
         assert isinstance(x, Expression)  # or it would have been folded
+        if set(attributes) == {"to"} and FLOATS.get(attributes["to"]) == self.dtype and not self.narrowed:
+            return x
         widens = x is self.input and self.number == self.dtype == np.float32 and not self.layers and self.work == 0
         narrows = self.number != self.dtype and list(node.output) == [self.output_name]
         to = attributes.get("to")
         if len(operands) != 1 or set(attributes) != {"to"} or not (
                 (widens and to == TensorProto.DOUBLE) or (narrows and to == TensorProto.FLOAT)):
             raise InputError("Cast of a variable must convert an input of float32 to float64, before anything else, or "
-                             "the output back to it")
+                             "the output back to it, or to the type that it has")
         if widens:
             self.dtype = np.dtype(np.float64)
         else:
             self.narrowed = True
         return x
+
+    def _learning(self, kind: str, attributes: Attributes, operands: Sequence[Value | None]) -> Expression:
+        """ONNX-ML's operators, which compute in float32."""
+        (x,) = operands
+        if kind not in LEARNED or not isinstance(x, Expression):
+            raise InputError(f"operator of ONNX-ML must be one of {', '.join(LEARNED)}, got {kind}")
+        if self.dtype != np.float32:
+            raise InputError(f"{kind} must be of float32, in which onnxruntime computes it, got {self.dtype}")
+        found = LEARNED[kind](attributes, x)
+        self.work += VALUE * found.index.size
+        return found
 
     def _require_factors(self, kind: str, operands: Sequence[Value | None]) -> None:
         if self.factors is None or kind not in ("Mul", "Div"):

@@ -2,7 +2,9 @@
 
 A round takes the open boxes with the worst parents, bounds them (output_query.py, derivative_query.py), closes those
 that are proved, and splits the others in two across the input that accounts for most of what the bound lost. Points at
-which a box looks worst are tried as counterexamples on the way.
+which a box looks worst are tried as counterexamples on the way. Where rounding takes more than what is missing, splits
+seldom help: after ROUNDED_SPLITS of them such boxes are put aside. The others may hold a counterexample, but there will
+be no proof.
 
 Bounds are rigorous in the type that computed them. Boxes, unless they are few, are bounded in float32 first; where only
 the charge for rounding stands between a box and its proof, the box is bounded again in float64, and once that has
@@ -31,6 +33,7 @@ NARROWEST = 1e-12
 # Rounding also widens the intervals on the way to a bound, by more than the last pass is charged: so many charges, as a
 # start; at most; and what is seen of it is multiplied by so much.
 DOUBT, MOST_DOUBT, CAUTION = 32.0, 1000.0, 1.5
+ROUNDED_SPLITS = 4096
 # A share of boxes for which float32 did not suffice above which float64 is used at once.
 DOUBLE_SHARE = 0.25
 # A round of fewer boxes takes about as long as one of so many, so that boxes are split further before they are bounded;
@@ -115,6 +118,7 @@ class _Search:
         self.splits: list[tuple[Tensor, Tensor, Tensor, int]] = []  # nodes, dimensions, values, first child
         self.nodes, self.bounded, self.proved, self.lowest = roots, 0, 0.0, float("inf")
         self.single, self.retried, self.doubt = 0, 0, DOUBT
+        self.aside, self.rounded = 0, 0  # boxes that cannot be proved; splits of boxes that rounding keeps from a proof
         self.started = time.monotonic()
 
     def result(self, status: Status, reason: str) -> SearchResult:
@@ -155,15 +159,21 @@ class _Search:
             if len(rest):
                 if self.violating(margins.suspect[left], rest.root):
                     return self.result(Status.REFUTED, "a counterexample was found")
-                if (margins.margin[left] + margins.charge[left] >= 0).any():  # then in float64, see _bound
-                    return self.result(Status.UNKNOWN, "rounding left a box unproved")
                 wide = _wide(rest.lower, rest.upper)
-                if not wide.any(dim=1).all():
-                    return self.result(Status.UNKNOWN, "a box shrank to a point without a proof or a witness")
-                share = None if margins.split_share is None else margins.split_share[left]
-                self._split(rest, margins.split_score[left].double(), share, margin[left], wide)
+                by_rounding = margins.margin[left] + margins.charge[left] >= 0  # then in float64, see _bound
+                tried, self.rounded = self.rounded >= ROUNDED_SPLITS, self.rounded + int(by_rounding.sum())
+                apart = wide.any(dim=1) & ~(by_rounding & tried)
+                self.aside += int((~apart).sum())
+                left[left.clone()] = apart
+                if apart.any():
+                    share = None if margins.split_share is None else margins.split_share[left]
+                    self._split(rest.pick(apart), margins.split_score[left].double(), share, margin[left], wide[apart])
             if self.on_progress:
                 self.on_progress(Progress(self.proved, len(self.open), self.lowest, time.monotonic() - self.started))
+        if self.aside:
+            boxes = "a box" if self.aside == 1 else f"{self.aside} boxes"
+            return replace(self.result(Status.UNKNOWN, f"rounding leaves {boxes} without a proof or a witness"),
+                           aside=self.aside)
         leaves = self.nodes - sum(len(nodes) for nodes, *_ in self.splits)
         cover = "proved box covers" if leaves == 1 else "proved boxes cover"
         return self.result(Status.PROVED, f"{leaves} {cover} all inputs")

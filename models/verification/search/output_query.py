@@ -26,6 +26,7 @@ STEPS = 4
 # Places between two combinations of constraints that are tried.
 PLACES = 9
 STEP_SIZES = (1.0, 0.5, 0.25, 0.25)
+LEAST_LACK = 1e-3  # what a row lacks to a proof counts as so much of what the others lack, at least
 
 
 class OutputQuery:
@@ -40,13 +41,16 @@ class OutputQuery:
         typed = self._typed(dtype)
         boxes = typed.bounder.boxes(lower, upper)
         found = typed.bounder.layers(boxes)
-        best = typed.optimise(found, boxes, root, self.steps)
+        best, every = typed.optimise(found, boxes, root, self.steps)
         margin, alternative = best.lower.min(dim=1)
         here = torch.arange(len(lower), device=lower.device)
         on_x = best.input_coefficients[here, alternative]
         on_a = {k: c[here, alternative] for k, c in best.activation_coefficients.items()}
-        return Margins(margin, margin > 0, best.charge[here, alternative], typed.score(found, boxes, on_x, on_a),
-                       torch.where(on_x > 0, lower, upper))
+        suspect = torch.where(on_x > 0, lower, upper)
+        if every is not None:
+            on_x, on_a = _summed(every, here, alternative)
+        score = typed.score(found, boxes, on_x, on_a)
+        return Margins(margin, margin > 0, best.charge[here, alternative], score, suspect)
 
 
 class _Typed:
@@ -57,8 +61,10 @@ class _Typed:
         self.coefficients = -torch.as_tensor(unsafe.coefficients, device=device).to(dtype)
         self.constants = -torch.as_tensor(unsafe.constants, device=device).to(dtype)
 
-    def optimise(self, found: Sequence[LayerBounds], boxes: Boxes, root: Tensor, steps: int) -> BackwardPass:
-        """The best backward pass per alternative, (B, K, ...), met while improving the lower slopes of the best row."""
+    def optimise(self, found: Sequence[LayerBounds], boxes: Boxes, root: Tensor,
+                 steps: int) -> tuple[BackwardPass, BackwardPass | None]:
+        """The best backward pass per alternative, (B, K, ...), met while improving the lower slopes of the best row;
+        and that of every row (B, K, M, ...), where an alternative has several."""
         coefficients, constants = self.coefficients[root], self.constants[root]
         count, alternatives, rows, _ = coefficients.shape
         every = self.bounder.lower_bound(found, boxes, _rows(coefficients.flatten(1, 2), constants.flatten(1)), {})
@@ -82,7 +88,7 @@ class _Typed:
                 slopes[k] = torch.minimum(torch.maximum(moved, least), least + relaxed.freedom[:, None])
             current = self.bounder.lower_bound(found, boxes, chosen, slopes)
             best = _better(best, current)
-        return self._cut(found, boxes, chosen, best)
+        return self._cut(found, boxes, chosen, best), _by_row(every, count, alternatives) if rows > 1 else None
 
     def _cut(self, found: Sequence[LayerBounds], boxes: Boxes, chosen: Rows, best: BackwardPass) -> BackwardPass:
         """The same, where that proves nothing, from passes in which the open neurons of one layer go no further."""
@@ -128,6 +134,27 @@ class _Typed:
             cost = 2 * lift * coefficients.abs() / (bound.z_high - bound.z_low).clamp_min(self.bounder.tiny)
             score = score + (((bound.slope_low + bound.slope_high) / 2).abs() @ cost[..., None])[..., 0]
         return score
+
+
+def _by_row(passes: BackwardPass, count: int, alternatives: int) -> BackwardPass:
+    """A pass over (B, Q) rows as (B, K, M)."""
+    def rows(values: Tensor) -> Tensor:
+        return values.reshape(count, alternatives, -1, *values.shape[2:])
+
+    return BackwardPass(rows(passes.lower), rows(passes.charge), rows(passes.input_coefficients),
+                        {k: rows(c) for k, c in passes.activation_coefficients.items()})
+
+
+def _summed(every: BackwardPass, here: Tensor, alternative: Tensor) -> tuple[Tensor, dict[int, Tensor]]:
+    """Sizes of coefficients on inputs (B, n) and activations, summed over the rows of an alternative, each row's over
+    what it lacks: any of them may close the box, and splitting for the nearest alone may never."""
+    lacking = -every.lower[here, alternative]
+    share = lacking.amax(dim=1, keepdim=True) / torch.maximum(lacking, LEAST_LACK * lacking.amax(dim=1, keepdim=True))
+
+    def summed(coefficients: Tensor) -> Tensor:
+        return (coefficients[here, alternative].abs() * share[..., None]).sum(dim=1)
+
+    return summed(every.input_coefficients), {k: summed(c) for k, c in every.activation_coefficients.items()}
 
 
 def _combined(coefficients: Tensor, constants: Tensor, weights: Tensor) -> Rows:

@@ -4,7 +4,8 @@ Of slopes, the cheapest comes first: the slopes at a few random points; then bra
 most suspicious points are tried. After a few boxes, which are all that networks need that are monotone by construction
 or trained to be proved, or at once where the bounds are far from a proof, a quick descent on the slopes comes between,
 and is repeated with more effort whenever the proof has taken ATTACK_SHARE times as long as all attacks so far. (Of
-outputs, boxes before the attack took longer than they saved.) All of it shares one budget of seconds; an interrupt
+outputs, boxes before the attack took longer than they saved.) Where only boxes are left that rounding keeps from a
+proof, the time that is left goes to attacks, up to LAST_ATTACKS. All of it shares one budget of seconds; an interrupt
 (Ctrl-C) at any moment ends in UNKNOWN with `interrupted` set.
 
 Symbols: R boxes, n inputs; lower, upper (R, n).
@@ -46,6 +47,9 @@ QUICK, MOST, ATTACK_SHARE = Effort(256, 16, 30), Effort(16384, 1024, 90), 8.0
 # A bound so many times the mean size of the slopes below 0 is far from a proof. (Measured on the networks of
 # benchmarks/verification/networks.py: at most 0.2 times where a proof was found, at least 7 where there is none.)
 FAR = 2.0
+# While only boxes are left that rounding keeps from a proof: attacks at most, each of twice the effort of the one
+# before, of outputs from so many points.
+LAST_ATTACKS, FIRST_SAMPLES = 6, 2000
 
 
 class _Clock:
@@ -103,6 +107,9 @@ def prove_slopes(
         result = _refuted() if found else search(hope=-FAR * attack.scale)
         if result.hopeless:
             result = _refuted() if attack.again() or attack.again() else search(hope=-math.inf)
+        for _ in range(LAST_ATTACKS):
+            if result.aside and not clock.over() and attack.again():
+                result = _refuted()
     except KeyboardInterrupt:
         return _interrupted(), ()
     if result.status is not Status.REFUTED:
@@ -212,6 +219,13 @@ def prove_outputs(
 
     result = branch_and_bound(query, low, high, clock.left(), violating, on_progress,
                               round_size(graph, OUTPUT_ELEMENTS))
+    try:
+        for number in range(1, LAST_ATTACKS + 1):
+            if result.aside and not clock.over():
+                witness = falsifier.search(points, FIRST_SAMPLES * 2**number, seed + number, accept, clock.over)
+                result = result if witness is None else _refuted()
+    except KeyboardInterrupt:
+        result = replace(result, interrupted=True)
     return result, witness if result.status is Status.REFUTED else None
 
 

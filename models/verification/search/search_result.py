@@ -46,7 +46,8 @@ class SearchResult:
 
     lower_bound: the worst margin met; NaN where there is none, or nothing is known of a box. tree: the splits of all
     roots in preorder, one root after the other (PROVED only). interrupted: by KeyboardInterrupt, which the caller has
-    to act upon: it is not raised again. hopeless: given up for the budget's hope.
+    to act upon: it is not raised again. hopeless: given up for the budget's hope. aside: boxes that rounding leaves
+    without a proof, where all others are proved (UNKNOWN only).
     """
 
     status: Status
@@ -57,3 +58,4 @@ class SearchResult:
     tree: BoxTree | None = None
     interrupted: bool = False
     hopeless: bool = False
+    aside: int = 0

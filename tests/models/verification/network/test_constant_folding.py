@@ -276,7 +276,7 @@ TWICE: dict[str, tuple[Callable[[onnx.ModelProto], Any], str]] = {
                   r"attribute must be given once, got \['alpha', 'alpha'\] \(node 'bad', LeakyRelu\)"),
     "weights": (lambda m: m.graph.initializer.append(numpy_helper.from_array(np.zeros(4, np.float32), "w")),
                 "name must be given to one value, got 'w' twice"),
-    "opsets": (lambda m: m.opset_import.append(helper.make_opsetid("ai.onnx", 11)), r"in one version, got \[17, 11\]"),
+    "opsets": (lambda m: m.opset_import.append(helper.make_opsetid("ai.onnx", 11)), r"in one version, got \[11, 17\]"),
     "shape": (lambda m: m.graph.output[0].type.tensor_type.shape.dim.add(dim_value=3), "must be a valid ONNX file"),
 }
 

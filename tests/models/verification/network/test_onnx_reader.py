@@ -3,7 +3,9 @@
 Oracles: onnxruntime for values; the file's own nodes in rational arithmetic for the affine maps.
 """
 
+import gzip
 import hashlib
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal, localcontext
@@ -25,9 +27,12 @@ from torch import nn
 from feature_store.errors import InputError
 from feature_store.scaling import FeatureScaling, MinMaxScaling
 from models.export.onnx_model import build_onnx
+from models.verification.checker.time_limit import time_limit
+from models.verification.decide import decide
 from models.verification.network import affine_expression
 from models.verification.network.graph import Affine
 from models.verification.network.onnx_reader import KINDS, OnnxNetwork, read_onnx
+from models.verification.proof_file import check_proof
 from tests.models.verification.networks import random_network
 
 DATA = Path(os.environ.get("ASSAY_DATA", Path(__file__).parents[5] / "shared" / "data"), "vnnlib")
@@ -835,8 +840,33 @@ def products(size: int, count: int) -> bytes:
 def test_composing_maps_has_an_end(monkeypatch: pytest.MonkeyPatch, size: int, count: int) -> None:
     monkeypatch.setattr(affine_expression, "MOST_WORK", 2**27)
     read_onnx(products(60, 90))
-    with pytest.raises(InputError, match=r"must be composed in at most .*: multiply their weights .*\(node .*MatMul"):
+    with pytest.raises(InputError, match=r"must be composed in at most .*: give more time, or .*\(node .*MatMul"):
         read_onnx(products(size, count))
+
+
+def test_the_more_time_there_is_the_more_maps_are_composed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(affine_expression, "A_SECOND", 2**20)
+    monkeypatch.setattr(affine_expression, "MOST_WORK", 1)
+    file = products(60, 90)  # of some 2^25 multiplications
+    with time_limit(3600.0):
+        read_onnx(file)
+    with time_limit(10.0), pytest.raises(InputError, match=r"must be composed in at most .* multiplications"):
+        read_onnx(file)
+
+
+def test_a_packed_file_is_read_by_its_name(tmp_path: Path) -> None:
+    plain, packed = tmp_path / "a.onnx", tmp_path / "a.onnx.gz"
+    plain.write_bytes(build([op("MatMul", "x w")], {"w": np.full((3, 3), 0.5, dtype=np.float32)}, (1, 3)))
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    assert read_onnx(packed).sha256 == read_onnx(plain).sha256
+    specification, proof = tmp_path / "spec.yaml", tmp_path / "proof.npz"
+    box = {f"x{k}": [0, 1] for k in range(3)}
+    specification.write_text(json.dumps({"box": box, "properties": [{"range": {"output": "y0", "maximum": 2}}]}))
+    assert decide(packed, specification, certificate=proof).verdict == "PROVED"
+    assert check_proof(proof, plain, specification).accepted and check_proof(proof, packed, specification).accepted
+    packed.write_bytes(gzip.compress(plain.read_bytes())[:-9])
+    with pytest.raises(InputError, match="model must be packed by gzip, as its name says"):
+        read_onnx(packed)
 
 
 def test_reading_ends_with_the_time_limit() -> None:

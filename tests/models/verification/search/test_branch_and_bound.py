@@ -186,14 +186,43 @@ def test_memory_that_does_not_suffice_for_one_box_and_other_errors_are_raised() 
 
 def test_a_box_that_shrinks_to_a_point_is_unknown() -> None:
     result = search(Sizes(0.0), [[0.0]], [[1e-9]])
-    assert result.status is Status.UNKNOWN and "shrank to a point" in result.reason
+    assert result.status is Status.UNKNOWN and result.aside > 0
+    assert "without a proof or a witness" in result.reason
+
+
+class Rounded:
+    """A query over [0, 1] that proves boxes of at most 1/64. Of those of at most 1/8 that touch a third rounding takes
+    more than what is missing. Suspects are centres."""
+
+    def bound(self, lower: Tensor, upper: Tensor, root: Tensor, dtype: torch.dtype) -> Margins:
+        touches = ((lower <= 1 / 3) & (upper >= 1 / 3)).any(1)
+        width = (upper - lower).amax(1)
+        margin = torch.where(touches & (width <= 1 / 8), -1e-17, 1 / 64 - width)
+        return Margins(margin, margin >= 0, torch.full_like(margin, 1e-16), upper - lower, (lower + upper) / 2)
+
+
+@pytest.mark.parametrize("batch", [1, 256])
+def test_a_box_that_rounding_leaves_is_put_aside_and_the_others_are_searched(batch) -> None:
+    asked: list[float] = []
+
+    def violating(suspects: Tensor, root: Tensor) -> bool:
+        asked.extend(suspects[:, 0].tolist())
+        return any(0.734 < one < 0.735 for one in asked)  # of a box of 1/32
+
+    found = search(Rounded(), [[0.0]], [[1.0]], violating=violating, batch=batch)
+    assert found.status is Status.REFUTED
+    unproved = search(Rounded(), [[0.0]], [[1.0]], batch=batch)
+    assert (unproved.status, unproved.aside, unproved.tree) == (Status.UNKNOWN, 1, None)
+    assert unproved.reason == "rounding leaves a box without a proof or a witness"
+    assert 0.8 < unproved.proved_share < 1
 
 
 def test_two_neighbouring_floats_are_not_split_for_ever() -> None:
     wall = 1e10
     query = Sizes(0.0)  # proves the point, never the pair
     result = search(query, [[wall]], [[float(np.nextafter(wall, np.inf))]], Budget(seconds=1.0, boxes=500))
-    assert result.status is Status.UNKNOWN and "shrank to a point" in result.reason
+    assert result.status is Status.UNKNOWN and result.aside > 0
+    assert "without a proof or a witness" in result.reason
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e6, 1e12, 1e300])

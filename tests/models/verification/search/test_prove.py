@@ -13,7 +13,7 @@ import torch
 from models.verification.attack.falsification import Effort, SlopeFalsifier
 from models.verification.attack.output_falsification import OutputFalsifier, OutputWitness
 from models.verification.language.unsafe_set import UnsafeSet
-from models.verification.network.graph import Graph, dense_graph
+from models.verification.network.graph import Affine, Graph, Layer, dense_graph
 from models.verification.obligations.slopes import Slopes
 from models.verification.search import prove
 from models.verification.search.branch_and_bound import Budget, Progress, SearchResult
@@ -235,3 +235,35 @@ def test_outputs_are_decided_on_a_gpu_as_on_the_cpu(limit: float) -> None:
     here, _ = outputs(graph, Budget(seconds=20), limit)
     there, _ = prove_outputs(graph, unsafe, Budget(seconds=20), query=OutputQuery(graph, unsafe, "cuda"))
     assert there.status is here.status is not Status.UNKNOWN
+
+
+@pytest.mark.parametrize("eps", [0.0, 1e-4, 0.05, 0.3])
+def test_splits_follow_every_row_of_a_conjunction_not_the_nearest_alone(eps: float) -> None:
+    """Unsafe: |x1| <= eps and f(x0) >= 0.25, f a saw of 16 teeth between 0 and 0.2. Only x0 has to be split, and the
+    row that is nearest to its proof knows nothing of it."""
+    ends, slopes = np.linspace(-1, 1, 17)[:-1], np.where(np.arange(16) % 2 == 0, 1.6, -1.6)
+    hidden, offset, out = np.zeros((18, 2)), np.zeros(18), np.zeros((2, 18))
+    hidden[:16, 0], offset[:16], hidden[16:, 1] = 1, -ends, (1, -1)
+    out[0, 16:], out[1, :16] = -1, np.diff(np.concatenate([[0], slopes]))
+    graph = Graph(2, (Layer(Affine({0: hidden}, offset), "relu", 0.0),), Affine({1: out}, np.array([0.0, -0.25])))
+    unsafe = UnsafeSet(np.full((1, 2), -1.0), np.ones((1, 2)), np.eye(2)[None, None], np.array([[[eps, 0.0]]]))
+    result, witness = prove_outputs(graph, unsafe, Budget(seconds=30.0, boxes=2000))
+    assert (result.status, witness) == (Status.PROVED, None)
+
+
+def test_where_rounding_keeps_boxes_from_a_proof_attacks_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    found = OutputFalsifier.search
+
+    def search(self: OutputFalsifier, points: Any, samples: int = 2000, *more: Any, **named: Any) -> Any:
+        asked.append(samples)
+        return found(self, points, samples, *more, **named) if len(asked) == 4 else None
+
+    monkeypatch.setattr(OutputFalsifier, "search", search)
+    monkeypatch.setattr(prove, "branch_and_bound", lambda *arguments: SearchResult(
+        Status.UNKNOWN, "rounding leaves a box", -1.0, 0.5, 3, aside=1))
+    unsafe = UnsafeSet(np.zeros((1, 1)), np.ones((1, 1)), np.ones((1, 1, 1, 1)), np.zeros((1, 1, 1)))
+    graph = Graph(1, (), Affine({0: np.ones((1, 1))}, np.zeros(1)))
+    result, witness = prove_outputs(graph, unsafe, Budget(seconds=30.0))
+    assert result.status is Status.REFUTED and witness is not None
+    assert asked == [2000, 4000, 8000, 16000]
