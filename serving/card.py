@@ -1,5 +1,7 @@
 """What a reviewer sees of a model version in the registry: its tags and its gate table. Pure."""
 
+from models.gates import PROVED
+from models.verification.language.amounts import asked
 from serving.bundle import Bundle
 from serving.model_function import function_digest
 
@@ -38,8 +40,9 @@ def version_tags(bundle: Bundle, gates_passed: bool, command: str, ticket: str) 
 
 def gate_table(bundle: Bundle) -> str:
     """The version's description: statement and gates as Markdown."""
+    statement, proved = bundle.contract.specification.statement, bundle.proof.get("verdict") == PROVED
     lines = [
-        f"**{bundle.contract.specification.statement}**",
+        f"**{statement if proved else asked(statement)}**",
         "",
         "| gate | passed | metric | value | | threshold | unit | cases | reason |",
         "|---|---|---|---|---|---|---|---|---|",

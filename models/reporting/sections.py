@@ -12,6 +12,7 @@ from models.reporting.document import Badge, Cell, Note, Part, Table, figures, t
 from models.reporting.formatting import GAP, count, duration, number, percent, words
 from models.reporting.reading import at, items, mapping, mappings
 from models.reporting.witness import replayed_witness
+from models.verification.language.amounts import asked
 
 Json = Mapping[str, Any]
 
@@ -50,7 +51,8 @@ def guarantee(contract: Json | None, evidence: Json | None, scaling: Json | None
     else:
         reason = at(evidence, "verdict", "reason") or "no reason was given"
         parts.append(Note(f"Nothing is guaranteed: the verdict is {status} ({reason}). What was to be proved:", "bad"))
-    parts.append(Note(statement, "good" if status == PROVED else "statement") if isinstance(statement, str) else
+    parts.append(Note(statement, "good") if isinstance(statement, str) and status == PROVED else
+                 Note(asked(statement), "statement") if isinstance(statement, str) else
                  Note("The contract with the statement and the box is missing.", "missing"))
     if status == REFUTED:
         parts += replayed_witness(evidence)

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from models.verification.language.amounts import asked
 from models.verification.verdict import Status
 
 
@@ -30,6 +31,7 @@ class PartVerdict:
 class OnnxVerdict:
     """The verdict on a file and a property.
 
+    statement: what a proof says; documents say of what is not proved that it is asked.
     witness: None, or {"points": [{"inputs", "outputs"}, ...], "units", "replayed_with"}, plain values by name; of a
     pair the lower value comes first. Outputs that are no finite numbers are "Infinity", "-Infinity" and "NaN".
     certificate: None where none was asked for or nothing is proved; {"file", "leaves"}.
@@ -67,7 +69,8 @@ class OnnxVerdict:
 
     def to_json(self) -> dict[str, Any]:
         """The document that --json prints: strict JSON."""
-        return {"verdict": self.verdict, "reason": self.reason, "statement": self.statement, "seconds": self.seconds,
+        statement = self.statement if self.status is Status.PROVED else asked(self.statement)
+        return {"verdict": self.verdict, "reason": self.reason, "statement": statement, "seconds": self.seconds,
                 "boxes": sum(part.boxes for part in self.parts),
                 "proved_share": min((part.proved_share for part in self.parts), default=1.0),
                 "parts": [part.to_json() for part in self.parts], "witness": self.witness,

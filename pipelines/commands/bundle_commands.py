@@ -76,6 +76,7 @@ def check(
 
 
 def _check_proof(proof: Path, model: Path, specification: Path, timeout: float, json_output: bool) -> None:
+    from models.verification.language.amounts import asked
     from models.verification.proof_file import check_proof
 
     for path in (proof, model, specification):
@@ -88,8 +89,9 @@ def _check_proof(proof: Path, model: Path, specification: Path, timeout: float, 
         checked = check_proof(proof, model, specification, timeout)
     seconds = time.perf_counter() - started
     if json_output:
+        statement = checked.statement if checked.accepted else asked(checked.statement)
         print_json({"accepted": checked.accepted, "reason": checked.reason, "parts": checked.parts,
-                    "leaves": checked.leaves, "statement": checked.statement, "execution": checked.execution,
+                    "leaves": checked.leaves, "statement": statement, "execution": checked.execution,
                     "seconds": seconds})
         raise typer.Exit(0 if checked.accepted else 1)
     if not checked.accepted:

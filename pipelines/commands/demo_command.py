@@ -23,18 +23,19 @@ def demo(
 ) -> None:
     """Watch a proved controller act on a real server for two minutes.
 
-    Two equal nginx servers get the same load, in control groups of this machine. `assay control --actuator cgroup` sets
-    the CPU quota of one of them, with a policy that comes with the project (data/demo); the other one is left alone.
-    Ends with a page: what happened, and the price of having done nothing. Needs root, nginx and prometheus
-    (make debian).
+    Three equal nginx servers get the same load, in control groups of this machine. `assay control --actuator cgroup`
+    sets the CPU quota of one of them, with a policy that comes with the project (data/demo); one is left alone, and one
+    has all the time about what the controlled one has on average. Ends with a page: what happened, and the price of
+    having done nothing. Needs root, nginx and prometheus (make debian).
 
     Example: assay demo --seconds 120
     """
     from feature_store.whole_files import write_file
     from pipelines.demo.history import History
+    from pipelines.demo.page import NAMES
     from pipelines.demo.page import page as made_page
     from pipelines.demo.screen import Screen
-    from pipelines.demo.stage import QUOTA, STEP_S, WORKLOAD, staged
+    from pipelines.demo.stage import QUOTA, QUOTAS, STEP_S, WORKLOAD, staged
     from serving.bundle import check_bundle
 
     bundle = check_bundle(BUNDLE, PUBLIC_KEY)
@@ -45,7 +46,8 @@ def demo(
     folder, written = home / "demo" / "controller", page or home / "demo.html"
     _require_writable(folder, written.parent)
     history = History(driving.settings["slo_ms"])
-    print_line(f"two {WORKLOAD} servers with {QUOTA:g} cores each are starting; one step every {STEP_S:g} s")
+    quotas = ", ".join(f"{quota:g}" for quota in QUOTAS.values())
+    print_line(f"three {WORKLOAD} servers with {quotas} cores are starting; one step every {STEP_S:g} s")
     with staged(BUNDLE, PUBLIC_KEY, seconds, folder) as stage, \
             Screen(out, seconds) as screen:
         while time.time() < stage.start_s + seconds:
@@ -59,8 +61,10 @@ def demo(
            "Policy": f"bundle {bundle.sha256[:12]}, signature and proof checked",
            "Actuator": "cgroup, given back at the end", "Step": f"{STEP_S:g} s"}
     write_file(written, made_page(history, records, ran).encode())
-    acted, alone = (100 * history.violating(name) for name in history.series)
-    print_line(f"p99 above the objective: {acted:.0f} % of the time with the controller, {alone:.0f} % without")
+    print_line("p99 above the objective, of the time:")
+    for service in history.series:
+        print_line(f"  {100 * history.violating(service):3.0f} %  {NAMES[service]} "
+                   f"({history.mean_quota(service):.3g} cores on average)")
     print_line(f"page: {written}")
 
 

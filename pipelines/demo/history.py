@@ -1,10 +1,11 @@
-"""What both services did, second by second, as Prometheus has it, and what that comes to."""
+"""What the services did, second by second, as Prometheus has it, and what that comes to."""
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pipelines.demo.stage import ACTED, LEFT, WINDOW, Stage
+from pipelines.demo.stage import QUOTAS, WINDOW, Stage
 from recording.live.queries import signals
 
 SERIES = ("rate_rps", "p99_ms", "quota", "used")
@@ -23,7 +24,7 @@ class History:
     slo_ms: float
     seconds: list[float] = field(default_factory=list)
     series: Mapping[str, dict[str, list[float | None]]] = field(
-        default_factory=lambda: {name: {one: [] for one in SERIES} for name in (ACTED, LEFT)})
+        default_factory=lambda: {name: {one: [] for one in SERIES} for name in QUOTAS})
 
     def sample(self, stage: Stage) -> None:
         """Asks Prometheus once."""
@@ -44,7 +45,7 @@ class History:
         values = self.known(service, "p99_ms")
         return sum(value > self.slo_ms for value in values) / max(len(values), 1)
 
-    def core_seconds(self, service: str) -> float:
-        """Quota times time."""
+    def mean_quota(self, service: str) -> float:
+        """Cores; NaN where none is known."""
         values = self.known(service, "quota")
-        return sum(values) / max(len(values), 1) * (self.seconds[-1] - self.seconds[0] if self.seconds else 0.0)
+        return sum(values) / len(values) if values else math.nan

@@ -1,4 +1,4 @@
-"""The page that the demo leaves: what both services did, what the controller did, and the price of doing nothing."""
+"""The page that the demo leaves: what the services and the controller did, and the price of doing nothing."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,25 +7,23 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from models.reporting.document import Cell, Document, Facts, Note, Plot, Section, Table, figures, render, text
-from models.reporting.figures import BASELINE, INK, SOFT, VERIFIED, embed, logarithmic
+from models.reporting.figures import BASELINE, INK, SOFT, UNVERIFIED, VERIFIED, embed, logarithmic
 from models.reporting.formatting import number
 from pipelines.demo.history import History
 from pipelines.demo.screen import line
-from pipelines.demo.stage import ACTED, LEFT
+from pipelines.demo.stage import ACTED, CONSTANT, LEFT
 
 _WIDTH = 9.0
-_NAMES = {ACTED: "with assay control", LEFT: "left alone"}
-_STYLES = {ACTED: (VERIFIED, "-"), LEFT: (BASELINE, "--")}
+NAMES = {ACTED: "with assay control", LEFT: "left alone", CONSTANT: "constant, at about the same cost"}
+_STYLES = {ACTED: (VERIFIED, "-"), LEFT: (BASELINE, "--"), CONSTANT: (UNVERIFIED, "-.")}
 
 
 def page(history: History, records: Sequence[dict[str, Any]], context: dict[str, str]) -> str:
     """The whole page as HTML. context: label -> text of what ran."""
-    acted, left = history.violating(ACTED), history.violating(LEFT)
-    facts = Facts((
-        ("above the objective, with control", f"{100 * acted:.0f} %", f"p99 over {history.slo_ms:g} ms, of the time"),
-        ("above the objective, left alone", f"{100 * left:.0f} %", "the price of doing nothing"),
-        ("quota, with control", f"{number(_mean(history, ACTED, 'quota'))} cores", "mean"),
-        ("quota, left alone", f"{number(_mean(history, LEFT, 'quota'))} cores", "as deployed")))
+    above = {ACTED: "of the time", LEFT: "the price of doing nothing", CONSTANT: "the same cost, spread evenly"}
+    facts = Facts(tuple(
+        (f"p99 over {history.slo_ms:g} ms, {NAMES[service]}", f"{100 * history.violating(service):.0f} %",
+         f"{said}; {number(history.mean_quota(service))} cores on average") for service, said in above.items()))
     plots = (_plot(history, "rate_rps", "requests a second", 0.0), _plot(history, "p99_ms", "p99, ms", history.slo_ms),
              _plot(history, "quota", "quota, cores", 0.0))
     shielded = [record for record in records if record["changes"]]
@@ -37,7 +35,7 @@ def page(history: History, records: Sequence[dict[str, Any]], context: dict[str,
                   rows, f"{len(records)} steps, {len(shielded)} changed by the shield")
     what = Table(("", ""), tuple((text(label), Cell(value)) for label, value in context.items()))
     return render(Document(
-        "A controller that acts", "two equal nginx servers under the same load on this machine", (), (facts, Note(
+        "A controller that acts", "three equal nginx servers under the same load on this machine", (), (facts, Note(
             "The controller's policy is proved: while the objective is missed it takes nothing away, more load or "
             "latency never means less, and at most a quarter goes in one step.")),
         (Section("course", "What happened", plots), Section("steps", "What the controller did", (steps,)),
@@ -49,20 +47,15 @@ def _why(record: dict[str, Any]) -> list[str]:
                                                       "targets": {}}).strip()) if part]
 
 
-def _mean(history: History, service: str, name: str) -> float:
-    values = history.known(service, name)
-    return float(np.mean(values)) if values else float("nan")
-
-
 def _plot(history: History, name: str, label: str, limit: float) -> Plot:
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
         for service, (colour, dash) in _STYLES.items():
             values = [np.nan if value is None else value for value in history.series[service][name]]
-            axes.plot(history.seconds, values, color=colour, ls=dash, label=_NAMES[service])
+            axes.plot(history.seconds, values, color=colour, ls=dash, label=NAMES[service])
         if limit:
             axes.axhline(limit, color=INK, lw=0.8)
-            seen = [*history.known(ACTED, name), *history.known(LEFT, name), limit]
+            seen = [limit, *(value for service in NAMES for value in history.known(service, name))]
             logarithmic(axes, "y", min(seen), 1.2 * max(seen))
             axes.annotate("objective", (1, limit), xycoords=("axes fraction", "data"), xytext=(-4, 3),
                           textcoords="offset points", ha="right", fontsize=8)
@@ -75,4 +68,4 @@ def _plot(history: History, name: str, label: str, limit: float) -> Plot:
         axes.set_xlim(left=0)
         axes.legend(loc="upper left")
 
-    return Plot(embed(draw, _WIDTH, 2.4, f"demo-{name}", f"{label}, of both services over the demo"), _WIDTH)
+    return Plot(embed(draw, _WIDTH, 2.4, f"demo-{name}", f"{label}, of the services over the demo"), _WIDTH)

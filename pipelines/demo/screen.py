@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipelines.demo.history import History
-from pipelines.demo.stage import ACTED, LEFT
+from pipelines.demo.stage import ACTED, CONSTANT, LEFT
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _WIDTH, _EVENTS = 60, 6
@@ -49,7 +49,7 @@ def drawn(history: History, records: Sequence[dict[str, Any]], seconds: float) -
     table = Table.grid(padding=(0, 1))
     table.add_row("requests a second", *_row(history, LEFT, "rate_rps", 0.0))
     table.add_row("", "", "")
-    for service, label in ((ACTED, "with assay control"), (LEFT, "left alone")):
+    for service, label in ((ACTED, "with assay control"), (LEFT, "left alone"), (CONSTANT, "constant, same cost")):
         table.add_row(Text(label, style="bold"), "", "")
         table.add_row("  p99, ms", *_row(history, service, "p99_ms", history.slo_ms))
         table.add_row("  quota, cores", *_row(history, service, "quota", 0.0, most=0.8))

@@ -1,4 +1,5 @@
-"""Two equal services under the same load: one that `assay control` acts on, and one that is left as it is.
+"""Equal services under the same load: one that `assay control` acts on, one that is left as it is, and one that has
+all the time what the controlled one has on average.
 
 Everything is real: nginx, requests over loopback, Prometheus, control groups, the controller's own process with a
 signed bundle that was trained for this service (data/demo). Everything ends with the guard.
@@ -27,9 +28,11 @@ from recording.scaling.plan import Deployment
 from recording.tools import require_tools
 
 TASK, WORKLOAD = "autoscaling", "nginx"
-ACTED, LEFT = "controlled", "left-alone"
+ACTED, LEFT, CONSTANT = "controlled", "left-alone", "constant"
 STEP_S, SCRAPE_S, WINDOW = 5.0, 1.0, "5s"
-QUOTA, MEMORY_MIB = 0.3, 64.0  # cores that both begin with
+QUOTA, MEMORY_MIB = 0.3, 64.0  # cores that two of them begin with
+MEAN_QUOTA = 0.4  # cores that the controller gave on average, in earlier demos of two minutes
+QUOTAS = {ACTED: QUOTA, LEFT: QUOTA, CONSTANT: MEAN_QUOTA}
 TOOLS = ("nginx", "prometheus")
 # Requests a second as a share of the way through: calm, a wave, a burst at its top, calm again.
 WARM_UP_S = 10.0  # at the first rate: a controller that first looks while it begins sees a load that grows fivefold
@@ -90,8 +93,8 @@ def staged(bundle: Path, public_key: Path, seconds: float, folder: Path) -> Iter
             raise SourceError("control groups for CPU and memory must be writable, got ones that are not: run as root "
                               "on a host, or in a container with its own control groups")
         home = prepared(guard, WORKLOAD)
-        services = [stack.enter_context(LiveService(guard, groups, home, name, Deployment(WORKLOAD, QUOTA, 1, 1),
-                                                    MEMORY_MIB)) for name in (ACTED, LEFT)]
+        services = [stack.enter_context(LiveService(guard, groups, home, name, Deployment(WORKLOAD, quota, 1, 1),
+                                                    MEMORY_MIB)) for name, quota in QUOTAS.items()]
         prometheus = monitored(guard, services, SCRAPE_S)
         first = COURSE[0][1]
         load = Load([first, *(rate for _, rate in COURSE)],

@@ -10,6 +10,7 @@ from serving.card import gate_table, version_tags
 def test_the_gate_table_is_markdown_with_one_row_a_gate(bundle: Path) -> None:
     lines = gate_table(open_bundle(bundle)).splitlines()
     assert lines[0].startswith("**The output is increasing in psi_cpu_some, psi_io_full, for every input in the box")
+    assert "It is proved for the network in real arithmetic" in lines[0]
     assert lines[4] == "| specification | yes | verdict | PROVED | == | PROVED |  |  | the verdict is PROVED |"
     assert len(lines) == 4 + 8
     assert {line.count(" | ") for line in lines[4:]} == {8}
@@ -20,6 +21,7 @@ def test_a_failed_gate_and_a_missing_value_are_seen(
 ) -> None:
     table = gate_table(open_bundle(bundle_writer(tmp_path / "b", test_mse=float("nan"), status="REFUTED")))
     assert "| specification | NO | verdict | REFUTED | == | PROVED |" in table
+    assert "It is asked of the network" in table and "It is proved" not in table
     assert "| baseline_mse | NO | test_mse |  | <= |  | scaled² | 60 | test_mse must be a finite" in table
 
 

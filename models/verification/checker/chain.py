@@ -1,10 +1,11 @@
 """The network in anybody's ONNX file as the checker sees it: a chain of affine maps, some followed by a ReLU.
 
-Reads one shape of graph: a chain of Flatten, Reshape, Identity, Gemm, MatMul, Add, Sub, Mul and Div by constants of the
+Reads one shape of graph: a chain of Flatten, Reshape, Identity, Gemm, MatMul, Add, Sub, Mul, Div by constants of the
 file, Relu, and ONNX-ML's Scaler and LinearRegressor, from the one input to the one output; or such a chain in float64
 between two conversions, Cast and Cast, of an input and to an output of float32. Nothing is multiplied out, so that
-nothing is rounded but the reciprocals of divisors, for which the bounds are charged (bounds.py): a Sub is a layer
-of its own, with the identity as its matrix. Whatever else a file holds is refused: its proof cannot be checked here.
+nothing is rounded: a Sub is a layer of its own, with the identity as its matrix. A Div by c is one of 1 / c, off by a
+relative u = 2^-53 at most, which the bounds' charge for the layer covers (64 u of it are to spare, bounds.py). Whatever
+else a file holds is refused: its proof cannot be checked here.
 
 Flow: proof_file.py checks proofs about what is read here, of bundles and of anybody's files.
 """
@@ -34,8 +35,8 @@ class Chain:
     """v[k + 1] = relu or identity of weights[k] @ v[k] + biases[k], v[0] = x; y is the last, without a ReLU.
 
     weights[k] (w[k], w[k - 1]) and biases[k] (w[k],) in float64; relus[k]: whether a ReLU follows layer k; fed,
-    executed: the types that the file takes and gives, and that it computes in. rounded: whether weights are reciprocals
-    of divisors, which may be off by 2^-53 of themselves; all others are what the file holds.
+    executed: the types that the file takes and gives, and that it computes in; exact: whether the weights are the
+    file's own, none of them a rounded 1 / c.
     """
 
     weights: tuple[Array, ...]
@@ -43,7 +44,7 @@ class Chain:
     relus: tuple[bool, ...]
     fed: Type = FLOAT64
     executed: Type = FLOAT64
-    rounded: bool = False
+    exact: bool = True
 
     def row(self, output: int) -> "Chain":
         """The chain to one of its outputs."""
@@ -121,9 +122,9 @@ class _Reader:
     def __init__(self, name: str, shape: tuple[int, ...], dtype: Type, fused: bool) -> None:
         self.flowing, self.shape, self.dtype = name, shape, dtype
         self.factors = ScalarFactors() if fused else None
+        self.exact = True
         self.layers: list[tuple[Array, Array]] = []
         self.relus: list[bool] = []
-        self.rounded = False
 
     def run(self, node: onnx.NodeProto, stored: dict[str, NDArray[Any]]) -> None:
         """One node of the chain."""
@@ -162,7 +163,10 @@ class _Reader:
                 values = np.broadcast_to(constants[0], self.shape).reshape(-1)
                 if node.op_type in ("Mul", "Div"):
                     self._require_factor(constants[0], node.op_type == "Div", where)
-                    self._scale(values, node.op_type == "Div", where)
+                    self._affine(np.diag(self._inverse(values, where) if node.op_type == "Div" else values),
+                                 np.zeros(size))
+                    if node.op_type == "Div":  # room for a runtime that multiplies by 1 / c: it rounds once more
+                        self._affine(np.eye(size), np.zeros(size))
                 else:
                     self._shift(values if node.op_type == "Add" else -values)
             case "MatMul" if len(constants) == 1 and first and constants[0].ndim == 2:
@@ -206,22 +210,15 @@ class _Reader:
         sizes = [self.shape[k] if size == 0 else int(size) for k, size in enumerate(target)]
         self.shape = np.empty(self.shape).reshape(sizes).shape
 
-    def _scale(self, values: Array, divides: bool, where: str) -> None:
-        """Each value times a factor, or over a divisor.
-
-        The layer behind a division leaves room for a runtime that multiplies by reciprocals, which rounds once more.
-        """
-        if divides:
-            range_ = np.finfo(self.dtype)
-            with np.errstate(divide="ignore", over="ignore"):
-                inverse = 1 / values
-            if any(not ((np.abs(v) >= range_.tiny) & (np.abs(v) <= range_.max)).all() for v in (values, inverse)):
-                raise Rejected(f"divisors and their reciprocals must be normal numbers of {self.dtype} ({where})")
-            self.rounded |= bool((np.frexp(np.abs(values))[0] != 0.5).any())  # of a power of 2 it is exact
-            values = inverse
-        self._affine(np.diag(values), np.zeros(len(values)))
-        if divides:
-            self._affine(np.eye(len(values)), np.zeros(len(values)))
+    def _inverse(self, values: Array, where: str) -> Array:
+        """1 / values; both normal numbers of the type that the file computes in, so that neither may be flushed."""
+        of_type = np.finfo(self.dtype)
+        with np.errstate(divide="ignore", over="ignore"):
+            inverse = 1 / values
+        if any(not ((np.abs(v) >= of_type.tiny) & (np.abs(v) <= of_type.max)).all() for v in (values, inverse)):
+            raise Rejected(f"divisors must be normal numbers of {self.dtype}, and so must their inverses ({where})")
+        self.exact = self.exact and bool((np.abs(np.frexp(values)[0]) == 0.5).all())  # powers of 2
+        return np.asarray(inverse)
 
     def _require_factor(self, values: Array, divides: bool, where: str) -> None:
         if self.factors is not None and values.size == 1 and \
@@ -251,7 +248,7 @@ class _Reader:
             size = prod(self.shape)
             self._affine(np.eye(size), np.zeros(size))
         return Chain(tuple(w for w, _ in self.layers), tuple(b for _, b in self.layers), tuple(self.relus[:-1]),
-                     rounded=self.rounded)
+                     exact=self.exact)
 
 
 def _require_plain(model: onnx.ModelProto, inputs: Iterable[onnx.ValueInfoProto]) -> None:

@@ -56,7 +56,7 @@ class ChainBuilder:
 
         Raises InputError for a policy that divides: the chain would hold rounded reciprocals, not its divisors.
         """
-        if policy.rounded:
+        if not policy.exact:
             raise InputError("policy must multiply by what its file holds, got a Div whose reciprocal is rounded: "
                              "multiply by a constant before the export")
         here = seen

@@ -26,7 +26,9 @@ class GuaranteeCheck:
 
 
 def policy_digest(policy: Chain) -> str:
-    """Hex SHA-256 of a policy's weights, ReLUs and types."""
+    """Hex SHA-256 of a policy's weights, ReLUs and types. Raises InputError: a weight of it is rounded."""
+    if not policy.exact:
+        raise InputError("policy must have the file's own weights, got a division: multiply by the inverse instead")
     digest = hashlib.sha256(repr((policy.relus, policy.fed.str, policy.executed.str)).encode())
     for array in (*policy.weights, *policy.biases):
         digest.update(f"{array.shape} ".encode() + np.ascontiguousarray(array, dtype=np.float64).tobytes())

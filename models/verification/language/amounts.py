@@ -1,4 +1,4 @@
-"""Amounts in sentences that people read: rounded up, never down, with their unit."""
+"""Amounts in sentences that people read: rounded up, never down, with their unit; and the sentence of what is open."""
 
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
@@ -16,6 +16,11 @@ def amount(value: Fraction | float, unit: str = "") -> str:
     exact = Fraction(value) * (1 - SAME)
     context = Context(prec=DIGITS, rounding=ROUND_CEILING, Emin=-9_999, Emax=9_999)
     return " ".join(filter(None, (plain(context.divide(Decimal(exact.numerator), Decimal(exact.denominator))), unit)))
+
+
+def asked(statement: str) -> str:
+    """The sentence of a proof, as it is said of what is not proved."""
+    return statement.replace("It is proved for the network", "It is asked of the network")
 
 
 def plain(value: Decimal | float) -> str:

@@ -49,6 +49,7 @@ from models.verification.network.graph import Affine, Graph, Kind, Layer
 from models.verification.network.index_moves import MOVES, split
 
 MOST_MODEL = 2**31  # bytes: no ONNX file has more
+PIECE = 2**24  # bytes that are unpacked between two looks at the clock
 OLDEST_OPSET = 7  # before it Add, Mul and Gemm broadcast by attributes
 FLOATS = {TensorProto.FLOAT: np.float32, TensorProto.DOUBLE: np.float64, TensorProto.FLOAT16: np.float16}
 KINDS: dict[str, Kind] = {"Relu": "relu", "LeakyRelu": "leaky_relu", "Tanh": "tanh", "Sigmoid": "sigmoid"}
@@ -78,13 +79,16 @@ def model_bytes(path: Path) -> bytes:
     if path.suffix != ".gz":
         return path.read_bytes()
     try:
+        content = bytearray()
         with gzip.open(path) as file:
-            content = file.read(MOST_MODEL + 1)
+            while len(content) <= MOST_MODEL and (part := file.read(PIECE)):
+                require_time()
+                content += part
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"model must be packed by gzip, as its name says, got {error} ({path})") from error
     if len(content) > MOST_MODEL:
         raise InputError(f"model must have at most {MOST_MODEL:,} bytes, got more when it was unpacked ({path})")
-    return content
+    return bytes(content)
 
 
 def read_onnx(source: Path | bytes, seconds: float = math.inf) -> OnnxNetwork:

@@ -194,6 +194,7 @@ def test_a_refuted_version_shows_its_counterexample_in_raw_units(undrawn):
     evidence = {**sample.evidence(), "verdict": sample.verdict("REFUTED")}
     page = Page(render_version(sample.contract(), evidence, sample.gates(False), sample.context()))
     assert "Nothing is guaranteed: the verdict is REFUTED (a counterexample was found)" in page.text
+    assert "It is asked of the network" in page.text and "It is proved" not in page.text
     assert "the outputs stand in the wrong order. onnxruntime shows it on the file itself" in page.text
     assert page.row("latency_ms") == ["latency_ms", "ms", "19.3", "9.758"]
 

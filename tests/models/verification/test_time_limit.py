@@ -3,6 +3,7 @@
 The files are small and each keeps one stage busy for many times the limit.
 """
 
+import gzip
 import hashlib
 import time
 import tracemalloc
@@ -18,6 +19,7 @@ from feature_store.errors import InputError
 from models.verification.checker.check import leaf_margins
 from models.verification.checker.time_limit import OutOfTime, require_time, time_limit
 from models.verification.decide import decide
+from models.verification.network.onnx_reader import model_bytes
 from models.verification.proof_document import KEYS, proof_bytes, trees_digest
 from models.verification.proof_file import check_proof
 from models.verification.verdict import BoxTree, Status
@@ -65,6 +67,15 @@ def test_a_verdict_comes_within_the_time(made: Callable[[], onnx.GraphProto], tm
     except InputError as error:
         assert "must be read within the time limit" in str(error)
     assert time.process_time() - began < SECONDS + LATE + BUSY
+
+
+def test_a_packed_model_that_unfolds_to_gigabytes_is_given_up_in_time(tmp_path: Path) -> None:
+    model = tmp_path / "m.onnx.gz"
+    with gzip.open(model, "wb", 1) as file:
+        for _ in range(6):
+            file.write(bytes(2**26))
+    with time_limit(0.2), pytest.raises(OutOfTime):
+        model_bytes(model)
 
 
 def test_a_proof_is_refused_within_the_time(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from pipelines.commands.demo_command import BUNDLE, PUBLIC_KEY
 from pipelines.demo.history import History
 from pipelines.demo.page import page
 from pipelines.demo.screen import Screen, drawn, line
-from pipelines.demo.stage import ACTED, COURSE, LEFT, TASK, WORKLOAD
+from pipelines.demo.stage import ACTED, CONSTANT, COURSE, LEFT, TASK, WORKLOAD
 from recording.control_groups import find_hierarchy
 from recording.tools import SEARCH_PATH
 from serving.bundle import check_bundle
@@ -28,10 +28,11 @@ RECORD = {
 
 @pytest.fixture
 def history() -> History:
-    """Ten seconds: the controller's service is above the objective in two, the other in six; one sample is missing."""
+    """Ten seconds: above the objective are the controller's service in two, the one left alone in six, the constant one
+    in four; one sample is missing."""
     made = History(50.0)
     made.seconds.extend(float(second) for second in range(10))
-    for service, above in ((ACTED, 2), (LEFT, 6)):
+    for service, above in ((ACTED, 2), (LEFT, 6), (CONSTANT, 4)):
         kept = made.series[service]
         kept["rate_rps"].extend([100.0] * 10)
         kept["p99_ms"].extend([None, *[200.0] * above, *[8.0] * (9 - above)])
@@ -59,17 +60,18 @@ def test_its_bundle_names_no_folder_of_a_machine() -> None:
         assert not re.search(rb"/(work|tmp|home|root)/", file.read_bytes()), file.name
 
 
-def test_what_both_came_to_is_counted_over_what_is_known(history: History) -> None:
+def test_what_they_came_to_is_counted_over_what_is_known(history: History) -> None:
     assert history.violating(ACTED) == pytest.approx(2 / 9)
     assert history.violating(LEFT) == pytest.approx(6 / 9)
-    assert history.core_seconds(LEFT) == pytest.approx(2.7)
+    assert history.mean_quota(LEFT) == pytest.approx(0.3)
 
 
-def test_the_picture_shows_both_services_and_what_was_done(history: History) -> None:
+def test_the_picture_shows_the_services_and_what_was_done(history: History) -> None:
     console = Console(width=100, record=True, force_terminal=True, file=io.StringIO())
     console.print(drawn(history, [RECORD], 120.0))
     text = console.export_text()
-    for part in ("with assay control", "left alone", "p99, ms", "quota 0.600 cores", "shield: rate 0.9 -> 0.6"):
+    for part in ("with assay control", "left alone", "constant, same cost", "p99, ms", "quota 0.600 cores",
+                 "shield: rate 0.9 -> 0.6"):
         assert part in text, text
     assert max(map(len, text.splitlines())) <= 100
 
@@ -87,6 +89,7 @@ def test_the_page_says_the_price_of_doing_nothing(history: History) -> None:
     html = page(history, [RECORD], {"Server": "nginx <3"})
     assert "67 %" in html and "22 %" in html
     assert "the price of doing nothing" in html
+    assert "constant, at about the same cost" in html and "44 %" in html
     assert "rate 0.9 -&gt; 0.6" in html
     assert "nginx &lt;3" in html
     assert html.count("<svg") + html.count("data:image/png") == 3
@@ -102,5 +105,5 @@ def test_it_runs(tmp_path, monkeypatch) -> None:
     found = CliRunner().invoke(app, ["demo", "--seconds", "30", "--page", str(tmp_path / "page.html")])
     assert found.exit_code == 0, found.output
     assert re.search(r"policy    quota 0\.\d+ cores", found.output), found.output
-    assert "p99 above the objective:" in found.output
+    assert "p99 above the objective, of the time:" in found.output
     assert "What the controller did" in (tmp_path / "page.html").read_text()

@@ -199,7 +199,7 @@ def test_bounds_hold_for_the_exact_quotients_not_for_the_rounded_reciprocals_alo
     rng = np.random.default_rng(seed)
     constant, point = rng.uniform(0.1, 10, 3), rng.uniform(0.1, 10, 3)
     chain = divided(constant)
-    assert chain.rounded and not divided(np.array([0.25, 1.0, 8.0])).rounded
+    assert not chain.exact and divided(np.array([0.25, 1.0, 8.0])).exact
     for row in (*np.eye(3), *-np.eye(3)):
         of_value = leaf_margins(chain.weights, chain.biases, point[None], point[None], row[None, None, None],
                                 np.zeros((1, 1, 1)), relus=chain.relus)[0, 0]
@@ -237,6 +237,16 @@ def test_execution_of_quotients_stays_within_its_bound(optimised: bool) -> None:
     exact = x.astype(np.float64) / constant.astype(np.float64) + bias.astype(np.float64)
     off = np.abs(executed - exact).max(axis=0)
     assert (off > 0).all() and (off <= error).all() and (error <= 100 * off).all()
+
+
+@pytest.mark.parametrize("constant", [1e-40, 2e38])
+def test_a_divisor_that_float32_may_flush_is_refused_though_float64_holds_its_inverse(constant: float) -> None:
+    stored = {"c": np.full(3, constant, dtype=np.float32)}
+    model = model_of([helper.make_node("Div", ["x", "c"], ["y"])], stored, [1, 3])
+    for side in (*model.graph.input, *model.graph.output):
+        side.type.tensor_type.elem_type = TensorProto.FLOAT
+    with pytest.raises(Rejected, match="divisors must be normal numbers of float32"):
+        read_chain(model.SerializeToString())
 
 
 def test_more_than_one_row_is_refused() -> None:

@@ -125,6 +125,7 @@ def test_finite_values_are_compared_as_they_are_fed(tmp_path) -> None:
     claim = {"inputs": {"x0": {"values": [0.7, 1]}}, "properties": [{"range": {"maximum": 0.1}}]}
     found = verify(tmp_path, model, claim)
     assert found.verdict == "REFUTED" and "0.699999988079071, 1" in found.statement
+    assert "It is proved" not in str(found.to_json()) and "It is asked of the network" in found.to_json()["statement"]
 
 
 def test_a_change_is_measured_from_what_is_fed_for_the_point(tmp_path: Path) -> None:
