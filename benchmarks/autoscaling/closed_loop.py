@@ -45,7 +45,6 @@ from models.environments.autoscaling.in_fluid_law import (
 )
 from models.environments.autoscaling.simulator import Autoscaling, Physics
 from models.environments.environments import environment_of
-from models.export.parity import open_session
 from models.export.policy_model import chain_onnx
 from models.learners.policy_chain import chain
 from models.tasks.control.judging import model_acting, play
@@ -60,6 +59,7 @@ from models.verification.closed_loop.check_scaler_guarantee import check_scaler_
 from models.verification.closed_loop.scaler_guarantee import ScalerGuarantee, scaler_guarantee
 from models.verification.decide import decide
 from models.verification.language.specification_writing import as_yaml, written_out
+from models.verification.network.runtime_session import open_session
 from models.verification.proof_file import check_proof
 from models.verification.verdict import Status
 

@@ -23,12 +23,13 @@ from benchmarks.harness.markdown import number, table
 from benchmarks.harness.result_file import RESULTS, write_results
 from feature_store.scaling import FeatureScaling, MinMaxScaling
 from models.export.onnx_model import INPUT, build_onnx
-from models.export.parity import one_row_latency_us, open_session
+from models.export.parity import one_row_latency_us
 from models.learners.mlp import build_mlp, linear_layers
 from models.training.sign_pattern import initialise
 from models.verification.checker.chain import read_chain
 from models.verification.checker.rounding import Arithmetic, chain_error, execution_error, kept_order
 from models.verification.network.fully_connected import ReluNetwork, network_from_torch
+from models.verification.network.runtime_session import open_session
 
 OUTPUT = RESULTS / "execution_rounding.json"
 FORMAT = "assay-execution-rounding/1"

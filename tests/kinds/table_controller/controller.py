@@ -88,7 +88,7 @@ def to_onnx(controller: Controller) -> bytes:
 
 def rewards(model: bytes, episodes: int, seed: int) -> Array:
     """(episodes,) of -(cores + 4 * the excess of latency), each episode 20 steps of a load drawn by its own seed."""
-    from models.export.parity import open_session
+    from models.verification.network.runtime_session import open_session
 
     session = open_session(model)
     load = np.stack([np.random.default_rng([seed, episode]).uniform(0.5, 3.0, 20) for episode in range(episodes)])

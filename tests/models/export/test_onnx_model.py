@@ -11,10 +11,11 @@ from onnx import numpy_helper
 from feature_store.errors import RefusedError
 from feature_store.scaling import FeatureScaling, MinMaxScaling
 from models.export.onnx_model import INPUT, IR_VERSION, OPSET, build_onnx, require_same_weights
-from models.export.parity import largest_difference, one_row_latency_us, open_session
+from models.export.parity import largest_difference, one_row_latency_us
 from models.verification.checker.archive import Rejected
 from models.verification.checker.chain import read_chain
 from models.verification.network.fully_connected import ReluNetwork
+from models.verification.network.runtime_session import open_session
 from tests.models.verification.certified import SCALING, evaluate_graph
 from tests.models.verification.networks import random_network
 

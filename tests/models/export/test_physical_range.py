@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 from feature_store.errors import InputError
 from feature_store.scaling import FeatureScaling, MinMaxScaling
 from models.export.onnx_model import INPUT, build_onnx
-from models.export.parity import largest_difference, open_session
+from models.export.parity import largest_difference
 from models.export.physical_range import Range, held_within, range_layers
 from models.verification.checker.chain import read_chain
 from models.verification.checker.rounding import kept_limits
 from models.verification.network.fully_connected import ReluNetwork
+from models.verification.network.runtime_session import open_session
 from tests.models.verification.networks import random_network
 
 SCALING = FeatureScaling(MinMaxScaling(("a", "b"), (0.0, -5.0), (1.0, 7.0)), MinMaxScaling(("y",), (2.0,), (9.0,)))

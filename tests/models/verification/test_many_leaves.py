@@ -8,9 +8,10 @@ import pytest
 import yaml
 
 from models.verification.checker.archive import Rejected
+from models.verification.checker.check import LEAVES
 from models.verification.language.claim import Part, read_claim
 from models.verification.network.onnx_reader import read_onnx
-from models.verification.proof_file import LEAVES, _prove, checkable, part_check
+from models.verification.proof_file import _prove, checkable, part_check
 from models.verification.search.search_result import Check
 from models.verification.verdict import BoxTree
 from tests.models.verification.onnx_files import dense_file
@@ -44,7 +45,7 @@ def test_every_leaf_is_checked_once_and_in_its_place(tmp_path: Path) -> None:
         chunks.append(boxes)
         return check(*boxes)
 
-    assert _prove(part, seen, TREE, np.inf) == COUNT
+    assert _prove(part, seen, TREE) == COUNT
     assert [len(one[0]) for one in chunks] == [LEAVES, LEAVES, 17]
     lower, upper, root = (np.concatenate(arrays) for arrays in zip(*chunks, strict=True))
     np.testing.assert_array_equal(lower[1:, 0], upper[:-1, 0])
@@ -61,13 +62,13 @@ def test_one_leaf_that_is_not_proved_is_found_in_any_chunk(tmp_path: Path, leaf:
         return holds & ~here, np.where(here, -0.25, margin)
 
     with pytest.raises(Rejected, match=f"every leaf must be proved, 1 of {COUNT} are not, the worst is 0.25 short"):
-        _prove(part, but_one, TREE, np.inf)
+        _prove(part, but_one, TREE)
 
 
 def test_a_claim_that_only_the_last_leaves_break_is_refused(tmp_path: Path) -> None:
     part, check = question(tmp_path, 1.0 - 3.5 / COUNT)
     with pytest.raises(Rejected, match=f"every leaf must be proved, 4 of {COUNT} are not"):
-        _prove(part, check, TREE, np.inf)
+        _prove(part, check, TREE)
 
 
 @pytest.mark.parametrize("broken", [None, 10, LEAVES + 10, 2 * LEAVES + 10])
@@ -82,7 +83,7 @@ def test_leaves_of_many_roots_are_held_against_their_own(tmp_path: Path, broken:
     (part,) = read_claim(claim, read_onnx(model).graph).parts
     check, tree = part_check(checkable(model), part), BoxTree(np.full(COUNT, -1, dtype=np.int16), np.zeros(COUNT))
     if broken is None:
-        assert _prove(part, check, tree, np.inf) == COUNT
+        assert _prove(part, check, tree) == COUNT
     else:
         with pytest.raises(Rejected, match=f"every leaf must be proved, 1 of {COUNT} are not"):
-            _prove(part, check, tree, np.inf)
+            _prove(part, check, tree)

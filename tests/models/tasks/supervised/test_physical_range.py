@@ -9,7 +9,6 @@ import pytest
 from feature_store.scaling import FeatureScaling, MinMaxScaling
 from models.export.bundle import write_bundle
 from models.export.onnx_model import INPUT
-from models.export.parity import open_session
 from models.export.product import Product, Versions
 from models.tasks.supervised.product import network_product
 from models.tasks.supervised.task import SupervisedTask
@@ -17,6 +16,7 @@ from models.tasks.task import load_task, parse_task
 from models.training.workload import raw_specification, scaled_specification
 from models.verification.language.properties import OutputRange
 from models.verification.network.fully_connected import ReluNetwork
+from models.verification.network.runtime_session import open_session
 from models.verification.verdict import Status
 from tests.models.verification.networks import monotone_network
 
