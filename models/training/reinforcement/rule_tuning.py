@@ -30,6 +30,7 @@ Numbers = NDArray[np.float64]
 Settings = Mapping[str, float | str]
 _STEP = 0.2  # of a range, the standard deviation of a neighbour (Tolson and Shoemaker)
 BATCH = 8192  # applications times settings side by side: what the caches hold
+_LEAST_TARGET = 1e-4  # share of the steps: below it, and at 0, violations cost what they cost there
 
 
 @dataclass(frozen=True)
@@ -269,7 +270,7 @@ def tune(environment: Environment, rule: str, applications: int = 256, steps: in
 
 def _loss(trial: Trial, target: float | None, reward: bool = False) -> float:
     """What Optuna makes small: the cost, or the reward, negated, with a price for violations beyond the target."""
-    beyond = 0.0 if target is None else max(0.0, trial.violated / target - 1.0)
+    beyond = 0.0 if target is None else max(0.0, trial.violated / max(target, _LEAST_TARGET) - 1.0)
     if reward or target is None:
         return abs(trial.reward) * beyond - trial.reward
     return trial.cost * (1.0 + beyond)

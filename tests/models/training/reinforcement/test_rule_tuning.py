@@ -129,3 +129,10 @@ def test_settings_side_by_side_are_each_repeated():
     assert made["b"].tolist() == ["x", "x", "y", "y"]
     with pytest.raises(InputError, match="settings tried side by side must name the same ones, got one without 'b'"):
         side_by_side([{"a": 1.0, "b": "x"}, {"a": 2.0}], 2)
+
+
+@pytest.mark.parametrize("reward", [False, True])
+def test_where_no_violation_is_allowed_the_least_violations_are_found(episodes, reward):
+    tuner = Tuner(ENVIRONMENT, RULE, episodes, STEPS, seed=1)
+    tuner.search(8, 0.0, reward=reward)
+    assert tuner.best(0.0, reward=reward).violated == min(trial.violated for trial in tuner.trials)
