@@ -75,6 +75,11 @@ def test_the_page_s_code_runs_as_it_stands(place):
     _is_what_the_page_says([_checked([sys.executable, "-c", from_sources + block], place) for block in BLOCKS])
 
 
+# What reads models, for which a controller's machine needs the extra `proofs`: the checker, and the law of a guarantee.
+PROOFS = ("models.verification.", "models.environments.autoscaling.guarantee_check",
+          "models.environments.autoscaling.in_fluid_law")
+
+
 @pytest.mark.slow
 def test_the_page_s_code_runs_in_the_light_install(installed, place):
     _is_what_the_page_says([_checked([str(installed / "python"), "-c", block], place) for block in BLOCKS])
@@ -82,7 +87,7 @@ def test_the_page_s_code_runs_in_the_light_install(installed, place):
 
 @pytest.mark.slow
 def test_nothing_heavy_is_installed_and_all_modules_but_the_proof_s_load_without(installed, tmp_path):
-    modules = [name for name in light_closure().modules if not name.startswith("models.verification.")]
+    modules = [name for name in light_closure().modules if not name.startswith(PROOFS)]
     found = json.loads(_checked([str(installed / "python"), "-c", INSPECTION.format(modules=modules, heavy=HEAVY)],
                                 tmp_path))
     assert Path(found["from"]).is_relative_to(installed.parent)

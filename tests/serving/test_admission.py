@@ -113,7 +113,7 @@ def test_a_proof_that_proves_nothing_is_not_signed(bundle: Path, configuration: 
     def with_the_projects_checker(folder: Path, champion: Any) -> Any:
         return let_through(folder, configuration, champion)
 
-    refused(with_the_projects_checker, bundle, "proof must prove the specification, got: certificate is not to be had")
+    refused(with_the_projects_checker, bundle, "proof must prove the specification, got: document must hold")
 
 
 def without_its_weights(model: onnx.ModelProto) -> bytes:

@@ -3,8 +3,8 @@
 A round takes the open boxes with the worst parents, bounds them (output_query.py, derivative_query.py), closes those
 that are proved, and splits the others in two across the input that accounts for most of what the bound lost. Points at
 which a box looks worst are tried as counterexamples on the way. Where rounding takes more than what is missing, splits
-seldom help: after ROUNDED_SPLITS of them such boxes are put aside. The others may hold a counterexample, but there will
-be no proof.
+seldom help: after ROUNDED_SPLITS of them such boxes are put aside. The others may hold a counterexample, so LAST_BOXES
+more are bounded, but there will be no proof.
 
 Bounds are rigorous in the type that computed them. Boxes, unless they are few, are bounded in float32 first; where only
 the charge for rounding stands between a box and its proof, the box is bounded again in float64, and once that has
@@ -33,7 +33,7 @@ NARROWEST = 1e-12
 # Rounding also widens the intervals on the way to a bound, by more than the last pass is charged: so many charges, as a
 # start; at most; and what is seen of it is multiplied by so much.
 DOUBT, MOST_DOUBT, CAUTION = 32.0, 1000.0, 1.5
-ROUNDED_SPLITS = 4096
+ROUNDED_SPLITS, LAST_BOXES = 4096, 50_000
 # A share of boxes for which float32 did not suffice above which float64 is used at once.
 DOUBLE_SHARE = 0.25
 # A round of fewer boxes takes about as long as one of so many, so that boxes are split further before they are bounded;
@@ -119,6 +119,7 @@ class _Search:
         self.nodes, self.bounded, self.proved, self.lowest = roots, 0, 0.0, float("inf")
         self.single, self.retried, self.doubt = 0, 0, DOUBT
         self.aside, self.rounded = 0, 0  # boxes that cannot be proved; splits of boxes that rounding keeps from a proof
+        self.last = float("inf")  # how many boxes are bounded at most: no limit while there may be a proof
         self.started = time.monotonic()
 
     def result(self, status: Status, reason: str) -> SearchResult:
@@ -136,6 +137,8 @@ class _Search:
             if self.bounded >= self.budget.boxes:
                 return self.result(Status.UNKNOWN, f"budget of {self.budget.boxes} boxes is spent, "
                                                    f"{len(self.open)} boxes open")
+            if self.bounded >= self.last:
+                return self._without_proof()
             now = self.open.take(self.batch)
             try:
                 margins = self._bound(now)
@@ -164,6 +167,8 @@ class _Search:
                 tried, self.rounded = self.rounded >= ROUNDED_SPLITS, self.rounded + int(by_rounding.sum())
                 apart = wide.any(dim=1) & ~(by_rounding & tried)
                 self.aside += int((~apart).sum())
+                if self.aside and self.last == float("inf"):
+                    self.last = self.bounded + LAST_BOXES
                 left[left.clone()] = apart
                 if apart.any():
                     share = None if margins.split_share is None else margins.split_share[left]
@@ -171,12 +176,16 @@ class _Search:
             if self.on_progress:
                 self.on_progress(Progress(self.proved, len(self.open), self.lowest, time.monotonic() - self.started))
         if self.aside:
-            boxes = "a box" if self.aside == 1 else f"{self.aside} boxes"
-            return replace(self.result(Status.UNKNOWN, f"rounding leaves {boxes} without a proof or a witness"),
-                           aside=self.aside)
+            return self._without_proof()
         leaves = self.nodes - sum(len(nodes) for nodes, *_ in self.splits)
         cover = "proved box covers" if leaves == 1 else "proved boxes cover"
         return self.result(Status.PROVED, f"{leaves} {cover} all inputs")
+
+    def _without_proof(self) -> SearchResult:
+        boxes = "a box" if self.aside == 1 else f"{self.aside} boxes"
+        rest = f", {len(self.open)} boxes open" if len(self.open) else ""
+        return replace(self.result(Status.UNKNOWN, f"rounding leaves {boxes} without a proof or a witness{rest}"),
+                       aside=self.aside)
 
     def _bound(self, boxes: Boxes) -> Margins:
         """Bounds in float32, and in float64 where rounding is what is missing or float32 saves nothing."""

@@ -47,7 +47,7 @@ class SearchResult:
     lower_bound: the worst margin met; NaN where there is none, or nothing is known of a box. tree: the splits of all
     roots in preorder, one root after the other (PROVED only). interrupted: by KeyboardInterrupt, which the caller has
     to act upon: it is not raised again. hopeless: given up for the budget's hope. aside: boxes that rounding leaves
-    without a proof, where all others are proved (UNKNOWN only).
+    without a proof, where that ended the search (UNKNOWN only).
     """
 
     status: Status

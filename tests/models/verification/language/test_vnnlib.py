@@ -387,7 +387,7 @@ def test_reading_ends_with_the_time_limit(asserts: str) -> None:
     began = time.process_time()
     with pytest.raises(InputError, match=r"property must be read within the time limit, got no further in 0.2 s"):
         parse_vnnlib(UNIT_INTERVAL + asserts, 1, 1, seconds=0.2)
-    assert time.process_time() - began < 1.5
+    assert time.process_time() - began < 10  # without an end it is minutes
 
 
 def test_a_file_that_unfolds_too_far_is_refused_before_it_does(tmp_path: Path) -> None:
