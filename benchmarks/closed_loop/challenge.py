@@ -56,6 +56,7 @@ AIMS = (0.01, 0.02, 0.04)  # shares of violating steps in the environment: three
 OBJECTIVES_MS = (20.0, 35.0, 60.0)  # where the calibration begins
 LEAST_MISSED, MOST_MISSED = 0.02, 0.04
 MOST_ROUNDS = 4
+CALIBRATION_LOAD = 12  # one that jumps; played by nobody else
 STATIC_SHARES = (0.8, 1.0, 1.25)  # of the mean cost of the rule at the middle setting
 
 
@@ -109,7 +110,7 @@ class Challenge:
         """The objective, ms: the first that the rule was seen to miss in 2 to 4 % of the intervals."""
         candidates: Sequence[float] = OBJECTIVES_MS
         for number in range(MOST_ROUNDS):
-            self._play("calibration", number, 10 + number, [self._rule_arm(one, AIMS[1]) for one in candidates])
+            self._play("calibration", number, CALIBRATION_LOAD, [self._rule_arm(one, AIMS[1]) for one in candidates])
             measured = {arm["slo_ms"]: arm["violating_share"] for entry in self._of("calibration")
                         for arm in entry["arms"]}
             if fitting := [one for one, share in measured.items() if LEAST_MISSED <= share <= MOST_MISSED]:

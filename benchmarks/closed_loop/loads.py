@@ -22,6 +22,8 @@ MEAN_RPS = 150.0  # some 0.15 cores, so that three services have room on two pro
 MINUTE_S = 60.0
 LEAST_PEAK, MOST_PEAK = 1.4, 2.1  # of a played stretch, over the day's mean
 JUMP_MINUTES = 3
+STEEPEST = 2.0  # rate of a minute over that of the minute before, of a challenging stretch before it gets its jump
+LEAST = 0.05  # of a minute's rate over the day's mean
 _SEED = 5
 
 
@@ -73,11 +75,12 @@ def played_load(functions: Functions, seed: int) -> Load:
 
 
 def challenging_load(functions: Functions, seed: int, counted_s: float) -> Load:
-    """A stretch with a peak of 3 to 4 times the day's mean; two of three loads also jump to that height within a
-    minute, for three minutes: two jumps an hour. Of functions that no `day` so far was made of; the same for one seed.
+    """A stretch with a peak of 3 to 4 times the day's mean, which rises at most twofold from minute to minute; two of
+    three loads also jump to that height within a minute, for three minutes: two jumps an hour. Of functions that no
+    `day` so far was made of; the same for one seed.
     """
     random, peak = np.random.default_rng(seed), (CHALLENGE.least_peak, CHALLENGE.most_peak)
-    rates, lengths = _stretch(lambda: functions.other_day(random), random, WARM_UP_S + counted_s, peak)
+    rates, lengths = _stretch(lambda: functions.other_day(random), random, WARM_UP_S + counted_s, peak, STEEPEST)
     if seed % 3 != 2 and len(rates) > JUMP_MINUTES + 4:
         calm = np.lib.stride_tricks.sliding_window_view(rates[2:], JUMP_MINUTES).max(axis=1)
         begin = 2 + int(np.argmin(calm))
@@ -86,13 +89,17 @@ def challenging_load(functions: Functions, seed: int, counted_s: float) -> Load:
 
 
 def _stretch(day_of: Callable[[], NDArray[np.float64]], random: np.random.Generator, seconds: float,
-             peak: tuple[float, float]) -> tuple[NDArray[np.float64], list[float]]:
-    """Minutes of a day, over its mean, with a peak between two values, and the lengths of the minutes, s."""
+             peak: tuple[float, float], steepest: float = np.inf) -> tuple[NDArray[np.float64], list[float]]:
+    """Minutes of a day, over its mean, with a peak between two values, and the lengths of the minutes, s.
+
+    steepest: most that a minute's rate may be over the one before.
+    """
     minutes, possible = int(np.ceil(seconds / MINUTE_S)), np.empty(0, dtype=np.int64)
     while not len(possible):
-        day = day_of()
+        day = day_of().clip(min=LEAST)
         peaks = np.lib.stride_tricks.sliding_window_view(day, minutes).max(axis=1)
-        possible = np.flatnonzero((peaks >= peak[0]) & (peaks <= peak[1]))
+        rises = np.lib.stride_tricks.sliding_window_view(day[1:] / day[:-1], minutes - 1).max(axis=1)
+        possible = np.flatnonzero((peaks >= peak[0]) & (peaks <= peak[1]) & (rises <= steepest))
     begin = int(random.choice(possible))
     lengths = [MINUTE_S] * (minutes - 1) + [seconds - MINUTE_S * (minutes - 1)]
-    return day[begin:begin + minutes].clip(min=0.05), lengths
+    return day[begin:begin + minutes].copy(), lengths

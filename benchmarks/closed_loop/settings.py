@@ -30,12 +30,12 @@ class Challenge:
     """
 
     counted_s: float = 1200.0
-    mean_rps: float = 110.0
+    mean_rps: float = 70.0
     least_peak: float = 3.0
     most_peak: float = 4.0
-    cores: tuple[float, float] = (0.125, 0.4)
+    cores: tuple[float, float] = (0.125, 0.25)
     replicas: tuple[int, int] = (1, 4)
-    first_quota: float = 0.3
+    first_quota: float = 0.2
     first_replicas: int = 2
     start_up_s: tuple[float, float] = (10.0, 40.0)
 
