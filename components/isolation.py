@@ -1,18 +1,14 @@
 """A step of the fan-out in a process of its own: a workload that kills it (memory, a crash) is lost alone.
 
-    python -m components.isolation REQUEST.json       # the child
-
-A shard whose process was killed, or ended without dealing with all of it (a library that calls exit), goes on with
-what is left of it, in halves; a workload whose process ended so while it had no other is failed. An error that the step
-itself raises is the run's: it is not tried again.
+The process is a fork of the step's, which has imported modules and computed nothing. A shard whose process was killed,
+or ended without dealing with all of it (a library that calls exit), goes on with what is left of it, in halves; a
+workload whose process ended so while it had no other is failed. An error that the step itself raises is the run's: it
+is not tried again.
 """
 
 import importlib
-import json
+import multiprocessing
 import signal
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +16,6 @@ from typing import Any
 from components.workload_status import fail
 
 RAISED = 1  # Python's exit code for an error that nothing caught
-PATH = "path:"  # marks texts of the request that are paths
 
 
 class StepFailedError(RuntimeError):
@@ -71,23 +66,10 @@ def _signal(number: int) -> str:
 
 
 def _process(step: str, workloads: Sequence[str], output: Path, arguments: Mapping[str, Any]) -> int:
-    values = {**arguments, "workloads": list(workloads), "output": output}
-    request = {"step": step, "arguments": {key: f"{PATH}{value}" if isinstance(value, Path) else value
-                                           for key, value in values.items()}}
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump(request, file)
-        file.flush()
-        return subprocess.run([sys.executable, "-m", "components.isolation", file.name], check=False).returncode
-
-
-def main(request: Path) -> None:
-    """The child: calls the step."""
-    content = json.loads(request.read_text())
-    step = content["step"]
-    arguments = {key: Path(value.removeprefix(PATH)) if isinstance(value, str) and value.startswith(PATH) else value
-                 for key, value in content["arguments"].items()}
-    getattr(importlib.import_module(f"components.{step}"), f"run_{step}")(**arguments)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    run = getattr(importlib.import_module(f"components.{step}"), f"run_{step}")
+    child = multiprocessing.get_context("fork").Process(
+        target=run, kwargs={**arguments, "workloads": list(workloads), "output": output})
+    child.start()
+    child.join()
+    assert child.exitcode is not None
+    return child.exitcode

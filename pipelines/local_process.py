@@ -15,6 +15,9 @@ from typing import Any
 
 def main(path: Path) -> None:
     """Executes {"package" (where the YAML goes), "arguments", "pipeline_root", "workspace_root", "cache_root"|null}."""
+    from pipelines.warm_steps import run_steps_warm
+
+    run_steps_warm()
     from kfp import components, local
 
     from pipelines.compiled import compile_train
