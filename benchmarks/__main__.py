@@ -16,6 +16,7 @@ from importlib import import_module
 from pathlib import Path
 
 from benchmarks.harness.runner import run_benchmark
+from benchmarks.harness.systems import systems
 from feature_store.errors import nearest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -29,19 +30,7 @@ BENCHMARKS: Mapping[str, str] = {
     "adaptation-scale": "benchmarks.adaptation.scale",
     "adaptation-search": "benchmarks.adaptation.search",
     "sizing": "benchmarks.adaptation.sizing",
-    "autoscaling-physics": "benchmarks.autoscaling.physics",
-    "autoscaling-scenarios": "benchmarks.autoscaling.scenarios",
-    "autoscaling-twin": "benchmarks.autoscaling.twin",
-    "autoscaling-proofs": "benchmarks.autoscaling.proofs",
-    "autoscaling-closed-loop": "benchmarks.autoscaling.closed_loop",
-    "autoscaling-distribution": "benchmarks.autoscaling.distribution",
-    "autoscaling-rules": "benchmarks.autoscaling.against_rules",
-    "autoscaling-adversarial-states": "benchmarks.autoscaling.adversarial.states",
-    "autoscaling-run": "benchmarks.autoscaling.whole_run",
-    "autoscaling-speed": "benchmarks.autoscaling.speed",
     "control-soak": "benchmarks.control.soak",
-    "autoscaling-training": "benchmarks.autoscaling.time_to_reward",
-    "autoscaling-bootstrapping": "benchmarks.autoscaling.bootstrapping",
     "verification": "benchmarks.verification.published",
     "verification-campaign": "benchmarks.verification.campaign",
     "execution-rounding": "benchmarks.verification.execution_rounding",
@@ -49,13 +38,9 @@ BENCHMARKS: Mapping[str, str] = {
     "false-promotion": "benchmarks.gates.false_promotion",
     "later-runs": "benchmarks.gates.later_runs",
     "code-mutation": "benchmarks.test_quality.code_mutation",
-    "autoscaling-rivals": "benchmarks.autoscaling.adaptation.rivals",
-    "autoscaling-adaptation": "benchmarks.autoscaling.adaptation.new_application",
-    "autoscaling-serving": "benchmarks.autoscaling.adaptation.serving",
     "light-install": "benchmarks.pipeline.light_install",
-    "closed-loop": "benchmarks.closed_loop.comparison",
-    "closed-loop-challenge": "benchmarks.closed_loop.challenge",
     "tables": "benchmarks.tables",
+    **{name: module for found in systems("names") for name, module in found.BENCHMARKS.items()},
 }
 
 

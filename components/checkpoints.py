@@ -27,7 +27,7 @@ def checkpoints(step: str, task_yaml: str, seed: int, code_version: str, feature
         step: pretrain or finetune.
         features: the folder of all workloads, whose source.json names the data.
         pretrained: what training starts from; None: nothing.
-        workloads: the shard; shards share the folder, in which each workload has its own.
+        workloads: the shard; shards share the folder, in which each workload has its own, which is there too.
     """
     digest = hashlib.sha256()
     parts = [step.encode(), task_yaml.encode(), str(seed).encode(), code_version.encode(),
@@ -37,9 +37,11 @@ def checkpoints(step: str, task_yaml: str, seed: int, code_version: str, feature
     folder = project_configuration().home / "checkpoints" / digest.hexdigest()[:32]
     if os.environ.get(RESUME_VARIABLE) == "0":
         shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True, exist_ok=True)
+    its_own = [inside(folder, name) for name in workloads] or [folder]
+    for own in its_own:  # at once: a shard that ends takes an empty folder away
+        own.mkdir(parents=True, exist_ok=True)
     yield folder
-    for own in [inside(folder, name) for name in workloads] or [folder]:
+    for own in its_own:
         shutil.rmtree(own, ignore_errors=True)
     with suppress(OSError):  # of other shards
         folder.rmdir()

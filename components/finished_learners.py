@@ -9,6 +9,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from components.tracking import project_configuration
@@ -49,7 +50,7 @@ class FinishedLearners:
         """Takes these away, and the folder where none is left."""
         for name in workloads:
             shutil.rmtree(inside(self._folder, name), ignore_errors=True)
-        if self._folder.is_dir() and not any(self._folder.iterdir()):
+        with suppress(OSError):  # others are left, or another shard has just taken it away
             self._folder.rmdir()
 
     @staticmethod

@@ -21,9 +21,9 @@ from feature_store.terminal import escape_what_python_says
 from pipelines.commands.known_names import require_in_ledger
 from serving.bundle import check_bundle
 from serving.control.champion import champion_of_ledger
+from serving.control.control_step import ControlStep
 from serving.control.controller_file import read_controller_file
 from serving.control.kill_switch import hold_signal
-from serving.control.loop import ControlStep
 from serving.control.start import ControlRequest, control, json_of, line_of, release
 from serving.session import Predictor
 from serving.state_folder import StateFolder, state_folder
@@ -123,7 +123,7 @@ def _add_control(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--workload", "-w", required=True, help="whose champion acts")
     add("--controller", type=_path, required=True, help="controller file: measurements, shield, waiting times")
-    add("--task", default=default.task, help="task of the champion")
+    add("--task", help="task of the champion; default: the bundle's, or that of the workload's one champion")
     add("--actuator", default=default.actuator, help="what carries targets out: dry-run, cgroup, kubernetes")
     add("--every", type=float, help="seconds between two steps; default: as the policy was trained")
     add("--give-back", action=argparse.BooleanOptionalAction,

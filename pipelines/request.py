@@ -24,7 +24,7 @@ from models.tasks.task import DEFAULT_KIND, parse_task, task_path
 from pipelines.shards import make_shards, shard_texts
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("components", "feature_store", "models", "pipelines", "recording", "serving")
+PACKAGES = ("components", "feature_store", "models", "pipelines", "recording", "serving", "systems")
 
 
 @dataclass(frozen=True)

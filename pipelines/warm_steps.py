@@ -54,7 +54,7 @@ def _run_local_subprocess(full_command: list[str], env_vars: dict[str, str] | No
 
 
 def _step(source: str, arguments: list[str], variables: dict[str, str]) -> None:
-    """What kfp's script does (kfp/dsl/component_factory.py): writes the source to a file, and executes it."""
+    """What the script of kfp's commands does: writes the source to a file, and executes it."""
     import sys
 
     from kfp.dsl.executor_main import executor_main

@@ -1,13 +1,13 @@
 """Stages of a learned controller as moves of the promotion ledger.
 
-The lifecycle (models/training/reinforcement/lifecycle.py) decides from rewards; here each of its transitions becomes a
+The lifecycle (models/control/training/lifecycle.py) decides from rewards; here each of its transitions becomes a
 `Move` that the ledger signs, chains and holds to the edges of Algorithm 5.1 (serving/moves.py).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from models.training.reinforcement.lifecycle import Transition
+from models.control.training.lifecycle import Transition
 from serving.ledger import Ledger
 from serving.ledger_entry import Entry
 from serving.moves import Action, Move, Standing

@@ -216,16 +216,16 @@ def check_leaves(bundle: Bundle, checker: ProofChecker | None = None) -> None:
 def _check_guarantee(bundle: Bundle, guarantee: GuaranteeSpec) -> None:
     # Only a deep check needs them, and they import onnx.
     from feature_store.strict_yaml import parse_yaml
-    from models.environments.guarantee_check import guarantee_checker_of
+    from models.control.contract.acting import comes_along, load_acting
 
     text, driving = bundle.files[SPECIFICATION_FILE].decode("utf-8"), bundle.contract.driving
     properties = parse_yaml(text, "specification", f"{bundle.folder}/{SPECIFICATION_FILE}")["properties"]
-    try:
-        check = guarantee_checker_of(guarantee.environment)
-    except InputError as error:
-        raise RefusedError(f"{error} ({bundle.folder})") from error
-    found = check(bundle.files[GUARANTEE_FILE], bundle.model, properties, {} if driving is None else driving.settings,
-                  CHECK_SECONDS)
+    module = "" if driving is None else driving.acting.module
+    check = load_acting(module).check_guarantee if comes_along(module) else None
+    if driving is None or check is None:
+        raise RefusedError("guarantee must be of a system that comes with Assay and has a law, got "
+                           f"{module or 'none'} ({bundle.folder})")
+    found = check(bundle.files[GUARANTEE_FILE], bundle.model, properties, driving.settings, CHECK_SECONDS)
     if not found.accepted:
         raise RefusedError(f"guarantee must be proved, got: {found.reason} ({bundle.folder}/{GUARANTEE_FILE})")
     if found.statement != guarantee.statement:

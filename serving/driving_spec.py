@@ -1,12 +1,12 @@
 """What a contract says of how a policy is driven: how often, what its targets stand against, what it is told.
 
-    "driving": {"observer": "models.environments.autoscaling.observer", "step_s": 15.0,
+    "driving": {"acting": {"module": "systems.autoscaling.acting", "sha256": "..."}, "step_s": 15.0,
                 "current": {"target_replicas": "replicas"}, "whole": ["target_replicas"],
                 "settings": {"slo_ms": 15.0}, "seen": {"margin": 1.5, "ranges": [...]}}
 
-observer: the module that works out inputs that follow from the past ("" where all are measured). settings: inputs that
-never change, as the policy was trained for; whoever drives it feeds these, and measures the others. seen: what training
-saw (seen_spec.py).
+acting: the module of observer and rules, and the digest of its code (models/control/contract/acting.py). settings:
+inputs that never change, as the policy was trained for; whoever drives it feeds these, and measures the others. seen:
+what training saw (seen_spec.py).
 """
 
 import re
@@ -19,8 +19,17 @@ from feature_store.finite_numbers import is_finite_number
 from serving.seen_spec import SeenSpec, seen_spec
 
 _WHERE = "contract.json, driving"
-_KEYS = {"observer", "step_s", "current", "whole", "settings", "seen"}
-_MODULE = re.compile(r"|[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_KEYS = {"acting", "step_s", "current", "whole", "settings", "seen"}
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class ActingSpec:
+    """A module, and the SHA-256 of its code."""
+
+    module: str
+    sha256: str
 
 
 @dataclass(frozen=True)
@@ -28,7 +37,7 @@ class DrivingSpec:
     """See the module docstring.
 
     Attributes:
-        observer: module, or "".
+        acting: what acts beside a live system.
         step_s: seconds between two decisions, > 0.
         current: output -> the input that observes its present value.
         whole: outputs that are rounded up to whole numbers.
@@ -36,7 +45,7 @@ class DrivingSpec:
         seen: what is out of distribution.
     """
 
-    observer: str
+    acting: ActingSpec
     step_s: float
     current: Mapping[str, str]
     whole: tuple[str, ...]
@@ -45,7 +54,7 @@ class DrivingSpec:
 
     def to_json(self) -> dict[str, Any]:
         """As in contract.json."""
-        return {"observer": self.observer, "step_s": self.step_s, "current": dict(self.current),
+        return {"acting": vars(self.acting).copy(), "step_s": self.step_s, "current": dict(self.current),
                 "whole": list(self.whole), "settings": dict(self.settings), "seen": self.seen.to_json()}
 
 
@@ -60,10 +69,12 @@ def driving_spec(data: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Dr
     """
     if not isinstance(data, Mapping) or set(data) != _KEYS:
         raise InputError(f"driving must have the keys {', '.join(sorted(_KEYS))}, got {data!r} ({_WHERE})")
-    observer, step_s, current, whole, settings = (data[key] for key in
-                                                  ("observer", "step_s", "current", "whole", "settings"))
-    if not isinstance(observer, str) or not _MODULE.fullmatch(observer):
-        raise InputError(f"observer must be a module's name or empty, got {observer!r} ({_WHERE})")
+    acting, step_s, current, whole, settings = (data[key] for key in
+                                                ("acting", "step_s", "current", "whole", "settings"))
+    if not isinstance(acting, Mapping) or set(acting) != {"module", "sha256"} or not all(
+            isinstance(acting[key], str) and form.fullmatch(acting[key])
+            for key, form in (("module", _MODULE), ("sha256", _DIGEST))):
+        raise InputError(f"acting must be the name of a module and the SHA-256 of its code, got {acting!r} ({_WHERE})")
     if not is_finite_number(step_s) or step_s <= 0:
         raise InputError(f"step_s must be a number > 0, got {step_s!r} ({_WHERE})")
     if not isinstance(current, Mapping) or set(current) != set(outputs) or \
@@ -74,5 +85,5 @@ def driving_spec(data: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Dr
     if not isinstance(settings, Mapping) or \
             not all(name in inputs and is_finite_number(value) for name, value in settings.items()):
         raise InputError(f"settings must be inputs with finite numbers, got {settings!r} ({_WHERE})")
-    return DrivingSpec(observer, float(step_s), dict(current), tuple(whole),
+    return DrivingSpec(ActingSpec(**acting), float(step_s), dict(current), tuple(whole),
                        {name: float(value) for name, value in settings.items()}, seen_spec(data["seen"], inputs))

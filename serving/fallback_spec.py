@@ -31,7 +31,7 @@ class SafeRange:
 
 @dataclass(frozen=True)
 class FallbackSpec:
-    """rule, settings: models/controllers makes the controller of them; safe_ranges: by output."""
+    """rule, settings: the system makes the controller of them; safe_ranges: by output."""
 
     rule: str
     settings: Mapping[str, float | str]

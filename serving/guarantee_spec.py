@@ -1,8 +1,8 @@
-"""What a contract says of a guarantee of the closed loop: whose law it is about, the file of its proof, the sentence.
+"""What a contract says of a guarantee of the closed loop: the file of its proof, the sentence.
 
-    "guarantee": {"environment": "autoscaling", "file": "guarantee.npz", "sha256": "...", "statement": "Of ..."}
+    "guarantee": {"file": "guarantee.npz", "sha256": "...", "statement": "Of ..."}
 
-The environment's checker (models/environments/guarantee_check.py) proves it again and makes the sentence again.
+The system's checker (models/control/contract/acting.py) proves it again and makes the sentence again.
 """
 
 import re
@@ -14,14 +14,13 @@ from feature_store.errors import InputError
 
 GUARANTEE_FILE = "guarantee.npz"
 _WHERE = "contract.json, guarantee"
-_KEYS = {"environment", "file", "sha256", "statement"}
+_KEYS = {"file", "sha256", "statement"}
 
 
 @dataclass(frozen=True)
 class GuaranteeSpec:
     """See the module docstring."""
 
-    environment: str
     file: str
     sha256: str
     statement: str

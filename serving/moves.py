@@ -17,7 +17,7 @@ from typing import Literal
 
 from feature_store.errors import RefusedError
 from feature_store.names import printable
-from models.training.reinforcement.lifecycle import EDGES, Stage
+from models.control.training.lifecycle import EDGES, Stage
 
 Action = Literal["register", "reject", "challenger", "champion", "approve", "rollback", "retire", "stage_initialized",
                  "stage_offline", "stage_online", "stage_serving", "stop_acting", "resume_acting"]
@@ -32,7 +32,7 @@ class Move:
         action: register (its gates held), reject (they did not), challenger, champion (by comparison),
             approve (champion by a person's word), rollback (back to the champion before), retire (taken out
             for good by a person's word; of the champion, the one before it becomes champion), stage_* (a version that
-            acts entered that stage of Algorithm 5.1, models/training/reinforcement/lifecycle.py), stop_acting (no
+            acts entered that stage of Algorithm 5.1, models/control/training/lifecycle.py), stop_acting (no
             controller of the workload acts, whatever is champion, until resume_acting).
         at: UTC time, ISO 8601.
         model: name in the registry.

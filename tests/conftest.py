@@ -22,9 +22,9 @@ LONGEST = ("tests/e2e/test_run.py", "tests/e2e/test_kill.py", "tests/models/veri
            "tests/benchmarks/verification/test_campaign.py", "tests/models/verification/checker/test_bounds.py",
            "tests/models/verification/test_verify.py", "tests/models/verification/bounds/test_relaxation.py",
            "tests/benchmarks/verification/test_campaign_process.py",
-           "tests/models/training/reinforcement/offline/test_offline_methods.py",
+           "tests/models/control/training/offline/test_offline_methods.py",
            "tests/models/adaptation/pool/test_selection.py", "tests/components/test_bad_workloads.py",
-           "tests/components/test_steps.py", "tests/benchmarks/autoscaling/test_speed.py")
+           "tests/components/test_steps.py", "tests/systems/autoscaling/benchmarks/test_speed.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

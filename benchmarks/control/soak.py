@@ -28,7 +28,7 @@ from benchmarks.control.soak_service import FIXED, GROUP, Group, exporter, free_
 from benchmarks.harness.machine import describe_machine, load_average, now_utc
 from benchmarks.harness.result_file import RESULTS, write_results
 from feature_store.errors import InputError
-from models.training.reinforcement.trajectory_log import read_log
+from models.control.training.trajectory_log import read_log
 from pipelines.request import code_version
 
 OUTPUT = RESULTS / "control_soak.json"

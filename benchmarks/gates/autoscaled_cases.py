@@ -1,7 +1,7 @@
 """Paired episodes of two autoscalers in the environment of a workload, as `assay run` compares a policy with another.
 
-Two rules of models/controllers act. The second one's figures are moved by what it is worse on average over all repeats
-of the workload, so that both are as good, and one looks better by luck. What the luck is of:
+Two rules of autoscaling act. The second one's figures are moved by what it is worse on average over all repeats of the
+workload, so that both are as good, and one looks better by luck. What the luck is of:
 
     episodes   the workload's recorded load; each repeat draws other episodes and variations of the application
     loads      each repeat has a made day of its own, of another shape: what nobody can know from one recorded load
@@ -52,11 +52,11 @@ def play(luck: str, repeats: int, say: Callable[[str], None]) -> tuple[Figure, F
     """Cost and reward of both rules, where repeats differ in `luck`: episodes or loads."""
     import pandas as pd
 
-    from models.controllers.rules import make
-    from models.environments.autoscaling.arrivals import made_traces
-    from models.environments.environments import environment_of
-    from models.environments.rollout import roll_out
+    from models.control.contract.systems import environment_of
+    from models.control.simulation.rollout import roll_out
     from models.tasks.task import load_task
+    from systems.autoscaling.rules.rules import make
+    from systems.autoscaling.simulator.arrivals import made_traces
 
     task = load_task("autoscaling")
     system, steps, episodes = environment_of(task.environment), task.judging.steps, task.judging.episodes

@@ -85,7 +85,7 @@ def block_lengths(repeats: int) -> list[Json]:
 def code_of_autoscalers() -> str:
     """Digest of what their part depends on."""
     return "".join(code_digest(name, "") for name in ("benchmarks.gates.autoscaled_cases",
-                                                      "models.environments.autoscaling.environment"))
+                                                      "systems.autoscaling.environment"))
 
 
 def code_of_decision_and_simulation() -> str:

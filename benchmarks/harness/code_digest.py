@@ -8,15 +8,15 @@ ROOT = Path(__file__).resolve().parents[2]
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def code_digest(module: str, package: str, root: Path = ROOT) -> str:
-    """The first 16 hex digits for a module and all modules of `package` that it imports, directly or not."""
+def code_digest(module: str, package: str | tuple[str, ...], root: Path = ROOT) -> str:
+    """The first 16 hex digits for a module and all that it imports, directly or not, of one or several packages."""
     digest = hashlib.sha256()
     for name, tree in sorted(_reached(module, package, root).items()):
         digest.update(f"{name}\0{ast.dump(tree)}\0".encode())
     return digest.hexdigest()[:16]
 
 
-def _reached(module: str, package: str, root: Path) -> dict[str, ast.Module]:
+def _reached(module: str, package: str | tuple[str, ...], root: Path) -> dict[str, ast.Module]:
     """Syntax trees without docstrings by module name."""
     trees: dict[str, ast.Module] = {}
     pending = [module]

@@ -14,8 +14,8 @@ from pathlib import Path
 from sys import stdlib_module_names
 
 ENTRY = "pipelines.controller_command_line"
-NAMED = ("observer", "guarantee_check")  # modules of environments, imported by names that contracts give
-OWN = ("pipelines", "components", "serving", "models", "recording", "feature_store")
+NAMED = ("acting",)  # modules of systems, imported by names that contracts give
+OWN = ("pipelines", "components", "systems", "serving", "models", "recording", "feature_store")
 
 
 class ClosureError(Exception):
@@ -67,7 +67,7 @@ class Sources:
             ClosureError: something is imported at the top of a module that the light install does not have.
         """
         named = [_dotted(path.relative_to(self.root)) for name in NAMED
-                 for path in sorted(self.root.glob(f"models/environments/*/{name}.py"))]
+                 for path in sorted(self.root.glob(f"systems/*/**/{name}.py"))]
         found: dict[str, Path] = {}
         left_out: set[tuple[str, str]] = set()
         open_modules = list(entries or (ENTRY, *named))

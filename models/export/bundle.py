@@ -18,7 +18,7 @@ import onnx
 from feature_store.errors import InputError
 from feature_store.strict_yaml import read_yaml
 from feature_store.whole_files import whole_folder
-from models.environments.guarantee_check import Shipped
+from models.control.contract.guarantee import Shipped
 from models.export.json_file import write_json
 from models.export.product import Product, ProductInput
 from models.verification.decide import OnnxVerdict, OnPart, PartVerdict, decide
@@ -69,8 +69,8 @@ def complete_bundle(source: Path, folder: Path, evidence: Mapping[str, Any], gua
             (new / GUARANTEE_FILE).write_bytes(guarantee.content)
             contract = json.loads((new / "contract.json").read_text())
             write_json(new / "contract.json", {**contract, "guarantee": {
-                "environment": guarantee.environment, "file": GUARANTEE_FILE,
-                "sha256": hashlib.sha256(guarantee.content).hexdigest(), "statement": guarantee.statement}})
+                "file": GUARANTEE_FILE, "sha256": hashlib.sha256(guarantee.content).hexdigest(),
+                "statement": guarantee.statement}})
 
 
 def make_contract(product: Product, verdict: OnnxVerdict) -> dict[str, Any]:

@@ -171,7 +171,7 @@ class Kind(Protocol):
         Args:
             workloads: a shard: those of equal shape may be trained as one tensor operation.
             folders: by workload.
-            checkpoints: as of `pretrain`; each workload uses the folder of its name in it alone.
+            checkpoints: as of `pretrain`; each workload uses the folder of its name in it alone, which is there.
             finished: to be called once with each workload, as soon as its folder is whole or it is clear why it has no
                 learner.
         """
@@ -196,7 +196,7 @@ class Kind(Protocol):
             `metrics`: name -> number, what gates hold against their thresholds; `case_counts`: metric -> how many cases
             it is a mean of; `units`: metric -> unit, where models/metrics.py does not list it; `cases`: what it is
             compared with a champion by (models/paired_cases.py); `guarantee`: of the closed loop, which goes with the
-            bundle (`Shipped` in models/environments/guarantee_check.py), or None; anything else that `pages` shows.
+            bundle (`Shipped` in models/control/contract/guarantee.py), or None; anything else that `pages` shows.
         """
 
     def champion(self, task: Any, workload: str, features: Path, bundle: Any) -> dict[str, Any]:

@@ -19,10 +19,12 @@ from feature_store.strict_yaml import Lines, parse_located_yaml, read_located_ya
 from feature_store.written.field_errors import at_line, line_of, value_text
 
 DEFAULT_KIND = "prediction"
+_ROOT = Path(__file__).resolve().parents[2]
+SHIPPED = (_ROOT / "models" / "tasks", _ROOT / "systems")
 
 
 def task_path(source: str | Path) -> Path:
-    """The file of a task that is given by its name (a file in the folder of its kind) or by a path.
+    """The file of a task that is given by its name (a file in the folder of its kind, or of its system) or by a path.
 
     Raises:
         InputError: no task of that name.
@@ -30,9 +32,9 @@ def task_path(source: str | Path) -> Path:
     path = Path(source)
     if path.suffix in (".yaml", ".yml"):
         return path
-    shipped = {each.stem: each for each in Path(__file__).parent.glob("*/*.yaml")}
+    shipped = {each.stem: each for folder in SHIPPED for each in folder.glob("*/*.yaml")}
     if str(source) not in shipped:
-        raise InputError(f"task: expected the name of a file in models/tasks or a path that ends in .yaml, "
+        raise InputError(f"task: expected the name of a shipped task or a path that ends in .yaml, "
                          f"got {str(source)!r}; {nearest(str(source), shipped)}")
     return shipped[str(source)]
 

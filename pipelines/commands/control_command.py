@@ -16,15 +16,16 @@ from pipelines.console import (
     reported,
     working,
 )
+from serving.control.control_step import ControlStep
 from serving.control.kill_switch import hold_signal
-from serving.control.loop import ControlStep
 
 
 @reported
 def control(
     workload: Annotated[str, typer.Option("--workload", "-w", help="Whose champion acts.")],
     controller: Annotated[Path, typer.Option(help="Controller file: measurements, shield, waiting times.")],
-    task: Annotated[str, typer.Option(help="Task of the champion.")] = "autoscaling",
+    task: Annotated[str | None, typer.Option(
+        help="Task of the champion; default: the bundle's, or that of the workload's one champion.")] = None,
     actuator: Annotated[str, typer.Option(help="What carries targets out: dry-run, cgroup, kubernetes.")] = "dry-run",
     every: Annotated[float | None, typer.Option(help="Seconds between two steps; default: as the policy was trained.")
                      ] = None,
@@ -46,7 +47,7 @@ def control(
     The champion is followed while it acts. Where the policy may not decide, its fallback does, and the line says why.
     The file STOP in the controller's folder, SIGUSR1, or `assay stop-acting` stops all acting; Ctrl-C ends it.
 
-    Example: assay control --task autoscaling --workload nginx --controller controller.yaml --actuator dry-run
+    Example: assay control --workload nginx --controller controller.yaml --actuator dry-run
     """
     hold_signal()
     from serving.control.start import ControlRequest, keyed

@@ -8,7 +8,7 @@ from models.configuration import Configuration
 from serving.state_folder import StateFolder
 
 
-def require_in_ledger(state: Configuration | StateFolder, task: str, workload: str) -> None:
+def require_in_ledger(state: Configuration | StateFolder, task: str | None, workload: str) -> None:
     """As `require_known`. A ledger that is away, or does not verify, knows none: whoever opens the champion says it.
 
     Raises:

@@ -20,8 +20,9 @@ The group exists and holds the service; nothing is made, moved or killed here. W
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from feature_store.control_group_limits import amount
@@ -31,6 +32,9 @@ from serving.actuators.control_group.file_lease import FileLease
 from serving.actuators.control_group.found_limits import FoundLimits, forget_found, read_found, write_found
 from serving.actuators.control_group.group import ControlGroup, lowers
 from serving.actuators.control_group.replica_limits import CPU, LIMITS, MEMORY, MIB, ReplicaLimits
+from serving.actuators.kind import ActuatorKind, require_held
+from serving.contract import Contract
+from serving.control.file_part import FilePart
 
 _RAISED = ("memory", "memory_high", "cpu")  # the order of writes: a lack of memory kills, a lack of CPU slows
 _LOWERED = ("cpu", "memory_high", "memory")
@@ -269,3 +273,30 @@ class Cgroup:
 
 def _phrase(limits: Mapping[str, str] | None) -> str:
     return ", ".join(f"{limit} {text}" for limit, text in (limits or {}).items())
+
+
+@dataclass(frozen=True)
+class CgroupTarget:
+    """Of a `Cgroup`, in a controller file. state: one folder for all controllers, of leases and what was found."""
+
+    group: str
+    parent: str = ""
+    state: str = "/run/assay"
+    root: str = "/sys/fs/cgroup"
+    replicas: int = 1
+
+
+def _read(part: FilePart) -> CgroupTarget:
+    part.only(tuple(CgroupTarget.__dataclass_fields__))
+    default = CgroupTarget("")
+    return CgroupTarget(part.text("group"), part.text("parent", ""), part.text("state", default.state),
+                        part.text("root", default.root), part.whole("replicas", default.replicas))
+
+
+def _make(target: CgroupTarget, contract: Contract | None, held: Collection[str]) -> Cgroup:
+    require_held(contract, held, LIMITS, "cgroup")
+    return Cgroup(target.group, Path(target.state), parent=target.parent, root=Path(target.root),
+                  replicas=target.replicas)
+
+
+KIND = ActuatorKind("cgroup", "name the group", _read, _make, gives_back=True)

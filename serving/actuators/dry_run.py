@@ -1,10 +1,14 @@
 """Carries out nothing: what would have been set stands in memory, so that the next decision starts from it."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from feature_store.errors import InputError, nearest
 from serving.actuators.actuator import Applied
+from serving.actuators.kind import ActuatorKind
+from serving.contract import Contract
+from serving.control.checks import checked, first_of
+from serving.control.file_part import FilePart
 
 
 class DryRun:
@@ -59,3 +63,19 @@ class DryRun:
     def restore(self, *, lowering: bool = True) -> None:
         """See `Actuator`."""
         self._present = dict(self._found)
+
+
+def _read(part: FilePart) -> Mapping[str, float]:
+    return part.numbers()
+
+
+def _make(present: Mapping[str, float], contract: Contract | None, held: Collection[str]) -> DryRun:
+    assert contract is not None and contract.driving is not None
+    made = DryRun(present, contract.driving.current)
+    if impossible := checked(contract, present, present).troubles:
+        raise InputError(f"dry_run must be possible values, got {first_of(tuple(impossible.values()))}: no policy "
+                         "would ever act")
+    return made
+
+
+KIND = ActuatorKind("dry_run", "say what is set at the beginning", _read, _make, keeps=False)

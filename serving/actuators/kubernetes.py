@@ -12,18 +12,22 @@ that says who acts (deployment/found.py). The rights that this takes: deploy/kub
 import math
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from feature_store.errors import InputError, nearest
 from serving.actuators.actuator import ActuatorError, Applied
-from serving.actuators.deployment.api import Api
+from serving.actuators.deployment.api import CONNECT_S, READ_S, Api, cluster_configuration
 from serving.actuators.deployment.changes import Change, Resize, Scale, carry_out, rehearse
 from serving.actuators.deployment.found import ANNOTATION, Found, read_found
 from serving.actuators.deployment.lease import Lease
 from serving.actuators.deployment.limits import RESOURCE, SIGNAL, Pod, amount, limit_quantity, request_quantity, same
 from serving.actuators.deployment.owners import require_sole_owner
 from serving.actuators.deployment.state import State, read_state
+from serving.actuators.kind import ActuatorKind, require_held
+from serving.contract import Contract
+from serving.control.file_part import FilePart
 
 CONTROLS = ("target_replicas", *RESOURCE)
 OBSERVED_BY = {"target_replicas": "replicas", **{control: SIGNAL[resource] for control, resource in RESOURCE.items()}}
@@ -251,3 +255,38 @@ class KubernetesDeployment:
 
 def _waits(pod: Pod) -> str:
     return f"the resize of pod {pod.name} is not done: {': '.join(part for part in pod.resize if part)}"
+
+
+@dataclass(frozen=True)
+class KubernetesTarget:
+    """What a controller file says of a Deployment; see `Api` and `cluster_configuration`. "" counts as not given."""
+
+    namespace: str
+    deployment: str
+    container: str
+    controls: tuple[str, ...] = CONTROLS
+    lease_s: int = LEASE_S
+    connect_s: float = CONNECT_S
+    read_s: float = READ_S
+    kubeconfig: str = ""
+    context: str = ""
+
+
+def _read(part: FilePart) -> KubernetesTarget:
+    part.only(tuple(KubernetesTarget.__dataclass_fields__))
+    return KubernetesTarget(
+        part.text("namespace"), part.text("deployment"), part.text("container"),
+        part.texts("controls") or CONTROLS, part.whole("lease_s", LEASE_S),
+        part.number("connect_s", CONNECT_S), part.number("read_s", READ_S), part.text("kubeconfig", ""),
+        part.text("context", ""))
+
+
+def _make(target: KubernetesTarget, contract: Contract | None, held: Collection[str]) -> KubernetesDeployment:
+    require_held(contract, held, target.controls, "kubernetes")
+    kubeconfig = Path(target.kubeconfig).expanduser() if target.kubeconfig else None
+    api = Api(cluster_configuration(kubeconfig, target.context or None), target.namespace, target.connect_s,
+              target.read_s)
+    return KubernetesDeployment(api, target.deployment, target.container, target.controls, target.lease_s)
+
+
+KIND = ActuatorKind("kubernetes", "name namespace, deployment and container", _read, _make)

@@ -16,7 +16,7 @@ from feature_store.errors import AssayError, RefusedError
 from models.configuration import Configuration
 from serving.bundle import CheckedBundle, check_bundle
 from serving.contract import Contract
-from serving.control.loop import Model
+from serving.control.parts import Model
 from serving.control.seen_ledger import SeenLedger
 from serving.kept_bundles import kept_bundle
 from serving.moves import Standing

@@ -33,22 +33,18 @@ from pathlib import Path
 from typing import Any
 
 from feature_store.errors import InputError, nearest
-from feature_store.finite_numbers import is_finite_number
 from feature_store.strict_yaml import read_yaml
-from serving.actuators.deployment.api import CONNECT_S, READ_S
-from serving.actuators.kubernetes import CONTROLS, LEASE_S
+from serving.actuators.actuators import ACTUATORS
 from serving.control.checks import Distribution
+from serving.control.file_part import FilePart
 from serving.control.shield import Budget
 
 FRESH_S, TIMEOUT_S, DEADLINE_S, HAND_BACK_AFTER = 60.0, 5.0, 5.0, 4
 LEAST_WAIT_S = 0.01  # what nothing answers within
 KEEP_MB = 4096.0  # some ten million steps: years
 _KEYS = ("prometheus", "timeout_s", "newest", "fresh_s", "signals", "fixed", "shield", "out_of_distribution",
-         "hand_back_after", "deadline_s", "log", "dry_run", "kubernetes", "cgroup")
+         "hand_back_after", "deadline_s", "log")
 _SHIELD = ("hold", "hysteresis", "cool_down_s", "budgets")
-_CGROUP = ("group", "parent", "state", "root", "replicas")
-_KUBERNETES = ("namespace", "deployment", "container", "controls", "lease_s", "connect_s", "read_s", "kubeconfig",
-               "context")
 
 
 @dataclass(frozen=True)
@@ -59,32 +55,6 @@ class Query:
     scale: float = 1.0
     newest: str = ""
     fresh_s: float = FRESH_S
-
-
-@dataclass(frozen=True)
-class KubernetesTarget:
-    """A Deployment; see `KubernetesDeployment`, `Api` and `cluster_configuration`. "" counts as not given."""
-
-    namespace: str
-    deployment: str
-    container: str
-    controls: tuple[str, ...] = CONTROLS
-    lease_s: int = LEASE_S
-    connect_s: float = CONNECT_S
-    read_s: float = READ_S
-    kubeconfig: str = ""
-    context: str = ""
-
-
-@dataclass(frozen=True)
-class CgroupTarget:
-    """A control group; see `Cgroup`. state: folder for the lease and what was found, one for all controllers."""
-
-    group: str
-    parent: str = ""
-    state: str = "/run/assay"
-    root: str = "/sys/fs/cgroup"
-    replicas: int = 1
 
 
 @dataclass(frozen=True)
@@ -103,9 +73,7 @@ class ControllerFile:
     hand_back_after: int = HAND_BACK_AFTER
     deadline_s: float = DEADLINE_S
     keep_mb: float = KEEP_MB
-    dry_run: Mapping[str, float] = field(default_factory=dict)
-    kubernetes: KubernetesTarget | None = None
-    cgroup: CgroupTarget | None = None
+    actuators: Mapping[str, Any] = field(default_factory=dict)  # part of the file -> what its actuator read there
 
     def require_all(self, measured: Mapping[str, str] | tuple[str, ...]) -> None:
         """Raises InputError: an input that has to be measured is not asked for, or one that is none is."""
@@ -120,13 +88,14 @@ class ControllerFile:
 
 
 def read_controller_file(path: Path) -> ControllerFile:
-    """Reads it.
+    """Reads it; each part of an actuator as that actuator reads it.
 
     Raises:
         InputError: it is no YAML, a key is unknown or missing, a value is of a wrong type or out of range.
     """
-    data = _Part(read_yaml(path, "controller file"), "", str(path))
-    data.only(_KEYS)
+    data = FilePart(read_yaml(path, "controller file"), "", str(path))
+    targets = {kind.section: kind for kind in ACTUATORS.values()}
+    data.only((*_KEYS, *targets))
     shield = data.part("shield", {})
     shield.only(_SHIELD)
     log = data.part("log", {})
@@ -146,91 +115,10 @@ def read_controller_file(path: Path) -> ControllerFile:
         hand_back_after=data.whole("hand_back_after", HAND_BACK_AFTER),
         deadline_s=data.number("deadline_s", DEADLINE_S, least=LEAST_WAIT_S),
         keep_mb=log.number("keep_mb", KEEP_MB),
-        dry_run=data.part("dry_run", {}).numbers(),
-        kubernetes=_kubernetes(data.part("kubernetes")) if "kubernetes" in data.names else None,
-        cgroup=_cgroup(data.part("cgroup")) if "cgroup" in data.names else None)
+        actuators={name: kind.read(data.part(name)) for name, kind in targets.items() if name in data.names})
 
 
-class _Part:
-    """A mapping of the file, with the place that errors name."""
-
-    def __init__(self, value: Any, place: str, where: str) -> None:
-        self._place, self._where = place, where
-        if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
-            raise self._wrong("", "be a mapping of names", value)
-        self._values: Mapping[str, Any] = value
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(self._values)
-
-    def only(self, keys: tuple[str, ...]) -> None:
-        for name in self._values:
-            if name not in keys:
-                raise InputError(f"{self._place or 'key'} must be one of {', '.join(keys)}, got {name!r} "
-                                 f"({self._where}); {nearest(name, keys)}")
-
-    def part(self, name: str, default: Any = None) -> "_Part":
-        return _Part(self._get(name, default), self._named(name), self._where)
-
-    def text(self, name: str, default: str | None = None) -> str:
-        value = self._get(name, default)
-        if not isinstance(value, str) or (default is None and not value.strip()):
-            raise self._wrong(name, "be a text", value)
-        return value
-
-    def number(self, name: str, default: float, least: float = math.nextafter(0.0, 1.0)) -> float:
-        value = self._get(name, default)
-        if not is_finite_number(value) or not value >= least:
-            raise self._wrong(name, f"be a number {'> 0' if 0 < least < 1e-9 else f'>= {least:g}'}", value)
-        return float(value)
-
-    def whole(self, name: str, default: int) -> int:
-        value = self._get(name, default)
-        if type(value) is not int or value < 1:
-            raise self._wrong(name, "be a whole number >= 1", value)
-        return value
-
-    def numbers(self) -> dict[str, float]:
-        for name, value in self._values.items():
-            if not is_finite_number(value):
-                raise self._wrong(name, "be a finite number", value)
-        return {name: float(value) for name, value in self._values.items()}
-
-    def items(self, name: str) -> list[Any]:
-        value = self._get(name, [])
-        if not isinstance(value, list):
-            raise self._wrong(name, "be a list", value)
-        return value
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        value = self.items(name)
-        if not all(isinstance(one, str) for one in value):
-            raise self._wrong(name, "be a list of names", value)
-        return tuple(value)
-
-    def has_mapping(self, name: str) -> bool:
-        return isinstance(self._values[name], Mapping)
-
-    def _get(self, name: str, default: Any) -> Any:
-        if name in self._values:
-            return self._values[name]
-        if default is None:
-            raise InputError(f"{self._named(name)} must be given, got nothing ({self._where})")
-        return default
-
-    def _named(self, name: str) -> str:
-        return ".".join(filter(None, (self._place, name)))
-
-    def _wrong(self, name: str, rule: str, value: Any) -> InputError:
-        return InputError(f"{self._named(name) or 'file'} must {rule}, got {_shown(value)} ({self._where})")
-
-
-def _shown(value: Any) -> str:
-    return "nothing" if value is None else repr(value[:80]) if isinstance(value, str) else str(value)[:80]
-
-
-def _query(signals: _Part, name: str, newest: str, fresh_s: float) -> Query:
+def _query(signals: FilePart, name: str, newest: str, fresh_s: float) -> Query:
     if not signals.has_mapping(name):
         return Query(signals.text(name), 1.0, newest, fresh_s)
     one = signals.part(name)
@@ -239,30 +127,14 @@ def _query(signals: _Part, name: str, newest: str, fresh_s: float) -> Query:
                  one.number("fresh_s", fresh_s))
 
 
-def _distribution(part: _Part) -> Distribution:
+def _distribution(part: FilePart) -> Distribution:
     part.only(("margin", "ignore"))
     return Distribution(part.number("margin", 1.0, least=1.0) if "margin" in part.names else None,
                         part.texts("ignore"))
 
 
-def _kubernetes(part: _Part) -> KubernetesTarget:
-    part.only(_KUBERNETES)
-    return KubernetesTarget(
-        part.text("namespace"), part.text("deployment"), part.text("container"),
-        part.texts("controls") or CONTROLS, part.whole("lease_s", LEASE_S),
-        part.number("connect_s", CONNECT_S), part.number("read_s", READ_S), part.text("kubeconfig", ""),
-        part.text("context", ""))
-
-
-def _cgroup(part: _Part) -> CgroupTarget:
-    part.only(_CGROUP)
-    default = CgroupTarget("")
-    return CgroupTarget(part.text("group"), part.text("parent", ""), part.text("state", default.state),
-                        part.text("root", default.root), part.whole("replicas", 1))
-
-
 def _budget(value: Any, where: str) -> Budget:
-    part = _Part(value, "shield.budgets", where)
+    part = FilePart(value, "shield.budgets", where)
     part.only(("name", "of", "most"))
     if not (of := part.texts("of")):
         raise InputError(f"shield.budgets.of must be a list of targets, got none ({where})")

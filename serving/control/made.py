@@ -8,28 +8,35 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from feature_store.errors import InputError, nearest
-from models.controllers.controller import Controller
-from models.controllers.rules import RULES, make
-from models.environments.observer import observer_of
+from models.control.contract.acting import load_acting
+from models.control.contract.controller import Controller
+from models.control.contract.observer import Observer
 from serving.actuators.actuator import Actuator
 from serving.contract import Contract
 from serving.control.checks import beyond_training, checked, first_of
 from serving.control.controller_file import ControllerFile
-from serving.control.loop import ControlLoop, Models, Parts, Settings
+from serving.control.loop import ControlLoop
+from serving.control.parts import Models, Parts, Settings
 from serving.control.prometheus_reader import PrometheusReader
 from serving.control.shield import Limit, Shield
 
 MB = 1_000_000
 
 
-def fallback_of(contract: Contract) -> Controller:
-    """The rule that a contract names. Raises InputError: it names none, or one that is not here."""
-    if contract.fallback is None:
-        raise InputError(f"contract must name a fallback, got none ({contract.task}, {contract.workload})")
-    if contract.fallback.rule not in RULES:
-        raise InputError(f"fallback must be one of {', '.join(RULES)}, got {contract.fallback.rule!r}; "
-                         f"{nearest(contract.fallback.rule, RULES)}")
-    return make(contract.fallback.rule, contract.fallback.settings)
+def acting_for(contract: Contract) -> tuple[Observer, Controller]:
+    """What acts beside a policy: the observer of its system, and the rule that its contract names.
+
+    Raises:
+        InputError: it names none, or none that is installed here with the code that the bundle was made with.
+    """
+    if contract.driving is None or contract.fallback is None:
+        raise InputError("contract must name what acts and a fallback, got no `driving` or `fallback` "
+                         f"({contract.task}, {contract.workload}); make the bundle again")
+    acting = load_acting(contract.driving.acting.module, contract.driving.acting.sha256)
+    if contract.fallback.rule not in acting.rules:
+        raise InputError(f"fallback must be one of {', '.join(acting.rules)}, got {contract.fallback.rule!r}; "
+                         f"{nearest(contract.fallback.rule, acting.rules)}")
+    return acting.observer(), acting.rules[contract.fallback.rule].make(contract.fallback.settings)
 
 
 def shield_of(contract: Contract, written: ControllerFile) -> Shield:
@@ -74,20 +81,17 @@ def make_loop(contract: Contract, models: Models, written: ControllerFile, actua
     """
     shield = shield_of(contract, written)
     assert contract.driving is not None
-    if not contract.driving.observer:
-        raise InputError("contract must name its observer, got none; a controller without signals of the past is not "
-                         f"supported yet ({contract.task})")
     names = contract.input_names
     if unknown := [name for name in written.distribution.ignored if name not in names]:
         raise InputError(f"out_of_distribution.ignore must be of {', '.join(names)}, got {unknown[0]!r}; "
                          f"{nearest(unknown[0], names)}")
-    observer = observer_of(contract.driving.observer)
+    observer, fallback = acting_for(contract)
     written.require_all(observer.measured)
     if never := _never_fit(contract, models, written):
         raise InputError(f"fixed must be values that a policy may act on, got {first_of(tuple(never.values()))}: none "
                          "would ever act")
     reader = PrometheusReader(written.prometheus, written.signals, written.fixed, written.timeout_s)
-    parts = Parts(reader, models, actuator, shield, fallback_of(contract), observer, stops,
+    parts = Parts(reader, models, actuator, shield, fallback, observer, stops,
                   f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}")
     settings = Settings(written.deadline_s, written.hand_back_after, reader.fresh_s, written.distribution,
                         written.keep_mb * MB)

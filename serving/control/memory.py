@@ -15,7 +15,7 @@ import orjson
 from feature_store.errors import InputError
 from feature_store.finite_numbers import is_finite_number
 from feature_store.whole_files import write_file
-from models.training.reinforcement.trajectory_log import Actor
+from models.control.training.trajectory_log import Actor
 
 FORMAT = "assay-controller-memory/1"
 _KEYS = {"format", "observer", "lowered_s", "episode", "step", "pending", "deployed"}

@@ -21,7 +21,8 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
 from feature_store.errors import InputError
-from serving.control.loop import ControlStep, Model
+from serving.control.control_step import ControlStep
+from serving.control.parts import Model
 
 _SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from models.training.reinforcement.trajectory_log import Mark, Step
+from models.control.training.trajectory_log import Mark, Step
 
 Pending = Mapping[str, Any]  # fields of the log's `Step`; detail has `interval_s` once it is over
 

@@ -12,7 +12,7 @@ from functools import partial
 from feature_store.errors import SourceError
 from feature_store.sources.prometheus_api import PrometheusApi
 from serving.control.controller_file import Query
-from serving.control.loop import Readings
+from serving.control.parts import Readings
 from serving.control.side_by_side import SideBySide, TooLate
 
 

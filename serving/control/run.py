@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable
 
 from feature_store.errors import InputError
-from serving.control.loop import ControlLoop, ControlStep
+from serving.control.control_step import ControlStep
+from serving.control.loop import ControlLoop
 
 
 def stops_on_signals() -> threading.Event:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from feature_store.errors import InputError
-from models.environments.signals import rounded_up
+from models.control.contract.signals import rounded_up
 from serving.fallback_spec import SafeRange
 
 Reason = Literal["hysteresis", "blind", "missed", "cool_down", "range", "rate", "budget"]

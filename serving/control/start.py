@@ -3,7 +3,7 @@
 import json
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,19 +18,20 @@ from feature_store.file_lock import file_lock
 from feature_store.names import check_task_name, check_workload_name
 from models.configuration import Configuration
 from serving.actuators.actuator import ActuatorError
-from serving.actuators.actuators import GIVES_BACK, make_actuator
+from serving.actuators.actuators import actuator_kind, make_actuator
 from serving.bundle import CheckedBundle, check_bundle
 from serving.control.champion import Champion, champion_of_ledger
 from serving.control.checks import Distribution
+from serving.control.control_step import ControlStep
 from serving.control.controller_file import ControllerFile, read_controller_file
 from serving.control.kill_switch import KillSwitch, LedgerSwitch, stopped_in_ledger
 from serving.control.last_good import LastGood
-from serving.control.loop import ControlStep
 from serving.control.made import make_loop
 from serving.control.metrics import Metrics
 from serving.control.run import run, stops_on_signals
 from serving.control.seen_ledger import SeenLedger
 from serving.control.side_by_side import Within
+from serving.control.which_task import task_of_bundle, task_of_workload
 from serving.state_folder import StateFolder
 
 LEAST_S, MOST_S = 0.01, 86_400.0  # between two steps
@@ -43,6 +44,7 @@ class ControlRequest:
     """What an operator asks for; see the options of `assay control`.
 
     Attributes:
+        task: None: the bundle's, or that of the workload's one champion.
         every: seconds between two steps; None: as the policy was trained.
         give_back: None: of a cgroup alone.
         steps: None: until it is stopped.
@@ -54,7 +56,7 @@ class ControlRequest:
 
     workload: str
     controller: Path
-    task: str = "autoscaling"
+    task: str | None = None
     actuator: str = "dry-run"
     every: float | None = None
     give_back: bool | None = None
@@ -66,12 +68,35 @@ class ControlRequest:
     metrics_address: str = "127.0.0.1"
 
 
+def with_task(request: ControlRequest, state: Configuration | StateFolder) -> ControlRequest:
+    """The same of a task that is known. Raises AssayError: nobody can say which one."""
+    if request.task is not None:
+        return request
+    if request.bundle is not None:
+        return replace(request, task=task_of_bundle(request.bundle))
+    return replace(request, task=task_of_workload(keyed(request, state), request.workload, request.folder))
+
+
+def named_task(request: ControlRequest) -> str:
+    """Of a request that has one. Raises InputError."""
+    if request.task is None:
+        raise InputError("task must be given (--task), got none")
+    return request.task
+
+
 def place_of(request: ControlRequest, home: Path) -> Path:
     """The folder of this controller alone. home: the state folder. Raises InputError: a name is none of a folder."""
     if request.folder is not None:
         return request.folder
-    task, workload = check_task_name(request.task, "--task"), check_workload_name(request.workload, "--workload")
+    task, workload = check_task_name(named_task(request), "--task"), check_workload_name(request.workload, "--workload")
     return home / "controllers" / task / workload
+
+
+def _places(request: ControlRequest, home: Path) -> list[Path]:
+    """That folder; where the task is not known, those of all tasks."""
+    if request.folder is None and request.task is None:
+        return sorted(home.glob(f"controllers/*/{check_workload_name(request.workload, '--workload')}"))
+    return [place_of(request, home)]
 
 
 @contextmanager
@@ -118,12 +143,12 @@ def champion_for(request: ControlRequest, state: Configuration | StateFolder) ->
         AssayError: there is none that may act.
     """
     state, place = keyed(request, state), place_of(request, state.home)
-    ledger = SeenLedger(state, place)
+    ledger, task = SeenLedger(state, place), named_task(request)
 
     def opened() -> CheckedBundle:
         if request.bundle is not None:
             return check_bundle(request.bundle, state.public_key_path)
-        return champion_of_ledger(state, request.task, request.workload, ledger)
+        return champion_of_ledger(state, task, request.workload, ledger)
 
     if request.bundle is not None:
         champion = Champion(opened)
@@ -132,8 +157,8 @@ def champion_for(request: ControlRequest, state: Configuration | StateFolder) ->
         last_good = LastGood(looked_at, place / "champion", state.public_key_path)
         champion = Champion(last_good, age_s=lambda: last_good.age_s, before=last_good.before)
     contract = champion.contract
-    if (contract.task, contract.workload) != (request.task, request.workload):
-        raise InputError(f"bundle must be for {request.task}, {request.workload}, got one for {contract.task}, "
+    if (contract.task, contract.workload) != (task, request.workload):
+        raise InputError(f"bundle must be for {task}, {request.workload}, got one for {contract.task}, "
                          f"{contract.workload} ({request.bundle})")
     return champion
 
@@ -159,23 +184,25 @@ def control(request: ControlRequest, state: Configuration | StateFolder, show: C
     if request.every is not None and not LEAST_S <= request.every <= MOST_S:
         raise InputError(f"every must be {LEAST_S:g} to {MOST_S:g} seconds, got {request.every!r}")
     written, stopped = read_controller_file(request.controller), stops_on_signals()
-    gives_back = request.actuator in GIVES_BACK if request.give_back is None else request.give_back
+    gives_back = actuator_kind(request.actuator).gives_back if request.give_back is None else request.give_back
     with ExitStack() as stack:
         try:
+            request = with_task(request, state)
             place = stack.enter_context(own_folder(request, state.home))
             with loading or nullcontext():
                 champion = champion_for(request, state)
-            contract, actuator = champion.contract, make_actuator(request.actuator, champion.contract, written)
+            contract, actuator = champion.contract, make_actuator(
+                request.actuator, champion.contract, written.actuators, written.hold)
             on_host, in_ledger = KillSwitch(place), _ledger_switch(request, keyed(request, state), place)
             loop = make_loop(contract, champion, written, actuator, lambda: on_host() or in_ledger(), place)
             # a bundle of a folder needs no ledger: then nobody waits for one
-            metrics = Metrics(request.task, request.workload, champion.current,
+            metrics = Metrics(named_task(request), request.workload, champion.current,
                               lambda: in_ledger.unseen_s if request.bundle is None else math.nan)
             if request.metrics_port is not None:
                 metrics.serve(request.metrics_port, request.metrics_address)
         except AssayError as error:
             if gives_back:
-                error.args = (f"{error}; {limits_of_a_refused_start(request, written, place_of(request, state.home))}",)
+                error.args = (f"{error}; {limits_of_a_refused_start(request, written, _places(request, state.home))}",)
             raise
         champion.follow(POLL_S, stopped)
         in_ledger.follow(POLL_S, stopped)
@@ -195,12 +222,13 @@ def control(request: ControlRequest, state: Configuration | StateFolder, show: C
             raise RefusedError(failure)
 
 
-def limits_of_a_refused_start(request: ControlRequest, written: ControllerFile, place: Path) -> str:
+def limits_of_a_refused_start(request: ControlRequest, written: ControllerFile, places: Iterable[Path]) -> str:
     """Gives back what a killed controller took away, unless acting is stopped; says what came of it. What it had given
-    stays: nobody has looked whether it is needed. place: its folder.
+    stays: nobody has looked whether it is needed. places: folders that may be its own.
     """
-    if stopped := KillSwitch(place)() or LedgerSwitch(lambda: "", place)():
-        return f"limits stay as they are set ({stopped}); `assay release` gives back what was found"
+    for place in places:
+        if stopped := KillSwitch(place)() or LedgerSwitch(lambda: "", place)():
+            return f"limits stay as they are set ({stopped}); `assay release` gives back what was found"
     try:
         return release(request.actuator, written, lowering=False)
     except AssayError as error:
@@ -222,7 +250,9 @@ def release(actuator: str, written: ControllerFile, *, lowering: bool = True) ->
         InputError: the actuator keeps nothing that could be given back.
         ActuatorError: another controller has the lease, or something could not be set, or was set by someone else.
     """
-    target = make_actuator(actuator, None, written)
+    if not actuator_kind(actuator).keeps:
+        raise InputError(f"actuator must be one that keeps what it found, got {actuator}, which sets nothing")
+    target = make_actuator(actuator, None, written.actuators, written.hold)
     holder = f"release, process {os.getpid()}"
     if other := target.acquire(holder):
         raise ActuatorError("conflict", f"limits must be those of no controller that acts, got a lease of {other} "
@@ -238,7 +268,8 @@ def release(actuator: str, written: ControllerFile, *, lowering: bool = True) ->
 def _ledger_switch(request: ControlRequest, state: Configuration | StateFolder, place: Path) -> LedgerSwitch:
     """The ledger's stops, looked at once."""
     ledger = SeenLedger(state, place)
-    switch = LedgerSwitch(Within(lambda: stopped_in_ledger(state, request.task, request.workload, ledger), WITHIN_S,
+    task = named_task(request)
+    switch = LedgerSwitch(Within(lambda: stopped_in_ledger(state, task, request.workload, ledger), WITHIN_S,
                                  f"ledger {state.ledger_path}"), place)
     switch.poll()
     return switch

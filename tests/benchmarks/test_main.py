@@ -26,7 +26,9 @@ def test_every_benchmark_says_what_it_takes(name: str, capsys: pytest.CaptureFix
 
 
 def test_every_module_that_can_be_run_is_in_the_table() -> None:
-    runnable = {".".join(path.relative_to(ROOT).with_suffix("").parts) for path in (ROOT / "benchmarks").rglob("*.py")
+    runnable = {".".join(path.relative_to(ROOT).with_suffix("").parts)
+                for folder in (ROOT / "benchmarks", *(ROOT / "systems").glob("*/benchmarks"))
+                for path in folder.rglob("*.py")
                 if "\ndef add_options(" in path.read_text(encoding="utf-8")}
     assert runnable == set(BENCHMARKS.values())
 

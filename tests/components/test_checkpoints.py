@@ -80,3 +80,12 @@ def test_a_shard_takes_away_its_own_workloads_alone(opened: Open) -> None:
     with opened(workloads=("nginx",)):
         pass
     assert sorted(path.name for path in left.iterdir()) == ["policy.npz", "redis"]
+
+
+def test_a_shard_that_ends_leaves_the_folders_of_one_that_has_just_begun(opened: Open) -> None:
+    first = opened(workloads=["a"])
+    first.__enter__()
+    with opened(workloads=["b"]) as folder:
+        first.__exit__(None, None, None)
+        assert (folder / "b").is_dir() and not (folder / "a").exists()
+    assert not folder.exists()

@@ -89,3 +89,23 @@ def test_nothing_is_taken_of_other_code_data_or_seed_nor_by_a_fresh_run(
         kept().forget(["learner"])
         monkeypatch.delenv(RESUME_VARIABLE)
         assert kept().restore(["learner"], tmp_path / "b") == []
+
+
+def test_two_shards_that_end_at_once_are_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both find the common folder empty; one takes it away before the other does."""
+    learners, removed = FinishedLearners(tmp_path / "learners", True), Path.rmdir
+    (tmp_path / "learners").mkdir()
+
+    def too_late(path: Path) -> None:
+        removed(path)
+        removed(path)
+
+    monkeypatch.setattr(Path, "rmdir", too_late)
+    learners.forget(["redis"])
+    assert not (tmp_path / "learners").exists()
+
+
+def test_what_another_shard_still_needs_stays(tmp_path: Path) -> None:
+    (tmp_path / "learners" / "nginx").mkdir(parents=True)
+    FinishedLearners(tmp_path / "learners", True).forget(["redis"])
+    assert (tmp_path / "learners" / "nginx").is_dir()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("pipelines", "components", "serving", "models", "recording", "feature_store", "benchmarks")
+FOLDERS = ("pipelines", "components", "systems", "serving", "models", "recording", "feature_store", "benchmarks")
 SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
 # of other projects, which the sentence around them names: Kubeflow Pipelines, auto_LiRPA

@@ -12,7 +12,6 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from models.environments.autoscaling.observer import AutoscalingObserver
 from models.verification.decide import decide
 from models.verification.verdict import Status
 from serving.bundle import check_bundle
@@ -21,6 +20,7 @@ from serving.ledger import Ledger
 from serving.moves import Move
 from serving.signature import sign_folder
 from serving.state_folder import state_folder
+from systems.autoscaling.observer import AutoscalingObserver
 from tests.feature_store.prometheus_server import faulty_server, reply
 from tests.serving.conftest import made_up_proof, sealed, specification, write_bundle
 from tests.serving.control.policy_bundle import exported, write_policy_bundle

@@ -74,7 +74,7 @@ def closure():
 
 def test_it_holds_what_a_controller_needs(closure):
     assert {ENTRY, "serving.session", "serving.bundle", "serving.control.champion", "serving.control.loop",
-            "serving.actuators.kubernetes", "models.environments.autoscaling.observer",
+            "serving.actuators.kubernetes", "systems.autoscaling.acting",
             "models.verification.proof_file"} <= set(closure.modules)
 
 
@@ -112,4 +112,4 @@ def test_each_package_that_it_brings_is_imported_at_the_top_of_a_module(closure)
 
 def test_its_command_loads_nothing_heavy():
     assert imported(ENTRY) == []
-    assert imported(f"{ENTRY}, serving.control.start, models.environments.autoscaling.observer") == []
+    assert imported(f"{ENTRY}, serving.control.start, systems.autoscaling.acting") == []

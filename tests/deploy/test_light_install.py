@@ -76,8 +76,7 @@ def test_the_page_s_code_runs_as_it_stands(place):
 
 
 # What reads models, for which a controller's machine needs the extra `proofs`: the checker, and the law of a guarantee.
-PROOFS = ("models.verification.", "models.environments.autoscaling.guarantee_check",
-          "models.environments.autoscaling.in_fluid_law")
+PROOFS = ("models.verification.", "systems.autoscaling.guarantee.")
 
 
 @pytest.mark.slow

@@ -18,23 +18,15 @@ from torch import Tensor
 
 from feature_store.errors import InputError
 from feature_store.schema import Column
-from models.controllers.controller import Array
-from models.controllers.setting import Setting, Value, checked
-from models.environments.environment import Outcome, RuleFamily
-from models.environments.signals import Anchor, Control, Feature, Signal
+from models.control.contract.controller import RuleFamily
+from models.control.contract.environment import Outcome
+from models.control.contract.setting import Setting
+from models.control.contract.signals import Anchor, Control, Feature
+from tests.environments.backlog_acting import CONTROLS, RULES, SIGNALS, STEP_S, TICK, WEIGHT
 
 if TYPE_CHECKING:
     import pandas as pd
 
-STEP_S, TICK = 10.0, 0.0625
-SIGNALS = (
-    Signal("capacity_rps", "1/s", 1.0, 256.0, "log", "requests a second that were asked for"),
-    Signal("rate_rps", "1/s", 0.25, 256.0, "log", "requests that came, a second"),
-    Signal("mean_rate_rps", "1/s", 0.25, 256.0, "log", "its exponential mean over a minute"),
-    Signal("wait_s", "s", TICK, 64.0, "log", "wait of the last request"),
-    Signal("slo_s", "s", 0.25, 16.0, "log", "objective of the wait"),
-)
-CONTROLS = (Control("target_capacity_rps", "capacity_rps", "1/s", 1.0, 256.0, 0.25, 1.0, meaning="requests a second"),)
 FEATURES = (
     Feature("wait over objective", {"wait_s": 1.0, "slo_s": -1.0}),
     Feature("load over capacity", {"rate_rps": 1.0, "capacity_rps": -1.0}),
@@ -80,7 +72,7 @@ class Backlog:
     columns: Mapping[str, Column] = {"rate_rps": Column("1/s", 0.0, None, "requests that came")}
     settings = (Setting("slo_s", 2.0, "s", 0.25, 16.0, meaning="objective of the wait"),)
     largest_reward = 1.0
-    observer = ""
+    acting = "tests.environments.backlog_acting"
     telemetry: Path | None = None
 
     def __init__(self, load: Mapping[str, Tensor] | None = None, slo_s: float = 2.0,
@@ -89,7 +81,7 @@ class Backlog:
 
     @property
     def rules(self) -> Mapping[str, RuleFamily]:
-        return {"headroom": Headroom()}
+        return RULES
 
     @property
     def differentiable(self) -> "Backlog":
@@ -150,7 +142,7 @@ class Backlog:
         reward = 0.5 * (1 / over).clamp(max=1.0) + 0.5 * (rate / served).clamp(max=1.0)
         outcome = Outcome(reward, capacity / e.mean_rate, over.log().clamp(min=0.0), (over > 1.0).float(),
                           {"capacity_rps": capacity, "wait_over_slo": over})
-        return State(e, state.step + 1, capacity, backlog, wait, torch.lerp(state.mean, rate, 0.15)), outcome
+        return State(e, state.step + 1, capacity, backlog, wait, torch.lerp(state.mean, rate, WEIGHT)), outcome
 
     def hidden_parameters(self, state: State) -> Tensor:
         return ((state.episodes.efficiency - 1.0) * 4.0)[:, None]
@@ -158,35 +150,6 @@ class Backlog:
     def coming_load(self, state: State) -> Tensor:
         rate = state.episodes.rate
         return (rate[min(state.step, len(rate) - 1)] / rate[max(state.step - 1, 0)]).log()[:, None]
-
-
-class Headroom:
-    """A rule: capacity in proportion to the load, doubled while the objective is missed."""
-
-    declared = (Setting("factor", 1.5, low=0.5, high=10.0, search=(0.8, 3.0), meaning="of the load"),)
-
-    def make(self, settings: Mapping[str, Value]) -> "HeadroomController":
-        return HeadroomController(checked(settings, self.declared, "headroom")["factor"])
-
-
-@dataclass
-class HeadroomController:
-    """Implements `Controller`."""
-
-    factor: Array
-    name: str = "headroom"
-
-    @property
-    def settings(self) -> Mapping[str, float | str]:
-        return {"factor": float(self.factor)}
-
-    def start(self, applications: int) -> None:
-        pass
-
-    def act(self, observation: Mapping[str, Array], seconds: float) -> dict[str, Array]:
-        late = observation["wait_s"] > observation["slo_s"]
-        wanted = self.factor * np.nan_to_num(observation["rate_rps"], nan=256.0) * np.where(late, 2.0, 1.0)
-        return {"target_capacity_rps": wanted}
 
 
 ENVIRONMENT = Backlog()

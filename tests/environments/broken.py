@@ -7,9 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from models.controllers.setting import Setting
-from models.environments.environment import Outcome
-from tests.environments.backlog import Backlog, Episodes, Headroom, State
+from models.control.contract.environment import Outcome
+from models.control.contract.setting import Setting
+from tests.environments.backlog import Backlog, Episodes, State
+from tests.environments.backlog_acting import Headroom
 
 
 class SettingOfASignal(Backlog):
@@ -81,7 +82,7 @@ class BrokenRule(Backlog):
 
 
 class NoObserver(Backlog):
-    observer = "tests.environments.nowhere"
+    acting = "tests.environments.nowhere"
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,12 @@ docs/recipes/add-a-control-task.md is how it was made; nothing outside of tests/
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
@@ -16,8 +19,8 @@ import torch
 import yaml
 
 from feature_store.errors import InputError
-from models.environments.environments import environment_names, environment_of, own_files
-from models.environments.rollout import acting_of
+from models.control.contract.systems import environment_names, environment_of, own_files
+from models.control.simulation.rollout import acting_of
 from models.tasks.control.checking import check_task
 from models.tasks.control.judging import play
 from models.tasks.task import load_task, parse_task
@@ -27,6 +30,7 @@ from tests.components.steps import IGNORED_WARNING
 from tests.e2e import tiny
 from tests.e2e.processes import END_S, RUN_TIMEOUT_S, Project, finish, kill_command, processes_of, wait_until
 from tests.environments.traces import trace
+from tests.feature_store.prometheus_server import faulty_server, reply
 
 # half a minute on two idle cores; on a busy machine many times as long
 pytestmark = [pytest.mark.filterwarnings(IGNORED_WARNING), pytest.mark.timeout(900)]
@@ -69,7 +73,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Project
 
 def test_an_environment_is_found_by_its_import_path_with_the_file_that_the_code_version_counts() -> None:
     assert environment_of("tests.environments.backlog").columns.keys() == {"rate_rps"}
-    assert own_files("tests.environments.backlog") == (Path(__file__).with_name("backlog.py"),)
+    assert own_files("tests.environments.backlog") == tuple(
+        Path(__file__).with_name(name) for name in ("backlog.py", "backlog_acting.py"))
     assert "autoscaling" in environment_names() and own_files("autoscaling") == ()
 
 
@@ -186,6 +191,31 @@ def test_a_controller_gets_targets_inside_of_the_limits(finished: tuple[Project,
                                 for row in seen])
     targets = np.array(answer.columns["target_capacity_rps"])
     assert targets.min() >= 2 and targets.max() <= 200 and answer.units == {"target_capacity_rps": "1/s"}
+
+
+@pytest.mark.slow
+def test_its_champion_acts_by_its_own_observer_and_rule(finished: tuple[Project, dict[str, Any]]) -> None:
+    """A first step is the fallback's; the policy's keep within the rates of its control."""
+    made, _ = finished
+
+    def respond(handler: Any) -> None:
+        name, now = parse_qs(urlsplit(handler.path).query)["query"][0], time.time()
+        values = {"rate_rps": 20.0, "wait_s": 0.5, "newest": now - 1.0}
+        sample = {"metric": {}, "value": [now, str(values[name])]}
+        reply({"status": "success", "data": {"resultType": "vector", "result": [sample]}})(handler)
+
+    with faulty_server(respond) as (url, _):
+        (made.folder / "controller.yaml").write_text(json.dumps({
+            "prometheus": url, "newest": "newest", "signals": {"rate_rps": "rate_rps", "wait_s": "wait_s"},
+            "hand_back_after": 2, "dry_run": {"capacity_rps": 30.0}}))
+        done = made.call("control", "--task", "backlog", "--workload", "shop", "--controller", "controller.yaml",
+                         "--steps", "4", "--every", "1", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    steps = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [step["actor"] for step in steps] == ["fallback", *["policy"] * 3], steps
+    assert steps[-1]["seen"]["mean_rate_rps"] == pytest.approx(20.0)
+    present = [30.0, *(step["done"]["target_capacity_rps"] for step in steps)]
+    assert all(0.75 * now - 1e-3 <= later <= 2.0 * now + 1e-3 for now, later in pairwise(present))
 
 
 @pytest.mark.slow

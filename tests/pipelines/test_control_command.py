@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from models.environments.autoscaling.observer import AutoscalingObserver
-from models.training.reinforcement.trajectory_log import read_log
+from models.control.training.trajectory_log import read_log
 from serving.bundle import check_bundle
 from serving.kept_bundles import kept_bundle
 from serving.keys import create_key_pair
 from serving.ledger import Ledger
 from serving.moves import Move
+from systems.autoscaling.observer import AutoscalingObserver
 from tests.feature_store.prometheus_server import prometheus_with
 from tests.serving.actuators.control_group.groups import MIB, PARENT, plain_files
 from tests.serving.control.policy_bundle import write_policy_bundle

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from models.training.reinforcement.trajectory_log import read_log
+from models.control.training.trajectory_log import read_log
 from serving.control.kill_switch import LEDGER_FILE, SIGNAL_FILE
 from tests.e2e.tiny import ROOT
 from tests.feature_store.prometheus_server import prometheus_with

@@ -151,9 +151,10 @@ def test_an_odd_folder_or_interval_is_one_line(options, message, capsys):
     assert error.count("\n") == 1
 
 
+@pytest.mark.parametrize("told", [True, False], ids=["task", "no task"])
 @pytest.mark.parametrize("harm", ["changed", "a folder", "cannot be looked at"])
 def test_a_ledger_that_is_none_at_a_start_is_one_line_and_a_refusal_is_remembered(place, capsys, tmp_path, harm,
-                                                                                  monkeypatch):
+                                                                                  monkeypatch, told):
     home = shutil.copytree(place / "state", tmp_path / "state")
     ledger, folder = home / LEDGER, tmp_path / "controller"
     if harm == "changed":
@@ -171,10 +172,10 @@ def test_a_ledger_that_is_none_at_a_start_is_one_line_and_a_refusal_is_remembere
 
         monkeypatch.setattr("pathlib.Path.exists", denied)
     code = run(["control", "--home", str(home), "-w", "nginx", "--controller", "controller.yaml", "--steps", "1",
-                "--folder", str(folder)])
+                "--folder", str(folder), *(["--task", "autoscaling"] if told else [])])
     error = capsys.readouterr().err
     assert (code, error.count("\n")) == (1 if harm == "changed" else 2, 1)
-    assert ("ledger" in error) and ((folder / "champion/known.json").exists() is (harm == "changed"))
+    assert ("ledger" in error) and ((folder / "champion/known.json").exists() is (told and harm == "changed"))
 
 
 def test_a_file_that_nobody_thought_of_is_one_line(monkeypatch, capsys):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from feature_store.errors import RefusedError
-from models.training.reinforcement.lifecycle import EpisodeEnded, Profile, Stage, Started, State, Withdrawn, advance
+from models.control.training.lifecycle import EpisodeEnded, Profile, Stage, Started, State, Withdrawn, advance
 from serving.agent_stages import Agent, record_stages
 from serving.ledger import Ledger
 from serving.moves import Move

@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from feature_store.errors import InputError, RefusedError
-from models.environments import guarantee_check
 from serving.bundle import CHECK_SECONDS, bundle_sha256, check_bundle, open_bundle
 from serving.promise import _specification
 from serving.signature import sign_folder
+from systems.autoscaling import acting
 from tests.serving.conftest import made_up_proof, sealed, specification
 
 Keys = tuple[Path, Path]
@@ -215,11 +215,15 @@ def test_the_deep_check_sees_the_checked_bytes_and_its_refusal_counts(bundle: Pa
         check_bundle(bundle, keys[1], deep=True, checker=checker)
 
 
-def guaranteed(folder: Path, keys: Keys, content: bytes | None = b"proof", **changes: Any) -> None:
+def guaranteed(folder: Path, keys: Keys, content: bytes | None = b"proof", module: str = "systems.autoscaling.acting",
+               **changes: Any) -> None:
     """Signs the bundle with a guarantee of the closed loop."""
-    entry = {"environment": "autoscaling", "file": "guarantee.npz", "sha256": hashlib.sha256(b"proof").hexdigest(),
-             "statement": "It holds."}
-    edit(folder / "contract.json", guarantee=entry | changes)
+    contract = json.loads((folder / "contract.json").read_text())
+    driving = {"acting": {"module": module, "sha256": "0" * 64}, "step_s": 15.0, "whole": [], "settings": {},
+               "current": {one["name"]: contract["inputs"][0]["name"] for one in contract["outputs"]},
+               "seen": {"margin": 1.0, "ranges": []}}
+    entry = {"file": "guarantee.npz", "sha256": hashlib.sha256(b"proof").hexdigest(), "statement": "It holds."}
+    edit(folder / "contract.json", guarantee=entry | changes, driving=driving)
     (folder / "guarantee.npz").unlink(missing_ok=True)
     if content is not None:
         (folder / "guarantee.npz").write_bytes(content)
@@ -236,7 +240,7 @@ def test_a_guarantee_of_the_closed_loop_is_proved_again_by_a_deep_check(bundle: 
         accepted, statement, reason = answers[len(asked) - 1]
         return SimpleNamespace(accepted=accepted, statement=statement, reason=reason, leaves=1)
 
-    monkeypatch.setattr(guarantee_check, "guarantee_checker_of", lambda environment: check)
+    monkeypatch.setattr(acting, "check_guarantee", check)
 
     def deep() -> None:
         check_bundle(bundle, keys[1], deep=True, checker=lambda *_: SimpleNamespace(accepted=True, reason=""))
@@ -270,9 +274,10 @@ def test_a_guarantee_without_a_word_in_the_contract_and_of_an_unknown_law_is_ref
     sign_folder(bundle, keys[0])
     with pytest.raises(RefusedError, match=r"guarantee\.npz must come with a contract"):
         check_bundle(bundle, keys[1])
-    guaranteed(bundle, keys, environment="os")
-    with pytest.raises(RefusedError, match="comes with Assay"):
-        check_bundle(bundle, keys[1], deep=True, checker=lambda *_: SimpleNamespace(accepted=True, reason=""))
+    for module in ("os", "systems.nothing.acting", "systems.autoscaling.observer", "my.systems.autoscaling.acting"):
+        guaranteed(bundle, keys, module=module)
+        with pytest.raises(RefusedError, match="comes with Assay"):
+            check_bundle(bundle, keys[1], deep=True, checker=lambda *_: SimpleNamespace(accepted=True, reason=""))
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -7,7 +7,8 @@ import pytest
 from feature_store.errors import InputError
 from serving.driving_spec import driving_spec
 
-GOOD: dict[str, Any] = {"observer": "a.b_c", "step_s": 15.0, "current": {"target": "now"}, "whole": ["target"],
+GOOD: dict[str, Any] = {"acting": {"module": "a.b_c", "sha256": "0a" * 32}, "step_s": 15.0,
+                        "current": {"target": "now"}, "whole": ["target"],
                         "settings": {"slo_ms": 15.0},
                         "seen": {"margin": 1.5, "ranges": [{"name": "load", "scale": "log", "terms": {"load": 1.0},
                                                             "minimum": 2.0, "maximum": 80.0}]}}
@@ -16,12 +17,15 @@ INPUTS = ["now", "slo_ms", "load"]
 
 def test_what_is_written_is_read_back() -> None:
     assert driving_spec(GOOD, INPUTS, ["target"]).to_json() == GOOD
-    assert driving_spec({**GOOD, "observer": ""}, INPUTS, ["target"]).observer == ""
+    assert driving_spec(GOOD, INPUTS, ["target"]).acting.module == "a.b_c"
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    ({"observer": "../evil"}, "observer must be a module"),
-    ({"observer": "os; rm"}, "observer must be a module"),
+    *(({"acting": acting}, "acting must be the name of a module and the SHA-256 of its code") for acting in (
+        "a.b", None, {"module": "a.b"}, {"module": "../evil", "sha256": "0" * 64},
+        {"module": "os; rm", "sha256": "0" * 64}, {"module": "", "sha256": "0" * 64},
+        {"module": "a", "sha256": "0" * 63}, {"module": "a", "sha256": "G" * 64},
+        {"module": 1, "sha256": "0" * 64}, {"module": "a", "sha256": "0" * 64, "more": 1})),
     ({"step_s": 0}, "step_s must be a number > 0"),
     ({"step_s": 10**400}, "step_s must be a number > 0"),
     ({"step_s": True}, "step_s must be a number > 0"),

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from models.audit.specification_audit import PropertyAudit, audit
-from models.environments.environments import environment_of
-from models.environments.rollout import acting_of
+from models.control.contract.systems import environment_of
+from models.control.simulation.rollout import acting_of
 from models.tasks.control.judging import play
 from models.tasks.control.task import ControlTask
 from models.tasks.control.workload import specification_of, twin_of

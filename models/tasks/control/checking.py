@@ -6,11 +6,11 @@ from typing import Any
 from feature_store.errors import InputError, nearest
 from feature_store.strict_yaml import Lines
 from feature_store.written.field_errors import FieldError, field_error
-from models.environments.environment import ControlledSystem
-from models.environments.environments import environment_of
-from models.environments.first_steps import check_first_steps
-from models.environments.signals import Control
-from models.learners.policy import Gates
+from models.control.contract.environment import ControlledSystem
+from models.control.contract.first_steps import check_first_steps
+from models.control.contract.signals import Control
+from models.control.contract.systems import environment_of
+from models.control.policy.policy import Gates
 from models.tasks.control.task import ControlTask
 from models.tasks.control.workload import specification_of
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import torch
 
-from models.environments.environment import Environment
-from models.learners.policy import Policy
+from models.control.contract.environment import Environment
+from models.control.policy.policy import Policy
 from models.paired_comparison import Comparison, ComparisonRule, compare
 from models.tasks.control.judging import Played, play
 from models.tasks.control.scoring import Score, scores

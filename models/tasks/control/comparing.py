@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from models.environments.environment import Environment, RuleFamily
-from models.environments.rollout import Acting, acting_of
+from models.control.contract.controller import RuleFamily
+from models.control.contract.environment import Environment
+from models.control.simulation.rollout import Acting, acting_of
 from models.paired_comparison import block_length, interval
 from models.tasks.control.judging import FloatArray, Played, play
 from models.tasks.control.rule_tuning import TunedRule

@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from models.environments.environment import Environment, GuaranteedSystem, RuleFamily
-from models.environments.environments import environment_of
-from models.environments.rollout import acting_of
+from models.control.contract.controller import RuleFamily
+from models.control.contract.environment import Environment, GuaranteedSystem
+from models.control.contract.systems import environment_of
+from models.control.policy.policy import Policy
+from models.control.simulation.rollout import acting_of
 from models.export.bundle import PROOF_FILE
 from models.export.parity import one_row_latency_us
-from models.learners.policy import Policy
 from models.paired_cases import Cases, recorded
 from models.tasks.control.comparing import JudgedEpisodes, against, described, figures
 from models.tasks.control.judging import Played, episodes_digest, model_acting

@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 
-from models.environments.environment import Environment
-from models.environments.environments import environment_of
+from models.control.contract.environment import Environment
+from models.control.contract.systems import environment_of
+from models.control.policy.policy import Policy
 from models.export.bundle import write_bundle
 from models.export.product import Versions
-from models.learners.policy import Policy
 from models.tasks.attempts import attempt
 from models.tasks.control.choosing import best_of, better, member_scores
 from models.tasks.control.policies import with_limits
@@ -39,7 +39,6 @@ def finetune(task: ControlTask, workloads: Sequence[str], seed: int, features: P
         def work(name: str) -> None:
             _finetune_one(task, name, seed, features, start, folders[name], checkpoints / name, progress)
 
-        (checkpoints / name).mkdir(exist_ok=True)
         with denormals_flushed():
             finished(name, attempt(partial(work, name)))
 

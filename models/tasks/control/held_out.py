@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from models.environments.environment import ControlledSystem
-from models.learners.policy import Policy
+from models.control.contract.environment import ControlledSystem
+from models.control.policy.policy import Policy
 from models.tasks.control.comparing import JudgedEpisodes, against, described, figures
 from models.tasks.control.judging import Played
 from models.tasks.control.rule_tuning import TunedRule

@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from models.environments.environment import Environment
-from models.environments.rollout import Acting
+from models.control.contract.environment import Environment
+from models.control.simulation.rollout import Acting
 from models.verification.network.runtime_session import open_session
 
 FloatArray = NDArray[np.float64]

@@ -50,7 +50,7 @@ class Control:
 
     def default_telemetry(self, task: ControlTask) -> Path:
         """What comes with the environment."""
-        from models.environments.environments import environment_of
+        from models.control.contract.systems import environment_of
 
         path = environment_of(task.environment).telemetry
         if path is None:
@@ -60,7 +60,7 @@ class Control:
 
     def own_files(self, task: ControlTask) -> tuple[Path, ...]:
         """The environment's module, where it does not come with Assay."""
-        from models.environments.environments import own_files
+        from models.control.contract.systems import own_files
 
         return own_files(task.environment)
 
@@ -74,7 +74,7 @@ class Control:
 
     def ingest(self, task: ControlTask, telemetry: str, mapping_yaml: str, output: Path) -> pd.DataFrame:
         """The load of each workload."""
-        from models.environments.environments import environment_of
+        from models.control.contract.systems import environment_of
         from models.tasks.control.telemetry import read_load
 
         return read_load(telemetry, mapping_yaml, tuple(environment_of(task.environment).columns))
@@ -89,7 +89,7 @@ class Control:
 
     def schema(self, task: ControlTask, workload: str) -> TelemetrySchema:
         """The columns of the load."""
-        from models.environments.environments import environment_of
+        from models.control.contract.systems import environment_of
         from models.tasks.control.telemetry import load_schema
 
         return load_schema(task, environment_of(task.environment), workload)
@@ -97,8 +97,8 @@ class Control:
     def featurize(self, task: ControlTask, samples: pd.DataFrame, checks: Mapping[str, Sequence[Mapping[str, Any]]],
                   seed: int, validated: Path, output: Path, state: Path) -> dict[str, str]:
         """The longest stretch of load without a gap; that a twin can be made of it."""
-        from models.environments.environments import environment_of
-        from models.environments.first_steps import check_settings_shown
+        from models.control.contract.first_steps import check_settings_shown
+        from models.control.contract.systems import environment_of
         from models.tasks.control.telemetry import write_load
         from models.tasks.control.workload import numbers_of, twin_of
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models.environments.environment import Environment
-from models.environments.rollout import Acting
+from models.control.contract.environment import Environment
+from models.control.simulation.rollout import Acting
 from models.tasks.control.judging import play
 from models.tasks.control.task import ControlTask
 from models.verification.network.runtime_session import open_session

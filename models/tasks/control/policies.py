@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from models.environments.environment import Environment
-from models.learners.policy import Gates, Policy, PolicyShape
+from models.control.contract.environment import Environment
+from models.control.policy.policy import Gates, Policy, PolicyShape
+from models.control.training.monotone import Monotone
+from models.control.training.through_environment import Demands, NoDemands
 from models.tasks.control.task import ControlTask
-from models.training.reinforcement.monotone import Monotone
-from models.training.reinforcement.through_environment import Demands, NoDemands
 
 
 def policy_shape(task: ControlTask, environment: Environment) -> PolicyShape:

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from models.environments.environments import environment_of
-from models.learners.policy import Policy
+from models.control.contract.systems import environment_of
+from models.control.policy.policy import Policy
 from models.tasks.control.choosing import best_of, member_scores
 from models.tasks.control.held_out import on_held_out_applications
 from models.tasks.control.rule_tuning import TunedRule, tune

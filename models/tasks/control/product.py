@@ -10,12 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from models.environments.environment import Environment
-from models.environments.environments import environment_of
-from models.export.policy_model import chain_onnx
+from models.control.contract.acting import code_sha256
+from models.control.contract.environment import Environment
+from models.control.contract.systems import environment_of
+from models.control.policy.policy import Policy
+from models.control.policy.policy_chain import Box, chain
+from models.control.policy.policy_model import chain_onnx
 from models.export.product import Product, ProductInput, ProductOutput, Versions, promised
-from models.learners.policy import Policy
-from models.learners.policy_chain import Box, chain
 from models.tasks.control.judging import model_acting
 from models.tasks.control.rule_tuning import TunedRule
 from models.tasks.control.seen import NOTHING, seen_in_training
@@ -71,7 +72,8 @@ def driving_of(task: ControlTask, workload: str, environment: Environment) -> di
     """What a contract says of how the policy is driven: settings of the workload that the policy is told are fixed."""
     signals = {signal.name for signal in environment.signals}
     settings = {name: value for name, value in numbers_of(task, workload).items() if name in signals}
-    return {"observer": environment_of(task.environment).observer, "step_s": environment.step_seconds,
+    acting = environment_of(task.environment).acting
+    return {"acting": {"module": acting, "sha256": code_sha256(acting)}, "step_s": environment.step_seconds,
             "current": {control.name: control.current for control in environment.controls},
             "whole": [control.name for control in environment.controls if control.whole], "settings": settings,
             "seen": NOTHING}

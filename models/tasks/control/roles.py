@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from models.environments.environment import Environment
+from models.control.contract.environment import Environment
 from models.tasks.control.task import ControlTask
 
 

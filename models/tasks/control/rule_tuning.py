@@ -1,15 +1,15 @@
-"""Rules as a task asks for them: searched on training episodes (models/training/reinforcement/rule_tuning.py)."""
+"""Rules as a task asks for them: searched on training episodes (models/control/training/rule_tuning.py)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from models.environments.environment import Environment
-from models.environments.environments import environment_of
+from models.control.contract.environment import Environment
+from models.control.contract.systems import environment_of
+from models.control.training.rule_tuning import Tuner
 from models.tasks.control.scoring import Score, score
 from models.tasks.control.task import ControlTask
 from models.tasks.control.training import LEAST_AIM
-from models.training.reinforcement.rule_tuning import Tuner
 
 EPISODES = 64
 MOST_STEPS = 120
@@ -53,8 +53,8 @@ def tune(task: ControlTask, name: str, environment: Environment, seed: int) -> T
     steps = min(task.judging.steps or environment.steps, MOST_STEPS)
     allowed, reward = task.objective.violating_share, task.objective.maximise == "reward"
     target = max(LEAST_AIM, allowed)
-    tuner = Tuner(environment, name, environment.draw("train", EPISODES, steps, seed), steps, seed,
-                  task.judging.counted_from(steps), family)
+    tuner = Tuner(environment, family, environment.draw("train", EPISODES, steps, seed), steps, seed,
+                  task.judging.counted_from(steps))
     searched = any(setting.search or setting.searched for setting in family.declared)
     tuner.search(task.training.times_budget(task.training.rule_trials) if searched else 1, target,
                  reward=reward)

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models.environments.environment import Environment
-from models.environments.environments import environment_of
-from models.environments.observer import observer_of
-from models.environments.rollout import Acting, acting_of
+from models.control.contract.acting import load_acting
+from models.control.contract.environment import Environment
+from models.control.contract.systems import environment_of
+from models.control.simulation.rollout import Acting, acting_of
 from models.tasks.control.judging import play
 from models.tasks.control.rule_tuning import TunedRule
 from models.tasks.control.task import ControlTask
@@ -40,12 +40,11 @@ def seen_in_training(task: ControlTask, environment: Environment, policy: Acting
     """
     count, steps = max(EPISODES, task.judging.episodes), task.judging.steps or environment.steps
     episodes = environment.draw("train", count, steps, task.judging.seed + SEED)
-    families = environment_of(task.environment).rules
-    actors = [policy, *(acting_of(environment, families[name].make(rule.settings), count)
+    system = load_acting(environment_of(task.environment).acting)
+    actors = [policy, *(acting_of(environment, system.rules[name].make(rule.settings), count)
                         for name, rule in rules.items())]
     ends: list[NDArray[np.float64]] = []
-    observer = environment_of(task.environment).observer
-    entries = _entries(environment, observer_of(observer).guessed if observer else ())
+    entries = _entries(environment, system.observer().guessed)
     for acting in actors:
         observed = play(environment, episodes, steps, acting).observations.reshape(-1, len(environment.signals))
         values = _values(environment, entries, observed.astype(np.float64))

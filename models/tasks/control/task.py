@@ -2,7 +2,7 @@
 
     name: autoscaling
     kind: control
-    environment: autoscaling            # a folder of models/environments, or an import path
+    environment: autoscaling            # a folder of systems/, or an import path
     objective: {violating_share: 0.02}  # least cost at so many violating steps; or {maximise: reward}
     specification: {...}                # of all workloads; a workload may have its own
     fallback: hpa                       # acts until the policy may
@@ -40,7 +40,7 @@ class Training(Written):
     """How a policy is trained."""
 
     method: Literal["through_environment"] = Field(
-        default="through_environment", description="Gradients through the environment (models/training/reinforcement)")
+        default="through_environment", description="Gradients through the environment (models/control/training)")
     rounds: PositiveWholeNumber = Field(
         default=120, json_schema_extra={"unit": "episodes"}, description="Of pretraining, on all applications")
     finetune_rounds: WholeNumber = Field(
@@ -145,7 +145,7 @@ class ControlTask(TaskFile[ControlWorkload]):
     """A task that controls a system."""
 
     kind: Literal["control"] = Field(description="Kind of task")
-    environment: str = Field(description="A folder of models/environments, or the import path of a module")
+    environment: str = Field(description="A folder of systems, or the import path of a module")
     objective: Objective = Field(default=Objective(), description="What training is for")
     training: Training = Field(default=Training(), description="How policies are trained")
     judging: Judging = Field(default=Judging(), description="The episodes that they are compared by")

@@ -22,7 +22,7 @@ from feature_store.schema import IDENTITY, TelemetrySchema
 from feature_store.sources.files import read_telemetry
 from feature_store.sources.production import is_prometheus
 from feature_store.written.model import parse_written
-from models.environments.environment import ControlledSystem
+from models.control.contract.environment import ControlledSystem
 from models.tasks.control.load_map import LoadMap, read_server
 from models.tasks.control.task import ControlTask
 

@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from models.environments.environment import ControlledSystem
+from models.control.contract.environment import ControlledSystem
+from models.control.training.lifecycle import EpisodeEnded, Profile, Started, State, advance
 from models.tasks.control.judging import FloatArray
 from models.tasks.control.task import ControlTask
-from models.training.reinforcement.lifecycle import EpisodeEnded, Profile, Started, State, advance
 
 EPISODES = 60  # of each
 

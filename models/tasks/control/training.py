@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from models.environments.environment import Environment
-from models.learners.policy import Policy
+from models.control.contract.environment import Environment
+from models.control.policy.policy import Policy
+from models.control.training.through_environment import Settings, ThroughEnvironment, stack
 from models.tasks.control.policies import demands_of, policy_shape
 from models.tasks.control.task import ControlTask
 from models.tasks.kind import OnProgress
-from models.training.reinforcement.through_environment import Settings, ThroughEnvironment, stack
 
 LEAST_AIM = 1e-3  # of violating steps: none at all cannot be measured
 _JUDGEMENTS = 12  # of a training, beside that of what it starts from

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from feature_store.strict_yaml import Lines
 from feature_store.written.field_errors import FieldError, field_error
-from models.environments.environment import Environment
-from models.environments.environments import environment_of
+from models.control.contract.environment import Environment
+from models.control.contract.systems import environment_of
 from models.tasks.control.demands import demanded
 from models.tasks.control.task import ControlTask
 from models.tasks.control.telemetry import read_features

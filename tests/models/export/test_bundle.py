@@ -13,7 +13,7 @@ import yaml
 
 from feature_store.errors import InputError
 from feature_store.scaling import FeatureScaling, MinMaxScaling
-from models.environments.guarantee_check import Shipped
+from models.control.contract.guarantee import Shipped
 from models.export import bundle as bundle_module
 from models.export.bundle import complete_bundle, write_bundle
 from models.export.json_file import write_json
@@ -88,11 +88,11 @@ def test_the_evidence_is_added_last(made: tuple[Path, OnnxVerdict, Product], tmp
 
 def test_a_guarantee_of_the_closed_loop_ships_with_its_proof_and_is_said_in_the_contract(
         made: tuple[Path, OnnxVerdict, Product], tmp_path: Path) -> None:
-    complete_bundle(made[0], tmp_path / "bundle", {}, Shipped("autoscaling", b"proof", "It holds."))
+    complete_bundle(made[0], tmp_path / "bundle", {}, Shipped(b"proof", "It holds."))
     assert (tmp_path / "bundle" / "guarantee.npz").read_bytes() == b"proof"
     said = Contract.from_json(json.loads((tmp_path / "bundle" / "contract.json").read_text()))
     assert said.guarantee is not None and said.to_json()["guarantee"] == {
-        "environment": "autoscaling", "file": "guarantee.npz", "sha256": hashlib.sha256(b"proof").hexdigest(),
+        "file": "guarantee.npz", "sha256": hashlib.sha256(b"proof").hexdigest(),
         "statement": "It holds."}
 
 

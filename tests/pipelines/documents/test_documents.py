@@ -20,7 +20,7 @@ from pipelines.documents.schemas import schema
 from pipelines.documents.written_files import FILES
 from tests.e2e.tiny import ROOT
 
-SHIPPED = sorted(path for folder in ("examples", "feature_store", "models")
+SHIPPED = sorted(path for folder in ("examples", "feature_store", "models", "systems")
                  for path in (ROOT / folder).rglob("*.yaml"))
 HEADER = re.compile(r"# yaml-language-server: \$schema=(\S+)\n")
 # page, what the block begins with, what it is

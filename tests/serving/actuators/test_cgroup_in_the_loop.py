@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from serving.actuators.cgroup import Cgroup
-from serving.control.loop import ControlLoop, Parts
+from serving.control.loop import ControlLoop
+from serving.control.parts import Parts
 from tests.serving.actuators.control_group.groups import MIB, PARENT, Tree
 from tests.serving.control.world import Said, World, keep, loop_of
 

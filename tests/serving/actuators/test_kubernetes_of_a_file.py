@@ -6,7 +6,8 @@ import pytest
 
 from feature_store.errors import InputError
 from serving.actuators.actuators import make_actuator
-from serving.control.controller_file import KubernetesTarget, read_controller_file
+from serving.actuators.kubernetes import KubernetesTarget
+from serving.control.controller_file import read_controller_file
 from tests.serving.actuators.kubernetes_server import new_cluster, serve
 from tests.serving.control.world import contract
 
@@ -26,13 +27,13 @@ def test_a_file_names_a_deployment_and_how_it_is_reached(tmp_path: Path) -> None
         found = written(tmp_path, "kubernetes: {namespace: shop, deployment: web, container: web, lease_s: 30, "
                                   f"controls: [target_replicas], kubeconfig: {tmp_path / 'config'}}}\n"
                                   "shield: {hold: [target_cpu_limit_cores, target_memory_limit_mib]}")
-        target = make_actuator("kubernetes", contract(100.0), found)
+        target = make_actuator("kubernetes", contract(100.0), found.actuators, found.hold)
         assert target.name == "kubernetes shop/web" and target.present()["replicas"] == 2.0
 
 
 def test_what_is_left_out_has_defaults(tmp_path: Path) -> None:
     found = written(tmp_path, "kubernetes: {namespace: shop, deployment: web, container: app}")
-    assert found.kubernetes == KubernetesTarget("shop", "web", "app")
+    assert found.actuators == {"kubernetes": KubernetesTarget("shop", "web", "app")}
 
 
 @pytest.mark.parametrize(("text", "message"), [
@@ -49,4 +50,4 @@ def test_a_file_that_cannot_be_meant_so_is_refused(tmp_path: Path, text: str, me
 
 def test_the_actuator_without_its_part_of_the_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="kubernetes must name namespace, deployment and container"):
-        make_actuator("kubernetes", contract(100.0), written(tmp_path, ""))
+        make_actuator("kubernetes", contract(100.0), written(tmp_path, "").actuators, ())

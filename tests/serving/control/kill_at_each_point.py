@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from feature_store.control_group_limits import amount
-from models.training.reinforcement.trajectory_log import read_log
+from models.control.training.trajectory_log import read_log
 from serving.actuators.cgroup import Cgroup
-from serving.control.loop import ControlLoop, Parts
+from serving.control.loop import ControlLoop
+from serving.control.parts import Parts
 from tests.serving.actuators.control_group.groups import MIB, PARENT, Tree, plain_files
 from tests.serving.control.world import STEP_S, Said, World, keep, loop_of, measured
 

@@ -8,12 +8,11 @@ from typing import Any
 import torch
 
 from models.configuration import Configuration, load_configuration
-from models.environments.autoscaling.interface import ANCHORS, CONTROLS, FEATURES, SIGNALS
-from models.export.policy_model import chain_onnx
+from models.control.policy.policy import Policy, PolicyShape
+from models.control.policy.policy_chain import chain
+from models.control.policy.policy_model import chain_onnx
 from models.gate_report import evaluate_gates
 from models.gates import parse_gates
-from models.learners.policy import Policy, PolicyShape
-from models.learners.policy_chain import chain
 from models.verification.language.specification_language import parse_file
 from models.verification.language.specification_writing import as_yaml, written_out
 from serving.bundle import check_bundle
@@ -22,6 +21,7 @@ from serving.keys import create_key_pair
 from serving.ledger import Ledger
 from serving.moves import Move
 from serving.signature import sign_folder
+from systems.autoscaling.interface import ANCHORS, CONTROLS, FEATURES, SIGNALS
 from tests.serving.conftest import ROOT, made_up_proof, sealed, specification
 from tests.serving.control.world import SAFE, contract
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from models.environments.autoscaling.interface import CONTROLS
-from models.environments.autoscaling.observer import AutoscalingObserver
 from serving.control.shield import Limit, Shield
 from serving.fallback_spec import SafeRange
+from systems.autoscaling.interface import CONTROLS
+from systems.autoscaling.observer import AutoscalingObserver
 from tests.serving.control.world import STEP_S, Said, World, keep, loop_of
 
 LENGTHS = (7.5, 15.0, 41.0, 15.5, 90.0)  # s, of steps that are due every 15

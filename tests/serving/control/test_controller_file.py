@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from feature_store.errors import InputError
+from serving.actuators.cgroup import CgroupTarget
 from serving.control.checks import Distribution
-from serving.control.controller_file import CgroupTarget, Query, read_controller_file
+from serving.control.controller_file import Query, read_controller_file
 
 WHOLE = """
 prometheus: http://127.0.0.1:9090
@@ -35,12 +36,13 @@ def test_what_is_written_is_read(tmp_path):
     found = _read(tmp_path, WHOLE)
     assert found.signals == {"rate_rps": Query("sum(rate(requests_total[30s]))", 1.0, "max(timestamp(up))", 45.0),
                              "p99_ms": Query("p99", 1000.0, "max(timestamp(up))", 30.0)}
-    assert (found.fixed, found.dry_run) == ({"io_utilization": 0.0}, {"replicas": 2.0})
+    assert found.fixed == {"io_utilization": 0.0}
     assert (found.hysteresis, found.cool_down_s, found.hand_back_after, found.deadline_s) == (0.02, 60.0, 3, 5.0)
     assert found.keep_mb == 100.0
     assert found.distribution == Distribution(2.0, ("io_utilization",))
-    assert (found.hold, found.kubernetes) == (("target_replicas",), None)
-    assert found.cgroup == CgroupTarget("nginx", "services", "/run/assay", "/sys/fs/cgroup", 1)
+    assert found.hold == ("target_replicas",)
+    assert found.actuators == {"dry_run": {"replicas": 2.0},
+                               "cgroup": CgroupTarget("nginx", "services", "/run/assay", "/sys/fs/cgroup", 1)}
     assert [(one.name, one.controls, one.most) for one in found.budgets] == [("cores", ("a", "b"), 16.0)]
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from serving.control.loop import ControlStep, Model
+from serving.control.control_step import ControlStep
 from serving.control.metrics import Metrics
+from serving.control.parts import Model
 from serving.control.shield import Change
 
 ROOT = Path(__file__).parents[3]

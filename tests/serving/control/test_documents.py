@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from models.environments.autoscaling.observer import AutoscalingObserver
 from serving.control.controller_file import read_controller_file
-from serving.control.loop import Model
 from serving.control.metrics import Metrics
+from serving.control.parts import Model
+from systems.autoscaling.observer import AutoscalingObserver
 
 ROOT = Path(__file__).parents[3]
 PAGE, ALERTS = ROOT / "docs/reference/control.md", ROOT / "deploy/control-alerts.yaml"
@@ -35,7 +35,7 @@ def test_the_file_on_the_page_is_one(tmp_path):
 def test_the_part_of_the_kubernetes_page_is_one(tmp_path):
     part = re.search(r"```yaml\n(.*?)```", (ROOT / "docs/reference/kubernetes-actuator.md").read_text(), re.DOTALL)[1]
     (tmp_path / "controller.yaml").write_text("prometheus: http://127.0.0.1:9090\nsignals: {}\n" + part)
-    target = read_controller_file(tmp_path / "controller.yaml").kubernetes
+    target = read_controller_file(tmp_path / "controller.yaml").actuators["kubernetes"]
     assert (target.deployment, target.lease_s, target.controls) == (
         "web", 45, ("target_replicas", "target_cpu_limit_cores"))
 

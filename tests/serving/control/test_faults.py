@@ -14,11 +14,11 @@ from typing import get_args
 import pytest
 
 from feature_store.errors import SourceError
-from models.training.reinforcement.trajectory_log import read_log
+from models.control.training.trajectory_log import read_log
 from serving.actuators.actuator import ActuatorError, Kind
 from serving.control.champion import Champion, champion_of_ledger
 from serving.control.controller_file import Query
-from serving.control.loop import Readings
+from serving.control.parts import Readings
 from serving.control.prometheus_reader import PrometheusReader
 from serving.ledger import Ledger
 from serving.moves import Move

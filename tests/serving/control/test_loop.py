@@ -11,21 +11,21 @@ import pytest
 import torch
 
 from feature_store.errors import InputError, RefusedError
-from models.controllers.rules import make
-from models.environments.autoscaling.interface import CONTROLS
-from models.environments.autoscaling.observer import AutoscalingObserver
-from models.environments.autoscaling.simulator import Autoscaling, Physics
-from models.environments.signals import ROUNDING, rounded_up
-from models.learners.policy import Gates, Policy, PolicyShape
-from models.training.reinforcement.trajectories import from_log, transitions
-from models.training.reinforcement.trajectory_log import read_log
-from models.verification.closed_loop.catching_up import ROUNDED_DOWN
+from models.control.contract.signals import ROUNDING, rounded_up
+from models.control.policy.policy import Gates, Policy, PolicyShape
+from models.control.training.trajectories import from_log, transitions
+from models.control.training.trajectory_log import read_log
 from serving.control.checks import Distribution
-from serving.control.loop import Readings
 from serving.control.memory import read_memory
+from serving.control.parts import Readings
 from serving.control.shield import Budget, Limit, Shield
 from serving.fallback_spec import SafeRange
 from serving.seen_spec import Familiar, seen_spec
+from systems.autoscaling.guarantee.catching_up import ROUNDED_DOWN
+from systems.autoscaling.interface import CONTROLS
+from systems.autoscaling.observer import AutoscalingObserver
+from systems.autoscaling.rules.rules import make
+from systems.autoscaling.simulator.simulator import Autoscaling, Physics
 from tests.serving.control.world import NAMES, SAFE, STEP_S, OneModel, Said, World, keep, loop_of, measured, nonsense
 
 
@@ -349,7 +349,7 @@ def test_a_full_disk_takes_the_policy_out_and_the_service_is_still_cared_for(tmp
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("models.training.reinforcement.trajectory_log.os.write", full)
+        patched.setattr("models.control.training.trajectory_log.os.write", full)
         patched.setattr("serving.control.memory.write_file", full)
         record = loop.step()
         assert record.actor == "fallback"

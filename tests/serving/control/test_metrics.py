@@ -7,8 +7,9 @@ import urllib.request
 import pytest
 
 from feature_store.errors import InputError
-from serving.control.loop import ControlStep, Model
+from serving.control.control_step import ControlStep
 from serving.control.metrics import Metrics
+from serving.control.parts import Model
 from serving.control.shield import Change
 
 OWN = 'task="autoscaling",workload="nginx"'

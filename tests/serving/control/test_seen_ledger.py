@@ -119,7 +119,8 @@ def test_a_ledger_that_hangs_for_a_while_hides_no_stop_afterwards(configuration,
         answers.wait(30.0)
         return honest(ledger, heads)
 
-    state, request = state_folder(configuration.home), ControlRequest("nginx", tmp_path / "x", folder=folder)
+    state = state_folder(configuration.home)
+    request = ControlRequest("nginx", tmp_path / "x", "autoscaling", folder=folder)
     monkeypatch.setattr("serving.control.start.WITHIN_S", 0.3)
     champion, switch = champion_for(request, state), _ledger_switch(request, state, folder)
     monkeypatch.setattr(Ledger, "chain", hangs)

@@ -10,8 +10,7 @@ import pytest
 
 from feature_store.errors import AssayError, InputError, RefusedError
 from feature_store.file_lock import file_lock
-from models.environments.autoscaling.observer import AutoscalingObserver
-from models.training.reinforcement.trajectory_log import TrajectoryLog
+from models.control.training.trajectory_log import TrajectoryLog
 from serving.actuators.actuator import ActuatorError
 from serving.actuators.cgroup import Cgroup
 from serving.bundle import check_bundle
@@ -22,10 +21,11 @@ from serving.kept_bundles import kept_bundle
 from serving.keys import create_key_pair
 from serving.ledger import Ledger
 from serving.state_folder import state_folder
+from systems.autoscaling.observer import AutoscalingObserver
 from tests.serving.actuators.control_group.groups import PARENT, plain_files
 from tests.serving.control.policy_bundle import write_champion, write_policy_bundle
 
-REQUEST = ControlRequest("nginx", Path("controller.yaml"))
+REQUEST = ControlRequest("nginx", Path("controller.yaml"), "autoscaling")
 
 
 @pytest.fixture
@@ -188,10 +188,11 @@ def _started(request, state):
     return records
 
 
+@pytest.mark.parametrize("task", ["autoscaling", None])
 @pytest.mark.parametrize("trouble", ["retired", "ledger cut", "no room for the log"])
 def test_a_start_that_is_refused_gives_back_what_a_killed_controller_left(configuration, tmp_path, killed, trouble,
-                                                                         monkeypatch):
-    request = replace(REQUEST, controller=_controller_file(tmp_path, killed), actuator="cgroup", steps=1)
+                                                                         monkeypatch, task):
+    request = replace(REQUEST, task=task, controller=_controller_file(tmp_path, killed), actuator="cgroup", steps=1)
     if trouble == "retired":
         _retire(configuration)
     elif trouble == "ledger cut":
@@ -233,8 +234,13 @@ def test_a_start_that_is_refused_leaves_limits_while_acting_is_stopped(configura
     _retire(configuration)
     with own_folder(request, configuration.home) as place:
         (place / "STOP").touch()
-    with pytest.raises(AssayError, match=r"limits stay as they are set \(kill switch: STOP"):
-        _started(request, configuration)
+    for task in ("autoscaling", None):
+        with pytest.raises(AssayError, match=r"limits stay as they are set \(kill switch: STOP"):
+            _started(replace(request, task=task), configuration)
+    configuration.ledger_path.rename(tmp_path / "away")  # then nobody can say which task it is of
+    with pytest.raises(AssayError, match=r"ledger must hold .*; limits stay as they are set \(kill switch: STOP"):
+        _started(replace(request, task=None), configuration)
+    (tmp_path / "away").rename(configuration.ledger_path)
     assert killed.limit("cpu") == "50000 100000"
     (place / "STOP").unlink()
     with pytest.raises(AssayError, match="got none for autoscaling, nginx"):

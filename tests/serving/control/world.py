@@ -7,19 +7,22 @@ from typing import Any
 import torch
 
 from feature_store.errors import SourceError
-from models.controllers.rules import make
-from models.environments.autoscaling.interface import CONTROLS, SIGNALS
-from models.environments.autoscaling.observer import AutoscalingObserver
-from models.environments.autoscaling.simulator import Autoscaling, Physics
+from models.control.contract.acting import code_sha256
 from serving.actuators.actuator import ActuatorError, Applied
 from serving.contract import Contract
-from serving.control.loop import ControlLoop, Model, Parts, Readings, Settings
+from serving.control.loop import ControlLoop
+from serving.control.parts import Model, Parts, Readings, Settings
 from serving.control.shield import Limit, Shield
 from serving.fallback_spec import SafeRange
 from serving.session import Prediction
+from systems.autoscaling.interface import CONTROLS, SIGNALS
+from systems.autoscaling.observer import AutoscalingObserver
+from systems.autoscaling.rules.rules import make
+from systems.autoscaling.simulator.simulator import Autoscaling, Physics
 
 NAMES = [signal.name for signal in SIGNALS]
 STEP_S = 15.0
+ACTING = "systems.autoscaling.acting"
 
 
 def contract(slo_ms: float) -> Contract:
@@ -34,7 +37,7 @@ def contract(slo_ms: float) -> Contract:
         "specification": {"file": "specification.yaml", "sha256": digest, "statement": "nothing"},
         "model": {"file": "model.onnx", "sha256": digest, "opset": 17, "input": "x", "output": "y"},
         "code_version": "c", "data_version": "d", "seed": 0,
-        "driving": {"observer": "models.environments.autoscaling.observer", "step_s": STEP_S,
+        "driving": {"acting": {"module": ACTING, "sha256": code_sha256(ACTING)}, "step_s": STEP_S,
                     "current": {one.name: one.current for one in CONTROLS},
                     "whole": [one.name for one in CONTROLS if one.whole], "settings": {"slo_ms": slo_ms},
                     "seen": {"margin": 1.0, "ranges": []}}})

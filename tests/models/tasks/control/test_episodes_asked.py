@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from models.learners.policy import Policy
+from models.control.policy.policy import Policy
+from models.control.training.through_environment import stack
 from models.tasks.control import pretraining
 from models.tasks.control.choosing import better, member_scores
 from models.tasks.control.comparing import JudgedEpisodes
@@ -16,7 +17,6 @@ from models.tasks.control.rule_tuning import tune
 from models.tasks.control.seen import seen_in_training
 from models.tasks.control.training import train
 from models.tasks.task import parse_task
-from models.training.reinforcement.through_environment import stack
 from models.training.seeds import seeded
 from tests.environments.asked import Asked, Recording
 

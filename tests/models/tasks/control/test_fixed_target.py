@@ -8,10 +8,9 @@ from dataclasses import replace
 
 import torch
 
-from models.environments.autoscaling.simulator import Autoscaling
+from models.control.policy.policy import Policy
 from models.export.bundle import write_bundle
 from models.export.product import Versions
-from models.learners.policy import Policy
 from models.tasks.control.policies import policy_shape
 from models.tasks.control.product import policy_product
 from models.tasks.control.rule_tuning import TunedRule
@@ -19,6 +18,7 @@ from models.tasks.control.scoring import Score
 from models.tasks.control.task import ControlTask
 from models.tasks.task import load_task
 from models.verification.verdict import Status
+from systems.autoscaling.simulator.simulator import Autoscaling
 
 FIXED = {"target_memory_limit_mib": 64.0, "target_replicas": 1.0}
 

@@ -8,14 +8,11 @@ import pytest
 import torch
 
 from feature_store.errors import RefusedError
-from models.environments.autoscaling import guarantees
-from models.environments.autoscaling.environment import ENVIRONMENT
-from models.environments.autoscaling.simulator import Autoscaling
+from models.control.policy.policy import Policy
 from models.export.bundle import complete_bundle, write_bundle
 from models.export.product import Versions
 from models.gate_report import evaluate_gates
 from models.gates import parse_gates
-from models.learners.policy import Policy
 from models.tasks.control.policies import policy_shape
 from models.tasks.control.product import policy_product
 from models.tasks.control.rule_tuning import TunedRule
@@ -26,6 +23,9 @@ from models.verification.language.specification_writing import written_out
 from serving.bundle import check_bundle
 from serving.keys import create_key_pair
 from serving.signature import sign_folder
+from systems.autoscaling.environment import ENVIRONMENT
+from systems.autoscaling.guarantee import guarantees
+from systems.autoscaling.simulator.simulator import Autoscaling
 
 pytestmark = pytest.mark.slow
 

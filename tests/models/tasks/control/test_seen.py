@@ -7,11 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from models.environments.autoscaling.interface import FEATURES, SIGNALS
-from models.environments.autoscaling.twin import twin
-from models.environments.environments import environment_of
-from models.environments.rollout import acting_of
-from models.learners.policy import Policy, PolicyShape
+from models.control.contract.systems import environment_of
+from models.control.policy.policy import Policy, PolicyShape
+from models.control.simulation.rollout import acting_of
 from models.tasks.control.judging import play
 from models.tasks.control.rule_tuning import TunedRule
 from models.tasks.control.scoring import Score
@@ -19,6 +17,8 @@ from models.tasks.control.seen import MARGIN, seen_in_training
 from models.tasks.task import load_task
 from models.training.seeds import seeded
 from serving.seen_spec import Familiar, seen_spec
+from systems.autoscaling.interface import FEATURES, SIGNALS
+from systems.autoscaling.twin.twin import twin
 
 NAMES = [signal.name for signal in SIGNALS]
 COUNT, STEPS = 48, 80

@@ -8,7 +8,7 @@ import pytest
 
 from feature_store.errors import InputError
 from feature_store.expectations import validate
-from models.environments.environments import environment_of
+from models.control.contract.systems import environment_of
 from models.tasks.control.telemetry import load_schema, longest_stretch, read_features, read_load, write_load
 from models.tasks.task import load_task
 from tests.environments.traces import trace

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from feature_store.errors import InputError
-from models.environments.environments import environment_of
+from models.control.contract.systems import environment_of
 from models.tasks.control.checking import check_task
 from models.tasks.control.timeline import profile_of, timeline
 from models.tasks.task import load_task, parse_task

@@ -8,7 +8,7 @@ import torch
 import yaml
 
 from feature_store.errors import InputError
-from models.environments.environment import Outcome
+from models.control.contract.environment import Outcome
 from models.tasks.control.training import train
 from models.tasks.task import parse_task
 from tests.environments.backlog import ENVIRONMENT, Backlog

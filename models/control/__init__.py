@@ -1,0 +1,1 @@
+"""What all controlled systems share: the contract, policies, training, adaptation."""

@@ -1,0 +1,1 @@
+"""What a system promises: signals, controls, outcome, observer, rules; and what holds a system to it."""

@@ -1,0 +1,123 @@
+"""Soft actor-critic with a tuned temperature (Haarnoja et al., ICML 2018; arXiv 1812.05905, section 6).
+
+The policy that ships is deterministic and piecewise linear, so the one that explores is a Gaussian about its wish, cut
+to [-1, 1] by the environment, in place of the paper's Gaussian under a Tanh; its entropy is that of the uncut
+Gaussian. Its spread is a network of its own, which stays behind when training ends.
+
+Symbols: B batch, N applications, f features, m controls.
+"""
+
+from __future__ import annotations
+
+import math
+from copy import deepcopy
+from pathlib import Path
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from feature_store.written.fields import PositiveNumber
+from models.control.contract.environment import Environment
+from models.control.policy.policy import Policy
+from models.control.training.actions import Actions
+from models.control.training.critics import Critics, Learned, Networks
+from models.control.training.online.off_policy import OffPolicyLearner, OffPolicySettings
+from models.control.training.replay_buffer import Batch
+from models.control.training.training_run import Progress, State, Trained, run, run_digest, start_from
+from models.control.training.trajectories import Transitions
+from models.training.seeds import seeded
+
+_LOG_SPREAD = (-5.0, 0.0)  # bounds; the paper's code has -20 and 2, for actions before Tanh
+_ENTROPY_OF_ONE = 0.5 * math.log(2.0 * math.pi * math.e)
+
+
+class SacSettings(OffPolicySettings):
+    """The paper's appendix, but for what vectorised applications change: larger batches, narrower networks."""
+
+    temperature: PositiveNumber = Field(default=0.05, description="Weight of the entropy at the start")
+    temperature_rate: PositiveNumber = Field(default=1e-3, description="Learning rate of its logarithm")
+    target_spread: PositiveNumber = Field(
+        default=0.15, description="Standard deviation of each action that the temperature aims at")
+
+
+class Sac:
+    """A `Method` (off_policy.py)."""
+
+    def __init__(self, policy: Policy, settings: SacSettings, generator: torch.Generator) -> None:
+        self._settings = settings
+        self.actor = Actions(policy)
+        self.policy = Learned(policy)
+        count, width = self.actor.count, settings.critic_hidden
+        self._spread = Networks(len(policy.mean), (width,), count, 1, generator)
+        with torch.no_grad():
+            self._spread.biases[-1].fill_(math.log(settings.target_spread))
+        self.spread = Learned(self._spread)
+        self.critic = Critics(len(policy.mean), count, (width,) * 2, 2, generator)
+        self._slow_critic = deepcopy(self.critic)
+        self.critics = Learned(self.critic, self._slow_critic)
+        self._log_temperature = nn.ParameterList([nn.Parameter(torch.tensor(math.log(settings.temperature)))])
+        self.temperature = Learned(self._log_temperature)
+        self._target_entropy = count * (_ENTROPY_OF_ONE + math.log(settings.target_spread))
+
+    def begin_episode(self, applications: int) -> None:
+        """See `Method`; the noise has no memory."""
+
+    def explore(self, features: Tensor, generator: torch.Generator) -> Tensor:
+        """See `Method`."""
+        return self._drawn(features, generator)[0]
+
+    def update(self, batch: Batch, worth: Tensor, generator: torch.Generator, moves_actor: bool) -> Tensor:
+        """See `Method`: Algorithm 1 of arXiv 1812.05905."""
+        settings, temperature = self._settings, self._log_temperature[0].detach().exp()
+        with torch.no_grad():
+            following, entropy, _ = self._drawn(batch.following, generator)
+            value = self._slow_critic.values(batch.following, following).amin(dim=0) + temperature * entropy
+            target = worth + settings.discount * value
+        loss = (self.critic.values(batch.features, batch.action) - target).square().mean()
+        self.critics.step(loss, settings.critic_rate)
+        self.critics.follow(settings.target_share)
+        if not moves_actor:
+            return loss.detach()
+        action, entropy, excess = self._drawn(batch.features, generator)
+        value = self.critic.values(batch.features, action).amin(dim=0)
+        both = excess - (value + temperature * entropy).mean()
+        gradients = torch.autograd.grad(both, [*self.policy.adam.parameters, *self.spread.adam.parameters])
+        own = len(self.policy.adam.parameters)
+        self.policy.adam.apply(gradients[:own], settings.actor_rate)
+        self.spread.adam.apply(gradients[own:], settings.actor_rate)
+        surplus = (entropy.detach() - self._target_entropy).mean()
+        self.temperature.step(self._log_temperature[0].exp() * surplus, settings.temperature_rate)
+        return loss.detach()
+
+    def _drawn(self, features: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        """(B, m) actions, (B,) entropy there, () by how much wishes exceed the range."""
+        wished = self.actor.wished(features)
+        log_spread = self._spread(features)[0].clamp(*_LOG_SPREAD)
+        noise = torch.randn(wished.shape, generator=generator)
+        centre = wished.clamp(-1.0, 1.0)
+        action = (centre + log_spread.exp() * noise).clamp(-1.0, 1.0)
+        return action, (_ENTROPY_OF_ONE + log_spread).sum(dim=1), (wished - centre).square().mean()
+
+    def state(self) -> State:
+        """See `Method`."""
+        return {**self.policy.state("actor"), **self.critics.state("critic"), **self.spread.state("spread_network"),
+                **self.temperature.state("temperature")}
+
+    def restore(self, state: State) -> None:
+        """See `Method`."""
+        for learned, name in ((self.policy, "actor"), (self.critics, "critic"), (self.spread, "spread_network"),
+                              (self.temperature, "temperature")):
+            learned.restore(name, state)
+
+
+def train(environment: Environment, settings: SacSettings, seed: int, checkpoint: Path | None = None,
+          progress: Progress | None = None, start: Policy | None = None,
+          experience: Transitions | None = None) -> Trained:
+    """Trains a policy across applications; see ddpg.py."""
+    generator = seeded(seed)
+    policy = start_from(environment, settings, seed, start)
+    learner = OffPolicyLearner(environment, settings, policy, Sac(policy, settings, generator), generator, seed,
+                               experience)
+    return run(environment, learner, settings, seed, checkpoint, progress,
+               run_digest("sac", settings, seed, start))

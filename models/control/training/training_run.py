@@ -1,0 +1,261 @@
+"""What every trainer shares: its settings, its history, its checkpoints, how a policy is measured.
+
+    train(environment, settings, seed, checkpoint, progress, start) -> Trained        (methods.py: by name)
+
+A run is cut into rounds of one episode of N applications. After a round everything that goes on (networks, optimisers,
+buffer, generators, multiplier, history) is in `state()`; a checkpoint is that state, and a run that was killed goes on
+from it to the same result, to the bit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+from zipfile import BadZipFile
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from feature_store.errors import InputError
+from feature_store.whole_files import whole_file
+from feature_store.written.fields import PositiveWholeNumber
+from feature_store.written.model import ListOf, Written
+from models.control.contract.controller import Controller
+from models.control.contract.environment import Environment
+from models.control.policy.policy import Gates, Policy, PolicyShape
+from models.control.simulation.rollout import WARM_UP_STEPS, roll_out
+from models.control.simulation.rollout import Policy as Actor
+from models.control.training.objective import Objective, ObjectiveSettings
+from models.control.training.trajectories import collect
+from models.training.seeds import seeded
+
+VALIDATION_SEED = 7_700_000  # of episodes that measure a policy while it trains: never drawn for training
+
+
+class RunSettings(Written):
+    """What all methods share."""
+
+    episodes: PositiveWholeNumber = Field(default=150, description="Rounds; one episode of all applications each")
+    applications: PositiveWholeNumber = Field(default=128, description="N, stepped as one operation")
+    hidden: ListOf[PositiveWholeNumber] = Field(
+        default=(64, 64), json_schema_extra={"unit": "neurons"}, description="Hidden layers of the policy")
+    objective: ObjectiveSettings = Field(default=ObjectiveSettings(), description="What is maximised")
+    validate_every: PositiveWholeNumber = Field(
+        default=5, json_schema_extra={"unit": "episodes"},
+        description="After how many the policy is measured without exploration; the best one is the result")
+    validation_applications: PositiveWholeNumber = Field(default=256, description="How many it is measured on")
+    checkpoint_every: PositiveWholeNumber = Field(
+        default=25, json_schema_extra={"unit": "episodes"},
+        description="After how many a checkpoint is written, at the next measurement")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A policy without exploration, as means over applications and steps."""
+
+    reward: float
+    cost: float
+    violating_share: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measurement of the history.
+
+    Attributes:
+        episode: rounds so far.
+        environment_steps: of all applications together.
+        updates: of the networks.
+        reward, cost, violating_share: of the policy without exploration.
+        explored_reward, explored_cost, explored_violating_share: in the latest round, as it acted; NaN where it did
+        not. multiplier: of the objective. loss: mean of the critic's, or of the only loss, over the latest round.
+    """
+
+    episode: int
+    environment_steps: int
+    updates: int
+    reward: float
+    cost: float
+    violating_share: float
+    explored_reward: float
+    explored_cost: float
+    explored_violating_share: float
+    multiplier: float
+    loss: float
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a trainer gives.
+
+    Attributes:
+        policy: the best measured one.
+        history: its measurements.
+        stopped: why training ended early; "" where it did not.
+    """
+
+    policy: Policy
+    history: tuple[Row, ...]
+    stopped: str = ""
+
+
+Progress = Callable[[Row], None]
+
+
+def evaluate(environment: Environment, controller: Controller | Actor, split: str, count: int, seed: int) -> Measured:
+    """Someone who acts, measured on episodes of a split; what they begin with does not count."""
+    warm_up = min(WARM_UP_STEPS, environment.steps // 5)
+    steps = warm_up + environment.steps
+    found = roll_out(environment, controller, environment.draw(split, count, steps + 1, seed), steps, warm_up)
+    return Measured(float(found.reward.mean()), float(found.cost.mean()), float(found.violated.mean()))
+
+
+def new_policy(environment: Environment, hidden: Sequence[int], seed: int, gates: Gates = Gates()) -> Policy:
+    """An untrained policy whose features are normalised over an episode in which targets wander."""
+    generator = seeded(seed)
+    shape = PolicyShape(tuple(environment.signals), tuple(environment.controls), tuple(environment.features),
+                        tuple(hidden), gates)  # actions are changes of the present values
+    policy = Policy(shape, generator)
+
+    def wander(observation: Tensor, _: int) -> Tensor:
+        change = 0.15 * torch.randn(len(observation), len(shape.controls), generator=generator)
+        return policy.targets(observation, policy.scaling(observation), change)
+
+    policy.normalise(collect(environment, wander, "train", 256, environment.steps, seed).observation)
+    return policy
+
+
+def start_from(environment: Environment, settings: RunSettings, seed: int, start: Policy | None) -> Policy:
+    """A copy of a policy that training starts from, or a new one."""
+    if start is None:
+        return new_policy(environment, settings.hidden, seed)
+    policy = Policy(start.shape)
+    policy.load_state_dict(start.state_dict())
+    return policy
+
+
+def episode_seed(seed: int, episode: int) -> int:
+    """Of the episodes of a round."""
+    return int(np.random.SeedSequence([seed, episode, 0x7A11]).generate_state(1)[0] // 2)
+
+
+State = dict[str, Tensor]
+
+
+class Learner(Protocol):
+    """What differs between methods."""
+
+    policy: Policy
+
+    def round(self, episode: int) -> tuple[Measured, float]:
+        """Trains on one more episode; how it went with exploration, and the mean loss."""
+
+    def state(self) -> State:
+        """Everything that goes on."""
+
+    def restore(self, state: State) -> None:
+        """Takes what `state` gave."""
+
+    @property
+    def objective(self) -> Objective:
+        """What it maximises."""
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Environment steps and updates so far."""
+
+
+def run(environment: Environment, learner: Learner, settings: RunSettings, seed: int, checkpoint: Path | None,
+        progress: Progress | None, digest: Mapping[str, Any]) -> Trained:
+    """Rounds, measurements, checkpoints; see the module docstring.
+
+    Args:
+        checkpoint: file; goes on from it where it is there. None: nothing is written.
+        digest: see `run_digest`.
+
+    Raises:
+        InputError: the checkpoint is of another run, or no checkpoint.
+    """
+    history: list[Row] = []
+    best, best_score, done = clone(learner.policy), -math.inf, 0
+    if checkpoint is not None and checkpoint.exists():
+        state, document = read_checkpoint(checkpoint, digest)
+        best.load_state_dict({name.removeprefix("best."): value for name, value in state.items()
+                              if name.startswith("best.")})
+        learner.restore(state)
+        history = [Row(**row) for row in document["history"]]
+        best_score, done = document["best_score"], document["done"]
+        learner.objective.multiplier = document["multiplier"]
+    saved = done
+    for episode in range(done, settings.episodes):
+        explored, loss = learner.round(episode)
+        if not math.isfinite(loss) or not all(bool(part.isfinite().all()) for part in learner.policy.parameters()):
+            kept = f"that of episode {history[-1].episode}" if history else "the one that training started from"
+            return Trained(best, tuple(history), f"training diverged in episode {episode + 1}: expected a finite loss "
+                           f"and finite weights, got a loss of {loss:g}; the policy is the best measured before, at "
+                           f"most {kept}; a smaller learning rate may help")
+        if (episode + 1) % settings.validate_every and episode + 1 < settings.episodes:
+            continue
+        measured = evaluate(environment, learner.policy, "train", settings.validation_applications,
+                            VALIDATION_SEED + seed)
+        row = Row(episode + 1, *learner.counts, measured.reward, measured.cost, measured.violating_share,
+                  explored.reward, explored.cost, explored.violating_share, learner.objective.multiplier, loss)
+        history.append(row)
+        score = learner.objective.score(measured.reward, measured.cost, measured.violating_share)
+        if score > best_score:
+            best, best_score = clone(learner.policy), score
+        learner.objective.adapt(measured.violating_share)
+        is_due = (episode + 1) // settings.checkpoint_every > saved // settings.checkpoint_every
+        if checkpoint is not None and (is_due or episode + 1 == settings.episodes):
+            saved = episode + 1
+            document = {"digest": dict(digest), "history": [asdict(row) for row in history], "done": episode + 1,
+                        "best_score": best_score, "multiplier": learner.objective.multiplier}
+            write_checkpoint(checkpoint, {**learner.state(), **{f"best.{name}": value for name, value
+                                                                in best.state_dict().items()}}, document)
+        if progress is not None:
+            progress(row)
+    return Trained(best, tuple(history))
+
+
+def run_digest(method: str, settings: Written, seed: int, start: Policy | None) -> dict[str, Any]:
+    """What a checkpoint must have been made with: equal digests, equal runs."""
+    weights = b"" if start is None else b"".join(value.numpy().tobytes() for value in start.state_dict().values())
+    return {"method": method, "settings": settings.model_dump(mode="json"), "seed": seed,
+            "start": hashlib.sha256(weights).hexdigest()}
+
+
+def clone(policy: Policy) -> Policy:
+    """A copy whose numbers stay."""
+    copy = Policy(policy.shape, members=policy.members)
+    copy.load_state_dict(policy.state_dict())
+    return copy
+
+
+def write_checkpoint(path: Path, state: State, document: Mapping[str, Any]) -> None:
+    """Writes a checkpoint whole. Raises OSError where the disk does not take it."""
+    arrays = {name: value.detach().numpy() for name, value in state.items()}
+    with whole_file(path) as new, new.open("wb") as file:
+        np.savez(file, allow_pickle=False, run=np.frombuffer(json.dumps(document).encode(), dtype=np.uint8), **arrays)
+
+
+def read_checkpoint(path: Path, digest: Mapping[str, Any]) -> tuple[State, dict[str, Any]]:
+    """Reads a checkpoint of the run with this digest. Raises InputError."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            document = json.loads(file["run"].tobytes())
+            state = {name: torch.from_numpy(file[name]) for name in file.files if name != "run"}
+    except (OSError, KeyError, TypeError, ValueError, EOFError, BadZipFile) as error:
+        raise InputError(f"checkpoint: expected a file that training wrote, got {error} ({path}); remove it to start "
+                         "anew") from error
+    if document["digest"] != json.loads(json.dumps(dict(digest))):
+        raise InputError(f"checkpoint: expected one of this method, settings and seed, got one of "
+                         f"{document['digest']} ({path}); remove it to start anew")
+    return state, document
+

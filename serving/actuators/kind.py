@@ -1,0 +1,45 @@
+"""How an actuator is asked for in a controller file, and made of what stands there."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+from feature_store.errors import InputError
+from serving.actuators.actuator import Actuator
+from serving.contract import Contract
+from serving.control.file_part import FilePart
+
+
+@dataclass(frozen=True)
+class ActuatorKind:
+    """One line of the table (actuators.py).
+
+    Attributes:
+        section: its part of the file.
+        needs: what that part must say, for the error where it is missing.
+        read: the part -> its target. Raises InputError.
+        make: of a target, the policy's contract (None: only to give back what was found) and the controls that stay as
+            they are. Raises InputError and ActuatorError.
+        gives_back: whether it gives back what it found when a controller ends, unless it is told otherwise.
+        keeps: whether what it found can be given back without a controller.
+    """
+
+    section: str
+    needs: str
+    read: Callable[[FilePart], Any]
+    make: Callable[[Any, Contract | None, Collection[str]], Actuator]
+    gives_back: bool = False
+    keeps: bool = True
+
+
+def require_held(contract: Contract | None, held: Collection[str], sets: Collection[str], what: str) -> None:
+    """What an actuator cannot set has to stay as it is: it refuses every decision that changes it, whole.
+
+    Raises:
+        InputError: a control that it does not set is not held.
+    """
+    if contract is None or contract.driving is None:
+        return
+    if loose := [name for name in contract.driving.current if name not in (*sets, *held)]:
+        raise InputError(f"shield.hold must have {', '.join(loose)}, which {what} does not set, got "
+                         f"{', '.join(held) or 'nothing'} (controller file)")

@@ -1,0 +1,85 @@
+"""What a control loop is made of: the contracts of its parts, and its settings."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from models.control.contract.controller import Controller
+from models.control.contract.observer import Observer
+from serving.actuators.actuator import Actuator
+from serving.control.checks import Distribution
+from serving.control.shield import Shield
+from serving.seen_spec import Familiar
+from serving.session import Predictor
+
+
+@dataclass(frozen=True)
+class Readings:
+    """Measurements: input -> value, NaN where the source has none; ages_s: where known."""
+
+    values: Mapping[str, float]
+    ages_s: Mapping[str, float] = field(default_factory=dict)
+
+
+class Reader(Protocol):
+    """Where measurements come from."""
+
+    def read(self) -> Readings:
+        """The last interval's. Raises SourceError: nothing came in time."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """The policy that may decide now.
+
+    Attributes:
+        predictor: None: there is none.
+        refused: why it must not decide, "" where it may.
+        version: as the record names it.
+        age_s: seconds since it was last known to be the champion.
+    """
+
+    predictor: Predictor | None
+    refused: str
+    version: str
+    age_s: float = 0.0
+
+    @property
+    def familiar(self) -> Familiar | None:
+        """What its training saw; None: nothing is known."""
+        return None if self.predictor is None else self.predictor.familiar
+
+
+class Models(Protocol):
+    """Where policies come from; asked between two steps."""
+
+    def current(self) -> Model:
+        """Never raises: what is wrong with a model is its `refused`."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """All that a loop is made of; see loop.py. holder: this controller, for the lease."""
+
+    reader: Reader
+    models: Models
+    actuator: Actuator
+    shield: Shield
+    fallback: Controller
+    observer: Observer
+    stops: Callable[[], str]
+    holder: str
+
+
+@dataclass(frozen=True)
+class Settings:
+    """deadline_s: a policy's answer that took longer is not used. fresh_s: input -> most age of a measurement.
+    distribution: what an operator says of being out of it. keep_bytes: most of the log that is kept.
+    """
+
+    deadline_s: float = 5.0
+    hand_back_after: int = 4
+    fresh_s: Mapping[str, float] = field(default_factory=dict)
+    distribution: Distribution = field(default_factory=Distribution)
+    keep_bytes: float = math.inf

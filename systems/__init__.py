@@ -1,0 +1,1 @@
+"""Controlled systems: one folder each, whole, from training to acting."""

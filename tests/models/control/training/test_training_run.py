@@ -1,0 +1,72 @@
+"""What a run of any method measures, and what it makes of it: never of the policy as it explored."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from models.control.training import training_run
+from models.control.training.objective import Objective, ObjectiveSettings
+from models.control.training.training_run import VALIDATION_SEED, Measured, RunSettings, new_policy, run
+from tests.models.control.training.pond import Pond
+
+SEED = 3
+
+
+class Learner:
+    """Adds 1 to its weights in a round; how its exploration went is given."""
+
+    counts = (0, 0)
+
+    def __init__(self, explored: Sequence[Measured], settings: ObjectiveSettings) -> None:
+        self.policy, self.objective, self._explored = new_policy(Pond(), (), 0), Objective(settings), explored
+        with torch.no_grad():
+            self.policy.weights[0].zero_()
+
+    def round(self, episode: int) -> tuple[Measured, float]:
+        with torch.no_grad():
+            self.policy.weights[0].add_(1.0)
+        return self._explored[episode], 0.0
+
+    def state(self) -> dict[str, Tensor]:
+        return {}
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Nothing to restore."""
+
+
+def trained(monkeypatch: pytest.MonkeyPatch, explored: Sequence[Measured], measured: Sequence[Measured]
+            ) -> tuple[training_run.Trained, list[Any]]:
+    """The run, and what `evaluate` was asked."""
+    settings = RunSettings(episodes=len(measured), validate_every=1, validation_applications=17)
+    learner, asked, results = Learner(explored, settings.objective), [], iter(measured)
+
+    def evaluate(environment: Any, policy: Any, split: str, count: int, seed: int) -> Measured:
+        asked.append((environment, policy is learner.policy, split, count, seed))
+        return next(results)
+
+    monkeypatch.setattr(training_run, "evaluate", evaluate)
+    pond = Pond()
+    found = run(pond, learner, settings, SEED, None, None, {})
+    assert {one[0] for one in asked} == {pond}
+    return found, [one[1:] for one in asked]
+
+
+@pytest.mark.parametrize(("explored", "measured", "rises"), [(0.0, 0.5, True), (0.5, 0.0, False)])
+def test_the_multiplier_follows_the_policy_without_exploration(monkeypatch: pytest.MonkeyPatch, explored: float,
+                                                               measured: float, rises: bool) -> None:
+    found, _ = trained(monkeypatch, [Measured(0.0, 1.0, explored)] * 3, [Measured(0.0, 1.0, measured)] * 3)
+    first, *later = [row.multiplier for row in found.history]
+    assert first == 10.0 and [one > first for one in later] == [rises, rises]
+
+
+def test_the_best_weights_are_the_best_measured_and_every_measurement_is_of_the_same_training_episodes(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    explored = [Measured(0.0, cost, 0.0) for cost in (1.0, 3.0, 0.5)]
+    measured = [Measured(0.0, cost, 0.0) for cost in (3.0, 1.0, 2.0)]
+    found, asked = trained(monkeypatch, explored, measured)
+    assert (found.policy.weights[0] == 2.0).all()  # of the second round
+    assert asked == [(True, "train", 17, VALIDATION_SEED + SEED)] * 3
+    assert [(row.cost, row.explored_cost) for row in found.history] == [(3.0, 1.0), (1.0, 3.0), (2.0, 0.5)]

@@ -1,0 +1,78 @@
+"""The challenging closed loop: where its objective is looked for, what violates, and how two arms are read."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from systems.autoscaling.benchmarks.real_servers import challenge_tables as tables
+from systems.autoscaling.benchmarks.real_servers.challenge import figures, next_objectives
+from systems.autoscaling.benchmarks.real_servers.settings import FIRST
+from systems.autoscaling.benchmarks.real_servers.tables import NOT_MEASURED
+
+SLO_MS = 20.0
+INTERVALS = FIRST + 2 * tables.BLOCK
+
+
+def arm(name: str, aim: float, violated: int, cores: float) -> dict[str, Any]:
+    """An arm that violates in so many of its intervals that count."""
+    p99 = [9 * SLO_MS] * FIRST + [2 * SLO_MS] * violated + [SLO_MS] * (INTERVALS - FIRST - violated)
+    played = {"rate": [10.0] * FIRST + [100.0] * (INTERVALS - FIRST), "p99_ms": p99, "failed": [0.0] * INTERVALS,
+              "quota": [cores / 2] * INTERVALS, "replicas": [2.0] * INTERVALS, "ready": [2.0] * INTERVALS,
+              "used": [0.1] * INTERVALS}
+    found = figures(SimpleNamespace(**{key: np.array(value) for key, value in played.items()}), SLO_MS)  # type: ignore
+    return {"arm": name, "slo_ms": SLO_MS, "aim": aim, "lateness_ms": 0.3, "promoted": True, **played, **found}
+
+
+def results() -> dict[str, Any]:
+    """The policy asks for 20 % less than the rule wherever both violate as much."""
+    entries = []
+    for number in range(6):
+        aim, violated, cores = ((0.01, 0, 1.0), (0.02, 1, 0.8), (0.04, 3, 0.6))[number // 2]
+        entries.append({"kind": "compared", "run": number, "load": number % 2, "load_average": 0.1, "arms": [
+            arm("rule", aim, violated, cores), arm("policy", aim, violated, 0.8 * cores)]})
+    return {"machine": {"cpu_model": "a", "cores": 2, "kernel": "6", "date": "2026-11-23"}, "entries": entries}
+
+
+def test_what_violates_are_intervals_above_the_objective_or_with_lost_requests() -> None:
+    found = arm("rule", 0.02, 4, 0.8)
+    assert found["violating_share"] == pytest.approx(4 / (INTERVALS - FIRST)), "the warm-up does not count"
+    assert found["violated_requests"] == pytest.approx(4 / (INTERVALS - FIRST))
+    assert (found["cores"], found["replicas_mean"]) == (pytest.approx(0.8), 2.0)
+    lost = SimpleNamespace(p99_ms=np.full(INTERVALS, 1.0), failed=np.r_[np.zeros(INTERVALS - 1), 0.02],
+                           quota=np.ones(INTERVALS), replicas=np.ones(INTERVALS), used=np.ones(INTERVALS),
+                           rate=np.r_[np.ones(INTERVALS - 1), 3.0])
+    assert figures(lost, SLO_MS)["violating_share"] == pytest.approx(1 / (INTERVALS - FIRST))  # type: ignore[arg-type]
+    assert figures(lost, SLO_MS)["violated_requests"] > 2 / (INTERVALS - FIRST)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("measured", "low", "high"), [
+    ({20.0: 0.3, 35.0: 0.1, 60.0: 0.06}, 84.0, 110.0), ({20.0: 0.01, 35.0: 0.005, 60.0: 0.0}, 10.0, 14.5),
+    ({20.0: 0.1, 35.0: 0.06, 60.0: 0.01}, 35.0, 60.0)])
+def test_the_objective_is_looked_for_where_the_rule_misses_about_three_per_cent(
+        measured: dict[float, float], low: float, high: float) -> None:
+    found = next_objectives(measured)
+    assert found == sorted(found) and len(set(found) - set(measured)) == 3
+    assert low <= found[0] and found[-1] <= high
+
+
+def test_rule_and_policy_are_read_at_equal_violations(tmp_path: Path) -> None:
+    found = results()
+    row = next(line for line in tables.equal_violations_table(found).splitlines() if line.startswith("| 2 % |"))
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert float(cells[1]) > float(cells[2]) and cells[3] == "+20.0 %"
+    shown = tables.arms_table(found)
+    assert "| compared | policy, aimed at 4 % | 2 | 7.5 (7.5 to 7.5) |" in shown and "all hold" in shown
+    assert "Objective: 20 ms" in tables.conditions_line(found)
+    tables.draw(found, tmp_path / "plot.svg")
+    assert "<svg" in (tmp_path / "plot.svg").read_text()
+
+
+def test_a_setting_that_has_not_been_through_every_load_is_not_read_yet() -> None:
+    found = results()
+    found["entries"].pop()
+    assert tables.fronts(found)["rule"].names == ("1 %", "2 %")
+    for render in (tables.arms_table, tables.equal_violations_table, tables.conditions_line):
+        assert render({}) == NOT_MEASURED
