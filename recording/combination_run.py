@@ -172,4 +172,7 @@ class CombinationRun:
         for running in self._running:
             # Interference that is through before the time is up is no failure.
             if not running.is_alive() and running.name != "interference" and not self._problem:
-                self._problem = f"{running.name} ended by itself with status {running.process.returncode}"
+                written = self._folder / f"{running.name}.out"
+                last = written.read_text(errors="replace").strip()[-300:] if written.exists() else ""
+                self._problem = (f"{running.name} ended by itself with status {running.process.returncode}"
+                                 + (f": {last}" if last else ""))

@@ -24,12 +24,13 @@ from typing import IO, Any
 
 import psutil
 
-from benchmarks.control.soak_service import FIXED, GROUP, Group, exporter, free_port, idle_process, metrics, prometheus
+from benchmarks.control.soak_service import FIXED, GROUP, Group, exporter, idle_process, metrics, prometheus
 from benchmarks.harness.machine import describe_machine, load_average, now_utc
 from benchmarks.harness.result_file import RESULTS, write_results
 from feature_store.errors import InputError
 from models.control.training.trajectory_log import read_log
 from pipelines.request import code_version
+from recording.loopback import free_port
 
 OUTPUT = RESULTS / "control_soak.json"
 FORMAT = "assay-control-soak/1"

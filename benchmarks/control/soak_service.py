@@ -7,7 +7,6 @@ policy and fallback have something to decide: a load that rises and falls, and a
 import math
 import os
 import shutil
-import socket
 import subprocess
 import threading
 import time
@@ -21,6 +20,7 @@ from pathlib import Path
 from feature_store.control_group_limits import FILES, amount, from_files, to_files
 from feature_store.errors import InputError
 from recording.control_groups import find_hierarchy
+from recording.loopback import free_port
 from recording.reaper import remove_group
 
 HOST = Path("/sys/fs/cgroup")
@@ -146,13 +146,6 @@ def prometheus(scraped: Mapping[str, int], folder: Path) -> Iterator[str]:
     finally:
         server.terminate()
         server.wait()
-
-
-def free_port() -> int:
-    """Of loopback; free until somebody takes it."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 def _await_ready(url: str) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from recording.loopback import free_port
 from tests.e2e import tiny
 from tests.e2e.processes import Project, new_project, processes_of
-from tests.feature_store.prometheus_server import free_port
 from tests.feature_store.sources.recorded import metric_map
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

@@ -12,12 +12,13 @@ from typer.testing import CliRunner, Result
 
 from feature_store.sources.metric_map import read_metric_map
 from pipelines.command_line import app
+from recording.loopback import free_port
 from recording.monitoring import Monitoring
 from recording.processes import Guard
 from recording.tools import MONITORING_TOOLS, PACKAGES, SEARCH_PATH
 from tests.components.steps import IGNORED_WARNING, prepare, project
 from tests.e2e import tiny
-from tests.feature_store.prometheus_server import faulty_server, free_port, reply
+from tests.feature_store.prometheus_server import faulty_server, reply
 
 MISSING = [PACKAGES[name] for name in MONITORING_TOOLS if shutil.which(name, path=SEARCH_PATH) is None]
 pytestmark = [

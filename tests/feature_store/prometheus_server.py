@@ -1,7 +1,6 @@
 """A real Prometheus server for tests, on data that a test wrote, and a faulty one that misbehaves on request."""
 
 import json
-import socket
 import subprocess
 import threading
 import time
@@ -12,13 +11,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from recording.loopback import free_port
+
 Sample = tuple[str, float, float]  # series in OpenMetrics notation, Unix time in s, value
-
-
-def free_port() -> int:
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        return int(server.getsockname()[1])
 
 
 @contextmanager

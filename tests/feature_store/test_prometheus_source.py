@@ -16,7 +16,8 @@ from feature_store.schema import METRICS
 from feature_store.sources import prometheus_api
 from feature_store.sources.metric_map import MappedMetric, MetricMap, read_metric_map
 from feature_store.sources.prometheus import POINTS_PER_QUERY, PrometheusSource
-from tests.feature_store.prometheus_server import faulty_server, free_port, prometheus_with, reply
+from recording.loopback import free_port
+from tests.feature_store.prometheus_server import faulty_server, prometheus_with, reply
 
 needs_prometheus = pytest.mark.skipif(
     shutil.which("prometheus") is None or shutil.which("promtool") is None,

@@ -12,8 +12,8 @@ from typer.testing import CliRunner, Result
 from feature_store.digests import content_digest
 from pipelines.command_line import app
 from pipelines.request import code_version
+from recording.loopback import free_port
 from tests.e2e import tiny
-from tests.feature_store.prometheus_server import free_port
 from tests.pipelines.kfp_server import KfpServer, kfp_server
 
 TINY = ("--task", "tiny.yaml", "--telemetry", "samples.parquet")

@@ -165,7 +165,7 @@ def test_a_server_that_does_not_start_is_reported(
     tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Redis, "server", lambda *_: ["redis-server", "--no-such-option", "1"])
-    with pytest.raises(SourceError, match=r"campaign: expected samples, got none.*redis ended by itself"):
+    with pytest.raises(SourceError, match=r"got none.*redis ended by itself with status 1: (.|\n)*no-such-option"):
         record(tmp_path, REDIS)
     assert list(scratch.iterdir()) == []
 

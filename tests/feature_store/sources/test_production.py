@@ -18,7 +18,8 @@ from feature_store.sources import prometheus_api
 from feature_store.sources.production import is_prometheus, read_production
 from feature_store.sources.production_map import ProductionMap
 from feature_store.written.model import check_written
-from tests.feature_store.prometheus_server import faulty_server, free_port, reply
+from recording.loopback import free_port
+from tests.feature_store.prometheus_server import faulty_server, reply
 from tests.feature_store.sources.recorded import ANSWERS, GAP, SCRAPE_S, SECONDS, WINDOW_S, metric_map, recorded_server
 
 # Rates come from counters printed with 17 digits: only the server's float arithmetic differs.

@@ -15,6 +15,7 @@ import pytest
 
 from feature_store.errors import SourceError
 from models.control.training.trajectory_log import read_log
+from recording.loopback import free_port
 from serving.actuators.actuator import ActuatorError, Kind
 from serving.control.champion import Champion, champion_of_ledger
 from serving.control.controller_file import Query
@@ -23,7 +24,7 @@ from serving.control.prometheus_reader import PrometheusReader
 from serving.ledger import Ledger
 from serving.moves import Move
 from tests.e2e.tiny import ROOT
-from tests.feature_store.prometheus_server import await_ready, faulty_server, free_port, prometheus_with, reply
+from tests.feature_store.prometheus_server import await_ready, faulty_server, prometheus_with, reply
 from tests.serving.control.policy_bundle import write_champion
 from tests.serving.control.test_prometheus_reader import needs_prometheus
 from tests.serving.control.world import STEP_S, OneModel, Said, World, keep, loop_of

@@ -7,18 +7,13 @@ import urllib.request
 import pytest
 
 from feature_store.errors import InputError
+from recording.loopback import free_port
 from serving.control.control_step import ControlStep
 from serving.control.metrics import Metrics
 from serving.control.parts import Model
 from serving.control.shield import Change
 
 OWN = 'task="autoscaling",workload="nginx"'
-
-
-def _free_port() -> int:
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        return int(server.getsockname()[1])
 
 
 def _scraped(port: int) -> dict[str, float]:
@@ -37,7 +32,7 @@ def test_every_step_is_counted_and_served():
                               (Change("target_replicas", "rate", 9.0, 4.0),), {"target_replicas": 4.0},
                               {"target_replicas": 4.0}, failure="log: full", strange=("load a core",),
                               took_s={"observe": 0.02, "act": 0.5}))
-    port = _free_port()
+    port = free_port()
     stop = metrics.serve(port)
     try:
         found = _scraped(port)
