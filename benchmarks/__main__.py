@@ -33,6 +33,7 @@ BENCHMARKS: Mapping[str, str] = {
     "control-soak": "benchmarks.control.soak",
     "verification": "benchmarks.verification.published",
     "verification-campaign": "benchmarks.verification.campaign",
+    "verification-forests": "benchmarks.verification.forests",
     "execution-rounding": "benchmarks.verification.execution_rounding",
     "certificate-mutants": "benchmarks.verification.mutants",
     "false-promotion": "benchmarks.gates.false_promotion",

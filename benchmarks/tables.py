@@ -23,7 +23,13 @@ from benchmarks.pipeline import light_install
 from benchmarks.pipeline import tables as pipeline_tables
 from benchmarks.pipeline.scale_plot import draw_scale
 from benchmarks.test_quality import code_mutation_tables
-from benchmarks.verification import campaign_tables, execution_rounding, mutant_tables, published_tables
+from benchmarks.verification import (
+    campaign_tables,
+    execution_rounding,
+    forest_tables,
+    mutant_tables,
+    published_tables,
+)
 from benchmarks.verification.plots import draw_cactus, draw_growth
 from feature_store.errors import InputError, nearest
 
@@ -93,6 +99,8 @@ TABLES: dict[str, Source] = {
     "pipeline-without-shards": Source("pipeline_without_shards", pipeline_tables.without_shards_line),
     "pipeline-machine": Source("pipeline", pipeline_tables.machine_line),
     "verification-published": Source("verification", published_tables.published_table),
+    "verification-forests": Source("verification_forests", forest_tables.forests_table),
+    "verification-forests-conditions": Source("verification_forests", forest_tables.forests_conditions_line),
     "verification-goals": Source("verification_campaign", campaign_tables.goals_table),
     "verification-tools": Source("verification_campaign", campaign_tables.tools_table),
     "verification-instances": Source("verification_campaign", campaign_tables.instances_table),

@@ -12,26 +12,22 @@ import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from feature_store.errors import InputError
-from models.verification.attack.replay import Replay, graph_stages
-from models.verification.checker.chain import Chain
+from models.verification.attack.replay import Replay
 from models.verification.checker.time_limit import OutOfTime, time_limit
-from models.verification.execution import execution_of
-from models.verification.first_look import FirstLook, agrees, prove_roots, queries_of
-from models.verification.language.claim import Claim, Part, exact, read_claim, require_readable
-from models.verification.language.properties import Share
-from models.verification.language.unsafe_set import UnsafeSet
+from models.verification.decide_network import NetworkDecider
+from models.verification.execution import Execution
+from models.verification.language.claim import Claim, Part, exact, require_readable
 from models.verification.network.graph import FloatArray
-from models.verification.network.onnx_reader import OnnxNetwork, model_bytes, read_onnx
-from models.verification.network.runtime_agreement import require_agreement
-from models.verification.obligations.compile import PairObligation, RelationObligation
-from models.verification.obligations.slopes import Slopes
+from models.verification.network.onnx_reader import model_bytes
 from models.verification.onnx_verdict import OnnxVerdict, PartVerdict
-from models.verification.proof_file import checkable, part_check, write_proof
-from models.verification.search.search_result import Budget, Check, Progress, SearchResult
-from models.verification.verdict import BoxTree, Status, Witness
+from models.verification.proof_file import write_proof
+from models.verification.search.search_result import Progress, SearchResult
+from models.verification.trees.decide_forest import ForestDecider
+from models.verification.trees.forest_reader import has_forest
+from models.verification.verdict import BoxTree, Status
 
 GRACE = 1.0  # seconds after which a stage that does not look at the clock itself is ended
 DRAWN_BYTES = 16  # of fresh randomness in the inputs that a share is counted on
@@ -42,7 +38,7 @@ OnProgress = Callable[[Progress], None] | None
 def decide(model: Path, specification: Path, seconds: float = 120.0, points: FloatArray | None = None,
            seed: int = 0, on_progress: OnPart = None, certificate: Path | None = None,
            drawn: str | None = None) -> OnnxVerdict:
-    """Decides the property of the network.
+    """Decides the property of the network or forest.
 
     Args:
         seconds: limit in all, reading included, > 0; points: (m, n) inputs at which the search for counterexamples
@@ -77,22 +73,36 @@ def decide(model: Path, specification: Path, seconds: float = 120.0, points: Flo
             return run.verdict("What its execution adds is not bounded: the time is spent.")
 
 
+class Decider(Protocol):
+    """What is decided: a network (decide_network.py) or a forest (trees/decide_forest.py), with what is claimed of it.
+
+    sha256: of the file; replay: runs it.
+    """
+
+    claim: Claim
+    sha256: str
+    replay: Replay
+
+    def decide(self, part: Part, seconds: float, report: OnProgress) -> tuple[SearchResult, list[FloatArray]]:
+        """How the search ended, and the points of the counterexample."""
+
+    def execution(self) -> Execution:
+        """What executing the file adds to the claim."""
+
+
 def _begun(model: Path, specification: Path, seconds: float, points: FloatArray | None, seed: int, on_progress: OnPart,
            certificate: Path | None, drawn: str | None) -> "_Run":
     """Everything read, and held against onnxruntime; arguments as of `decide`."""
     started = time.monotonic()
     require_readable(model, specification)
-    network = read_onnx(model, seconds)
-    if points is not None and (points.ndim != 2 or points.shape[1] != network.graph.inputs):
-        raise InputError(f"points must have {network.graph.inputs} columns, got shape {points.shape}")
     digest = _digest(specification)
-    claim = read_claim(specification, network.graph, network.number, seconds - (time.monotonic() - started))
-    chain = None if certificate is None else checkable(model)
-    run = _Run(network, claim, Replay(model, network), seconds, points, seed, on_progress, chain, started,
-               (digest, secrets.token_hex(DRAWN_BYTES) if drawn is None else drawn))
-    require_agreement(model_bytes(model), network.sha256, graph_stages(network.graph), claim.fed, str(model),
-                      network.executed)
-    return run
+    decider: Decider
+    if has_forest(model_bytes(model)):
+        decider = ForestDecider(model, specification, seconds, points)
+    else:
+        drawn = secrets.token_hex(DRAWN_BYTES) if drawn is None else drawn
+        decider = NetworkDecider(model, specification, seconds, points, seed, (digest, drawn), certificate is not None)
+    return _Run(decider, seconds, on_progress, started, digest)
 
 
 def _ended(run: "_Run", model: Path, specification: Path, certificate: Path | None) -> OnnxVerdict:
@@ -103,7 +113,7 @@ def _ended(run: "_Run", model: Path, specification: Path, certificate: Path | No
             run.add(Status.UNKNOWN, "certificate", f"the independent checker refused the proof: {checked.reason}")
         return run.verdict(checked.execution, {"file": str(certificate), "leaves": checked.leaves}
                            if checked.accepted else None)
-    added = execution_of(model_bytes(model), run.network.graph, run.claim)
+    added = run.decider.execution()
     if added.objection and run.status is Status.PROVED:
         run.add(Status.UNKNOWN, "execution", added.objection)
     return run.verdict(added.sentence)
@@ -116,14 +126,6 @@ def _digest(path: Path) -> str:
         raise InputError(f"specification must be a readable file, got {error} ({path})") from error
 
 
-def _chain(model: Path) -> Chain | None:
-    """The network as the checker reads it, where it does."""
-    try:
-        return checkable(model)
-    except InputError:
-        return None
-
-
 def _undecided(status: Status, reason: str) -> SearchResult:
     return SearchResult(status, reason, lower_bound=math.nan, proved_share=0.0, boxes=0)
 
@@ -131,13 +133,11 @@ def _undecided(status: Status, reason: str) -> SearchResult:
 class _Run:
     """The parts of a claim, which `work` decides within one time limit."""
 
-    def __init__(self, network: OnnxNetwork, claim: Claim, replay: Replay, seconds: float, points: FloatArray | None,
-                 seed: int, on_progress: OnPart, chain: Chain | None, started: float, drawn: tuple[str, str]) -> None:
-        self.network, self.claim, self.replay, self.points, self.seed = network, claim, replay, points, seed
+    def __init__(self, decider: Decider, seconds: float, on_progress: OnPart, started: float,
+                 specification_sha256: str) -> None:
+        self.decider, self.claim = decider, decider.claim
         self.on_progress, self.seconds = on_progress, seconds
-        self.checks = [None if chain is None else part_check(chain, part) for part in claim.parts]
-        self.look, self.chain = FirstLook(network.graph, points, seed), chain or _chain(replay.model)
-        self.started, (self.specification_sha256, self.drawn) = started, drawn
+        self.started, self.specification_sha256 = started, specification_sha256
         self.parts: list[PartVerdict] = []
         self.trees: list[BoxTree] = []
         self.witness: list[FloatArray] = []
@@ -159,14 +159,14 @@ class _Run:
     def verdict(self, execution: str, proof: dict[str, Any] | None = None) -> OnnxVerdict:
         """What came out of it."""
         return OnnxVerdict(self.status, tuple(self.parts), self.claim.statement, self.described(),
-                           time.monotonic() - self.started, self.network.sha256, self.specification_sha256, proof,
+                           time.monotonic() - self.started, self.decider.sha256, self.specification_sha256, proof,
                            execution)
 
     def work(self) -> None:
         """Decides the parts, until one is refuted."""
-        for part, check in zip(self.claim.parts, self.checks, strict=True):
+        for part in self.claim.parts:
             began = time.monotonic()
-            result, points = self._decided(part, check)
+            result, points = self._decided(part)
             self.parts.append(PartVerdict(part.name, result.status, result.reason, time.monotonic() - began,
                                           result.boxes, result.proved_share, result.lower_bound))
             if result.tree is not None:
@@ -175,7 +175,7 @@ class _Run:
                 self.witness = points
                 return
 
-    def _decided(self, part: Part, check: Check | None) -> tuple[SearchResult, list[FloatArray]]:
+    def _decided(self, part: Part) -> tuple[SearchResult, list[FloatArray]]:
         """How the search ended, and the witness's points."""
         left, report = self.seconds - (time.monotonic() - self.started), self.on_progress
         if self.interrupted:
@@ -183,12 +183,8 @@ class _Run:
         if left <= 0:
             return _undecided(Status.TIMEOUT, f"not begun: time budget of {exact(self.seconds)} s is spent"), []
         try:
-            found = self._look(part)
-            if found is not None:
-                return found
-            left = self.seconds - (time.monotonic() - self.started)
-            result, points = self._prove(part, check, Budget(seconds=left), None if report is None else
-                                         lambda state: report(part.name, state))
+            result, points = self.decider.decide(part, left, None if report is None else
+                                                 lambda state: report(part.name, state))
         except KeyboardInterrupt:
             self.interrupted = True
             return _undecided(Status.UNKNOWN, "interrupted"), []
@@ -197,97 +193,14 @@ class _Run:
         self.interrupted = result.interrupted
         return result, points
 
-    def _look(self, part: Part) -> tuple[SearchResult, list[FloatArray]] | None:
-        """The part decided without the search; None where it takes one."""
-        look, replay, graph = self.look, self.replay, self.network.graph
-        points: list[FloatArray] = []
-        match part.obligation:
-            case Slopes() as slopes:
-                pair = look.slopes(slopes, part.lower, part.upper, self._counts(part))
-                points = [] if pair is None else [pair.low, pair.high]
-            case UnsafeSet() as unsafe:
-                found = look.outputs(graph, unsafe, lambda witness: replay.inside(witness, unsafe))
-                points = [] if found is None else [found.x]
-            case RelationObligation() as relation:
-                found = look.outputs(relation.graph, relation.unsafe,
-                                     lambda witness: replay.related(witness, relation.unsafe))
-                points = [] if found is None else [found.x]
-            case PairObligation() as step:
-                found = look.outputs(step.graph, step.unsafe, lambda witness: replay.step(witness, step))
-                points = [] if found is None else list(replay.ends(found, step))
-            case Share():
-                return None
-        if points:
-            return SearchResult(Status.REFUTED, "a counterexample was found", math.nan, 0.0, 0), points
-        if self.chain is None or not agrees(self.chain, graph, part.lower, part.upper):
-            return None
-        proved = prove_roots(self.chain, part_check(self.chain, part), *part.proved, queries_of(part.obligation))
-        return None if proved is None else (proved, [])
-
-    def _counts(self, part: Part) -> Callable[[Witness], bool]:
-        """Whether a pair in the wrong order replays in the part's boxes."""
-        return lambda witness: self.replay.pair(witness, part.lower, part.upper,
-                                                self.claim.given.slope(witness.feature, witness.output))
-
-    def _prove(self, part: Part, check: Check | None, budget: Budget,
-               report: OnProgress) -> tuple[SearchResult, list[FloatArray]]:
-        if isinstance(part.obligation, Share):
-            return self._count(part.obligation), []
-        # torch, which the first look does without, takes a second to import
-        from models.verification.search.branch_and_bound import Query
-        from models.verification.search.checked_query import CheckedQuery
-        from models.verification.search.derivative_query import DerivativeQuery
-        from models.verification.search.output_query import OutputQuery
-        from models.verification.search.prove import prove_outputs, prove_slopes
-
-        graph, points, seed, replay = self.network.graph, self.points, self.seed, self.replay
-
-        def checked(query: Callable[[], Query]) -> Query | None:
-            return None if check is None else CheckedQuery(query(), check)
-
-        match part.obligation:
-            case Slopes() as slopes:
-                result, pairs = prove_slopes(
-                    graph, slopes, part.lower, part.upper, budget, points, seed, report,
-                    checked(lambda: DerivativeQuery(graph, slopes)), proved=part.proved,
-                    accept=self._counts(part), wanted=1)
-                return result, [pairs[0].low, pairs[0].high] if pairs else []
-            case UnsafeSet() as unsafe:
-                result, found = prove_outputs(
-                    graph, unsafe, budget, points, seed, report, lambda witness: replay.inside(witness, unsafe),
-                    checked(lambda: OutputQuery(graph, unsafe)), part.proved)
-                return result, [found.x] if found else []
-            case RelationObligation() as relation:
-                result, found = prove_outputs(
-                    relation.graph, relation.unsafe, budget, points, seed, report,
-                    lambda witness: replay.related(witness, relation.unsafe),
-                    checked(lambda: OutputQuery(relation.graph, relation.unsafe)), part.proved)
-                return result, [found.x] if found else []
-            case PairObligation() as pair:
-                result, found = prove_outputs(
-                    pair.graph, pair.unsafe, budget, None, seed, report, lambda witness: replay.step(witness, pair),
-                    checked(lambda: OutputQuery(pair.graph, pair.unsafe)), part.proved)
-                return result, list(replay.ends(found, pair)) if found else []
-
-    def _count(self, share: Share) -> SearchResult:
-        from models.verification.obligations.share import check_share, sample_seed  # imports SciPy
-
-        seed = sample_seed(self.network.sha256, self.specification_sha256, self.drawn)
-        counted = check_share(self.network.graph, share, self.claim.given, seed=seed)
-        status = Status.PROVED if counted.holds else \
-            Status.REFUTED if counted.upper < share.at_least else Status.UNKNOWN
-        reason = (f"{counted.satisfied} of {counted.samples} samples: between {exact(counted.lower)} and "
-                  f"{exact(counted.upper)} with confidence {exact(share.confidence)}, drawn with {self.drawn}")
-        return SearchResult(status, reason, math.nan, 1.0, 0)
-
     def described(self) -> dict[str, Any] | None:
         """The witness by the names of its inputs and outputs; None where there is none."""
         if not self.witness:
             return None
-        inputs, outputs = self.claim.feature_names, self.claim.output_names
-        points = [self.replay.representable(x) for x in self.witness]
+        inputs, outputs, replay = self.claim.feature_names, self.claim.output_names, self.decider.replay
+        points = [replay.representable(x) for x in self.witness]
         return {"points": [{"inputs": dict(zip(inputs, x.tolist(), strict=True)),
-                            "outputs": dict(zip(outputs, map(_plain, self.replay(x).tolist()), strict=True))}
+                            "outputs": dict(zip(outputs, map(_plain, replay(x).tolist()), strict=True))}
                            for x in points],
                 "units": dict(self.claim.units), "replayed_with": "onnxruntime"}
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from models.verification.attack.output_witness import OutputWitness, output_witnesses
 from models.verification.checker.chain import Chain
+from models.verification.language.claim import Part
 from models.verification.language.unsafe_set import UnsafeSet
 from models.verification.network.graph import FloatArray, Graph
 from models.verification.obligations.compile import PairObligation, RelationObligation
@@ -48,7 +49,7 @@ class FirstLook:
     def slopes(self, slopes: Slopes, lower: FloatArray, upper: FloatArray,
                accept: Callable[[Witness], bool]) -> Witness | None:
         """A pair in the wrong order that is accepted, or None. lower, upper (R, n)."""
-        count = min(SLOPE_POINTS, POINT_PRODUCTS // (_products(self.graph) * PLACES * len(slopes.features)))
+        count = min(SLOPE_POINTS, POINT_PRODUCTS // (self.graph.products * PLACES * len(slopes.features)))
         for x, box in self._batches(lower, upper, count):
             low, high = _representable(lower[box], upper[box])
             for witness in _pairs(self.graph, slopes, x, low, high):
@@ -59,7 +60,7 @@ class FirstLook:
     def outputs(self, graph: Graph, unsafe: UnsafeSet,
                 accept: Callable[[OutputWitness], bool]) -> OutputWitness | None:
         """An input with unsafe outputs that replays, or None. graph: of the outputs that the set is about."""
-        for x, box in self._batches(unsafe.lower, unsafe.upper, min(POINTS, POINT_PRODUCTS // _products(graph))):
+        for x, box in self._batches(unsafe.lower, unsafe.upper, min(POINTS, POINT_PRODUCTS // graph.products)):
             violation = unsafe.violation(box, graph.value(x))
             worst = np.argsort(-np.nan_to_num(violation, nan=-np.inf), kind="stable")[:OFFERS]
             worst = worst[violation[worst] >= 0]
@@ -166,18 +167,16 @@ def _inside(x: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
         return np.asarray(np.clip(x.astype(np.float32).astype(np.float64), low, high))
 
 
-def _products(graph: Graph) -> int:
-    return sum(matrix.size for affine in graph.affines for matrix in affine.matrices.values())
-
-
-def queries_of(obligation: Slopes | UnsafeSet | RelationObligation | PairObligation) -> int:
-    """Rows that the checker bounds over each root."""
-    match obligation:
-        case Slopes():
-            return 2 * len(obligation.features)
-        case UnsafeSet():
-            return int(obligation.constants[0].size)
-        case RelationObligation():
-            return int(obligation.unsafe.constants[0].size)
-        case PairObligation():
-            return 4 * int(obligation.unsafe.constants[0].size)
+def queries_of(part: Part) -> int:
+    """Rows that the checker bounds over each root of a part that is proved."""
+    match part.obligation:
+        case Slopes() as slopes:
+            return 2 * len(slopes.features)
+        case UnsafeSet() as unsafe:
+            return int(unsafe.constants[0].size)
+        case RelationObligation() as relation:
+            return int(relation.unsafe.constants[0].size)
+        case PairObligation() as pair:
+            return 4 * int(pair.unsafe.constants[0].size)
+        case _:
+            raise AssertionError("a part that is counted, or of a forest, is not asked for")

@@ -11,7 +11,7 @@ Symbols: n inputs, o outputs, R roots of a part, m leaves.
 import hashlib
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -26,11 +26,11 @@ from models.verification.checker.archive import Rejected
 from models.verification.checker.chain import Chain, read_chain
 from models.verification.checker.check import LEAVES, leaf_bounds, leaf_boxes, leaf_margins
 from models.verification.checker.time_limit import OutOfTime, time_limit
-from models.verification.execution import execution_of
+from models.verification.execution import Execution, execution_of
 from models.verification.language.claim import Claim, Part, read_claim, require_readable
 from models.verification.language.unsafe_set import UnsafeSet
 from models.verification.network.graph import FloatArray
-from models.verification.network.onnx_reader import OnnxNetwork, model_bytes, read_onnx
+from models.verification.network.onnx_reader import model_bytes, read_onnx
 from models.verification.network.runtime_agreement import chain_stages, require_agreement
 from models.verification.obligations.compile import PairObligation, RelationObligation
 from models.verification.obligations.slopes import Slopes
@@ -44,6 +44,10 @@ from models.verification.proof_document import (
     trees_digest,
 )
 from models.verification.search.search_result import Check
+from models.verification.trees.decide_forest import forest_and_claim
+from models.verification.trees.forest_check import execution_of_forest
+from models.verification.trees.forest_query import ForestQuery
+from models.verification.trees.forest_reader import has_forest
 from models.verification.verdict import BoxTree
 
 MOST_SHOWN = 500  # characters of what a proof says, in a refusal
@@ -122,13 +126,16 @@ def _unsafe(chain: Chain, unsafe: UnsafeSet, lower: FloatArray, upper: FloatArra
 
 @dataclass(frozen=True)
 class _Question:
-    """What must be proved of a file, read from the files alone; chain: the network as the checker reads it."""
+    """What must be proved of a file, read from the files alone.
+
+    check: of a part, how boxes of it are judged; execution: what executing the file adds.
+    """
 
     file: bytes
     specification: bytes
-    network: OnnxNetwork
     claim: Claim
-    chain: Chain
+    check: Callable[[Part], Check]
+    execution: Callable[[], Execution]
 
 
 def write_proof(path: Path, model: Path, specification: Path, trees: Sequence[BoxTree],
@@ -198,32 +205,39 @@ def _checked(proof: Path, model: Path, specification: Path, question: _Question)
 
 def _question(model: Path, specification: Path, seconds: float) -> _Question:
     """Raises InputError where the files cannot be read, or onnxruntime computes something else than was read."""
-    began = time.monotonic()
     require_readable(model, specification)
     try:
         file, text = model_bytes(model), specification.read_bytes()
-        network = read_onnx(model, seconds)
-        claim = read_claim(specification, network.graph, network.number, seconds - (time.monotonic() - began))
-        chain = checkable(model)
-        require_agreement(file, network.sha256, chain_stages(chain.weights, chain.biases, chain.relus), claim.fed,
-                          str(model), chain.executed)
+        if has_forest(file):
+            forest, claim = forest_and_claim(file, specification, seconds, str(model))
+            return _Question(file, text, claim, lambda part: ForestQuery.of_part(forest, part).check,
+                             partial(execution_of_forest, forest, claim))
+        return _of_network(model, specification, seconds, file, text)
     except OutOfTime:
-        raise InputError(f"model and property must be read within the time limit, got no further in {seconds:.3g} s "
-                         f"({model})") from None
-    return _Question(file, text, network, claim, chain)
+        raise InputError("model and property must be read within the time limit, got no further in "
+                         f"{seconds:.3g} s ({model})") from None
+
+
+def _of_network(model: Path, specification: Path, seconds: float, file: bytes, text: bytes) -> _Question:
+    began = time.monotonic()
+    network = read_onnx(model, seconds)
+    claim = read_claim(specification, network.graph, network.number, seconds - (time.monotonic() - began))
+    chain = checkable(model)
+    require_agreement(file, network.sha256, chain_stages(chain.weights, chain.biases, chain.relus), claim.fed,
+                      str(model), chain.executed)
+    return _Question(file, text, claim, partial(part_check, chain), partial(execution_of, file, network.graph, claim))
 
 
 def _judged(question: _Question, trees: Sequence[BoxTree]) -> ProofCheck:
     """Whether these trees, one for each part of the property, prove it. `decide` says PROVED only where this does."""
-    claim, chain = question.claim, question.chain
+    claim = question.claim
     try:
-        added = execution_of(question.file, question.network.graph, claim)
+        added = question.execution()
         if added.objection:
             raise Rejected(added.objection)
         if len(trees) != len(claim.parts):
             raise Rejected(f"parts must be {', '.join(part.name for part in claim.parts)}, got {len(trees)} trees")
-        leaves = [_prove(part, part_check(chain, part), tree)
-                  for part, tree in zip(claim.parts, trees, strict=True)]
+        leaves = [_prove(part, question.check(part), tree) for part, tree in zip(claim.parts, trees, strict=True)]
     except Rejected as error:
         return ProofCheck(False, str(error), claim.statement)
     except OutOfTime:
@@ -231,7 +245,7 @@ def _judged(question: _Question, trees: Sequence[BoxTree]) -> ProofCheck:
     except Exception as error:  # a malformed tree of any kind is a refusal, not a crash
         return ProofCheck(False, f"proof must be readable, got {type(error).__name__}: {error}", claim.statement)
     counted = tuple({"name": part.name, "leaves": count} for part, count in zip(claim.parts, leaves, strict=True))
-    return ProofCheck(True, "", claim.statement, len(leaves), sum(leaves), added.sentence, question.network.sha256,
+    return ProofCheck(True, "", claim.statement, len(leaves), sum(leaves), added.sentence, _digest(question.file),
                       _digest(question.specification), counted)
 
 

@@ -2,7 +2,7 @@
 
 An unsafe set is closed: outputs on its edge are in it. But float64 does not see the edge sharply, so a
 point is a witness only if it is unsafe in real arithmetic for certain: every constraint of an alternative holds by at
-least what rounding may have added to it (`Graph.rounding` of the outputs, and of the constraint itself). A tie, or a
+least what rounding may have added to it (`rounding` of the outputs, and of the constraint itself). A tie, or a
 violation that rounding may have made up, is none; the property is then left open, whatever the type that ships makes of
 it.
 
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.verification.language.unsafe_set import UnsafeSet
-from models.verification.network.graph import TINY, UNIT, FloatArray, Graph
+from models.verification.network.graph import TINY, UNIT, FloatArray, Function
 
 
 @dataclass(frozen=True)
@@ -28,15 +28,15 @@ class OutputWitness:
     violation: float
 
 
-def output_witnesses(graph: Graph, unsafe: UnsafeSet, points: FloatArray, boxes: NDArray[np.int64],
+def output_witnesses(function: Function, unsafe: UnsafeSet, points: FloatArray, boxes: NDArray[np.int64],
                      violation: FloatArray) -> list[OutputWitness]:
     """Those of the points (P, n) of boxes (P,) that are unsafe beyond rounding, with their violation (P,)."""
     coefficients, constants = unsafe.coefficients[boxes], unsafe.constants[boxes]
     with np.errstate(over="ignore", invalid="ignore"):  # what is infinite or NaN is not certain
-        outputs, off = graph.value(points), graph.rounding(points)
+        outputs, off = function.value(points), function.rounding(points)
         terms = np.abs(coefficients) @ np.abs(outputs)[:, None, :, None]
-        doubt = (np.abs(coefficients) @ off[:, None, :, None] + 2 * (graph.outputs + 2) * UNIT * terms)[..., 0]
-        doubt += 4 * UNIT * np.abs(constants) + TINY * (4 * graph.outputs + np.abs(coefficients).sum(axis=3)
+        doubt = (np.abs(coefficients) @ off[:, None, :, None] + 2 * (function.outputs + 2) * UNIT * terms)[..., 0]
+        doubt += 4 * UNIT * np.abs(constants) + TINY * (4 * function.outputs + np.abs(coefficients).sum(axis=3)
                                                         + np.abs(outputs).sum(axis=1)[:, None, None])
         doubt[~coefficients.any(axis=3)] = 0  # the constant alone
         rows = (coefficients @ outputs[:, None, :, None])[..., 0] + constants

@@ -17,10 +17,10 @@ from models.verification.checker.time_limit import require_time
 from models.verification.language.unsafe_set import UnsafeSet
 from models.verification.network.fed_numbers import held
 from models.verification.network.graph import FloatArray, Graph
-from models.verification.network.onnx_reader import OnnxNetwork, model_bytes
+from models.verification.network.onnx_reader import model_bytes
 from models.verification.network.runtime_agreement import Stage, said_by_runtime
 from models.verification.network.runtime_session import open_session
-from models.verification.obligations.compile import PairObligation
+from models.verification.obligations.compile import Step
 from models.verification.verdict import Witness
 
 
@@ -37,23 +37,25 @@ class Replay:
     Raises InputError, also when it is called, where onnxruntime does not take the file.
     """
 
-    def __init__(self, model: Path, network: OnnxNetwork) -> None:
+    def __init__(self, model: Path) -> None:
         import onnxruntime
 
         require_time()
-        self.model, self.network, self.version = model, network, onnxruntime.__version__
+        self.model, self.version = model, onnxruntime.__version__
         try:
             self.session = open_session(model_bytes(model), optimised=False)
         except Exception as error:  # it has no family of errors
             raise self._refused(error) from error
         types = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}
-        self.dtype = types[self.session.get_inputs()[0].type]
+        (entry,) = self.session.get_inputs()
+        self.dtype, self._name = types[entry.type], entry.name
+        self._shape = [size if isinstance(size, int) else 1 for size in entry.shape]
 
     def __call__(self, x: FloatArray) -> FloatArray:
         """The outputs (o,) at x (n,)."""
-        fed = self.representable(x).astype(self.dtype).reshape(self.network.input_shape)
+        fed = self.representable(x).astype(self.dtype).reshape(self._shape)
         try:
-            (y,) = self.session.run(None, {self.network.input_name: fed})
+            (y,) = self.session.run(None, {self._name: fed})
         except Exception as error:  # it has no family of errors
             raise self._refused(error) from error
         return np.asarray(y, dtype=np.float64).reshape(-1)
@@ -68,10 +70,10 @@ class Replay:
             return x.astype(self.dtype).astype(np.float64)
 
     @staticmethod
-    def ends(witness: OutputWitness, pair: PairObligation) -> tuple[FloatArray, FloatArray]:
-        """The two points that differ in the pair's feature."""
+    def ends(witness: OutputWitness, step: Step) -> tuple[FloatArray, FloatArray]:
+        """The two points that differ in the step's feature."""
         low, high = witness.x.copy(), witness.x.copy()
-        low[pair.feature], high[pair.feature] = pair.low, pair.high
+        low[step.feature], high[step.feature] = step.low, step.high
         return low, high
 
     def inside(self, witness: OutputWitness, unsafe: UnsafeSet) -> bool:
@@ -97,17 +99,18 @@ class Replay:
             fall = witness.sign * (self(low) - self(high))[witness.output]
         return bool(distance > 0 and fall > slope * distance)
 
-    def step(self, witness: OutputWitness, pair: PairObligation) -> bool:
-        """The same for two values of a feature with finitely many."""
-        low, high = (self.representable(x) for x in self.ends(witness, pair))
-        for x, value in ((low, pair.low), (high, pair.high)):
-            lower, upper = pair.unsafe.lower[witness.box].copy(), pair.unsafe.upper[witness.box].copy()
-            lower[pair.feature] = upper[pair.feature] = value
+    def step(self, witness: OutputWitness, step: Step, unsafe: UnsafeSet | None = None) -> bool:
+        """The same for two values of a feature. unsafe: whose boxes the witness's number counts; None: the step's."""
+        unsafe = step.unsafe if unsafe is None else unsafe
+        low, high = (self.representable(x) for x in self.ends(witness, step))
+        for x, value in ((low, step.low), (high, step.high)):
+            lower, upper = unsafe.lower[witness.box].copy(), unsafe.upper[witness.box].copy()
+            lower[step.feature] = upper[step.feature] = value
             if not _lies(x, lower, upper):
                 return False
         with np.errstate(invalid="ignore"):  # of two infinities; NaN is not unsafe
-            change = (self(high) - self(low))[[pair.output]]
-        return _unsafe(pair.unsafe, witness.box, change)
+            change = (self(high) - self(low))[[step.output]]
+        return _unsafe(unsafe, witness.box, change)
 
 
 def _lies(x: FloatArray, lower: FloatArray, upper: FloatArray) -> bool:

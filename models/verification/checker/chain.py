@@ -1,11 +1,11 @@
 """The network in anybody's ONNX file as the checker sees it: a chain of affine maps, some followed by a ReLU.
 
 Reads one shape of graph: a chain of Flatten, Reshape, Identity, Gemm, MatMul, Add, Sub, Mul, Div by constants of the
-file, Relu, and ONNX-ML's Scaler and LinearRegressor, from the one input to the one output; or such a chain in float64
-between two conversions, Cast and Cast, of an input and to an output of float32. Nothing is multiplied out, so that
-nothing is rounded: a Sub is a layer of its own, with the identity as its matrix. A Div by c is one of 1 / c, off by a
-relative u = 2^-53 at most, which the bounds' charge for the layer covers (64 u of it are to spare, bounds.py). Whatever
-else a file holds is refused: its proof cannot be checked here.
+file, Relu, Clip, and ONNX-ML's Scaler and LinearRegressor, from the one input to the one output; or such a chain in
+float64 between two conversions, Cast and Cast, of an input and to an output of float32. Nothing is multiplied out, so
+that nothing is rounded: a Sub is a layer of its own, with the identity as its matrix, and a Clip has a ReLU for each
+limit. A Div by c is one of 1 / c, off by a relative u = 2^-53 at most, which the bounds' charge for the layer covers
+(64 u of it are to spare, bounds.py). Whatever else a file holds is refused: its proof cannot be checked here.
 
 Flow: proof_file.py checks proofs about what is read here, of bundles and of anybody's files.
 """
@@ -28,6 +28,7 @@ FLOATS = {onnx.TensorProto.FLOAT: np.float32, onnx.TensorProto.DOUBLE: np.float6
 Type = np.dtype[Any]
 FLOAT64: Type = np.dtype(np.float64)
 LEARNING = "ai.onnx.ml"  # the domain of ONNX-ML's operators
+CLIP_BY_INPUTS = 11  # opset from which on its limits are operands; attributes before
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,8 @@ def read_chain(file: bytes) -> Chain:
     if nodes and nodes[0].op_type == "Cast" and not _same_type(nodes[0], executed):
         nodes, first, last = _between_casts(graph, source.name, last)
         executed = FLOAT64
-    reader = _Reader(first, tuple(sizes), executed, any(node.op_type == "MatMul" for node in nodes))
+    opset = max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=0)
+    reader = _Reader(first, tuple(sizes), executed, any(node.op_type == "MatMul" for node in nodes), opset)
     for node in nodes:
         require_time()
         if node.op_type == "Constant":
@@ -119,8 +121,8 @@ def _between_casts(graph: onnx.GraphProto, source: str, result: str) -> tuple[li
 
 
 class _Reader:
-    def __init__(self, name: str, shape: tuple[int, ...], dtype: Type, fused: bool) -> None:
-        self.flowing, self.shape, self.dtype = name, shape, dtype
+    def __init__(self, name: str, shape: tuple[int, ...], dtype: Type, fused: bool, opset: int) -> None:
+        self.flowing, self.shape, self.dtype, self.opset = name, shape, dtype, opset
         self.factors = ScalarFactors() if fused else None
         self.exact = True
         self.layers: list[tuple[Array, Array]] = []
@@ -130,7 +132,7 @@ class _Reader:
         """One node of the chain."""
         where = f"node {node.name or node.output[0]!r}, {node.op_type}"
         attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-        variables = [name for name in node.input if name not in stored]
+        variables = [name for name in node.input if name and name not in stored]
         if variables != [self.flowing] or len(node.output) != 1 or node.domain not in ("", "ai.onnx", LEARNING):
             raise Rejected(f"nodes must form a chain of one variable each ({where})")
         self.flowing, first = node.output[0], node.input[0] == self.flowing
@@ -140,16 +142,17 @@ class _Reader:
         if node.op_type == "Reshape" and first and len(node.input) == 2 and not attributes.get("allowzero"):
             self._reshape(stored[node.input[1]], where)
             return
+        if node.op_type == "Clip" and first:
+            self._clip(node, attributes, stored, where)
+            return
         constants = [np.asarray(stored[name], dtype=np.float64) for name in node.input if name in stored]
         if not all(np.isfinite(c).all() and stored[name].dtype == self.dtype for c, name in zip(
                 constants, (name for name in node.input if name in stored), strict=True)):
             raise Rejected(f"weights must be finite numbers of {self.dtype} ({where})")
         size = prod(self.shape)
         match node.op_type:
-            case "Relu" if not constants:
-                if not self.relus or self.relus[-1]:
-                    self._affine(np.eye(size), np.zeros(size))
-                self.relus[-1] = True
+            case "Relu" if not constants and len(node.input) == 1:
+                self._relu()
             case "Flatten" if not constants and attributes.get("axis", 1) == 1:
                 self.shape = (self.shape[0], prod(self.shape[1:]))
             case "Identity" if not constants:
@@ -178,8 +181,40 @@ class _Reader:
                 bias = np.broadcast_to(constants[1], (1, len(weight))) if len(constants) == 2 else np.zeros(len(weight))
                 self._linear(weight, bias.reshape(-1), where)
             case _:
-                raise Rejected("a network that can be checked is a chain of Relu, Flatten, Reshape, Identity, Scaler, "
-                               f"LinearRegressor, and Gemm, MatMul, Add, Sub, Mul, Div by constants ({where})")
+                raise Rejected("a network that can be checked is a chain of Relu, Clip, Flatten, Reshape, Identity, "
+                               "Scaler, LinearRegressor, and Gemm, MatMul, Add, Sub, Mul, Div by constants "
+                               f"({where})")
+
+    def _relu(self) -> None:
+        if not self.relus or self.relus[-1]:
+            size = prod(self.shape)
+            self._affine(np.eye(size), np.zeros(size))
+        self.relus[-1] = True
+
+    def _clip(self, node: onnx.NodeProto, attributes: dict[str, Any], stored: dict[str, NDArray[Any]], where: str
+              ) -> None:
+        """max(v, least) is relu(v - least) + least, and min(v, most) is most - relu(most - v)."""
+        names = [*node.input[1:], "", ""]
+        if self.opset < CLIP_BY_INPUTS:
+            limits = [np.array(attributes[key], dtype=self.dtype) if key in attributes else None
+                      for key in ("min", "max")]
+            fits = set(attributes) <= {"min", "max"} and len(node.input) == 1
+        else:
+            limits = [stored[name] if name else None for name in names[:2]]
+            fits = not attributes and not any(names[2:])
+        if not fits or any(one is not None and (one.dtype != self.dtype or one.size != 1 or not np.isfinite(one).all())
+                           for one in limits):
+            raise Rejected(f"limits must be finite numbers of {self.dtype}, one each ({where})")
+        size = prod(self.shape)
+        least, most = (None if one is None else np.full(size, float(one.item())) for one in limits)
+        if least is not None:
+            self._shift(-least)
+            self._relu()
+            self._affine(np.eye(size), least)
+        if most is not None:
+            self._affine(-np.eye(size), most)
+            self._relu()
+            self._affine(-np.eye(size), most)
 
     def _learning(self, node: onnx.NodeProto, attributes: dict[str, Any], where: str) -> None:
         """An operator of ONNX-ML, whose constants are attributes, and which computes in float32."""

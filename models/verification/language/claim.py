@@ -17,13 +17,14 @@ from models.verification.language.specification_language import read_specificati
 from models.verification.language.unsafe_set import UnsafeSet
 from models.verification.language.vnnlib import read_vnnlib
 from models.verification.network.fed_numbers import FLOAT64, Number, as_fed, hull
-from models.verification.network.graph import FloatArray, Graph
+from models.verification.network.graph import FloatArray, Function, Graph
 from models.verification.network.onnx_reader import MOST_MODEL
-from models.verification.obligations.compile import PairObligation, RelationObligation, obligations
+from models.verification.obligations.compile import PairObligation, RelationObligation, Step, obligations
 from models.verification.obligations.slopes import Slopes
+from models.verification.trees.forest_order import ForestOrder
 
-REAL = "It is proved for the network in real arithmetic, with the weights stored in the file."
 MOST_PROPERTY = 100_000_000  # bytes: a packed property need not have more
+REAL = "It is proved for the network in real arithmetic, with the weights stored in the file."
 VNNLIB = (".vnnlib", ".vnnlib.gz")
 
 
@@ -37,7 +38,7 @@ class Part:
     name: str
     lower: FloatArray
     upper: FloatArray
-    obligation: Slopes | UnsafeSet | RelationObligation | PairObligation | Share
+    obligation: Slopes | UnsafeSet | RelationObligation | PairObligation | Share | ForestOrder
     number: Number = FLOAT64
 
     @property
@@ -78,7 +79,7 @@ class Claim:
         found = []
         for part in self.parts:
             found.append(Fed(part.lower, part.upper))
-            if isinstance(part.obligation, PairObligation):
+            if isinstance(part.obligation, Step):
                 walls = np.array([part.lower, part.upper])
                 walls[..., part.obligation.feature] = part.obligation.high
                 found.append(Fed(*walls))
@@ -97,14 +98,19 @@ def read_claim(path: Path, graph: Graph, number: Number = FLOAT64, seconds: floa
     Raises InputError where it does not fit the network, or reading takes longer than `seconds`.
     """
     if path.name.endswith(VNNLIB):
-        unsafe = read_vnnlib(path, graph.inputs, graph.outputs, seconds)
-        return Claim((Part("outputs", unsafe.lower, unsafe.upper, unsafe, number),),
-                     f"No input in the boxes of {path.name} reaches its unsafe outputs. {REAL}",
-                     tuple(f"X_{i}" for i in range(graph.inputs)), tuple(f"Y_{i}" for i in range(graph.outputs)))
+        return read_outputs_claim(path, graph, number, seconds, REAL)
     specification = as_fed(read_specification(path, graph, seconds), number)
     parts = tuple(replace(part, number=number) for part in _parts(graph, specification))
     return Claim(parts, specification.statement, specification.feature_names, specification.output_names,
                  specification.units, specification)
+
+
+def read_outputs_claim(path: Path, function: Function, number: Number, seconds: float, proved: str) -> Claim:
+    """Reads a VNN-LIB property. proved: what a proof is about, as a sentence."""
+    unsafe = read_vnnlib(path, function.inputs, function.outputs, seconds)
+    return Claim((Part("outputs", unsafe.lower, unsafe.upper, unsafe, number),),
+                 f"No input in the boxes of {path.name} reaches its unsafe outputs. {proved}",
+                 tuple(f"X_{i}" for i in range(function.inputs)), tuple(f"Y_{i}" for i in range(function.outputs)))
 
 
 def require_readable(model: Path, specification: Path) -> None:

@@ -39,6 +39,7 @@ from models.verification.language.properties import (
 FloatArray = NDArray[np.float64]
 
 DEFAULT_TOLERANCE = 1e-4
+NETWORK = "the network in real arithmetic with the weights stored in the model file"  # that a proof is about
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,7 @@ class Specification:
     @property
     def statement(self) -> str:
         """What a proof of this specification says, as a sentence for reports and certificates."""
-        real = "It is proved for the network in real arithmetic with the weights stored in the model file."
+        real = f"It is proved for {NETWORK}."
         if self.rounding:
             limits = (amount(limit, self.units.get(self.output_names[output], ""))
                       + (f" to {self.output_names[output]}" if len(self.output_names) > 1 else "")

@@ -43,7 +43,7 @@ from models.verification.language.property_language import PropertyReader, at, i
 from models.verification.language.specification import DEFAULT_TOLERANCE, Specification
 from models.verification.language.specification_writing import written_out
 from models.verification.language.tolerance import with_relative_tolerance, with_tolerance
-from models.verification.network.graph import Graph
+from models.verification.network.graph import Function
 
 if TYPE_CHECKING:
     from feature_store.written.model import Written
@@ -84,8 +84,8 @@ def parse_specification(
         raise _located(error, where, lines) from error
 
 
-def read_specification(path: Path, graph: Graph, seconds: float = math.inf) -> Specification:
-    """Reads SPEC.yaml for a network.
+def read_specification(path: Path, function: Function, seconds: float = math.inf) -> Specification:
+    """Reads SPEC.yaml for a network or a forest.
 
     Where the file gives no tolerance, the default is a share of what the output does over the box (tolerance.py).
     Units are by name and in the file's order. seconds: refuse the file if reading takes longer.
@@ -93,8 +93,8 @@ def read_specification(path: Path, graph: Graph, seconds: float = math.inf) -> S
     Raises InputError as `parse_file` does, and where the file is not YAML (with the line) or repeats a key.
     """
     data, lines = read_located_yaml(path, WHAT, seconds)
-    found = parse_file(data, graph.inputs, graph.outputs, str(path), lines)
-    return found if "tolerance" in data else with_relative_tolerance(graph, found)
+    found = parse_file(data, function.inputs, function.outputs, str(path), lines)
+    return found if "tolerance" in data else with_relative_tolerance(function, found)
 
 
 def parse_file(data: Any, inputs: int, outputs: int, where: str, lines: Lines | None = None) -> Specification:

@@ -24,7 +24,7 @@ from models.verification.checker.time_limit import require_time
 from models.verification.language.amounts import DIGITS
 from models.verification.language.properties import Monotonicity, Share
 from models.verification.language.specification import DEFAULT_TOLERANCE, Specification
-from models.verification.network.graph import FloatArray, Graph
+from models.verification.network.graph import FloatArray, Function
 
 # A range counts as round where it is so up to this share of it: machines differ by less in how they round.
 SAME = Fraction(1, 10**9)
@@ -35,9 +35,9 @@ PRODUCTS, BATCH_ELEMENTS = 2_000_000_000, 1_000_000
 FLOAT32 = 2.0**-23  # resolution of float32, relatively
 
 
-def with_relative_tolerance(graph: Graph, specification: Specification) -> Specification:
+def with_relative_tolerance(function: Function, specification: Specification) -> Specification:
     """The specification with the default tolerance: of each output a share of its range."""
-    return with_tolerance(specification, [share_of(reach) for reach in output_range(graph, specification).tolist()])
+    return with_tolerance(specification, [share_of(reach) for reach in output_range(function, specification).tolist()])
 
 
 def share_of(reach: float, share: float = DEFAULT_TOLERANCE) -> float:
@@ -63,18 +63,17 @@ def with_tolerance(specification: Specification, over_the_box: Sequence[float]) 
     return replace(specification, allowed=allowed, over_the_box=np.array(over_the_box, dtype=np.float64))
 
 
-def output_range(graph: Graph, specification: Specification) -> FloatArray:
+def output_range(function: Function, specification: Specification) -> FloatArray:
     """Largest minus smallest value of each output at `points_of` the box, (o,); at least what float32 tells apart."""
-    products = sum(matrix.size for affine in graph.affines for matrix in affine.matrices.values())
-    x = points_of(specification, int(np.clip(PRODUCTS // products, 64, INSIDE)))
-    batch = max(BATCH_ELEMENTS // max((graph.inputs, graph.outputs, *graph.widths)), 1)
-    largest, smallest = np.full(graph.outputs, -np.inf), np.full(graph.outputs, np.inf)
+    x = points_of(specification, int(np.clip(PRODUCTS // function.products, 64, INSIDE)))
+    batch = max(BATCH_ELEMENTS // function.widest, 1)
+    largest, smallest = np.full(function.outputs, -np.inf), np.full(function.outputs, np.inf)
     for first in range(0, len(x), batch):
-        y = graph.value(x[first : first + batch])
+        y = function.value(x[first : first + batch])
         y = y[np.isfinite(y).all(axis=1)]
         largest, smallest = np.vstack([y, largest]).max(axis=0), np.vstack([y, smallest]).min(axis=0)
     if not np.isfinite(largest).all():  # of no point
-        largest = smallest = np.zeros(graph.outputs)
+        largest = smallest = np.zeros(function.outputs)
     with np.errstate(over="ignore"):
         reach = np.minimum(largest - smallest, np.finfo(np.float64).max)
     least = FLOAT32 * np.maximum(np.maximum(np.abs(largest), np.abs(smallest)), float(np.finfo(np.float32).tiny))

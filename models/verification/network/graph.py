@@ -14,7 +14,7 @@ Symbols: n inputs, o outputs, w[k] neurons of layer k; x (batch, n), y (batch, o
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,32 @@ Kind = Literal["relu", "leaky_relu", "tanh", "sigmoid"]
 LEAST_LEAK = 1e-30
 # Unit roundoff and smallest normal number of float64: smaller ones may be flushed to zero.
 UNIT, TINY = 2.0**-53, 2.0**-1022
+
+
+class Function(Protocol):
+    """What a property may be asked of: a network in normal form, or a forest (models/verification/trees)."""
+
+    @property
+    def inputs(self) -> int:
+        """n."""
+
+    @property
+    def outputs(self) -> int:
+        """o."""
+
+    @property
+    def products(self) -> int:
+        """Multiplications, or comparisons, of one evaluation."""
+
+    @property
+    def widest(self) -> int:
+        """Numbers that are held at a time for each point that is evaluated."""
+
+    def value(self, x: FloatArray) -> FloatArray:
+        """y (m, o) at x (m, n), in float64."""
+
+    def rounding(self, x: FloatArray) -> FloatArray:
+        """Upper bound of |value(x) - exact value|: (m, o)."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +137,16 @@ class Graph:
     def widths(self) -> tuple[int, ...]:
         """Neurons of each layer."""
         return tuple(layer.affine.rows for layer in self.layers)
+
+    @cached_property
+    def products(self) -> int:
+        """Multiplications of one evaluation."""
+        return sum(matrix.size for affine in self.affines for matrix in affine.matrices.values())
+
+    @property
+    def widest(self) -> int:
+        """The largest number of neurons, inputs or outputs of a layer."""
+        return max((self.inputs, self.outputs, *self.widths))
 
     @cached_property
     def piecewise_linear(self) -> bool:

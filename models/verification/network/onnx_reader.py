@@ -21,6 +21,7 @@ import zlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ import onnx
 from onnx import TensorProto, defs, helper, numpy_helper
 
 from feature_store.errors import InputError
-from models.verification.checker.chain import LEARNING
+from models.verification.checker.chain import CLIP_BY_INPUTS, LEARNING
 from models.verification.checker.scalar_factors import ScalarFactors
 from models.verification.checker.time_limit import require_time
 from models.verification.network.affine_expression import (
@@ -95,8 +96,8 @@ def read_onnx(source: Path | bytes, seconds: float = math.inf) -> OnnxNetwork:
     """Reads an ONNX file, or its content.
 
     It may be any acyclic network with one input and one output, of float16, float32 or float64, of these operators:
-    Gemm, MatMul, Mul, Div and BatchNormalization by constants, Add, Sub, Neg; Relu, LeakyRelu, Tanh, Sigmoid; what
-    moves values about (Concat, Split, Slice, Gather, Reshape, Flatten, Squeeze, Unsqueeze, Transpose, Identity,
+    Gemm, MatMul, Mul, Div and BatchNormalization by constants, Add, Sub, Neg; Relu, LeakyRelu, Clip, Tanh, Sigmoid;
+    what moves values about (Concat, Split, Slice, Gather, Reshape, Flatten, Squeeze, Unsqueeze, Transpose, Identity,
     Dropout); of ONNX-ML Scaler and LinearRegressor; and whatever depends on constants and shapes alone. Raises
     InputError where the file is not such a network, is more work than MOST_WORK or takes longer than `seconds`; the
     message names the node.
@@ -143,7 +144,7 @@ class _Reader:
     """The values by name and the layers made so far."""
 
     def __init__(self, graph: onnx.GraphProto, opset: int) -> None:
-        self.folder, self.layers, self.work = ConstantFolder(opset), list[Layer](), 0
+        self.opset, self.folder, self.layers, self.work = opset, ConstantFolder(opset), list[Layer](), 0
         self.factors = ScalarFactors() if any(node.op_type == "MatMul" for node in graph.node) else None
         self.values: dict[str, Value] = {t.name: numpy_helper.to_array(t) for t in graph.initializer}
         for name, array in self.values.items():
@@ -197,7 +198,7 @@ class _Reader:
             raise InputError("output must be converted last, got a node after it")
         if node.domain == LEARNING:
             return [self._learning(kind, attributes, operands)]
-        supported = sorted({*KINDS, *ARITHMETIC, *MOVES, "Shape", "Split"})
+        supported = sorted({*KINDS, *ARITHMETIC, *MOVES, "Clip", "Shape", "Split"})
         if kind not in supported:
             raise InputError(f"operator must be one of {', '.join(supported)}, got {kind}")
         if kind in ARITHMETIC:
@@ -211,6 +212,8 @@ class _Reader:
             raise InputError("indices and shapes must be constant, got a variable")
         if kind in KINDS:
             return [self._activation(KINDS[kind], attributes, x)]
+        if kind == "Clip":
+            return [self._clip(attributes, x, *rest)]
         if kind == "Shape":
             return [np.array(x.shape[attributes.get("start", 0):attributes.get("end")], dtype=np.int64)]
         if kind == "Split":
@@ -261,6 +264,23 @@ class _Reader:
             raise InputError(f"alpha must be in [0, 1), got {leak}")
         self.layers.append(Layer(self.affine(x), kind, leak))
         return Expression(x.shape, {len(self.layers): (None, None)})
+
+    def _clip(self, attributes: Attributes, x: Expression, least: Value | None = None, most: Value | None = None
+              ) -> Expression:
+        """max(x, least) as a ReLU of what x is above it, then the same from above."""
+        add, subtract = (partial(ARITHMETIC[name], {}) for name in ("Add", "Sub"))
+        if self.opset < CLIP_BY_INPUTS:
+            least, most = (np.asarray(attributes[key], self.dtype) if key in attributes else None
+                           for key in ("min", "max"))
+        limits = list[Array | None]()
+        for limit in (least, most):
+            if limit is not None and (isinstance(limit, Expression) or limit.size != 1 or limit.dtype != self.dtype):
+                raise InputError(f"limit must be one number of the input's type {self.dtype}")
+            limits.append(None if limit is None else np.reshape(limit, ()))
+        low, high = limits
+        if low is not None:
+            x = add(self._activation("relu", {}, subtract(x, low)), low)
+        return x if high is None else subtract(high, self._activation("relu", {}, subtract(high, x)))
 
     def affine(self, x: Expression) -> Affine:
         """The expression as a map of the sources that it depends on, of x where it depends on none."""

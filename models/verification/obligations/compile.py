@@ -39,10 +39,11 @@ from models.verification.language.properties import (
 )
 from models.verification.language.specification import Specification
 from models.verification.language.unsafe_set import Alternative, UnsafeSet, unsafe_set
-from models.verification.network.graph import FloatArray, Graph
+from models.verification.network.graph import FloatArray, Function, Graph
 from models.verification.obligations.derived_graphs import above, pair_graph, related_graph
 from models.verification.obligations.slopes import Slopes
 
+Boxes = tuple[FloatArray, FloatArray]  # lower and upper walls, (R, n)
 Case = tuple[FloatArray, FloatArray, Alternative]  # a box and what must not occur in it
 
 MOST_COMBINATIONS = 100_000
@@ -60,20 +61,26 @@ class SlopeObligation:
 
 
 @dataclass(frozen=True)
-class PairObligation:
+class Step:
     """Over two values low < high of a feature.
 
-    graph: x (n,) -> y[output] at x[feature] = high minus that at low, (1,), whatever x[feature] is; unsafe: the
-    differences that must not occur, with x[feature] held somewhere; when: the conditions that its boxes are of.
+    unsafe: which differences y[output] at x[feature] = high minus that at low, (1,), must not occur, with x[feature]
+    held somewhere; when: the conditions that its boxes are of.
     """
 
     feature: int
     output: int
     low: float
     high: float
-    graph: Graph
     unsafe: UnsafeSet
-    when: Conditions = ()
+    when: Conditions
+
+
+@dataclass(frozen=True)
+class PairObligation(Step):
+    """A step of a network. graph: x (n,) -> the difference, (1,), whatever x[feature] is."""
+
+    graph: Graph
 
 
 @dataclass(frozen=True)
@@ -125,22 +132,36 @@ def obligations(graph: Graph, specification: Specification) -> Obligations:
     differences = tuple(_pair(graph, specification, domains[when], order, j, when) for when, of in orders.items()
                         for order in of if order[0] in specification.choices
                         for j in range(len(domains[when].choices[order[0]]) - 1))
-    cases: list[Case] = []
-    related: list[Case] = []
-    for rule in rules:
-        match rule:
-            case OutputRange() | OutputOrder():
-                require_met(rule, *boxes[rule.when], specification.feature_names)
-                columns = graph.outputs + (graph.inputs if rule.inputs else 0)
-                (related if rule.inputs else cases).extend(
-                    (low, high, alternative) for low, high in zip(*boxes[rule.when], strict=True)
-                    for alternative in _violations(rule, graph.outputs, columns))
-            case Robustness():
-                cases += _near_points(graph, rule, *boxes[rule.when])
-    return Obligations(slopes, unsafe_set(cases) if cases else None,
+    related = [case for rule in rules if isinstance(rule, OutputRange | OutputOrder) and rule.inputs
+               for case in _violating(graph, rule, boxes[rule.when], specification)]
+    return Obligations(slopes, unsafe_outputs(graph, specification, boxes),
                        RelationObligation(related_graph(graph), unsafe_set(related, apart=True)) if related else None,
                        differences,
                        tuple(ShareObligation(*boxes[rule.when], rule) for rule in rules if isinstance(rule, Share)))
+
+
+def unsafe_outputs(function: Function, specification: Specification, boxes: Mapping[Conditions, Boxes]
+                   ) -> UnsafeSet | None:
+    """What range, order and robust say must not occur of the outputs alone; None where they say nothing.
+
+    boxes: of each rule's conditions, (R, n) walls. Raises InputError as `obligations` does.
+    """
+    cases = list[Case]()
+    for rule in specification.properties:
+        match rule:
+            case OutputRange() | OutputOrder() if not rule.inputs:
+                cases += _violating(function, rule, boxes[rule.when], specification)
+            case Robustness():
+                cases += _near_points(function, rule, *boxes[rule.when])
+    return unsafe_set(cases) if cases else None
+
+
+def _violating(function: Function, rule: OutputRange | OutputOrder, boxes: Boxes, specification: Specification
+               ) -> Iterator[Case]:
+    require_met(rule, *boxes, specification.feature_names)
+    columns = function.outputs + (function.inputs if rule.inputs else 0)
+    for low, high in zip(*boxes, strict=True):
+        yield from ((low, high, alternative) for alternative in _violations(rule, function.outputs, columns))
 
 
 def _slopes(graph: Graph, specification: Specification, domain: Domain,
@@ -158,15 +179,15 @@ def _slopes(graph: Graph, specification: Specification, domain: Domain,
                   np.array([specification.slope(i, output) for i, output, _ in continuous]))
 
 
-def require_fit(graph: Graph, specification: Specification) -> None:
-    """Raises InputError where the graph has other inputs or outputs than the specification."""
-    for what, size, names in (("inputs", graph.inputs, specification.feature_names),
-                              ("outputs", graph.outputs, specification.output_names)):
+def require_fit(function: Function, specification: Specification) -> None:
+    """Raises InputError where the function has other inputs or outputs than the specification."""
+    for what, size, names in (("inputs", function.inputs, specification.feature_names),
+                              ("outputs", function.outputs, specification.output_names)):
         if size != len(names):
             raise InputError(f"specification must describe the network's {size} {what}, got {len(names)}")
 
 
-def roots(domain: Domain, choices: Mapping[int, tuple[float, ...]]) -> tuple[FloatArray, FloatArray]:
+def roots(domain: Domain, choices: Mapping[int, tuple[float, ...]]) -> Boxes:
     """Boxes (R, n): the domain's, once per combination of these choices and of its one-hot groups, fixed.
 
     Raises InputError above 100,000 combinations.
@@ -192,11 +213,17 @@ def _pair(graph: Graph, specification: Specification, domain: Domain, order: tup
     """The order (feature, output, sign) between the feature's values number j and j + 1."""
     feature, output, sign = order
     low, high = domain.choices[feature][j : j + 2]
-    lower, upper = roots(domain, {**domain.choices, feature: (low,)})
     allowed = Fraction(specification.slope(feature, output)) * (Fraction(high) - Fraction(low))
-    constants = np.full((len(lower), 1, 1), _open(-allowed))
-    unsafe = UnsafeSet(lower, upper, np.full((len(lower), 1, 1, 1), -float(sign)), constants)
-    return PairObligation(feature, output, low, high, pair_graph(graph, output, feature, low, high), unsafe, when)
+    unsafe = unsafe_step(domain, feature, low, sign, allowed)
+    return PairObligation(feature, output, low, high, unsafe, when, pair_graph(graph, output, feature, low, high))
+
+
+def unsafe_step(domain: Domain, feature: int, low: float, sign: int, allowed: Fraction) -> UnsafeSet:
+    """Which differences of an output must not occur on the way up from x[feature] = low: against `sign`, beyond
+    `allowed`."""
+    lower, upper = roots(domain, {**domain.choices, feature: (low,)})
+    return UnsafeSet(lower, upper, np.full((len(lower), 1, 1, 1), -float(sign)),
+                     np.full((len(lower), 1, 1), open_constant(-allowed)))
 
 
 def _violations(rule: OutputRange | OutputOrder, outputs: int, columns: int) -> list[Alternative]:
@@ -209,25 +236,23 @@ def _violations(rule: OutputRange | OutputOrder, outputs: int, columns: int) -> 
     match rule:
         case OutputRange():
             sides = ((-1, rule.minimum), (1, rule.maximum))
-            return [(sign * (row(rule.output) - row(rule.minus)), np.array([_open(-sign * Fraction(side))]))
+            return [(sign * (row(rule.output) - row(rule.minus)), np.array([open_constant(-sign * Fraction(side))]))
                     for sign, side in sides if side is not None]
         case OutputOrder():
             compared = [row(InputValue(more)) - row(InputValue(less)) for more, less in rule.at_least]
-            constants = np.array([_open(Fraction(rule.margin)), *[0.0] * len(compared)])
+            constants = np.array([open_constant(Fraction(rule.margin)), *[0.0] * len(compared)])
             return [(np.vstack([rule.factor * row(rule.lower) - row(rule.upper), *compared]), constants)]
 
 
-def _near_points(
-    graph: Graph, rule: Robustness, lower: FloatArray, upper: FloatArray,
-) -> Iterator[Case]:
+def _near_points(function: Function, rule: Robustness, lower: FloatArray, upper: FloatArray) -> Iterator[Case]:
     """The cases of every point: its surroundings cut with every root, and both ways in which the output may change.
 
     The change is measured from the output at the point and at what is fed for it, so from the further of the two.
     """
     output = rule.output
     given = np.stack([rule.points, rule.points if rule.fed is None else rule.fed], axis=1)  # (P, 2, n)
-    references, slacks = (values(given.reshape(-1, graph.inputs))[:, output].reshape(-1, 2)
-                          for values in (graph.value, graph.rounding))
+    references, slacks = (values(given.reshape(-1, function.inputs))[:, output].reshape(-1, 2)
+                          for values in (function.value, function.rounding))
     for k, (point, ys, es) in enumerate(zip(rule.points, references.tolist(), slacks.tolist(), strict=True)):
         if not all(rule.change > 2 * e for e in es):  # NaN is not
             raise InputError(f"change must exceed the rounding of the output, {2 * max(es):g}, got {rule.change:g} "
@@ -240,7 +265,7 @@ def _near_points(
                              + ", ".join(f"{value:g}" for value in point) + ")")
         for sign in (-1, 1):  # the true output is in y - e .. y + e
             change = max(Fraction(-sign * y) + Fraction(e) for y, e in zip(ys, es, strict=True)) - Fraction(rule.change)
-            alternative = sign * _unit(output, graph.outputs)[None], np.array([above(change)])
+            alternative = sign * _unit(output, function.outputs)[None], np.array([above(change)])
             yield from ((a, b, alternative) for a, b in zip(begin[met], end[met], strict=True))
 
 
@@ -258,7 +283,7 @@ def _sum_above(a: FloatArray, b: FloatArray) -> FloatArray:
     return np.where((a - (near - part)) + (b - part) > 0, np.nextafter(near, np.inf), near)
 
 
-def _open(exact: Fraction) -> float:
+def open_constant(exact: Fraction) -> float:
     """The constant d with which {c y + d >= 0} stands for {c y + exact > 0}, see the module docstring."""
     near = above(exact)
     return near if near > exact else min(math.nextafter(near, -math.inf), near - TINY)

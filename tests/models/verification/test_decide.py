@@ -11,11 +11,10 @@ import yaml
 from onnx import helper
 
 from feature_store.errors import InputError
-from models.verification import decide as decide_module
+from models.verification import decide_network
 from models.verification.attack.replay import Replay
 from models.verification.decide import decide
 from models.verification.first_look import FirstLook
-from models.verification.network.onnx_reader import read_onnx
 from models.verification.obligations import share as shares
 from models.verification.onnx_verdict import OnnxVerdict
 from models.verification.proof_file import check_proof
@@ -306,7 +305,7 @@ def test_no_pair_of_a_proved_network_violates_the_order_by_more_than_the_sentenc
     found = verify(tmp_path, model, claim)
     assert found.status is Status.PROVED
     stated = float(re.findall(r"at most (\S+) over the box", found.statement)[0])
-    corners = [Replay(model, read_onnx(model))(np.array([*x, 0.5])) for x in ([0, 0], high)]
+    corners = [Replay(model)(np.array([*x, 0.5])) for x in ([0, 0], high)]
     assert 1.7e-4 < float(corners[0][0] - corners[1][0]) <= stated == pytest.approx(2e-4)
     claim["properties"] = [{"monotone": {"features": ["x0", "x1"]}}]
     weights[1] = [[-6e-5, -6e-5, -6e-5, 1]]
@@ -368,14 +367,14 @@ def test_an_interrupt_of_the_search_ends_the_run(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(("place", "name", "number"), [
-    (FirstLook, "outputs", 0), (decide_module, "prove_roots", 0), (prove, "prove_outputs", 0),
+    (FirstLook, "outputs", 0), (decide_network, "prove_roots", 0), (prove, "prove_outputs", 0),
     (Replay, "__call__", 0), (shares, "check_share", 1)], ids=["first-look", "roots", "search", "replay", "share"])
 def test_an_interrupt_outside_of_the_search_ends_the_run_too(tmp_path, total, monkeypatch, place, name, number) -> None:
     # the range is proved; with one that is not, a witness is replayed
     share = {"share": {"of": {"range": {"output": "p50", "maximum": 3}}, "at_least": 0.5}}
     rule = KINDS["range"][1] if name == "__call__" else KINDS["range"][0]
     if name == "prove_outputs":
-        monkeypatch.setattr(decide_module, "prove_roots", lambda *_: None)
+        monkeypatch.setattr(decide_network, "prove_roots", lambda *_: None)
     monkeypatch.setattr(place, name, interrupted)
     found = verify(tmp_path, total, NAMES | {"properties": [rule, share, share]})
     assert found.verdict == "UNKNOWN" and len(found.parts) == 3

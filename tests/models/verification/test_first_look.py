@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import yaml
 
-from models.verification import decide as decide_module
+from models.verification import decide_network
 from models.verification.checker.chain import read_chain
 from models.verification.decide import decide
 from models.verification.first_look import FirstLook, agrees
@@ -57,7 +57,7 @@ def test_the_search_never_says_the_opposite(tmp_path: Path, monkeypatch: pytest.
         claim = {"box": {"x1": [0, 1]}, "inputs": {"x0": {"values": [0, 0.5, 3]}}, "properties": rules[2]}
     (tmp_path / "s.yaml").write_text(yaml.safe_dump(claim))
     first = decide(model, tmp_path / "s.yaml", 20.0)
-    monkeypatch.setattr(decide_module._Run, "_look", lambda self, part: None)
+    monkeypatch.setattr(decide_network.NetworkDecider, "_look", lambda self, part: None)
     second = decide(model, tmp_path / "s.yaml", 20.0)
     assert first.status is second.status and first.status in (Status.PROVED, Status.REFUTED)
     if first.witness is not None:

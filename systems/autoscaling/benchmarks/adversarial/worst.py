@@ -77,7 +77,7 @@ class ExportedPolicy:
         model = chain_onnx(*chain(policy), {})
         path.write_bytes(model)
         network = read_onnx(path)
-        return cls(policy.shape, network, Replay(path, network), model_acting(model))
+        return cls(policy.shape, network, Replay(path), model_acting(model))
 
     def targets(self, states: Array) -> Array:
         """(..., n) -> (..., m), by onnxruntime."""

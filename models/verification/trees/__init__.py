@@ -1,0 +1,1 @@
+"""Trees and forests (ONNX-ML's TreeEnsembleRegressor), decided exactly, by splitting boxes at thresholds."""
