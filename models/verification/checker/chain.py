@@ -132,7 +132,8 @@ class _Reader:
         """One node of the chain."""
         where = f"node {node.name or node.output[0]!r}, {node.op_type}"
         attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-        variables = [name for name in node.input if name and name not in stored]
+        left_out = {""} if node.op_type == "Clip" else set()
+        variables = [name for name in node.input if name not in stored and name not in left_out]
         if variables != [self.flowing] or len(node.output) != 1 or node.domain not in ("", "ai.onnx", LEARNING):
             raise Rejected(f"nodes must form a chain of one variable each ({where})")
         self.flowing, first = node.output[0], node.input[0] == self.flowing
