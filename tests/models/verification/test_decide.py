@@ -110,8 +110,13 @@ def test_a_share_is_counted_on_fresh_inputs_which_the_verdict_names(tmp_path: Pa
     drawn = first.reason.rpartition("drawn with ")[2]
     assert first.reason != second.reason and len(bytes.fromhex(drawn)) == 16
     assert verify(tmp_path, total, claim, drawn=drawn).reason == first.reason
-    other = NAMES | {"properties": claim["properties"], "units": {"p50": "ms"}}
-    assert verify(tmp_path, total, other, drawn=drawn).reason != first.reason  # another specification, other inputs
+
+
+def test_the_inputs_of_a_share_depend_on_the_specification(tmp_path: Path, total: Path) -> None:
+    share = {"share": {"of": {"range": {"output": "p50", "maximum": 1.8}}, "at_least": 0.9}}
+    claims = [NAMES | {"properties": [share]} | units for units in ({}, {"units": {"p50": "ms"}})]
+    drawn = 16 * "5a"  # given, so that two counts of 20,000 inputs are not equal by chance in one run of 70
+    assert len({verify(tmp_path, total, claim, drawn=drawn).reason for claim in claims}) == 2
 
 
 def test_a_negative_seed_is_refused(tmp_path: Path, total: Path) -> None:
