@@ -124,7 +124,8 @@ def _add_control(parser: argparse.ArgumentParser) -> None:
     add("--workload", "-w", required=True, help="whose champion acts")
     add("--controller", type=_path, required=True, help="controller file: measurements, shield, waiting times")
     add("--task", help="task of the champion; default: the bundle's, or that of the workload's one champion")
-    add("--actuator", default=default.actuator, help="what carries targets out: dry-run, cgroup, kubernetes")
+    add("--actuator", default=default.actuator, help="what carries targets out: dry-run, cgroup, kubernetes, "
+        "or the import path of a module")
     add("--every", type=float, help="seconds between two steps; default: as the policy was trained")
     add("--give-back", action=argparse.BooleanOptionalAction,
         help="at the end set what was found at the beginning; default: of a cgroup alone")
@@ -150,7 +151,7 @@ def _control(given: argparse.Namespace) -> int:
 
 
 def _release(given: argparse.Namespace) -> int:
-    said = release(given.actuator, read_controller_file(given.controller))
+    said = release(given.actuator, read_controller_file(given.controller, given.actuator))
     if given.json:
         _print({"released": said})
     else:

@@ -4,16 +4,17 @@
                  "safe_ranges": {"target_replicas": {"minimum": 1, "maximum": 64, "most_down": 0.25, "most_up": 1.0}}}
 
 Whoever acts must not carry out a target beyond a safe range, nor a change by a larger share of the present value in one
-step.
+step, nor one away from `safe_side` ("more", which may be left out, or "less") while the objective is missed or unseen.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from feature_store.errors import InputError
 from feature_store.finite_numbers import is_finite_number
 from feature_store.names import check_label
+from models.control.contract.signals import SafeSide
 
 _WHERE = "contract.json, fallback"
 _KEYS = {"rule", "settings", "safe_ranges"}
@@ -21,12 +22,21 @@ _KEYS = {"rule", "settings", "safe_ranges"}
 
 @dataclass(frozen=True)
 class SafeRange:
-    """Of one target, in its unit; most_down and most_up: shares of the present value that one step may change."""
+    """Of one target, in its unit; most_down and most_up: shares of the present value that one step may change.
+    safe_side: where it may go at any time (`Control.safe_side`)."""
 
     minimum: float
     maximum: float
     most_down: float
     most_up: float
+    safe_side: SafeSide = "more"
+
+    def to_json(self) -> dict[str, Any]:
+        """As in contract.json."""
+        found = vars(self).copy()
+        if self.safe_side == "more":
+            del found["safe_side"]
+        return found
 
 
 @dataclass(frozen=True)
@@ -40,7 +50,7 @@ class FallbackSpec:
     def to_json(self) -> dict[str, Any]:
         """As in contract.json."""
         return {"rule": self.rule, "settings": dict(self.settings),
-                "safe_ranges": {name: vars(one).copy() for name, one in self.safe_ranges.items()}}
+                "safe_ranges": {name: one.to_json() for name, one in self.safe_ranges.items()}}
 
 
 def fallback_spec(data: Any, outputs: Sequence[str]) -> FallbackSpec:
@@ -67,9 +77,10 @@ def fallback_spec(data: Any, outputs: Sequence[str]) -> FallbackSpec:
 
 
 def _range(name: str, data: Any) -> SafeRange:
-    keys = set(SafeRange.__dataclass_fields__)
-    usable = isinstance(data, Mapping) and set(data) == keys and all(map(is_finite_number, data.values()))
+    numbers = set(SafeRange.__dataclass_fields__) - {"safe_side"}
+    usable = isinstance(data, Mapping) and numbers <= set(data) <= {*numbers, "safe_side"} and \
+        all(is_finite_number(data[key]) for key in numbers) and data.get("safe_side", "more") in get_args(SafeSide)
     if not usable or data["minimum"] > data["maximum"] or not 0 <= data["most_down"] <= 1 or data["most_up"] < 0:
-        raise InputError(f"safe range of {name} must have minimum <= maximum, most_down from 0 to 1 and most_up from "
-                         f"0, got {data!r} ({_WHERE})")
+        raise InputError(f"safe range of {name} must have minimum <= maximum, most_down from 0 to 1, most_up from 0 "
+                         f"and a safe_side, more or less, if any, got {data!r} ({_WHERE})")
     return SafeRange(**data)

@@ -266,10 +266,11 @@ def _safe_ranges(new: Promise, champion: Promise) -> Iterator[str]:
     for name, old in before.safe_ranges.items():
         one = after.safe_ranges.get(name)
         if one is not None and (one.minimum < old.minimum or one.maximum > old.maximum
-                                or one.most_down > old.most_down or one.most_up > old.most_up):
+                                or one.most_down > old.most_down or one.most_up > old.most_up
+                                or one.safe_side != old.safe_side):
             yield (f"safe range of {name} is {one.minimum:g} to {one.maximum:g}, by at most -{one.most_down:.0%} and "
-                   f"+{one.most_up:.0%} a step; the champion's is {old.minimum:g} to {old.maximum:g}, "
-                   f"-{old.most_down:.0%} and +{old.most_up:.0%}")
+                   f"+{one.most_up:.0%} a step, safe side {one.safe_side}; the champion's is {old.minimum:g} to "
+                   f"{old.maximum:g}, -{old.most_down:.0%} and +{old.most_up:.0%}, {old.safe_side}")
 
 
 def _amount(value: float, unit: str) -> str:

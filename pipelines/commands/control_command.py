@@ -26,7 +26,8 @@ def control(
     controller: Annotated[Path, typer.Option(help="Controller file: measurements, shield, waiting times.")],
     task: Annotated[str | None, typer.Option(
         help="Task of the champion; default: the bundle's, or that of the workload's one champion.")] = None,
-    actuator: Annotated[str, typer.Option(help="What carries targets out: dry-run, cgroup, kubernetes.")] = "dry-run",
+    actuator: Annotated[str, typer.Option(help="What carries targets out: dry-run, cgroup, kubernetes, or the import "
+                                               "path of a module.")] = "dry-run",
     every: Annotated[float | None, typer.Option(help="Seconds between two steps; default: as the policy was trained.")
                      ] = None,
     give_back: Annotated[bool | None, typer.Option(
@@ -77,7 +78,7 @@ def release(
     from serving.control.controller_file import read_controller_file
     from serving.control.start import release as give_back
 
-    said = give_back(actuator, read_controller_file(controller))
+    said = give_back(actuator, read_controller_file(controller, actuator))
     if json_output:
         print_json({"released": said})
     else:

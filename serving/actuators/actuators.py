@@ -1,5 +1,6 @@
-"""The table of actuators by name."""
+"""Actuators by name: those that come with Assay, or the import path of a module that holds an `ACTUATOR`."""
 
+import importlib
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -14,9 +15,19 @@ ACTUATORS: Mapping[str, ActuatorKind] = {"dry-run": dry_run.KIND, "cgroup": cgro
 
 def actuator_kind(name: str) -> ActuatorKind:
     """Raises InputError: there is none of that name."""
-    if name not in ACTUATORS:
-        raise InputError(f"actuator must be one of {', '.join(ACTUATORS)}, got {name!r}; {nearest(name, ACTUATORS)}")
-    return ACTUATORS[name]
+    if name in ACTUATORS:
+        return ACTUATORS[name]
+    if "." not in name:
+        raise InputError(f"actuator must be one of {', '.join(ACTUATORS)}, or the import path of a module, got "
+                         f"{name!r}; {nearest(name, ACTUATORS)}")
+    try:
+        kind = importlib.import_module(name).ACTUATOR
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"actuator must be a module that holds an ACTUATOR, got {name!r}: {error}") from error
+    if not isinstance(kind, ActuatorKind):
+        raise InputError(f"actuator must be a module whose ACTUATOR is an ActuatorKind, got {type(kind).__name__} "
+                         f"({name})")
+    return kind
 
 
 def make_actuator(name: str, contract: Contract | None, targets: Mapping[str, Any], held: Collection[str]) -> Actuator:

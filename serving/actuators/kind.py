@@ -22,6 +22,7 @@ class ActuatorKind:
             they are. Raises InputError and ActuatorError.
         gives_back: whether it gives back what it found when a controller ends, unless it is told otherwise.
         keeps: whether what it found can be given back without a controller.
+        measures: whether it is a `Reader` (serving/control/parts.py) too, so that no server is asked.
     """
 
     section: str
@@ -30,6 +31,7 @@ class ActuatorKind:
     make: Callable[[Any, Contract | None, Collection[str]], Actuator]
     gives_back: bool = False
     keeps: bool = True
+    measures: bool = False
 
 
 def require_held(contract: Contract | None, held: Collection[str], sets: Collection[str], what: str) -> None:

@@ -23,6 +23,8 @@
     kubernetes: {namespace: shop, deployment: web, container: web}
     cgroup: {group: nginx, parent: services, state: /run/assay}
 
+An actuator that measures by itself (`ActuatorKind.measures`) needs no server: `prometheus` and `signals` are left out.
+
 Read without pydantic, for it is read beside a controller.
 """
 
@@ -34,7 +36,7 @@ from typing import Any
 
 from feature_store.errors import InputError, nearest
 from feature_store.strict_yaml import read_yaml
-from serving.actuators.actuators import ACTUATORS
+from serving.actuators.actuators import ACTUATORS, actuator_kind
 from serving.control.checks import Distribution
 from serving.control.file_part import FilePart
 from serving.control.shield import Budget
@@ -44,6 +46,7 @@ LEAST_WAIT_S = 0.01  # what nothing answers within
 KEEP_MB = 4096.0  # some ten million steps: years
 _KEYS = ("prometheus", "timeout_s", "newest", "fresh_s", "signals", "fixed", "shield", "out_of_distribution",
          "hand_back_after", "deadline_s", "log")
+_OF_SERVER = ("prometheus", "timeout_s", "newest", "signals")
 _SHIELD = ("hold", "hysteresis", "cool_down_s", "budgets")
 
 
@@ -87,23 +90,29 @@ class ControllerFile:
                              f"{', '.join(missing)}; what cannot be measured stands under `fixed`")
 
 
-def read_controller_file(path: Path) -> ControllerFile:
+def read_controller_file(path: Path, actuator: str = "dry-run") -> ControllerFile:
     """Reads it; each part of an actuator as that actuator reads it.
+
+    Args:
+        actuator: which one acts; one that stands at an import path has its part beside those of the table.
 
     Raises:
         InputError: it is no YAML, a key is unknown or missing, a value is of a wrong type or out of range.
     """
     data = FilePart(read_yaml(path, "controller file"), "", str(path))
-    targets = {kind.section: kind for kind in ACTUATORS.values()}
+    acts = actuator_kind(actuator)
+    targets = {kind.section: kind for kind in (*ACTUATORS.values(), acts)}
     data.only((*_KEYS, *targets))
+    if acts.measures and (asked := [name for name in _OF_SERVER if name in data.names]):
+        raise InputError(f"{asked[0]} must be left out, for {actuator} measures by itself, got it ({path})")
     shield = data.part("shield", {})
     shield.only(_SHIELD)
     log = data.part("log", {})
     log.only(("keep_mb",))
     newest, fresh_s = data.text("newest", ""), data.number("fresh_s", FRESH_S)
-    signals = data.part("signals")
+    signals = data.part("signals", {} if acts.measures else None)
     return ControllerFile(
-        prometheus=data.text("prometheus"),
+        prometheus="" if acts.measures else data.text("prometheus"),
         signals={name: _query(signals, name, newest, fresh_s) for name in signals.names},
         fixed=data.part("fixed", {}).numbers(),
         timeout_s=data.number("timeout_s", TIMEOUT_S, least=LEAST_WAIT_S),

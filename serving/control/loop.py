@@ -62,7 +62,8 @@ class ControlLoop:
         Raises:
             InputError: the contract says nothing of control, or folder, memory or log are unusable.
         """
-        self._past = Past(contract, parts.observer, folder, settings.keep_bytes)
+        less = [limit.control for limit in parts.shield.limits if limit.safe.safe_side == "less"]
+        self._past = Past(contract, parts.observer, less, folder, settings.keep_bytes)
         assert contract.driving is not None
         self._contract, self._control, self._parts, self._settings = contract, contract.driving, parts, settings
         self._clock, self._started = clock, clock()
@@ -110,9 +111,15 @@ class ControlLoop:
         self._past.next(record)
         return record
 
-    def expect(self, every_s: float) -> None:
-        """Says how far apart two steps are to be, where that is not as the policy was trained."""
-        self._past.due_s = every_s
+    def expect(self, every_s: float) -> float:
+        """Seconds until the next step is due: as the reader says, else as the operator does, who may have another mind
+        than training had.
+
+        Args:
+            every_s: of the operator.
+        """
+        self._past.due_s = every_s if (own := self._parts.reader.interval_s) is None else own
+        return self._past.due_s
 
     def without_rewards(self, every_s: float) -> str:
         """Why no step will have a reward, "" where they will: by the age of what can be measured now, where it can."""
@@ -232,7 +239,7 @@ class ControlLoop:
         if decided.actor == "nobody":
             return decided
         try:
-            found = self._parts.shield.allowed(decided.targets, seen.row, self._past.lowered_s,
+            found = self._parts.shield.allowed(decided.targets, seen.row, self._past.moved_away_s,
                                                blind=bool(seen.troubles), missed=not self._well)
         except InputError as error:
             return _Decided("nobody", "; ".join(filter(None, (decided.reason, f"shield: {error}"))), decided.said)

@@ -16,7 +16,7 @@ from serving.contract import Contract
 from serving.control.checks import beyond_training, checked, first_of
 from serving.control.controller_file import ControllerFile
 from serving.control.loop import ControlLoop
-from serving.control.parts import Models, Parts, Settings
+from serving.control.parts import Models, Parts, Reader, Settings
 from serving.control.prometheus_reader import PrometheusReader
 from serving.control.shield import Limit, Shield
 
@@ -86,13 +86,15 @@ def make_loop(contract: Contract, models: Models, written: ControllerFile, actua
         raise InputError(f"out_of_distribution.ignore must be of {', '.join(names)}, got {unknown[0]!r}; "
                          f"{nearest(unknown[0], names)}")
     observer, fallback = acting_for(contract)
-    written.require_all(observer.measured)
+    written.require_all(() if isinstance(actuator, Reader) else observer.measured)
     if never := _never_fit(contract, models, written):
         raise InputError(f"fixed must be values that a policy may act on, got {first_of(tuple(never.values()))}: none "
                          "would ever act")
-    reader = PrometheusReader(written.prometheus, written.signals, written.fixed, written.timeout_s)
+    reader: Reader = actuator if isinstance(actuator, Reader) else PrometheusReader(
+        written.prometheus, written.signals, written.fixed, written.timeout_s)
+    fresh_s = reader.fresh_s if isinstance(reader, PrometheusReader) else {}
     parts = Parts(reader, models, actuator, shield, fallback, observer, stops,
                   f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}")
-    settings = Settings(written.deadline_s, written.hand_back_after, reader.fresh_s, written.distribution,
+    settings = Settings(written.deadline_s, written.hand_back_after, fresh_s, written.distribution,
                         written.keep_mb * MB)
     return ControlLoop(contract, parts, settings, folder)

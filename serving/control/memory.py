@@ -1,4 +1,4 @@
-"""What a controller remembers across restarts: what its observer knows, when it lowered what, the step it is in.
+"""What a controller remembers across restarts: what its observer knows, when what moved, the step it is in.
 
 One small JSON file, written whole before every action: whoever is killed at any point finds here what it was about to
 do, and the step is in the log once.
@@ -18,7 +18,7 @@ from feature_store.whole_files import write_file
 from models.control.training.trajectory_log import Actor
 
 FORMAT = "assay-controller-memory/1"
-_KEYS = {"format", "observer", "lowered_s", "episode", "step", "pending", "deployed"}
+_KEYS = {"format", "observer", "moved_away_s", "episode", "step", "pending", "deployed"}
 LARGEST = 2 ** 53  # number of an episode or step
 _PENDING = {"application", "episode", "step", "actor", "observation", "targets", "detail"}
 
@@ -27,7 +27,7 @@ _PENDING = {"application", "episode", "step", "actor", "observation", "targets",
 class Memory:
     """Attributes:
     observer: what its `state` gave.
-    lowered_s: control -> seconds since it was lowered.
+    moved_away_s: control -> seconds since it moved away from its safe side.
     episode: grows with every start of the controller.
     step: of the episode, that comes next.
     deployed: signal -> what was set when the first step of all was taken.
@@ -35,7 +35,7 @@ class Memory:
     """
 
     observer: Mapping[str, float] = field(default_factory=dict)
-    lowered_s: Mapping[str, float] = field(default_factory=dict)
+    moved_away_s: Mapping[str, float] = field(default_factory=dict)
     episode: int = 0
     step: int = 0
     deployed: Mapping[str, float] = field(default_factory=dict)
@@ -60,17 +60,17 @@ def read_memory(path: Path) -> Memory | None:
         raise _unusable(path, str(error)) from error
     if not isinstance(data, dict) or set(data) != _KEYS or data["format"] != FORMAT:
         raise _unusable(path, f"{str(data)[:60]}...")
-    pending, lowered, deployed = data["pending"], data["lowered_s"], data["deployed"]
-    usable = (all(isinstance(one, dict) for one in (data["observer"], lowered, deployed))
+    pending, moved_away, deployed = data["pending"], data["moved_away_s"], data["deployed"]
+    usable = (all(isinstance(one, dict) for one in (data["observer"], moved_away, deployed))
               and isinstance(pending, list) and all(_is_pending(one) for one in pending)
               and all(one is None or is_finite_number(one) for one in data["observer"].values())
               and all(is_finite_number(one) for one in deployed.values())
               and all(_is_count(data[key]) for key in ("episode", "step"))
-              and all(is_finite_number(one) and one >= 0 for one in lowered.values()))
+              and all(is_finite_number(one) and one >= 0 for one in moved_away.values()))
     if not usable:
         raise _unusable(path, f"{str(data)[:60]}...")
-    return Memory(data["observer"], {name: float(one) for name, one in lowered.items()}, data["episode"], data["step"],
-                  deployed, tuple(pending))
+    return Memory(data["observer"], {name: float(one) for name, one in moved_away.items()}, data["episode"],
+                  data["step"], deployed, tuple(pending))
 
 
 def _is_count(value: Any) -> bool:
@@ -90,4 +90,4 @@ def _is_pending(one: Any) -> bool:
 
 def _unusable(path: Path, got: str) -> InputError:
     return InputError(f"memory must be a file that a controller wrote, got {got} ({path}); remove it to begin anew: "
-                      "when what was raised or lowered last is then not known")
+                      "when what moved last is then not known")

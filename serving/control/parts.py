@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from models.control.contract.controller import Controller
 from models.control.contract.observer import Observer
@@ -22,8 +22,13 @@ class Readings:
     ages_s: Mapping[str, float] = field(default_factory=dict)
 
 
+@runtime_checkable
 class Reader(Protocol):
     """Where measurements come from."""
+
+    @property
+    def interval_s(self) -> float | None:
+        """Seconds until it should be read again, where the system says so and not the operator."""
 
     def read(self) -> Readings:
         """The last interval's. Raises SourceError: nothing came in time."""

@@ -6,7 +6,7 @@ goes into the log.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,16 +16,20 @@ from models.control.training.trajectory_log import Header, TrajectoryLog, last_s
 from serving.contract import Contract
 from serving.control.checks import Checked
 from serving.control.control_step import ControlStep
-from serving.control.lowered import ROUNDED, lowered
 from serving.control.memory import Memory, read_memory
+from serving.control.moved_away import ROUNDED, moved_away
 from serving.control.pending import KEPT, Pending, Settled, lasted, left, logged, settled, steps_behind
 
 
 class Past:
     """Of one controller, in its own folder."""
 
-    def __init__(self, contract: Contract, observer: Observer, folder: Path, keep_bytes: float) -> None:
+    def __init__(self, contract: Contract, observer: Observer, less: Collection[str], folder: Path,
+                 keep_bytes: float) -> None:
         """Goes on from what is there; the observer gets back what it knew.
+
+        Args:
+            less: controls whose safe side is less.
 
         Raises:
             InputError: the contract says nothing of control, or memory or log are unusable.
@@ -34,6 +38,7 @@ class Past:
             raise InputError(f"contract must say how the policy is driven, got no `driving` ({contract.task}, "
                              f"{contract.workload}); make the bundle again")
         self._contract, self._control, self._observer = contract, contract.driving, observer
+        self._less = less
         self._path = folder / "memory.json"
         header = Header(contract.task, tuple((item.name, item.unit) for item in contract.inputs),
                         tuple((item.name, item.unit) for item in contract.outputs))
@@ -42,9 +47,9 @@ class Past:
         self._standing: dict[str, float] = {}  # control -> what was left behind by the last step that knew it
         known, last = read_memory(self._path), last_step(folder / "steps")
         episode = max(-1 if last is None else last.episode, -1 if known is None else known.episode) + 1
-        # who knows what happened meanwhile: after a start everything counts as lowered just now
+        # who knows what happened meanwhile: after a start everything counts as moved just now
         just_now = dict.fromkeys(self._control.current, 0.0) if known is not None or last is not None else {}
-        self._memory = replace(known or Memory(), episode=episode, step=0, lowered_s=just_now)
+        self._memory = replace(known or Memory(), episode=episode, step=0, moved_away_s=just_now)
         self._coming = self._memory  # as it will be after the step under way
         if known is not None:
             observer.restore(known.observer)
@@ -59,9 +64,9 @@ class Past:
         return self._memory.step
 
     @property
-    def lowered_s(self) -> Mapping[str, float]:
-        """Control -> seconds since it was lowered, by whoever."""
-        return self._memory.lowered_s
+    def moved_away_s(self) -> Mapping[str, float]:
+        """Control -> seconds since it moved away from its safe side, by whoever."""
+        return self._memory.moved_away_s
 
     def deployed(self, row: Mapping[str, float]) -> Mapping[str, float]:
         """Signal -> what was set when the first step of all was taken: now, where this is it."""
@@ -71,15 +76,16 @@ class Past:
 
     def seen(self, seen: Checked, seconds: float) -> str:
         """Takes in what is observed, so many seconds after the last time; what could not be logged."""
-        ago_s = {name: ago + seconds for name, ago in self._memory.lowered_s.items()}
+        ago_s = {name: ago + seconds for name, ago in self._memory.moved_away_s.items()}
         # by someone else, since this controller's last step
-        self._memory = replace(self._memory, lowered_s=lowered(ago_s, self._standing, self._present(seen.row), ROUNDED))
+        self._memory = replace(self._memory, moved_away_s=moved_away(ago_s, self._standing, self._present(seen.row),
+                                                                     self._less, ROUNDED))
         return self._log_outcome(seen, seconds)
 
     def foresee(self, record: ControlStep) -> None:
         """Takes in what is about to be done."""
-        self._coming = replace(self._memory, observer=self._observer.state(), lowered_s=lowered(
-            self._memory.lowered_s, self._present(record.seen), record.targets))
+        self._coming = replace(self._memory, observer=self._observer.state(), moved_away_s=moved_away(
+            self._memory.moved_away_s, self._present(record.seen), record.targets, self._less))
 
     def write(self, record: ControlStep) -> str:
         """Writes what was foreseen, with this record of it; what stood in the way."""
@@ -92,7 +98,8 @@ class Past:
     def ended(self, record: ControlStep) -> None:
         """Takes in what was done, and tells the observer what may have been set for it."""
         present = self._present(record.seen)
-        self._coming = replace(self._coming, lowered_s=lowered(self._memory.lowered_s, present, record.done or {}))
+        self._coming = replace(self._coming, moved_away_s=moved_away(self._memory.moved_away_s, present,
+                                                                     record.done or {}, self._less))
         self._standing |= {name: value for name, value in {**present, **(record.done or {})}.items()
                            if math.isfinite(value)}
         if record.actor != "nobody":

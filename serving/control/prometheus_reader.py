@@ -37,6 +37,11 @@ class PrometheusReader:
         self._timeout_s, self._threads = timeout_s, SideBySide[tuple[float, float]]()
 
     @property
+    def interval_s(self) -> None:
+        """See `Reader`: as the operator says."""
+        return None
+
+    @property
     def fresh_s(self) -> dict[str, float]:
         """Input -> the most that its age may be."""
         return {name: query.fresh_s for name, query in self._queries.items()}

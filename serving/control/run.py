@@ -28,7 +28,7 @@ def run(loop: ControlLoop, every_s: float, stopped: threading.Event, on_step: Ca
     the same measurements.
 
     Args:
-        every_s: seconds between the beginnings of two steps.
+        every_s: seconds between the beginnings of two steps, where the reader has no interval of its own.
         stopped: ends it.
         on_step: called with each record.
         steps: ends it after so many; None: never.
@@ -48,8 +48,8 @@ def run(loop: ControlLoop, every_s: float, stopped: threading.Event, on_step: Ca
         while not stopped.is_set() and (steps is None or done < steps):
             on_step(loop.step())
             done += 1
-            now = time.monotonic()
-            due += every_s * max(1, math.ceil((now - due) / every_s))
+            now, interval_s = time.monotonic(), loop.expect(every_s)
+            due += interval_s * max(1, math.ceil((now - due) / interval_s))
             if steps is None or done < steps:
                 stopped.wait(due - now)
     finally:

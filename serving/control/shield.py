@@ -4,17 +4,18 @@ In this order, so that what comes later holds in the end:
 
     hold         a target that an operator keeps as it is
     hysteresis   a change too small to be worth one is none
-    blind        while measurements are missing or not fit to decide on, nothing is taken away: nobody knows it idles
-    missed       while the objective is missed, or nobody knows whether it is met, nothing is taken away
-    cool-down    after something was taken away, nothing more for a while
-    range        the target's safe range; where one of the three above holds, it takes nothing away either
+    blind        while measurements are missing or not fit to decide on, nothing moves away from its safe side
+    missed       while the objective is missed, or nobody knows whether it is met, neither
+    cool-down    after something moved away from its safe side, it does not for a while
+    range        the target's safe range; where one of the three above holds, it moves nothing away either
     rate         at most a share of the present value, up or down; a whole number may always move by one
     budget       cores and replicas of all together; only what grows is cut, nothing that is there is taken for it
 
-So what someone else set above the range stays until a step that is observed, satisfied and past the cool-down, and then
-comes down at the rate.
+The safe side of a resource is more: nothing is taken away from a service that may need it. What someone else set above
+the range stays until a step that is observed, satisfied and past the cool-down, and then comes down at the rate. The
+safe side of what congests a network or heats a processor is less: there nothing is added.
 
-All is a pure function of the targets, what is set now, and the time since things were taken away. A proved policy needs
+All is a pure function of the targets, what is set now, and the time since things moved away. A proved policy needs
 none of it: what the shield changes of one is worth an alert.
 """
 
@@ -61,7 +62,7 @@ class Limit:
         safe: its range and rates (the contract's `safe_ranges`).
         whole: whether it is rounded up to a whole number.
         hysteresis: share of the present value below which a change is none, in [0, 1).
-        cool_down_s: seconds after it was lowered in which it is not lowered again, >= 0.
+        cool_down_s: seconds after it moved away from its safe side in which it does not again, >= 0.
         held: whether it stays as it is, whatever is decided; not counted as a change.
     """
 
@@ -125,13 +126,13 @@ class Shield:
                 raise InputError(f"budget must be of {', '.join(self._of)}, got {', '.join(unknown)} ({budget.name})")
 
     def allowed(self, targets: Mapping[str, float], present: Mapping[str, float],
-                lowered_s_ago: Mapping[str, float], *, blind: bool, missed: bool) -> Shielded:
+                moved_away_s: Mapping[str, float], *, blind: bool, missed: bool) -> Shielded:
         """What may be set of targets.
 
         Args:
             targets: control -> finite value, one for each limit.
             present: signal -> finite value of what is set now, one for each limit's `current`.
-            lowered_s_ago: control -> seconds since it was lowered; left out: long ago.
+            moved_away_s: control -> seconds since it moved away from its safe side; left out: long ago.
             blind: whether measurements are missing or not fit to decide on.
             missed: whether the objective is missed, or nobody knows that it is met.
 
@@ -142,7 +143,7 @@ class Shield:
         changes: list[Change] = []
         for limit in self.limits:
             wanted, now = _finite(targets, limit.control, "target"), _finite(present, limit.current, "present value")
-            cooling = lowered_s_ago.get(limit.control, math.inf) < limit.cool_down_s
+            cooling = moved_away_s.get(limit.control, math.inf) < limit.cool_down_s
             keeps: Reason | None = "blind" if blind else "missed" if missed else "cool_down" if cooling else None
             found[limit.control] = self._one(limit, wanted, now, keeps, changes)
         for budget in self.budgets:
@@ -150,7 +151,7 @@ class Shield:
         return Shielded(found, tuple(changes))
 
     def _one(self, limit: Limit, wanted: float, now: float, keeps: Reason | None, changes: list[Change]) -> float:
-        """What may be set of one target. keeps: why nothing of it may be taken away now, None where it may."""
+        """What may be set of one target. keeps: why it may not move away from its safe side now, None: it may."""
         if limit.held:
             return now
         value = wanted
@@ -165,10 +166,13 @@ class Shield:
             value = wanted = float(rounded_up(wanted, math.ceil))
         if value != now and abs(value - now) <= limit.hysteresis * abs(now):
             cut("hysteresis", now)
-        if value < now and keeps is not None:
+        more = limit.safe.safe_side == "more"
+        if keeps is not None and (value < now if more else value > now):
             cut(keeps, now)
-        most = limit.safe.maximum if keeps is None else max(limit.safe.maximum, now)
-        cut("range", min(max(value, limit.safe.minimum), most))
+        least, most = limit.safe.minimum, limit.safe.maximum
+        if keeps is not None:
+            least, most = (least, max(most, now)) if more else (min(least, now), most)
+        cut("range", min(max(value, least), most))
         least, most = self.reachable(limit, now)
         cut("rate", min(max(value, least), most))
         return value

@@ -183,7 +183,7 @@ def control(request: ControlRequest, state: Configuration | StateFolder, show: C
     """
     if request.every is not None and not LEAST_S <= request.every <= MOST_S:
         raise InputError(f"every must be {LEAST_S:g} to {MOST_S:g} seconds, got {request.every!r}")
-    written, stopped = read_controller_file(request.controller), stops_on_signals()
+    written, stopped = read_controller_file(request.controller, request.actuator), stops_on_signals()
     gives_back = actuator_kind(request.actuator).gives_back if request.give_back is None else request.give_back
     with ExitStack() as stack:
         try:

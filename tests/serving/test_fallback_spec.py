@@ -14,6 +14,8 @@ GOOD: dict[str, Any] = {"rule": "hpa-cpu", "settings": {"target": 0.6, "mode": "
 
 def test_what_is_written_is_read_back() -> None:
     assert fallback_spec(GOOD, ["replicas"]).to_json() == GOOD
+    less = {**GOOD, "safe_ranges": {"replicas": {**RANGE, "safe_side": "less"}}}
+    assert fallback_spec(less, ["replicas"]).to_json() == less
 
 
 @pytest.mark.parametrize(("change", "message"), [
@@ -23,6 +25,7 @@ def test_what_is_written_is_read_back() -> None:
     ({"safe_ranges": {}}, "safe_ranges must be one for each of replicas"),
     ({"safe_ranges": {"replicas": {**RANGE, "minimum": 65}}}, "safe range of replicas must have minimum <= maximum"),
     ({"safe_ranges": {"replicas": {**RANGE, "most_down": 2}}}, "safe range of replicas"),
+    ({"safe_ranges": {"replicas": {**RANGE, "safe_side": "up"}}}, "safe_side, more or less, if any"),
     ({"more": 1}, "fallback must have the keys"),
 ])
 def test_anything_else_is_one_line(change: dict[str, Any], message: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+SafeSide = Literal["more", "less"]
 ROUNDING = 1e-3  # by so much float32 may miss a whole number that a network means
 
 
@@ -79,6 +80,8 @@ class Control:
         most_up: largest share of the present value that one step adds, > 0.
         whole: whether what is set is a whole number (`rounded_up`); one may then always be added or removed, else 3
             could never become 2: at least min((1 - most_down) x, x - 1), at most max((1 + most_up) x, x + 1).
+        safe_side: where it may go at any time: `more` of a resource, `less` of what congests or heats. Whatever holds
+            changes back while the objective is missed or nobody sees it, holds back those away from this side.
     """
 
     name: str
@@ -90,6 +93,7 @@ class Control:
     most_up: float
     whole: bool = False
     meaning: str = ""
+    safe_side: SafeSide = "more"
 
     @property
     def span(self) -> float:

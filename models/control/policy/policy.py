@@ -2,15 +2,16 @@
 
     scaled = interpolated logarithms of the signals; features = matrix @ scaled, normalised by fixed mean and spread
     change = MLP(features); wished = interpolated exponential of (anchor + change)
-    t = min(wished, most); up = relu(t - current - idle); down = relu(current - t - missed)
+    t = min(wished, most); up = relu(t - current - holds_up); down = relu(current - t - holds_down)
     target = min(max(current + up - down, least, low), high)
 
 An anchor is a sum of scaled signals, the logarithm of the present value or of what is used (`Anchor`). `least` and
-`most` are the control's limits a step. `missed` is 0 where the objective is met by some distance, and so large that
-`down` is 0 wherever it is missed, or while a signal says that the control was raised a short time ago; `idle` is so
-large that `up` is 0 wherever the objective is met and all utilisations are below their floors (`Gates`; both are 0
-without them). So the rules that an operator demands under conditions are part of the network, which policy_chain.py
-writes as one chain of ReLUs, and of what is trained.
+`most` are the control's limits a step. Of a control whose safe side is more, `holds_down` is 0 where the objective is
+met by some distance, and so large that `down` is 0 wherever it is missed, or while a signal says that the control was
+raised a short time ago; `holds_up` is so large that `up` is 0 wherever the objective is met and all utilisations are
+below their floors (`Gates`; both are 0 without them). Of one whose safe side is less the two change places. So the
+rules that an operator demands under conditions are part of the network, which policy_chain.py writes as one chain of
+ReLUs, and of what is trained.
 
 Many policies of one shape are one module: every parameter has the leading axes S, () for a single policy, (K,) for K.
 
@@ -47,6 +48,9 @@ _LEAST_SPREAD = 0.1
 class Gates:
     """Rules under conditions that hold by construction.
 
+    They are written for a control whose safe side is more; where it is less (`Control.safe_side`), up stands for down,
+    and down for up.
+
     Attributes:
         metric: signal that must not exceed `objective`; "" where there is none.
         objective: signal of the same unit.
@@ -65,6 +69,11 @@ class Gates:
     hold: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     open_at: float = 0.05
     freed_at: float = 0.25
+
+    @property
+    def there_are(self) -> bool:
+        """Whether anything is held back at all."""
+        return bool(self.metric or self.idle or self.hold)
 
     def gain_over(self, floor: float) -> float:
         """Slope at which exceeding a floor opens the gate of changes up."""
@@ -118,7 +127,7 @@ class PolicyShape:
 
     @property
     def gains(self) -> "Gains":
-        """Slopes of the gates."""
+        """Slopes of the gates; only where there is an objective."""
         low = self.signals[self.column(self.gates.objective)].low
         return Gains(SURE / ((1.0 - self.gates.near) * low), 1.0 / (self.gates.open_at * low))
 
@@ -245,30 +254,34 @@ class Policy(nn.Module):
         log = scaled @ anchors - offset + change
         least, most = current - (down * current).maximum(whole), current + (up * current).maximum(whole)
         rise = _Clip.apply(first * interpolated_exp(log.clamp(min=0.0)), 0.0 * most, most) - current
-        if self.shape.gates.metric:
-            missed, idle = self._gates(clipped)
-            rise = (rise - high * idle).relu() - (-rise - high * missed).relu()
+        if self.shape.gates.there_are:
+            holds_down, holds_up = self._gates(clipped)
+            rise = (rise - high * holds_up).relu() - (-rise - high * holds_down).relu()
         return _Clip.apply(current + rise, least.maximum(low), high)
 
     def _gates(self, clipped: Tensor) -> tuple[Tensor, Tensor]:
-        """`missed` and `idle` (..., m) of clipped observations, as shares of `high`."""
+        """`holds_down` and `holds_up` (..., m) of clipped observations, as shares of `high`."""
         shape, gates = self.shape, self.shape.gates
-        metric, objective = (clipped[..., shape.column(name), None] for name in (gates.metric, gates.objective))
-        missed = shape.gains.missed * (metric - gates.near * objective).relu()
-        opened = shape.gains.opened * (metric - objective).relu()
-        columns, held = [], []
+        missed = opened = torch.zeros_like(clipped[..., :1])
+        if gates.metric:
+            metric, objective = (clipped[..., shape.column(name), None] for name in (gates.metric, gates.objective))
+            missed = shape.gains.missed * (metric - gates.near * objective).relu()
+            opened = shape.gains.opened * (metric - objective).relu()
+        holds_down, holds_up = [], []
         for control in shape.controls:
             hold = missed
             for name, until in gates.hold.get(control.name, {}).items():
                 end, slope = gates.held_until(until)
                 hold = hold + slope * (end - clipped[..., shape.column(name), None]).relu()
-            held.append(hold)
             floors = gates.idle.get(control.name)
             open_by = opened if floors else torch.ones_like(opened)
             for name, floor in (floors or {}).items():
                 open_by = open_by + gates.gain_over(floor) * (clipped[..., shape.column(name), None] - floor).relu()
-            columns.append(open_by)
-        return torch.cat(held, dim=-1), SURE * (1.0 - torch.cat(columns, dim=-1)).relu()
+            idle = SURE * (1.0 - open_by).relu()
+            of_safe_side = (hold, idle) if control.safe_side == "more" else (idle, hold)
+            holds_down.append(of_safe_side[0])
+            holds_up.append(of_safe_side[1])
+        return torch.cat(holds_down, dim=-1), torch.cat(holds_up, dim=-1)
 
     @torch.no_grad()
     def member(self, *index: int) -> "Policy":

@@ -124,23 +124,23 @@ def chain(policy: Policy, box: Box | None = None) -> tuple[list[Array], list[Arr
 
 
 class _Carried(NamedTuple):
-    """What a control's limits need of the first layer, none of it negative (`idle` from the second layer on).
+    """What a control's limits need of the first layer, none of it negative (the gates from the second layer on).
 
     Attributes:
         below_top: the anchor's largest value in the box, less the anchor.
         current: present value.
         up_one: by how much most_up of it is less than one, of a whole number.
         down_one: by how much most_down of it is less than one, of a whole number.
-        missed: what holds changes down back, as a share of the control's `high`.
-        idle: what holds changes up back, likewise.
+        holds_down: what holds changes down back, as a share of the control's `high`.
+        holds_up: what holds changes up back, likewise.
     """
 
     below_top: _Row
     current: _Row
     up_one: _Row
     down_one: _Row
-    missed: _Row
-    idle: _Row
+    holds_down: _Row
+    holds_up: _Row
 
 
 class _Builder:
@@ -167,7 +167,7 @@ class _Builder:
         carried = [
             _Carried(anchor * -1.0 + float(top), self._clipped(column),
                      self._beyond(column, control, control.most_up), self._beyond(column, control, control.most_down),
-                     self._missed(control), self._idle(control))
+                     *self._gates(control))
             for (control, column), anchor, top in zip(self.columns, anchors, self.tops, strict=True)]
         self.layers.close()
         return self._limits(*self._hidden(scaled, carried))
@@ -207,25 +207,32 @@ class _Builder:
         here = control.whole and share * self.box.lower[column] < 1.0
         return self._neuron(column, -share, 1.0) if here else _Row()
 
+    def _gates(self, control: Control) -> tuple[_Row, _Row]:
+        """`holds_down` and `holds_up`."""
+        missed, idle = self._missed(control), self._idle(control)
+        return (missed, idle) if control.safe_side == "more" else (idle, missed)
+
     def _missed(self, control: Control) -> _Row:
-        gates = self.shape.gates
-        if not gates.metric:
-            return _Row()
-        metric, objective = self.shape.column(gates.metric), self.shape.column(gates.objective)
-        found = self.layers.relu(_Row({metric: 1.0, objective: -gates.near})) * self.shape.gains.missed
+        """What holds changes away from the safe side back."""
+        gates, found = self.shape.gates, _Row()
+        if gates.metric:
+            metric, objective = self.shape.column(gates.metric), self.shape.column(gates.objective)
+            found = self.layers.relu(_Row({metric: 1.0, objective: -gates.near})) * self.shape.gains.missed
         for name, until in gates.hold.get(control.name, {}).items():
             end, slope = gates.held_until(until)
             found += self._neuron(self.shape.column(name), -1.0, end) * slope
         return found
 
     def _idle(self, control: Control) -> _Row:
-        """What holds changes up back, less what opens the gate."""
+        """What holds changes to the safe side back, less what opens the gate."""
         gates = self.shape.gates
-        floors = gates.idle.get(control.name) if gates.metric else None
-        if floors is None:
+        floors = gates.idle.get(control.name)
+        if not floors:
             return _Row()
-        metric, objective = self.shape.column(gates.metric), self.shape.column(gates.objective)
-        found = self.layers.relu(_Row({metric: 1.0, objective: -1.0})) * -self.shape.gains.opened + 1.0
+        found = _Row({}, 1.0)
+        if gates.metric:
+            metric, objective = self.shape.column(gates.metric), self.shape.column(gates.objective)
+            found -= self.layers.relu(_Row({metric: 1.0, objective: -1.0})) * self.shape.gains.opened
         for name, floor in floors.items():
             found -= self._neuron(self.shape.column(name), 1.0, -floor) * gates.gain_over(floor)
         return found * SURE
@@ -263,8 +270,8 @@ class _Builder:
         ups, downs = [], []
         for control, one, excess in zip(controls, carried, over, strict=True):
             rise = _most(control, one) - excess - one.current
-            ups.append(relu(rise - one.idle * control.high))
-            downs.append(relu(rise * -1.0 - one.missed * control.high))
+            ups.append(relu(rise - one.holds_up * control.high))
+            downs.append(relu(rise * -1.0 - one.holds_down * control.high))
         carried = self._close(carried)
         found = [relu(one.current + up - down - _least(control, one))
                  for control, one, up, down in zip(controls, carried, ups, downs, strict=True)]

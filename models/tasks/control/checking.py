@@ -56,7 +56,7 @@ def _check_by_construction(task: ControlTask, environment: ControlledSystem) -> 
     signals = {signal.name: signal for signal in environment.signals}
     controls = [control.name for control in environment.controls]
     place: list[str | int] = ["by_construction"]
-    for name in ("metric", "objective"):
+    for name in ("metric", "objective") if written.metric else ():
         _known([*place, name], getattr(written, name), signals, "a signal")
     for name in written.monotone:
         _known([*place, "monotone", name], name, signals, "a signal")

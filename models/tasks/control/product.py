@@ -63,7 +63,8 @@ def policy_product(task: ControlTask, workload: str, environment: Environment, p
 def fallback_of(rule: TunedRule, environment: Environment) -> dict[str, Any]:
     """What a contract says of the controller that acts where the policy may not."""
     ranges: Mapping[str, Any] = {control.name: {"minimum": control.low, "maximum": control.high,
-                                                "most_down": control.most_down, "most_up": control.most_up}
+                                                "most_down": control.most_down, "most_up": control.most_up,
+                                                **({"safe_side": "less"} if control.safe_side == "less" else {})}
                                  for control in environment.controls}
     return {"rule": rule.name, "settings": dict(rule.settings), "safe_ranges": ranges}
 

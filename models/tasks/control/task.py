@@ -105,20 +105,30 @@ class LifecycleProfile(Written):
 class ByConstruction(Written):
     """Rules under conditions that are part of the network, so that training needs not find them."""
 
-    metric: str = Field(description="Signal that must not exceed `objective`")
-    objective: str = Field(description="Signal of the same unit")
+    metric: str = Field(default="", description="Signal that must not exceed `objective`, where there is one")
+    objective: str = Field(default="", description="Signal of the same unit; given where `metric` is")
     near: float = Field(
         default=0.95, gt=0, lt=1, json_schema_extra={"unit": "share of the objective"},
-        description="From here on downward changes are held back; while the objective is missed there are none")
+        description="From here on changes away from the safe side are held back; while the objective is missed there "
+                    "are none")
     idle: dict[str, dict[str, PositiveNumber]] = Field(
         default_factory=dict,
-        description="Control -> {utilisation signal: floor}: below all floors, the objective being met, never raised")
+        description="Control -> {utilisation signal: floor}: below all floors, the objective being met, never raised; "
+                    "never lowered where its safe side is less")
     hold: dict[str, dict[str, PositiveNumber]] = Field(
         default_factory=dict,
         description="Control -> {signal: until}: never lowered while the signal is at most that, such as the seconds "
-                    "since it was raised")
+                    "since it was raised; never raised where its safe side is less")
     monotone: dict[str, Literal["increasing", "decreasing"]] = Field(
         default_factory=dict, description="Signal -> direction in which every target goes when it rises")
+
+    @model_validator(mode="after")
+    def _metric_has_objective(self) -> "ByConstruction":
+        if bool(self.metric) != bool(self.objective):
+            missing = "objective" if self.metric else "metric"
+            raise FieldError([missing], f"expected a signal, as {'metric' if self.metric else 'objective'} is given, "
+                                        "got none")
+        return self
 
 
 class ControlWorkload(Written):

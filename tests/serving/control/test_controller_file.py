@@ -32,6 +32,30 @@ def _read(folder: Path, text: str):
     return read_controller_file(path)
 
 
+MEASURES = "tests.serving.control.measuring_actuator"
+
+
+def test_an_actuator_that_measures_needs_no_server(tmp_path):
+    (tmp_path / "controller.yaml").write_text("world: {seed: 5}\nhand_back_after: 2\n")
+    found = read_controller_file(tmp_path / "controller.yaml", MEASURES)
+    assert (found.actuators, found.signals, found.prometheus) == ({"world": 5}, {}, "")
+    (tmp_path / "controller.yaml").write_text("world: {seed: 5}\nprometheus: http://127.0.0.1:9090\n")
+    with pytest.raises(InputError, match=f"prometheus must be left out, for {MEASURES} measures by itself"):
+        read_controller_file(tmp_path / "controller.yaml", MEASURES)
+    with pytest.raises(InputError, match=r"key must be one of .*, got 'world'"):
+        read_controller_file(tmp_path / "controller.yaml")
+
+
+@pytest.mark.parametrize(("name", "message"), [
+    ("cgruop", "one of dry-run, .*, or the import path of a module, got 'cgruop'; did you mean 'cgroup'"),
+    ("no.such.module", "must be a module that holds an ACTUATOR, got 'no.such.module': No module named"),
+    ("tests.serving.control.world", "must be a module that holds an ACTUATOR, got .* has no attribute 'ACTUATOR'")])
+def test_an_actuator_that_there_is_none_of_is_one_line(tmp_path, name, message):
+    (tmp_path / "controller.yaml").write_text("world: {seed: 5}\n")
+    with pytest.raises(InputError, match=f"actuator must be .*{message.removeprefix('must be ')}"):
+        read_controller_file(tmp_path / "controller.yaml", name)
+
+
 def test_what_is_written_is_read(tmp_path):
     found = _read(tmp_path, WHOLE)
     assert found.signals == {"rate_rps": Query("sum(rate(requests_total[30s]))", 1.0, "max(timestamp(up))", 45.0),

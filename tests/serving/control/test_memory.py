@@ -16,13 +16,13 @@ GOOD = Memory({"rate": 1.0, "peak": math.nan}, {"target_replicas": 3.0}, 4, 5, {
 def test_it_is_read_as_it_was_written(tmp_path):
     GOOD.write(tmp_path / "memory.json")
     read = read_memory(tmp_path / "memory.json")
-    assert (read.episode, read.step, read.lowered_s, read.deployed) == (4, 5, GOOD.lowered_s, GOOD.deployed)
+    assert (read.episode, read.step, read.moved_away_s, read.deployed) == (4, 5, GOOD.moved_away_s, GOOD.deployed)
     assert read.pending == ({**PENDING, "observation": [1.0, None]},)
 
 
 @pytest.mark.parametrize("change", [
     {"episode": 10 ** 30}, {"step": -1}, {"step": True}, {"observer": {"rate": "x"}}, {"observer": []},
-    {"lowered_s": {"x": 10 ** 400}}, {"deployed": {"replicas": None}}, {"pending": {}}, {"pending": [5]},
+    {"moved_away_s": {"x": 10 ** 400}}, {"deployed": {"replicas": None}}, {"pending": {}}, {"pending": [5]},
     *({"pending": [{**PENDING, "observation": [1.0], **one}]} for one in (
         {"actor": "root"}, {"actor": []}, {"episode": "x"}, {"step": 1.5}, {"application": 5}, {"detail": 5},
         {"observation": ["a"]}, {"targets": 3}, {"detail": {"interval_s": "long"}}, {"more": 1})),

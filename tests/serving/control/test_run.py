@@ -19,6 +19,16 @@ def test_a_rate_that_is_none_is_refused(tmp_path, every_s):
     assert world.state is before
 
 
+def test_a_reader_that_knows_its_interval_says_when_the_next_step_is_due(tmp_path):
+    """A step that is due after an hour, of a reader that asks for it after a hundredth of a second."""
+    world, seen = World(interval_s=0.01), []
+    loop = loop_of(world, tmp_path, Said(keep))
+    assert run(loop, 3600.0, threading.Event(), seen.append, steps=3) == ""
+    assert len(seen) == 3 and loop.expect(3600.0) == 0.01
+    world.interval_s = None
+    assert loop.expect(3600.0) == 3600.0
+
+
 def test_it_steps_and_gives_the_lease_back(tmp_path):
     world, seen = World(), []
     assert run(loop_of(world, tmp_path, Said(keep)), 0.001, threading.Event(), seen.append, steps=3) == ""

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feature_store.errors import InputError
+from models.control.contract.signals import SafeSide
 from serving.control.shield import Budget, Limit, Reason, Shield
 from serving.fallback_spec import SafeRange
 
@@ -152,22 +153,24 @@ _NOW = st.floats(1e-3, 1e4)
 
 
 @given(st.lists(st.tuples(wanted, _NOW, st.floats(1e-3, 1e4), st.floats(1e-3, 1e4), _RATES, st.floats(0.0, 3.0),
-                          st.booleans(), st.floats(0, 0.9), st.floats(0, 600), st.floats(0, 900), st.booleans()),
+                          st.booleans(), st.floats(0, 0.9), st.floats(0, 600), st.floats(0, 900), st.booleans(),
+                          st.sampled_from(get_args(SafeSide))),
                 min_size=1, max_size=3),
        st.one_of(st.none(), st.floats(1e-3, 1e6)), st.booleans(), st.booleans())
-def test_nothing_takes_away_while_blind_missed_or_cooling(rows, budget, blind, missed):
+def test_nothing_moves_away_from_its_safe_side_while_blind_missed_or_cooling(rows, budget, blind, missed):
     """What README and docs say, over all that an operator, a bundle, a policy and someone else may come up with."""
     limits, targets, present, ago = [], {}, {}, {}
-    for number, (want, now, low, high, down, up, whole, hysteresis, cool_s, ago_s, held) in enumerate(rows):
+    for number, (want, now, low, high, down, up, whole, hysteresis, cool_s, ago_s, held, side) in enumerate(rows):
         control, current = f"target_{number}", f"now_{number}"
-        limits.append(Limit(control, current, SafeRange(min(low, high), max(low, high), down, up), whole, hysteresis,
-                            cool_s, held))
+        safe = SafeRange(min(low, high), max(low, high), down, up, side)
+        limits.append(Limit(control, current, safe, whole, hysteresis, cool_s, held))
         targets[control], present[current], ago[control] = want, float(round(now) or 1) if whole else now, ago_s
     budgets = [] if budget is None else [Budget("all", tuple(targets), budget)]
     found = Shield(limits, budgets).allowed(targets, present, ago, blind=blind, missed=missed).targets
     for limit in limits:
         if blind or missed or ago[limit.control] < limit.cool_down_s:
-            assert found[limit.control] >= present[limit.current]
+            value, now = found[limit.control], present[limit.current]
+            assert value >= now if limit.safe.safe_side == "more" else value <= now
 
 
 def test_the_page_names_the_rules_in_the_order_in_which_the_shield_has_them():

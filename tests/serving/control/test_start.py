@@ -23,8 +23,10 @@ from serving.ledger import Ledger
 from serving.state_folder import state_folder
 from systems.autoscaling.observer import AutoscalingObserver
 from tests.serving.actuators.control_group.groups import PARENT, plain_files
+from tests.serving.control.measuring_actuator import MADE
 from tests.serving.control.policy_bundle import write_champion, write_policy_bundle
 
+MEASURING = "tests.serving.control.measuring_actuator"
 REQUEST = ControlRequest("nginx", Path("controller.yaml"), "autoscaling")
 
 
@@ -323,6 +325,17 @@ def test_the_first_line_says_what_acts_on_what_towards_what_and_where_the_log_is
     (line,) = _lines(request, configuration)
     assert line.startswith("the fallback alone (hpa-cpu-p99-vpa-memory; champion: workload must have a champion")
     assert line.endswith(rest)
+
+
+def test_an_actuator_that_measures_is_read_in_place_of_a_server(configuration, tmp_path):
+    file = tmp_path / "controller.json"
+    file.write_text(json.dumps({"world": {"seed": 3}, "hand_back_after": 1}))
+    records = []
+    control(replace(REQUEST, controller=file, actuator=MEASURING, steps=3, every=3600.0), configuration,
+            records.append, lambda line: None)
+    assert [record.number for record in records] == [0, 1, 2] and not any(record.failure for record in records)
+    assert records[0].seen["p99_ms"] > 0 and not records[0].troubles
+    assert len(MADE[-1].costs) == 3 and MADE[-1].holder == ""
 
 
 def _changed(path, **changes):

@@ -54,6 +54,7 @@ class World:
     holder: str = ""
     lost: tuple[str, ...] = ()
     age_s: float = 5.0  # of measurements, as the source says
+    interval_s: float | None = None  # as of `Reader`
     costs: list[float] = field(default_factory=list)
     violated: list[float] = field(default_factory=list)
 

@@ -193,6 +193,34 @@ def test_a_file_that_is_no_policy_is_an_error(tmp_path: Path):
         Policy.load(tmp_path / "policy.npz")
 
 
+LESS = tuple(replace(one, safe_side="less") if one.name == "target_cpu_limit_cores" else one for one in CONTROLS)
+NO_METRIC = replace(GATES, metric="", objective="")
+
+
+@pytest.mark.parametrize("gates", [GATES, NO_METRIC])
+def test_where_the_safe_side_is_less_the_gates_of_up_and_down_change_places(gates):
+    hold = {"target_cpu_limit_cores": {"raised_s_ago": 60.0}}
+    of = replace(shape(gates=replace(gates, hold=hold)), controls=LESS)
+    names = [signal.name for signal in of.signals]
+    policy, x = policy_of(of, scale=30.0), observations(of, 4000, 8)
+    cores, replicas, p99, slo, raised, used = (x[:, names.index(name)] for name in (
+        "cpu_limit_cores", "replicas", "p99_ms", "slo_ms", "raised_s_ago", "cpu_utilization"))
+    found = policy(x)
+    risen, fallen = found[:, 0] > cores + 1e-9, found[:, 0] < cores - 1e-9
+    held = raised <= 60.0
+    assert held.sum() > 300 and not risen[held].any()
+    idle = (used < 0.3) & (p99 <= slo) if gates.metric else used < 0.3
+    assert idle.sum() > 300 and not fallen[idle].any()
+    free = ~held & ~idle
+    assert (risen & ~held).sum() > 30 and (fallen & free).sum() > 30
+    if gates.metric:
+        missed = p99 > slo
+        assert missed.sum() > 300 and not risen[missed].any()
+        fewer = found[:, 2] < replicas - 1e-9
+        assert not fewer[missed].any() and fewer.sum() > 100
+    np.testing.assert_allclose(run_chain(*chain(policy), x), found.detach().numpy(), rtol=TOLERANCE, atol=0)
+
+
 def test_an_unknown_signal_is_an_error():
     with pytest.raises(InputError, match="expected one of cpu_limit_cores"):
         shape().column("latency")
