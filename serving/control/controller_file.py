@@ -23,7 +23,7 @@
     kubernetes: {namespace: shop, deployment: web, container: web}
     cgroup: {group: nginx, parent: services, state: /run/assay}
 
-An actuator that measures by itself (`ActuatorKind.measures`) needs no server: `prometheus` and `signals` are left out.
+An actuator that measures by itself (`ActuatorKind.measures`) needs no server: what is said of one is left out.
 
 Read without pydantic, for it is read beside a controller.
 """
@@ -46,7 +46,7 @@ LEAST_WAIT_S = 0.01  # what nothing answers within
 KEEP_MB = 4096.0  # some ten million steps: years
 _KEYS = ("prometheus", "timeout_s", "newest", "fresh_s", "signals", "fixed", "shield", "out_of_distribution",
          "hand_back_after", "deadline_s", "log")
-_OF_SERVER = ("prometheus", "timeout_s", "newest", "signals")
+_OF_SERVER = ("prometheus", "timeout_s", "newest", "fresh_s", "signals", "fixed")
 _SHIELD = ("hold", "hysteresis", "cool_down_s", "budgets")
 
 

@@ -112,13 +112,17 @@ class ControlLoop:
         return record
 
     def expect(self, every_s: float) -> float:
-        """Seconds until the next step is due: as the reader says, else as the operator does, who may have another mind
-        than training had.
+        """Seconds until the next step is due: as the reader says, where it has a usable interval of its own, else as
+        the operator does, who may have another mind than training had.
 
         Args:
             every_s: of the operator.
         """
-        self._past.due_s = every_s if (own := self._parts.reader.interval_s) is None else own
+        try:
+            own = self._parts.reader.interval_s
+        except Exception:  # of a part: no reason to end the controller
+            own = None
+        self._past.due_s = own if own is not None and 0 < own < math.inf else every_s
         return self._past.due_s
 
     def without_rewards(self, every_s: float) -> str:

@@ -86,13 +86,21 @@ def make_loop(contract: Contract, models: Models, written: ControllerFile, actua
         raise InputError(f"out_of_distribution.ignore must be of {', '.join(names)}, got {unknown[0]!r}; "
                          f"{nearest(unknown[0], names)}")
     observer, fallback = acting_for(contract)
-    written.require_all(() if isinstance(actuator, Reader) else observer.measured)
+    if written.prometheus:
+        written.require_all(observer.measured)
     if never := _never_fit(contract, models, written):
         raise InputError(f"fixed must be values that a policy may act on, got {first_of(tuple(never.values()))}: none "
                          "would ever act")
-    reader: Reader = actuator if isinstance(actuator, Reader) else PrometheusReader(
-        written.prometheus, written.signals, written.fixed, written.timeout_s)
-    fresh_s = reader.fresh_s if isinstance(reader, PrometheusReader) else {}
+    reader: Reader
+    fresh_s: Mapping[str, float] = {}
+    if written.prometheus:
+        reader = PrometheusReader(written.prometheus, written.signals, written.fixed, written.timeout_s)
+        fresh_s = reader.fresh_s
+    elif isinstance(actuator, Reader):
+        reader = actuator
+    else:
+        raise InputError("actuator must measure by itself, as its ACTUATOR says, got one that does not "
+                         f"({actuator.name})")
     parts = Parts(reader, models, actuator, shield, fallback, observer, stops,
                   f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}")
     settings = Settings(written.deadline_s, written.hand_back_after, fresh_s, written.distribution,

@@ -17,7 +17,8 @@ from feature_store.finite_numbers import is_finite_number
 from feature_store.whole_files import write_file
 from models.control.training.trajectory_log import Actor
 
-FORMAT = "assay-controller-memory/1"
+FORMAT = "assay-controller-memory/2"
+_BEFORE, _MOVED_BEFORE = "assay-controller-memory/1", "lowered_s"  # when every control's safe side was more
 _KEYS = {"format", "observer", "moved_away_s", "episode", "step", "pending", "deployed"}
 LARGEST = 2 ** 53  # number of an episode or step
 _PENDING = {"application", "episode", "step", "actor", "observation", "targets", "detail"}
@@ -58,6 +59,8 @@ def read_memory(path: Path) -> Memory | None:
         return None
     except (OSError, ValueError, RecursionError) as error:
         raise _unusable(path, str(error)) from error
+    if isinstance(data, dict) and data.get("format") == _BEFORE and _MOVED_BEFORE in data:
+        data |= {"format": FORMAT, "moved_away_s": data.pop(_MOVED_BEFORE)}
     if not isinstance(data, dict) or set(data) != _KEYS or data["format"] != FORMAT:
         raise _unusable(path, f"{str(data)[:60]}...")
     pending, moved_away, deployed = data["pending"], data["moved_away_s"], data["deployed"]

@@ -214,9 +214,10 @@ def control(request: ControlRequest, state: Configuration | StateFolder, show: C
 
         assert contract.driving is not None
         every_s = request.every or contract.driving.step_s
+        due_s = loop.expect(every_s)
         with suppress(OSError):
-            for line in filter(None, (first_line(champion, actuator.name, every_s, place),
-                                      unchecked(champion, written.distribution), loop.without_rewards(every_s))):
+            for line in filter(None, (first_line(champion, actuator.name, due_s, place),
+                                      unchecked(champion, written.distribution), loop.without_rewards(due_s))):
                 tell(line)
         if failure := run(loop, every_s, stopped, on_step, request.steps, gives_back):
             raise RefusedError(failure)

@@ -114,6 +114,8 @@ def test_capacity_below_the_load_misses_the_objective_and_the_gradient_says_so()
     ({"workloads": {"shop": {"limits": {"target_capacity_rps": [9, 3]}}}},
      r"workloads.shop.limits.target_capacity_rps: expected lower <= upper, got \[9, 3\]"),
     ({"specification": {}}, "specification: expected properties, got none"),
+    ({"by_construction": {"metric": "wait_s"}},
+     "by_construction.objective: expected a signal, as metric is given, got none"),
     ({"training": {"rounds": 0}}, "training.rounds: expected a whole number above 0, got 0"),
 ])
 def test_mistakes_in_the_task_file_are_named(change: dict[str, Any], message: str) -> None:

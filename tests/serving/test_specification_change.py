@@ -368,7 +368,7 @@ def test_the_leeway_of_a_box_does_not_leave_out_a_value() -> None:
     assert line.startswith("box of connections is 1 to 63.9")
 
 
-def with_fallback(**changed: float) -> Callable[[Json], Any]:
+def with_fallback(**changed: Any) -> Callable[[Json], Any]:
     own = {"minimum": 0.0, "maximum": 100.0, "most_down": 0.25, "most_up": 1.0, **changed}
 
     def change(data: Json) -> None:
@@ -380,7 +380,7 @@ def with_fallback(**changed: float) -> Callable[[Json], Any]:
 def test_a_fallback_that_is_gone_and_a_wider_safe_range_promise_less() -> None:
     champion = made(with_fallback())
     assert weaker_in(made(), champion) == ("no fallback is named any more",)
-    for wider in ({"minimum": -1.0}, {"maximum": 101.0}, {"most_down": 0.5}, {"most_up": 2.0}):
+    for wider in ({"minimum": -1.0}, {"maximum": 101.0}, {"most_down": 0.5}, {"most_up": 2.0}, {"safe_side": "less"}):
         (line,) = weaker_in(made(with_fallback(**wider)), champion)
         assert line.startswith("safe range of latency_ms is ")
     assert weaker_in(made(with_fallback(minimum=1.0, most_up=0.5)), champion) == ()

@@ -42,6 +42,10 @@ def test_an_actuator_that_measures_needs_no_server(tmp_path):
     (tmp_path / "controller.yaml").write_text("world: {seed: 5}\nprometheus: http://127.0.0.1:9090\n")
     with pytest.raises(InputError, match=f"prometheus must be left out, for {MEASURES} measures by itself"):
         read_controller_file(tmp_path / "controller.yaml", MEASURES)
+    for ignored in ("fresh_s: 5", "fixed: {io_utilization: 0}"):
+        (tmp_path / "controller.yaml").write_text(f"world: {{seed: 5}}\n{ignored}\n")
+        with pytest.raises(InputError, match=f"{ignored.partition(':')[0]} must be left out"):
+            read_controller_file(tmp_path / "controller.yaml", MEASURES)
     with pytest.raises(InputError, match=r"key must be one of .*, got 'world'"):
         read_controller_file(tmp_path / "controller.yaml")
 

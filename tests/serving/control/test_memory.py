@@ -20,6 +20,20 @@ def test_it_is_read_as_it_was_written(tmp_path):
     assert read.pending == ({**PENDING, "observation": [1.0, None]},)
 
 
+def test_the_form_before_this_one_is_read_too(tmp_path):
+    """An upgrade must not keep a controller from starting."""
+    path = tmp_path / "memory.json"
+    GOOD.write(path)
+    before = json.loads(path.read_bytes())
+    before |= {"format": "assay-controller-memory/1", "lowered_s": before.pop("moved_away_s")}
+    path.write_text(json.dumps(before))
+    read = read_memory(path)
+    assert (read.episode, read.step, read.moved_away_s, read.deployed) == (4, 5, GOOD.moved_away_s, GOOD.deployed)
+    path.write_text(json.dumps({**before, "lowered_s": 5}))
+    with pytest.raises(InputError, match="memory must be a file that a controller wrote"):
+        read_memory(path)
+
+
 @pytest.mark.parametrize("change", [
     {"episode": 10 ** 30}, {"step": -1}, {"step": True}, {"observer": {"rate": "x"}}, {"observer": []},
     {"moved_away_s": {"x": 10 ** 400}}, {"deployed": {"replicas": None}}, {"pending": {}}, {"pending": [5]},

@@ -330,9 +330,10 @@ def test_the_first_line_says_what_acts_on_what_towards_what_and_where_the_log_is
 def test_an_actuator_that_measures_is_read_in_place_of_a_server(configuration, tmp_path):
     file = tmp_path / "controller.json"
     file.write_text(json.dumps({"world": {"seed": 3}, "hand_back_after": 1}))
-    records = []
+    records, told = [], []
     control(replace(REQUEST, controller=file, actuator=MEASURING, steps=3, every=3600.0), configuration,
-            records.append, lambda line: None)
+            records.append, told.append)
+    assert "acts on a simulated application every 0.01 s" in told[0]
     assert [record.number for record in records] == [0, 1, 2] and not any(record.failure for record in records)
     assert records[0].seen["p99_ms"] > 0 and not records[0].troubles
     assert len(MADE[-1].costs) == 3 and MADE[-1].holder == ""

@@ -76,3 +76,6 @@ def test_a_contract_says_each_control_s_own_rates_and_limits() -> None:
     said = fallback_of(RULE, SimpleNamespace(controls=controls))["safe_ranges"]  # type: ignore[arg-type]
     assert said == {one.name: {"minimum": one.low, "maximum": one.high, "most_down": one.most_down,
                                "most_up": one.most_up} for one in controls}
+    less = [replace(one, safe_side="less") for one in controls]
+    said = fallback_of(RULE, SimpleNamespace(controls=less))["safe_ranges"]  # type: ignore[arg-type]
+    assert {one["safe_side"] for one in said.values()} == {"less"}
