@@ -79,7 +79,7 @@ def test_an_environment_is_found_by_its_import_path_with_the_file_that_the_code_
 
 
 @pytest.mark.parametrize(("name", "message"), [
-    ("autoscalin", "environment: expected autoscaling .*'autoscalin'; did you mean 'autoscaling'"),
+    ("autoscalin", "environment: expected autoscaling, congestion .*'autoscalin'; did you mean 'autoscaling'"),
     ("no.such.module", "environment: expected a module that can be imported, got 'no.such.module'"),
     ("tests.environments.traces", "whose import fails with AttributeError"),
 ])
@@ -124,7 +124,7 @@ def test_mistakes_in_the_task_file_are_named(change: dict[str, Any], message: st
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    ({"environment": "nowhere"}, "environment: expected autoscaling or the import path"),
+    ({"environment": "nowhere"}, "environment: expected autoscaling, congestion or the import path"),
     ({"fallback": "headrom"}, "fallback: expected a rule of the environment, got 'headrom'; did you mean 'headroom'"),
     ({"workloads": {"shop": {"settings": {"slo_ms": 3}}}}, "workloads.shop.settings.slo_ms: expected a setting"),
     ({"workloads": {"shop": {"settings": {"slo_s": 0.001}}}}, "settings.slo_s: expected a number from 0.25 to 16 s"),

@@ -1,0 +1,64 @@
+"""A sender's signals that follow from what it measured before; the equations are the simulator's (equations.py)."""
+
+import math
+from collections.abc import Mapping
+
+from models.control.contract.observer import finite_state
+from systems.congestion import equations as law
+from systems.congestion.equations import NUMBERS
+from systems.congestion.interface import SIGNALS
+
+_MEANS = {"mean_rtt_slope": ("rtt_slope", law.SLOPE_WEIGHT), "mean_loss_share": ("loss_share", law.LOSS_WEIGHT)}
+_STATE = ("rate_pps", "most_acked_pps", "min_rtt_s", "mean_loss_share")
+_DERIVED = ("rate_before_pps", "most_acked_pps", "min_rtt_s", "queueing_s", *_MEANS)
+
+
+class CongestionObserver:
+    """Implements `Observer`."""
+
+    measured = tuple(signal.name for signal in SIGNALS
+                     if signal.name not in (*_DERIVED, "rate_pps", "most_queueing_s"))
+    guessed = ("rate_before_pps", "most_acked_pps", "min_rtt_s", "queueing_s")
+
+    def __init__(self) -> None:
+        self._state = dict.fromkeys((*_STATE, "mean_rtt_slope"), math.nan)
+
+    def observe(self, measured: Mapping[str, float], present: Mapping[str, float], seconds: float) -> dict[str, float]:
+        """See `Observer`. The interval is what was measured of, not the time between two calls."""
+        state = self._state
+        known = {name: float(measured.get(name, math.nan)) for name in self.measured}
+        rate = float(present.get("rate_pps", math.nan))
+        before, state["rate_pps"] = state["rate_pps"], rate
+        if all(map(math.isfinite, known.values())):
+            acked, rtt, passed = (known[name] for name in ("acked_pps", "rtt_s", "interval_s"))
+            state["min_rtt_s"] = law.faded_minimum(_or(state["min_rtt_s"], 64.0), rtt, passed, NUMBERS)
+            state["most_acked_pps"] = law.faded_maximum(_or(state["most_acked_pps"], 0.25), acked, passed, rtt, NUMBERS)
+            for name, (source, weight) in _MEANS.items():
+                old = _or(state[name], 0.0)
+                state[name] = old + weight * (known[source] - old)
+        queueing = law.queueing(known["rtt_s"], state["min_rtt_s"], NUMBERS)
+        known |= {name: state[name] for name in ("most_acked_pps", "min_rtt_s", *_MEANS)}
+        return known | {"rate_pps": rate, "rate_before_pps": _or(before, rate),
+                        "queueing_s": queueing if math.isfinite(known["rtt_s"]) else math.nan}
+
+    def acted(self, values: Mapping[str, float]) -> None:
+        """See `Observer`: what was set is seen at the next look."""
+
+    def outcome(self, observation: Mapping[str, float]) -> dict[str, float]:
+        """See `Observer`: the paper's reward (equations.py); the bandwidth is taken for the most acknowledged."""
+        if not all(math.isfinite(observation[name]) for name in (*self.measured, "queueing_s", "most_acked_pps")):
+            return dict.fromkeys(("reward", "cost", "violation", "violated"), math.nan)
+        came = law.outcome(observation, observation["most_acked_pps"], NUMBERS)
+        return came | {"violated": float(observation["queueing_s"] > observation["most_queueing_s"])}
+
+    def state(self) -> dict[str, float]:
+        """See `Observer`. The slope of a moment is forgotten."""
+        return {name: self._state[name] for name in _STATE}
+
+    def restore(self, state: Mapping[str, float]) -> None:
+        """See `Observer`."""
+        self._state = finite_state(state, _STATE, nullable=_STATE) | {"mean_rtt_slope": math.nan}
+
+
+def _or(value: float, other: float) -> float:
+    return value if math.isfinite(value) else other

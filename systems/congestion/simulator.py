@@ -1,0 +1,214 @@
+"""Packets as a fluid on one link with one queue: first in, first out, whatever is too much is lost.
+
+    q' = x (1 - p) + y - b, from 0 to what the queue holds;   what is sent at s comes back at a(s) = s + d + q(s) / b
+
+x is the sender's rate, p the share lost at random, y what others send, b the bandwidth, d the round trip without a
+queue. Between decisions x, y and b are constant, so q has one bend at most, and what a sender hears in an interval are
+differences of three curves over a: packets delivered, packets lost (heard of when they would have come back) and their
+round trips. This is PCC-RL's law (network_sim.py) without single packets; its half round trips are the intervals.
+
+Symbols: N links, K intervals that are remembered, two segments of the curves each; tensors (N,) float32.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from models.control.contract.environment import Outcome
+from models.control.contract.signals import Anchor, Control
+from systems.congestion import equations as law
+from systems.congestion.interface import ANCHORS, CONTROLS, FEATURES, PACKET_BYTES, SIGNALS, STEP_SECONDS
+from systems.congestion.links import FAMILIES, Links, draw_links
+
+INTERVALS = 8  # K: a round trip is two, and five where it grows tenfold meanwhile
+TENSORS = SimpleNamespace(exp=torch.exp, log=torch.log, clamp=torch.clamp)
+_TINY = 1e-6
+_NAMES = tuple(signal.name for signal in SIGNALS)
+_LOW, _HIGH = (torch.tensor([getattr(signal, side) for signal in SIGNALS]) for side in ("low", "high"))
+
+
+class Past(NamedTuple):
+    """What a sender remembers, by the names of signals."""
+
+    rate_pps: Tensor
+    rate_before_pps: Tensor
+    acked_pps: Tensor
+    most_acked_pps: Tensor
+    rtt_s: Tensor
+    min_rtt_s: Tensor
+    rtt_slope: Tensor
+    mean_rtt_slope: Tensor
+    loss_share: Tensor
+    mean_loss_share: Tensor
+    interval_s: Tensor
+
+
+class State(NamedTuple):
+    """step: number of the next; time_s; queue: packets; window: of the rival, packets; since_cut_s: of the rival.
+
+    curves: (2 K, 6, N) of each segment: when its first and its last packet come back, packets delivered and lost,
+    round trips of the first and the last.
+    """
+
+    links: Links
+    step: int
+    time_s: Tensor
+    queue: Tensor
+    window: Tensor
+    since_cut_s: Tensor
+    curves: Tensor
+    past: Past
+
+
+class Congestion:
+    """Implements `Environment`."""
+
+    signals, features, hidden = SIGNALS, FEATURES, ("bandwidth", "round trip", "queue", "loss")
+    anchors: Mapping[str, Anchor] = ANCHORS
+    measures: Mapping[str, str] = {"utilization": "share", "queueing_s": "s", "loss_share": "share",
+                                   "throughput_mbps": "Mbit/s"}
+    cost_unit, step_seconds, steps = "reward below that of an empty link", STEP_SECONDS, 120
+    scenarios: tuple[str, ...] = ("", *FAMILIES)
+
+    def __init__(self, controls: tuple[Control, ...] = CONTROLS) -> None:
+        self.controls = controls
+
+    @property
+    def differentiable(self) -> "Congestion":
+        """Itself: nothing is rounded."""
+        return self
+
+    def draw(self, split: str, count: int, steps: int, seed: int, scenario: str = "",
+             applications: Sequence[int] | None = None) -> Links:
+        """See links.py."""
+        return draw_links(split, count, steps + 3, seed, scenario, applications)
+
+    def reset(self, episodes: Links) -> State:
+        """Three round trips at the first rate, as PCC-RL begins."""
+        zero = torch.zeros_like(episodes.base_s)
+        low, high = self.controls[0].low, self.controls[0].high
+        first = episodes.first_pps.clamp(low, high)
+        past = Past(first, first, first, torch.full_like(zero, 0.25), episodes.base_s, torch.full_like(zero, 64.0),
+                    zero, zero, zero, zero, 1.5 * episodes.base_s)
+        state = State(episodes, 0, zero, zero, torch.full_like(zero, 4.0), zero,
+                      torch.zeros(2 * INTERVALS, 6, len(zero)), past)
+        for _ in range(2):
+            state = self._after(state, first, 1.5 * episodes.base_s)
+        return state
+
+    def observe(self, state: State) -> Tensor:
+        """See `Environment`."""
+        return torch.stack(_signals(state.past, state.links), dim=1).maximum(_LOW).minimum(_HIGH)
+
+    def step(self, state: State, targets: Tensor) -> tuple[State, Outcome]:
+        """See `Environment`."""
+        (control,), past = self.controls, state.past
+        rate = targets[:, 0].maximum((1 - control.most_down) * past.rate_pps)
+        rate = rate.minimum((1 + control.most_up) * past.rate_pps).clamp(control.low, control.high)
+        # its length follows from what is known before it
+        after = self._after(state, rate, law.interval(past.rtt_s, rate, TENSORS).detach())
+        bandwidth, _ = _now(state)
+        seen = dict(zip(_NAMES, _signals(after.past, state.links), strict=True))
+        came = law.outcome(seen, bandwidth, TENSORS)
+        violated = (seen["queueing_s"] > seen["most_queueing_s"]).to(rate.dtype)
+        return after, Outcome(came["reward"], came["cost"], came["violation"], violated, {
+            "utilization": seen["acked_pps"] / bandwidth, "queueing_s": seen["queueing_s"],
+            "loss_share": seen["loss_share"], "throughput_mbps": seen["acked_pps"] * PACKET_BYTES * 8e-6})
+
+    def hidden_parameters(self, state: State) -> Tensor:
+        """See `Environment`."""
+        links = state.links
+        scaled = (_now(state)[0] / 250.0, links.base_s / 0.5, links.queue_packets / 50.0)
+        return torch.stack([*(value.log() for value in scaled), 40.0 * links.loss - 1.0], dim=1)
+
+    def coming_load(self, state: State) -> Tensor:
+        """The bandwidth of the next place of the grid over the present one."""
+        later = state._replace(time_s=state.time_s + state.links.grid_s)
+        return (_now(later)[0] / _now(state)[0]).log()[:, None]
+
+    def _after(self, state: State, rate: Tensor, seconds: Tensor) -> State:
+        links, past = state.links, state.past
+        bandwidth, cross = _now(state)
+        round_trip = links.base_s + state.queue.detach() / bandwidth
+        others = cross + links.rival * state.window / round_trip
+        arriving = rate * (1 - links.loss)
+        net = arriving + others - bandwidth
+        room = torch.where(net > 0, links.queue_packets - state.queue, state.queue)
+        bend = (room / net.abs().clamp(min=_TINY)).clamp(min=0.0).minimum(seconds)
+        # where less room is left than before, for the bandwidth fell or the queue was full
+        at_bend = (state.queue + net * bend).clamp(min=0.0).minimum(links.queue_packets)
+        too_much = net.clamp(min=0.0) / (arriving + others).clamp(min=_TINY)  # share dropped by a full queue
+        parts: list[Tensor] = []
+        begins, came = state.curves[-1, 1], links.base_s + state.queue / bandwidth
+        trip = links.base_s + at_bend / bandwidth
+        for length, until, dropped in ((bend, bend, None), (seconds - bend, seconds, too_much)):
+            ends = (state.time_s + until + trip).maximum(begins + _TINY)  # nobody overtakes
+            delivered = arriving * length if dropped is None else arriving * (1 - dropped) * length
+            parts.append(torch.stack([begins, ends, delivered, rate * length - delivered, came, trip]))
+            begins, came = ends, trip
+        curves = torch.cat([state.curves[2:], torch.stack(parts)])
+        heard = _heard(curves, torch.stack([state.time_s, state.time_s + 0.5 * seconds, state.time_s + seconds]))
+        lost_rival = torch.where(net > 0, too_much * (seconds - bend), 0.0).detach() * others
+        window, since = _reno(state.window, state.since_cut_s, lost_rival * links.rival, round_trip, seconds)
+        told = _told(past, heard, rate, seconds, links, state.step)
+        return State(links, state.step + 1, state.time_s + seconds, at_bend, window, since, curves, told)
+
+
+def _now(state: State) -> tuple[Tensor, Tensor]:
+    """Bandwidth, and the traffic that heeds nobody."""
+    links = state.links
+    place = (state.time_s.detach() / links.grid_s).long() % len(links.bandwidth_pps)
+    return (links.bandwidth_pps.gather(0, place[None])[0], links.cross_pps.gather(0, place[None])[0])
+
+
+def _heard(curves: Tensor, times: Tensor) -> Tensor:
+    """(3, 2, N) delivered, lost and summed round trips of what came back in both halves of an interval.
+
+    Args:
+        times: (3, N) its beginning, middle and end.
+    """
+    begins, ends, delivered, lost, first, last = curves.unbind(1)
+    share = ((times[:, None] - begins) / (ends - begins).clamp(min=_TINY)).clamp(0.0, 1.0)  # (3, 2 K, N)
+    trips = delivered * (first + 0.5 * (last - first) * share) * share
+    sums = torch.stack([(delivered * share).sum(1), (lost * share).sum(1), trips.sum(1)])
+    return sums[:, 1:] - sums[:, :-1]
+
+
+def _told(past: Past, heard: Tensor, rate: Tensor, seconds: Tensor, links: Links, step: int) -> Past:
+    """What a sender makes of an interval, with the noise of few packets."""
+    (acked, lost, trips), noise = heard, links.noise[min(step, len(links.noise) - 1)]
+    packets = (acked.sum(0) + lost.sum(0)).clamp(min=_TINY)
+    share = lost.sum(0) / packets
+    few = packets.detach().clamp(min=1.0).rsqrt()
+    spread = (share.detach() * (1 - share.detach())).clamp(min=0.0).sqrt() * few
+    loss = torch.where(packets > 1e-3, (share + spread * noise[0]).clamp(0.0, 1.0), past.loss_share)
+    known = acked > 1e-4
+    means = torch.where(known, trips / acked.clamp(min=_TINY), past.rtt_s)
+    rtt = torch.where(known.any(0), trips.sum(0) / acked.sum(0).clamp(min=_TINY), past.rtt_s)
+    rtt = (rtt + links.jitter_s * few * noise[1]).clamp(min=2.0**-10)
+    slope = torch.where(known.all(0), (means[1] - means[0]) / seconds, 0.0)
+    slope = (slope + 2.0 * links.jitter_s * few * noise[2] / seconds).clamp(-1.0, 1.0)
+    acked_pps = (packets * (1 - loss) / seconds).clamp(min=0.25)
+    return Past(
+        rate, past.rate_pps, acked_pps,
+        law.faded_maximum(past.most_acked_pps, acked_pps, seconds, rtt, TENSORS), rtt,
+        law.faded_minimum(past.min_rtt_s, rtt, seconds, TENSORS), slope,
+        torch.lerp(past.mean_rtt_slope, slope, law.SLOPE_WEIGHT), loss,
+        torch.lerp(past.mean_loss_share, loss, law.LOSS_WEIGHT), seconds)
+
+
+def _signals(past: Past, links: Links) -> list[Tensor]:
+    known = past._asdict() | {"queueing_s": law.queueing(past.rtt_s, past.min_rtt_s, TENSORS),
+                              "most_queueing_s": links.most_queueing_s}
+    return [known[name] for name in _NAMES]
+
+
+def _reno(window: Tensor, since_s: Tensor, lost: Tensor, round_trip: Tensor, seconds: Tensor) -> tuple[Tensor, Tensor]:
+    """A window that grows by a packet a round trip, and halves where packets were lost, once a round trip."""
+    since = since_s + seconds
+    cut = (lost > 0.5) & (since > round_trip)
+    grown = window + seconds / round_trip
+    return torch.where(cut, 0.5 * grown, grown).clamp(min=2.0).detach(), torch.where(cut, 0.0, since).detach()

@@ -1,0 +1,145 @@
+"""The fluid against packets one by one, and what must hold of it on every link."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from feature_store.errors import InputError
+from models.control.simulation.rollout import acting_of
+from systems.congestion import equations as law
+from systems.congestion.links import FAMILIES, Links
+from systems.congestion.simulator import Congestion, State
+from tests.systems.congestion.packets import PacketLink
+
+ENVIRONMENT = Congestion()
+
+
+def plain(bandwidth: float, base_s: float, queue: float, loss: float, first: float, count: int = 1) -> Links:
+    """Links without noise, whose bandwidth stays."""
+    links = ENVIRONMENT.draw("train", count, 80, 0, "aurora")
+    full = {"base_s": base_s, "queue_packets": queue, "loss": loss, "first_pps": first, "jitter_s": 0.0}
+    return replace(links, bandwidth_pps=torch.full_like(links.bandwidth_pps, bandwidth),
+                   noise=torch.zeros_like(links.noise),
+                   **{name: torch.full((count,), value) for name, value in full.items()})
+
+
+def seen(state: State) -> dict[str, float]:
+    names = [signal.name for signal in ENVIRONMENT.signals]
+    return dict(zip(names, ENVIRONMENT.observe(state)[0].tolist(), strict=True))
+
+
+@pytest.mark.parametrize(("bandwidth", "base_s", "queue", "factors"), [
+    (400.0, 0.1, 200.0, (0.5, 0.9, 1.2, 1.2, 0.7, 1.0)), (300.0, 0.4, 40.0, (0.6, 1.4, 1.4, 0.5, 0.8)),
+    (500.0, 0.2, 2000.0, (1.3, 1.3, 0.6, 0.6))])
+def test_round_trips_and_losses_are_those_of_packets(bandwidth: float, base_s: float, queue: float,
+                                                     factors: tuple[float, ...]) -> None:
+    """Interval by interval, the rate changing every five: round trips within 5 %, packets within two."""
+    packets = PacketLink(bandwidth, base_s, queue, 0.0)
+    state = ENVIRONMENT.reset(plain(bandwidth, base_s, queue, 0.0, 0.5 * bandwidth))
+    for _ in range(2):
+        packets.interval(0.5 * bandwidth, 1.5 * base_s)
+    for step in range(60):
+        wanted = torch.tensor([[bandwidth * factors[step // 5 % len(factors)]]])
+        state, _ = ENVIRONMENT.step(state, wanted)
+        own = seen(state)
+        real = packets.interval(own["rate_pps"], own["interval_s"])
+        total = own["acked_pps"] * own["interval_s"] / max(1 - own["loss_share"], 1e-6)
+        assert total == pytest.approx(real["acked"] + real["lost"], abs=3.0)
+        assert own["loss_share"] * total == pytest.approx(real["lost"], abs=3.0)
+        assert own["rtt_s"] == pytest.approx(real["rtt_s"], rel=0.05)
+        assert own["rtt_slope"] == pytest.approx(np.clip(real["slope"], -1, 1), abs=0.15)
+
+
+def test_nothing_comes_back_that_was_not_sent() -> None:
+    """Over a whole episode what was acknowledged or lost is what was sent, but for a round trip."""
+    episodes = replace(ENVIRONMENT.draw("train", 256, 80, 1), noise=torch.zeros(83, 3, 256))
+    state, sent, heard = ENVIRONMENT.reset(episodes), torch.zeros(256), torch.zeros(256)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(80):
+        state, _ = ENVIRONMENT.step(state, state.past.rate_pps[:, None]
+                                    * (0.3 * torch.randn(256, 1, generator=generator)).exp())
+        past = state.past
+        sent += past.rate_pps * past.interval_s
+        heard += past.acked_pps * past.interval_s / (1 - past.loss_share).clamp(min=1e-6)
+        assert bool((state.queue >= 0).all()) and bool((state.queue <= episodes.queue_packets + 1e-3).all())
+    lost_all = state.past.loss_share > 0.99
+    assert bool((heard <= sent + episodes.first_pps * 4 * episodes.base_s + 2)[~lost_all].all())
+    assert float((heard / sent)[~lost_all].median()) == pytest.approx(1.0, abs=0.1)
+
+
+def test_more_than_the_link_carries_fills_the_queue_and_the_gradient_says_so() -> None:
+    links = plain(200.0, 0.1, 500.0, 0.0, 220.0, count=4)
+    targets = torch.full((4, 1), 260.0, requires_grad=True)
+    state, total = ENVIRONMENT.reset(links), torch.zeros(())
+    for _ in range(10):
+        state, outcome = ENVIRONMENT.step(state, targets)
+        total = total + outcome.reward.sum()
+    (gradient,) = torch.autograd.grad(total, targets)
+    assert bool((gradient < 0).all())
+    own = seen(state)
+    assert own["queueing_s"] > 0.05 and own["rtt_slope"] > 0.1 and own["acked_pps"] == pytest.approx(200.0, rel=0.02)
+
+
+def test_the_reward_is_that_of_pcc_rl() -> None:
+    """network_sim.py: 0.001 * (10 * packets/s - 1e3 * latency - 2e3 * loss)."""
+    told = {"acked_pps": 300.0, "rtt_s": 0.2, "loss_share": 0.03, "queueing_s": 0.1, "most_queueing_s": 0.05}
+    came = law.outcome(told, 400.0, law.NUMBERS)
+    assert came["reward"] == pytest.approx(0.001 * (3000 - 200 - 60))
+    assert came["cost"] == pytest.approx(4.0 - came["reward"])
+    assert came["violation"] == pytest.approx(np.log(2.0))
+
+
+def test_a_tcp_beside_takes_a_share_and_heedless_traffic_what_it_wants() -> None:
+    for family, most in (("rival", 0.95), ("cross", 0.99)):
+        episodes = ENVIRONMENT.draw("held_out", 64, 120, 0, family)
+        state, used = ENVIRONMENT.reset(episodes), []
+        for _ in range(120):
+            state, outcome = ENVIRONMENT.step(state, state.past.most_acked_pps[:, None])
+            used.append(outcome.measures["utilization"])
+        assert 0.1 < float(torch.stack(used[40:]).mean()) < most
+
+
+@pytest.mark.parametrize("family", ["", *FAMILIES])
+def test_equal_draws_are_equal_and_splits_share_no_link(family: str) -> None:
+    first, again = (ENVIRONMENT.draw("train", 64, 20, 5, family) for _ in range(2))
+    other = ENVIRONMENT.draw("held_out", 64, 20, 5, family)
+    assert torch.equal(first.bandwidth_pps, again.bandwidth_pps) and torch.equal(first.noise, again.noise)
+    assert not set(first.base_s.tolist()) & set(other.base_s.tolist())
+    with pytest.raises(InputError, match="expected train or held_out and one of aurora"):
+        ENVIRONMENT.draw("train", 4, 10, 0, "moon")
+
+
+@pytest.mark.parametrize("rule", ["cubic", "bbr", "vegas", "copa", "vivace", "headroom"])
+def test_every_rule_uses_a_clean_link_and_holds_its_rate_where_nothing_is_known(rule: str) -> None:
+    from systems.congestion.rules import RULES
+
+    controller = RULES[rule].make({})
+    links = plain(300.0, 0.05, 60.0, 0.0, 100.0, count=8)
+    act, state, used = acting_of(ENVIRONMENT, controller, 8), ENVIRONMENT.reset(links), []
+    for step in range(70):
+        state, outcome = ENVIRONMENT.step(state, act(ENVIRONMENT.observe(state), 0.1 * step))
+        used.append(float(outcome.measures["utilization"].mean()))
+    assert np.mean(used[35:]) > 0.6
+    unknown = {signal.name: np.full(8, np.nan) for signal in ENVIRONMENT.signals} | {"rate_pps": np.full(8, 77.0)}
+    assert controller.act(unknown, 99.0)["target_rate_pps"].tolist() == [77.0] * 8
+
+
+def test_cubic_cuts_once_a_round_trip_and_vegas_keeps_its_packets() -> None:
+    """One update of each by hand (RFC 9438, section 4.6; Vegas, section IV)."""
+    from systems.congestion.rules import RULES
+
+    row = {"rate_pps": 100.0, "acked_pps": 90.0, "most_acked_pps": 100.0, "rtt_s": 0.2, "min_rtt_s": 0.1,
+           "queueing_s": 0.1, "rtt_slope": 0.0, "loss_share": 0.1, "mean_loss_share": 0.0, "interval_s": 0.1}
+    lossy = {name: np.array([value]) for name, value in row.items()}
+    clean = lossy | {"loss_share": np.array([0.0])}
+    cubic = RULES["cubic"].make({})
+    cubic.start(1)
+    assert cubic.act(lossy, 0.0)["target_rate_pps"][0] == pytest.approx(70.0)
+    assert cubic.act(lossy, 0.1)["target_rate_pps"][0] >= 100.0, "the second loss is of the same round trip"
+    vegas = RULES["vegas"].make({})
+    vegas.start(1)
+    assert vegas.act(clean, 0.0)["target_rate_pps"][0] == pytest.approx((20.0 - 0.5) / 0.2), "ten packets are too many"
+    few = clean | {"queueing_s": np.array([0.01])}
+    assert vegas.act(few, 0.1)["target_rate_pps"][0] == pytest.approx((20.0 + 0.5) / 0.2)
