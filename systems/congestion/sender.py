@@ -35,7 +35,7 @@ from systems.congestion.receiver import ACK_BYTES, address
 
 REORDERED, LATE_ROUND_TRIPS = 3, 2.0
 FIRST_INTERVAL_S = 0.1  # before a round trip is known
-SILENT_S = 5.0  # without an acknowledgement nobody knows what the link does
+SILENT_S = 1.0  # without an acknowledgement, the least that counts as a timeout (RFC 6298, section 2.4)
 _HEADER = struct.Struct("!QQQ")  # which sender, which packet, when, ns
 _MOST_BEHIND_S = 0.005  # of pacing: what could not be sent in time is not sent in a burst later
 _DOWN = 0.5  # of the rate, where nothing is heard: as on a retransmission timeout (RFC 5681, section 3.1)
@@ -56,16 +56,13 @@ class Sender:
     def __init__(self, target: Target) -> None:
         self._target, self._rate_pps = target, target.first_rate_pps
         self._id = int.from_bytes(os.urandom(8))
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
-        self._socket.connect(target.to)
         self._lock, self._stopped = threading.Lock(), threading.Event()
         self._sent: deque[tuple[int, float]] = deque()  # number and time of what nobody has heard of, in order
         self._trips: list[tuple[float, float]] = []  # when it came back, and its round trip, since the last reading
         self._acked_early: set[int] = set()
         self._lost = 0
         self._rtt_s = self._interval_s = 0.0
-        self._read_s = self._heard_s = time.monotonic()
+        self._read_s = self._heard_s = self._slowed_s = time.monotonic()
         self._threads: list[threading.Thread] = []
         self.total_sent = self.total_acked = self.total_lost = 0
 
@@ -94,18 +91,31 @@ class Sender:
     def acquire(self, holder: str) -> str:
         """See `Actuator`. Nobody else can pace this socket."""
         if not self._threads:
-            self._read_s = self._heard_s = time.monotonic()
-            self._threads = [threading.Thread(target=one, daemon=True) for one in (self._send, self._hear)]
+            self._stopped.clear()
+            opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            try:
+                opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+                opened.connect(self._target.to)
+            except OSError as error:
+                opened.close()
+                raise ActuatorError("unreachable", f"{self.name}: expected an address to send to, got {error}") \
+                    from error
+            self._read_s = self._heard_s = self._slowed_s = time.monotonic()
+            self._threads = [threading.Thread(target=one, args=(opened,), daemon=True)
+                             for one in (self._send, self._hear)]
             for thread in self._threads:
                 thread.start()
+            self._socket = opened
         return ""
 
     def release(self, holder: str) -> None:
         """See `Actuator`: without a controller nothing is sent."""
-        self._stopped.set()
-        for thread in self._threads:
-            thread.join(timeout=2.0)
-        self._socket.close()
+        if self._threads:
+            self._stopped.set()
+            for thread in self._threads:
+                thread.join()
+            self._threads = []
+            self._socket.close()
 
     def restore(self, *, lowering: bool = True) -> None:
         """See `Actuator`: there was no rate before it."""
@@ -115,16 +125,15 @@ class Sender:
         with self._lock:
             now = time.monotonic()
             self._give_up(now)
+            if not self._trips:  # what was lost is told with what comes back next
+                silent_s = now - self._heard_s
+                if now - self._slowed_s > SILENT_S and silent_s > SILENT_S:
+                    self._rate_pps, self._slowed_s = max(1.0, _DOWN * self._rate_pps), now
+                raise SourceError(f"expected acknowledgements, got none for {silent_s:.2g} s ({self.name})")
             trips, self._trips = self._trips, []
             lost, self._lost = self._lost, 0
             seconds, began, self._read_s = now - self._read_s, self._read_s, now
-            silent_s = now - self._heard_s
-        if not trips and not lost:
-            if silent_s > SILENT_S:
-                self._rate_pps = max(1.0, _DOWN * self._rate_pps)
-            raise SourceError(f"expected acknowledgements, got none for {silent_s:.2g} s ({self.name})")
-        if trips:
-            self._rtt_s = sum(trip for _, trip in trips) / len(trips)
+        self._rtt_s = sum(trip for _, trip in trips) / len(trips)
         middle = began + 0.5 * seconds
         halves = [[trip for at, trip in trips if (at >= middle) == late] for late in (False, True)]
         slope = 0.0
@@ -134,7 +143,7 @@ class Sender:
         return Readings({"acked_pps": len(trips) / seconds, "rtt_s": self._rtt_s, "rtt_slope": slope,
                          "loss_share": lost / (lost + len(trips)), "interval_s": seconds})
 
-    def _send(self) -> None:
+    def _send(self, opened: socket.socket) -> None:
         payload = bytearray(self._target.packet_bytes)
         number, due = 0, time.monotonic()
         while not self._stopped.is_set():
@@ -147,16 +156,16 @@ class Sender:
             with self._lock:
                 self._sent.append((number, now))
             with suppress(OSError):  # nobody listens, or no room: it counts as lost
-                self._socket.send(payload)
+                opened.send(payload)
             self.total_sent += 1
             number += 1
 
-    def _hear(self) -> None:
+    def _hear(self, opened: socket.socket) -> None:
         while not self._stopped.is_set():
-            if not select.select([self._socket], [], [], 0.1)[0]:
+            if not select.select([opened], [], [], 0.1)[0]:
                 continue
             try:
-                answer = self._socket.recv(2 * ACK_BYTES)
+                answer = opened.recv(2 * ACK_BYTES)
             except OSError:
                 continue
             if len(answer) < ACK_BYTES:
