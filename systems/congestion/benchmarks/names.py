@@ -1,0 +1,3 @@
+"""The benchmarks of congestion control by name (`python -m benchmarks NAME`)."""
+
+BENCHMARKS = {"congestion-rules": "systems.congestion.benchmarks.against_rules"}
