@@ -69,7 +69,8 @@ def run(options: argparse.Namespace) -> None:
         for place in wanted:
             found = {how: _rewards(peer, place, one) for how, one in made[place].items()}
             entries.add({"place": place, "controller": name, "code": code, "rewards": {
-                how: np.round(one, 4).tolist() for how, one in found.items()}, **made["notes"]})
+                how: {"mean": round(float(one.mean()), 4), "standard_error": round(float(
+                    one.std(ddof=1) / np.sqrt(len(one))), 4)} for how, one in found.items()}, **made["notes"]})
             print(f"{name}, {place}: " + ", ".join(f"{how} {one.mean():.3f}" for how, one in found.items()), flush=True)
 
 
@@ -121,14 +122,13 @@ def rewards_table(results: Mapping[str, Any]) -> str:
     rows = []
     for place in PLACES:
         here = [one for one in entries if one["place"] == place]
-        rules = {how: {one["controller"]: float(np.mean(one["rewards"][how])) for one in here
+        rules = {how: {one["controller"]: one["rewards"][how]["mean"] for one in here
                        if how in one["rewards"] and not one["controller"].startswith("policy")}
                  for how in ("all", "own")}
-        policies = [np.array(one["rewards"]["all"]) for one in here if one["controller"].startswith("policy")]
-        if not policies or not rules["own"]:
+        means = [one["rewards"]["all"]["mean"] for one in here if one["controller"].startswith("policy")]
+        if not means or not rules["own"]:
             continue
         best = {how: max(found, key=lambda name: found[name]) for how, found in rules.items()}
-        means = [float(one.mean()) for one in policies]
         gains = [100 * (float(np.mean(means)) / rules[how][best[how]] - 1) for how in ("all", "own")]
         rows.append([place, *(f"{rules[how][best[how]]:.2f} ({best[how]})" for how in ("all", "own")),
                      f"{np.mean(means):.2f} ({min(means):.2f} to {max(means):.2f})", f"{gains[0]:+.1f} %",

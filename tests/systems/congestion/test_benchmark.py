@@ -10,7 +10,8 @@ from systems.congestion.benchmarks import against_rules, pcc_rl
 
 
 def entry(controller: str, place: str, **rewards: float) -> dict[str, Any]:
-    return {"controller": controller, "place": place, "rewards": {how: [one, one] for how, one in rewards.items()}}
+    return {"controller": controller, "place": place, "rewards": {
+        how: {"mean": one} for how, one in rewards.items()}}
 
 
 def test_policies_stand_beside_the_best_rule_for_all_links_and_for_these() -> None:

@@ -104,8 +104,13 @@ def conditions_line(results: Mapping[str, Any]) -> str:
     machine, arms = results["machine"], [arm for entry in entries for arm in entry["arms"]]
     objectives = sorted({arm["slo_ms"] for entry in entries if entry["kind"] != "calibration" for arm in entry["arms"]})
     busy, late = [one["load_average"] for one in entries], max(arm["lateness_ms"] for arm in arms)
+    calibrated = sorted((arm["slo_ms"], arm["violating_share"]) for entry in of_kind(results, "calibration")
+                        for arm in entry["arms"])
+    tried = ", ".join(f"{objective:g} ms {100 * share:.3g} %" for objective, share in calibrated)
     return paragraph(
-        f"Objective: {', '.join(f'{one:g} ms' for one in objectives) or 'not calibrated yet'}. Intervals of {STEP_S:g}",
+        f"Objective: {', '.join(f'{one:g} ms' for one in objectives) or 'not calibrated yet'}.",
+        *([f"Of the intervals of a run the rule missed: {tried}."] if tried else []),
+        f"Intervals of {STEP_S:g}",
         f"s, drawn in blocks of {BLOCK * STEP_S / 60:g} minutes. {machine['cpu_model']}, {machine['cores']} cores,",
         f"Linux {machine['kernel']}, {machine['date'][:10]}. Load average before a run {min(busy):.1f} to",
         f"{max(busy):.1f}; 99 % of the requests were sent at most {late:.2g} ms late.")
