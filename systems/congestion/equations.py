@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
-# Of the paper's reward, by a packet a second, a second of round trip and all packets lost: PCC-RL's (network_sim.py,
+# Of the paper's reward, by a packet a second, a second of round trip and all packets lost: PCC-RL's (its `Network`,
 # "Very high thpt"), 0.001 * (10 * packets/s - 1e3 * latency - 2e3 * loss).
 THROUGHPUT, LATENCY, LOSS = 0.01, 1.0, 2.0
 MIN_FADES_S, MOST_FADES_ROUND_TRIPS = 60.0, 10.0

@@ -1,6 +1,6 @@
 """What a sender observes and sets: Table A.6 of the thesis, with what tells links apart that differ in scale.
 
-An interval is half a round trip, as in PCC-RL (network_sim.py); what it shows of packets is what was acknowledged or
+An interval is half a round trip, as in PCC-RL; what it shows of packets is what was acknowledged or
 found lost in it, one round trip after it was sent. A packet has PACKET_BYTES.
 """
 

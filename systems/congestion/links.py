@@ -1,6 +1,6 @@
 """Links by family, each a row of a fixed table of random numbers: equal numbers are equal links.
 
-    aurora    PCC-RL's ranges (network_sim.py), which are the first of the thesis, appendix A.6
+    aurora    PCC-RL's ranges, which are the first of the thesis, appendix A.6
     wide      the wider ranges of that appendix, uniform in their logarithms
     changing  aurora's, with a bandwidth that walks between a quarter and four times its mean and jumps
     cross     aurora's, beside traffic that comes and goes and heeds nobody

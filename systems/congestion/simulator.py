@@ -5,7 +5,7 @@
 x is the sender's rate, p the share lost at random, y what others send, b the bandwidth, d the round trip without a
 queue. Between decisions x, y and b are constant, so q has one bend at most, and what a sender hears in an interval are
 differences of three curves over a: packets delivered, packets lost (heard of when they would have come back) and their
-round trips. This is PCC-RL's law (network_sim.py) without single packets; its half round trips are the intervals.
+round trips. This is PCC-RL's law without single packets; its half round trips are the intervals.
 
 Symbols: N links, K intervals that are remembered, two segments of the curves each; tensors (N,) float32.
 """

@@ -199,12 +199,13 @@ def test_a_task_that_is_not_listed_has_the_default_gates() -> None:
     gates = load_configuration(SHIPPED, {}).gates
     assert gates["batching"] == gates["default"]
     assert gates["batching"][0] == VerdictGate()
-    assert set(gates) == {"performance", "sizing", "autoscaling", "default"}, "asking adds nothing"
+    assert {"performance", "sizing", "autoscaling", "default"} <= set(gates)
+    assert "batching" not in set(gates), "asking adds nothing"
 
 
 def test_without_default_gates_a_task_that_is_not_listed_is_an_error_that_names_it(edited) -> None:  # type: ignore[no-untyped-def]
     gates = edited("  default:\n", "  other:\n").gates
-    with pytest.raises(InputError, match=r"got 'zzz'.*known: autoscaling, other, performance, sizing.*Add its gates"):
+    with pytest.raises(InputError, match=r"got 'zzz'.*known: .*other, performance, sizing.*Add its gates"):
         gates["zzz"]
 
 

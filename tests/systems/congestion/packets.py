@@ -6,7 +6,7 @@ import numpy as np
 
 
 class PacketLink:
-    """PCC-RL's link (network_sim.py): a packet waits for those before it, or is dropped where that is too long."""
+    """PCC-RL's link: a packet waits for those before it, or is dropped where that is too long."""
 
     def __init__(self, bandwidth_pps: float, base_s: float, queue_packets: float, loss: float, seed: int = 0) -> None:
         self._bandwidth, self._base, self._most_s = bandwidth_pps, base_s, queue_packets / bandwidth_pps

@@ -2,11 +2,13 @@
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from feature_store.errors import InputError, SourceError
 from serving.actuators.actuator import ActuatorError
+from serving.control.controller_file import read_controller_file
 from serving.control.file_part import FilePart
 from serving.control.parts import Reader
 from systems.congestion import sender as module
@@ -78,6 +80,14 @@ def test_where_nobody_answers_it_says_so_and_slows_down(monkeypatch: pytest.Monk
         assert sender.total_lost > 0 and sender.present()["rate_pps"] == 20.0, "halved twice"
     finally:
         sender.release("one")
+
+
+def test_the_page_s_controller_file_is_read(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "congestion.md").read_text()
+    (block,) = (one for one in page.split("```") if one.startswith("\n# sender.yaml"))
+    (tmp_path / "sender.yaml").write_text(block)
+    read = read_controller_file(tmp_path / "sender.yaml", "systems.congestion.sender")
+    assert read.actuators["sender"].to == ("10.0.0.2", 9000) and not read.prometheus
 
 
 @pytest.mark.parametrize("targets", [{}, {"target_rate_pps": 0.0}, {"target_rate_pps": float("nan")},
