@@ -43,7 +43,7 @@ def queueing(rtt_s: Any, min_rtt_s: Any, xp: Any) -> Any:
 
 
 def outcome(seen: Mapping[str, Any], bandwidth_pps: Any, xp: Any) -> dict[str, Any]:
-    """Reward, cost and violation of an interval.
+    """Reward, cost and violation of an interval, and whether it violated, as of its type of numbers.
 
     The cost is what the reward lacks to that of an empty link whose bandwidth is used to the full.
 
@@ -54,4 +54,5 @@ def outcome(seen: Mapping[str, Any], bandwidth_pps: Any, xp: Any) -> dict[str, A
     reward = THROUGHPUT * seen["acked_pps"] - LATENCY * seen["rtt_s"] - LOSS * seen["loss_share"]
     over = seen["queueing_s"] / seen["most_queueing_s"]
     return {"reward": reward, "cost": xp.clamp(THROUGHPUT * bandwidth_pps - reward, 0.0, math.inf),
-            "violation": xp.clamp(xp.log(over), 0.0, math.inf)}
+            "violation": xp.clamp(xp.log(over), 0.0, math.inf),
+            "violated": seen["queueing_s"] > seen["most_queueing_s"]}

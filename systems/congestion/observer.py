@@ -49,7 +49,7 @@ class CongestionObserver:
         if not all(math.isfinite(observation[name]) for name in (*self.measured, "queueing_s", "most_acked_pps")):
             return dict.fromkeys(("reward", "cost", "violation", "violated"), math.nan)
         came = law.outcome(observation, observation["most_acked_pps"], NUMBERS)
-        return came | {"violated": float(observation["queueing_s"] > observation["most_queueing_s"])}
+        return {name: float(value) for name, value in came.items()}
 
     def state(self) -> dict[str, float]:
         """See `Observer`. The slope of a moment is forgotten."""

@@ -184,11 +184,11 @@ def _vivace(seen: Seen, memory: Memory, settings: Values) -> Array:
 
 
 def _headroom(seen: Seen, memory: Memory, settings: Values) -> Array:
-    """What came through, and more or less of it by how far queueing is from a goal: ours, in one line."""
+    """What came through, and more or less of it by how far queueing is from a goal: ours."""
     came_through = seen["acked_pps"] / np.maximum(1 - seen["loss_share"], 0.1)
     distance = np.clip(np.log(settings["goal_s"] / seen["queueing_s"]), -1.0, 1.0)
-    worth = np.clip(THROUGHPUT * (1 - seen["mean_loss_share"]) * came_through - LOSS * settings["loss_weight"]
-                    * seen["loss_share"], 0.0, None) > 0
+    earned = THROUGHPUT * (1 - seen["mean_loss_share"]) * came_through
+    worth = earned > LOSS * settings["loss_weight"] * seen["loss_share"]
     return np.asarray(came_through * (1 + settings["gain"] * np.where(worth, distance, -1.0)))
 
 

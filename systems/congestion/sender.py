@@ -9,7 +9,8 @@
 
 A packet carries a number and its time; its first bytes come back (receiver.py). One thread sends, one hears. A packet
 counts as lost where one that was sent REORDERED packets or later came back before it, as in RFC 9002, section 6.1.1,
-or after LATE_ROUND_TRIPS of the latest round trip (section 6.2). An interval is what was heard since it was read last.
+or after SILENT_S without any answer, LATE_ROUND_TRIPS of the latest round trip where that is longer (RFC 6298). An
+interval is what was heard since it was read last.
 """
 
 import os
@@ -55,13 +56,13 @@ class Sender:
 
     def __init__(self, target: Target) -> None:
         self._target, self._rate_pps = target, target.first_rate_pps
-        self._id = int.from_bytes(os.urandom(8))
+        self._id = 0  # given at `acquire`
         self._lock, self._stopped = threading.Lock(), threading.Event()
         self._sent: deque[tuple[int, float]] = deque()  # number and time of what nobody has heard of, in order
         self._trips: list[tuple[float, float]] = []  # when it came back, and its round trip, since the last reading
         self._acked_early: set[int] = set()
         self._lost = 0
-        self._rtt_s = self._interval_s = 0.0
+        self._rtt_s = 0.0
         self._read_s = self._heard_s = self._slowed_s = time.monotonic()
         self._threads: list[threading.Thread] = []
         self.total_sent = self.total_acked = self.total_lost = 0
@@ -92,6 +93,10 @@ class Sender:
         """See `Actuator`. Nobody else can pace this socket."""
         if not self._threads:
             self._stopped.clear()
+            # of another time: its numbers come again
+            self._id, self._lost, self._rtt_s = int.from_bytes(os.urandom(8)), 0, 0.0
+            for kept in (self._sent, self._trips, self._acked_early):
+                kept.clear()
             opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             try:
                 opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
@@ -185,7 +190,7 @@ class Sender:
         self._forget(lambda first, _: first in self._acked_early or first <= number - REORDERED)
 
     def _give_up(self, now: float) -> None:
-        patience = LATE_ROUND_TRIPS * self._rtt_s if self._rtt_s else SILENT_S
+        patience = max(LATE_ROUND_TRIPS * self._rtt_s, SILENT_S)
         if now - self._heard_s > patience:
             self._forget(lambda _, sent_s: now - sent_s > patience)
 

@@ -113,8 +113,7 @@ class Congestion:
         bandwidth, _ = _now(state)
         seen = dict(zip(_NAMES, _signals(after.past, state.links), strict=True))
         came = law.outcome(seen, bandwidth, TENSORS)
-        violated = (seen["queueing_s"] > seen["most_queueing_s"]).to(rate.dtype)
-        return after, Outcome(came["reward"], came["cost"], came["violation"], violated, {
+        return after, Outcome(came["reward"], came["cost"], came["violation"], came["violated"].to(rate.dtype), {
             "utilization": seen["acked_pps"] / bandwidth, "queueing_s": seen["queueing_s"],
             "loss_share": seen["loss_share"], "throughput_mbps": seen["acked_pps"] * PACKET_BYTES * 8e-6})
 

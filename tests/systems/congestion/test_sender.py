@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -29,11 +30,12 @@ def link() -> Iterator[str]:
 
 
 def told(sender: Sender, seconds: float) -> list[dict[str, float]]:
-    """Readings at the sender's own pace."""
+    """Readings at the sender's own pace; on a busy machine an interval may pass in which nothing came back."""
     found, until = [], time.monotonic() + seconds
     while time.monotonic() < until:
         time.sleep(sender.interval_s or 0.1)
-        found.append(dict(sender.read().values))
+        with suppress(SourceError):
+            found.append(dict(sender.read().values))
     return found
 
 
@@ -51,6 +53,12 @@ def test_it_paces_and_measures_what_came_back(link: str) -> None:
     sent = sender.total_sent
     time.sleep(0.2)
     assert sender.total_sent == sent, "without a controller nothing is sent"
+    sender.acquire("another")
+    try:
+        again = told(sender, 1.0)[-5:]
+        assert all(one["loss_share"] == 0.0 and one["acked_pps"] > 30.0 for one in again), "numbers begin anew"
+    finally:
+        sender.release("another")
 
 
 def test_too_high_a_rate_fills_the_queue_and_loses_packets(link: str) -> None:

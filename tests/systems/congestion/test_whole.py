@@ -45,7 +45,7 @@ def test_a_small_policy_is_trained_proved_signed_and_sends(tmp_path: Path) -> No
     with udp_link(300.0, 0.05, 100) as to:
         tiny.write_yaml({"sender": {"to": to, "first_rate_pps": 60}}, tmp_path / "sender.yaml")
         done = made.call("control", "--task", "congestion", "--workload", "uplink", "--actuator",
-                         "systems.congestion.sender", "--controller", "sender.yaml", "--steps", "80", "--json")
+                         "systems.congestion.sender", "--controller", "sender.yaml", "--steps", "160", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     steps = [json.loads(line) for line in done.stdout.splitlines()]
     actors = [step["actor"] for step in steps]
