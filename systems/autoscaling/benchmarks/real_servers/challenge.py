@@ -66,7 +66,7 @@ AIMS = (0.01, 0.02, 0.04)  # shares of violating steps in the environment: three
 OBJECTIVES_MS = (21.0, 24.0, 27.5)  # where the calibration begins
 LEAST_MISSED, MOST_MISSED = 0.02, 0.04
 # An arm of one run says little: at 17.2, 17.4 and 17.6 ms, 20, 13.8 and 1.3 % were missed. So runs are pooled.
-MOST_ROUNDS, LEAST_POOLED = 8, 3
+MOST_ROUNDS, LEAST_POOLED, NEAR = 8, 6, 0.07
 CALIBRATION_LOAD = 12  # one that jumps; played by nobody else
 STATIC_SHARES = (0.8, 1.0, 1.25)  # of the mean cost of the rule at the middle setting
 
@@ -231,23 +231,28 @@ def fitted(measured: Sequence[tuple[float, float]]) -> tuple[Numbers, Numbers]:
 
 
 def calibrated(measured: Sequence[tuple[float, float]]) -> float | None:
-    """The objective, ms, in the middle of LEAST_POOLED or more arms whose fitted share is 2 to 4 %; None: not yet."""
-    objectives, shares = fitted(measured)
-    pooled = objectives[(shares >= LEAST_MISSED) & (shares <= MOST_MISSED)]
-    return float(np.round(np.median(pooled), 1)) if len(pooled) >= LEAST_POOLED else None
+    """The objective, ms, that is missed in some 3 % by the fit, where LEAST_POOLED arms were measured near it; None:
+    not yet."""
+    objective = _by_fit(measured)
+    near = [one for one, _ in measured if abs(one / objective - 1.0) <= NEAR]
+    return round(objective, 1) if len(near) >= LEAST_POOLED else None
 
 
 def next_objectives(measured: Sequence[tuple[float, float]]) -> list[float]:
     """Three further objectives, ms, around the one at which some 3 % would be missed by the fit."""
+    return [round(_by_fit(measured) * factor, 1) for factor in (1.0 - NEAR, 1.0, 1.0 + NEAR)]
+
+
+def _by_fit(measured: Sequence[tuple[float, float]]) -> float:
+    """The objective, ms, in the middle of 2 to 4 %; beyond what was measured, 1.6 times further."""
     objectives, shares = fitted(measured)
-    logarithms = np.log(np.maximum(shares, 1e-3))
-    centre = float(np.exp(np.interp(np.log(np.sqrt(LEAST_MISSED * MOST_MISSED)), logarithms[::-1],
-                                    np.log(objectives)[::-1])))
     if shares.min() > MOST_MISSED:
-        centre = 1.6 * objectives[-1]
+        return 1.6 * float(objectives[-1])
     if shares.max() < LEAST_MISSED:
-        centre = objectives[0] / 1.6
-    return [round(centre * factor, 1) for factor in (0.93, 1.0, 1.07)]
+        return float(objectives[0]) / 1.6
+    logarithms = np.log(np.maximum(shares, 1e-3))
+    return float(np.exp(np.interp(np.log(np.sqrt(LEAST_MISSED * MOST_MISSED)), logarithms[::-1],
+                                  np.log(objectives)[::-1])))
 
 
 def figures(played: Played, slo_ms: float) -> dict[str, float]:
