@@ -11,10 +11,12 @@ from pipelines.commands import (
     bundle_commands,
     control_command,
     demo_command,
+    init_command,
     measurement_commands,
     record_command,
     registry_commands,
     schedule_commands,
+    shadow_command,
     train_commands,
     validate_command,
     verify_command,
@@ -31,6 +33,7 @@ app = typer.Typer(
 
 app.command("run")(train_commands.run)
 app.command("validate")(validate_command.validate)
+app.command("init")(init_command.init)
 app.command("record")(record_command.record)
 app.command("compile")(train_commands.compile_pipeline)
 app.command("submit")(train_commands.submit)
@@ -40,6 +43,7 @@ app.command("check")(bundle_commands.check)
 app.command("predict")(bundle_commands.predict)
 app.command("control")(control_command.control)
 app.command("release")(control_command.release)
+app.command("shadow-report")(shadow_command.shadow_report)
 app.command("stop-acting")(acting_commands.stop_acting)
 app.command("resume-acting")(acting_commands.resume_acting)
 app.command("demo")(demo_command.demo)

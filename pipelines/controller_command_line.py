@@ -125,7 +125,8 @@ def _add_control(parser: argparse.ArgumentParser) -> None:
     add("--controller", type=_path, required=True, help="controller file: measurements, shield, waiting times")
     add("--task", help="task of the champion; default: the bundle's, or that of the workload's one champion")
     add("--actuator", default=default.actuator, help="what carries targets out: dry-run, cgroup, kubernetes, "
-        "or the import path of a module")
+        "or the import path of a module; watch, with --shadow alone")
+    add("--shadow", action="store_true", help="decide beside what sets it now, and set nothing")
     add("--every", type=float, help="seconds between two steps; default: as the policy was trained")
     add("--give-back", action=argparse.BooleanOptionalAction,
         help="at the end set what was found at the beginning; default: of a cgroup alone")
@@ -133,7 +134,7 @@ def _add_control(parser: argparse.ArgumentParser) -> None:
     add("--steps", type=_positive, help="end after so many; default: never")
     add("--bundle", type=_path, help="a bundle folder instead of the ledger's champion")
     add("--folder", type=_path, help="log and memory of this controller; default: controllers/<task>/<workload> in the "
-                                    "state folder")
+                                    "state folder, shadow/<task>/<workload> with --shadow")
     add("--metrics-port", type=_port, help="serve /metrics for Prometheus there")
     add("--metrics-address", default=default.metrics_address, help="address that /metrics is served at")
 

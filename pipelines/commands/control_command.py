@@ -27,7 +27,8 @@ def control(
     task: Annotated[str | None, typer.Option(
         help="Task of the champion; default: the bundle's, or that of the workload's one champion.")] = None,
     actuator: Annotated[str, typer.Option(help="What carries targets out: dry-run, cgroup, kubernetes, or the import "
-                                               "path of a module.")] = "dry-run",
+                                               "path of a module; watch, with --shadow alone.")] = "dry-run",
+    shadow: Annotated[bool, typer.Option("--shadow", help="Decide beside what sets it now, and set nothing.")] = False,
     every: Annotated[float | None, typer.Option(help="Seconds between two steps; default: as the policy was trained.")
                      ] = None,
     give_back: Annotated[bool | None, typer.Option(
@@ -37,7 +38,8 @@ def control(
     bundle: Annotated[Path | None, typer.Option(help="A bundle folder instead of the registry's champion.")] = None,
     public_key: Annotated[Path | None, typer.Option(help="Key of the signer; default: the project's.")] = None,
     folder: Annotated[Path | None, typer.Option(
-        help="Log and memory of this controller; default: controllers/<task>/<workload> in the state folder.")] = None,
+        help="Log and memory of this controller; default: controllers/<task>/<workload> in the state folder, "
+             "shadow/<task>/<workload> with --shadow.")] = None,
     metrics_port: Annotated[int | None, typer.Option(min=1, max=65535, help="Serve /metrics for Prometheus there.")
                             ] = None,
     metrics_address: Annotated[str, typer.Option(help="Address that /metrics is served at.")] = "127.0.0.1",
@@ -49,13 +51,15 @@ def control(
     The file STOP in the controller's folder, SIGUSR1, or `assay stop-acting` stops all acting; Ctrl-C ends it.
 
     Example: assay control --workload nginx --controller controller.yaml --actuator dry-run
+
+    Example: assay control --shadow --workload shop --controller controller.yaml --actuator watch
     """
     hold_signal()
     from serving.control.start import ControlRequest, keyed
     from serving.control.start import control as run_controller
 
     request = ControlRequest(workload, controller, task, actuator, every, give_back, steps, bundle, public_key, folder,
-                             metrics_port, metrics_address)
+                             metrics_port, metrics_address, shadow)
     configuration = keyed(request, configuration_from(config))
     if bundle is None:
         require_in_ledger(configuration, task, workload)

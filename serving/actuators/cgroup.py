@@ -299,4 +299,5 @@ def _make(target: CgroupTarget, contract: Contract | None, held: Collection[str]
                   replicas=target.replicas)
 
 
-KIND = ActuatorKind("cgroup", "name the group", _read, _make, gives_back=True)
+KIND = ActuatorKind("cgroup", "name the group", _read, _make, gives_back=True,
+                    watch=lambda target, contract, held, server: _make(target, contract, held))

@@ -6,8 +6,17 @@ from typing import Any
 
 from feature_store.errors import InputError
 from serving.actuators.actuator import Actuator
+from serving.actuators.shadow import Watched
 from serving.contract import Contract
 from serving.control.file_part import FilePart
+
+
+@dataclass(frozen=True)
+class Server:
+    """The Prometheus server of a controller file. timeout_s: for all queries of a look."""
+
+    address: str
+    timeout_s: float
 
 
 @dataclass(frozen=True)
@@ -23,6 +32,8 @@ class ActuatorKind:
         gives_back: whether it gives back what it found when a controller ends, unless it is told otherwise.
         keeps: whether what it found can be given back without a controller.
         measures: whether it is a `Reader` (serving/control/parts.py) too, so that no server is asked.
+        watch: of the same, and the file's server: the target for a shadow, which is looked at, without a lease and
+            whoever sets it; None: there is nothing to look at. Raises InputError and ActuatorError.
     """
 
     section: str
@@ -32,6 +43,7 @@ class ActuatorKind:
     gives_back: bool = False
     keeps: bool = True
     measures: bool = False
+    watch: Callable[[Any, Contract, Collection[str], Server], Watched] | None = None
 
 
 def require_held(contract: Contract | None, held: Collection[str], sets: Collection[str], what: str) -> None:

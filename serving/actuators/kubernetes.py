@@ -25,7 +25,7 @@ from serving.actuators.deployment.lease import Lease
 from serving.actuators.deployment.limits import RESOURCE, SIGNAL, Pod, amount, limit_quantity, request_quantity, same
 from serving.actuators.deployment.owners import require_sole_owner
 from serving.actuators.deployment.state import State, read_state
-from serving.actuators.kind import ActuatorKind, require_held
+from serving.actuators.kind import ActuatorKind, Server, require_held
 from serving.contract import Contract
 from serving.control.file_part import FilePart
 
@@ -253,6 +253,27 @@ class KubernetesDeployment:
         return (*state.unequal(), *waiting, *restarted, *idle)
 
 
+class WatchedDeployment:
+    """Implements `Watched`: reads the Deployment and its pods, whoever sets them; a limit that no pod has is missing.
+
+    Raises:
+        ActuatorError: the Deployment cannot be read.
+    """
+
+    def __init__(self, api: Api, deployment: str, container: str) -> None:
+        self._api, self._deployment, self._container = api, deployment, container
+        self.present()
+
+    @property
+    def name(self) -> str:
+        """See `Watched`."""
+        return f"kubernetes {self._api.namespace}/{self._deployment}"
+
+    def present(self) -> Mapping[str, float]:
+        """See `Watched`."""
+        return read_state(self._api, self._deployment, self._container).present()
+
+
 def _waits(pod: Pod) -> str:
     return f"the resize of pod {pod.name} is not done: {': '.join(part for part in pod.resize if part)}"
 
@@ -283,10 +304,18 @@ def _read(part: FilePart) -> KubernetesTarget:
 
 def _make(target: KubernetesTarget, contract: Contract | None, held: Collection[str]) -> KubernetesDeployment:
     require_held(contract, held, target.controls, "kubernetes")
+    return KubernetesDeployment(_api(target), target.deployment, target.container, target.controls, target.lease_s)
+
+
+def _watch(target: KubernetesTarget, contract: Contract, held: Collection[str], server: Server) -> WatchedDeployment:
+    require_held(contract, held, target.controls, "kubernetes")
+    return WatchedDeployment(_api(target), target.deployment, target.container)
+
+
+def _api(target: KubernetesTarget) -> Api:
     kubeconfig = Path(target.kubeconfig).expanduser() if target.kubeconfig else None
-    api = Api(cluster_configuration(kubeconfig, target.context or None), target.namespace, target.connect_s,
-              target.read_s)
-    return KubernetesDeployment(api, target.deployment, target.container, target.controls, target.lease_s)
+    return Api(cluster_configuration(kubeconfig, target.context or None), target.namespace, target.connect_s,
+               target.read_s)
 
 
-KIND = ActuatorKind("kubernetes", "name namespace, deployment and container", _read, _make)
+KIND = ActuatorKind("kubernetes", "name namespace, deployment and container", _read, _make, watch=_watch)

@@ -28,6 +28,7 @@ class ControlStep:
         failure: of the actuator or the log, "" where there was none.
         took_s: observe, decide, act -> seconds.
         strange: ranges of what training saw (seen_spec.py) that it was beyond.
+        shadow: targets are what would have been set; done is what was set, by whoever.
     """
 
     number: int
@@ -46,3 +47,4 @@ class ControlStep:
     failure: str = ""
     took_s: Mapping[str, float] = field(default_factory=dict)
     strange: tuple[str, ...] = ()
+    shadow: bool = False

@@ -7,6 +7,7 @@
     signals:                            # of the inputs that have to be measured; each must give one number
       rate_rps: 'sum(rate(http_requests_total{app="shop"}[30s]))'
       p99_ms: {query: '...', scale: 1000, fresh_s: 30, newest: '...'}
+      cpu_utilization: {of: cpu_used_cores, over: [ready_replicas, cpu_limit_cores]}   # a measurement over what was set
     fixed: {io_utilization: 0.0}        # in place of a measurement that there is none of
     shield:
       hold: [target_replicas]           # stays as it is
@@ -22,6 +23,7 @@
     dry_run: {cpu_limit_cores: 1, memory_limit_mib: 256, replicas: 2, ready_replicas: 2}
     kubernetes: {namespace: shop, deployment: web, container: web}
     cgroup: {group: nginx, parent: services, state: /run/assay}
+    watch: {signals: {replicas: '...', cpu_limit_cores: 2}}    # of a shadow that asks the same server what is set
 
 An actuator that measures by itself (`ActuatorKind.measures`) needs no server: what is said of one is left out.
 
@@ -39,9 +41,11 @@ from feature_store.strict_yaml import read_yaml
 from serving.actuators.actuators import ACTUATORS, actuator_kind
 from serving.control.checks import Distribution
 from serving.control.file_part import FilePart
+from serving.control.parts import Share
+from serving.control.query import FRESH_S, Query, read_query
 from serving.control.shield import Budget
 
-FRESH_S, TIMEOUT_S, DEADLINE_S, HAND_BACK_AFTER = 60.0, 5.0, 5.0, 4
+TIMEOUT_S, DEADLINE_S, HAND_BACK_AFTER = 5.0, 5.0, 4
 LEAST_WAIT_S = 0.01  # what nothing answers within
 KEEP_MB = 4096.0  # some ten million steps: years
 _KEYS = ("prometheus", "timeout_s", "newest", "fresh_s", "signals", "fixed", "shield", "out_of_distribution",
@@ -51,21 +55,12 @@ _SHIELD = ("hold", "hysteresis", "cool_down_s", "budgets")
 
 
 @dataclass(frozen=True)
-class Query:
-    """Of one input. newest: PromQL of the Unix time of the newest sample, "" where it is not asked for."""
-
-    query: str
-    scale: float = 1.0
-    newest: str = ""
-    fresh_s: float = FRESH_S
-
-
-@dataclass(frozen=True)
 class ControllerFile:
     """See the module docstring."""
 
     prometheus: str
     signals: Mapping[str, Query]
+    shares: Mapping[str, Share] = field(default_factory=dict)
     fixed: Mapping[str, float] = field(default_factory=dict)
     timeout_s: float = TIMEOUT_S
     hold: tuple[str, ...] = ()
@@ -80,9 +75,13 @@ class ControllerFile:
 
     def require_all(self, measured: Mapping[str, str] | tuple[str, ...]) -> None:
         """Raises InputError: an input that has to be measured is not asked for, or one that is none is."""
-        if twice := sorted({*self.signals} & {*self.fixed}):
+        if twice := sorted({*self.signals, *self.shares} & {*self.fixed}):
             raise InputError(f"each input must be measured or fixed, got both for {', '.join(twice)}")
-        given = {*self.signals, *self.fixed}
+        given = {*self.signals, *self.shares, *self.fixed}
+        for name, share in self.shares.items():
+            if share.of not in self.signals:
+                raise InputError(f"signals.{name}.of must be a signal with a query, got {share.of!r}; "
+                                 f"{nearest(share.of, tuple(self.signals))}")
         for name in sorted(given - set(measured)):
             raise InputError(f"signals must be of {', '.join(measured)}, got {name!r}; {nearest(name, measured)}")
         if missing := [name for name in measured if name not in given]:
@@ -111,9 +110,12 @@ def read_controller_file(path: Path, actuator: str = "dry-run") -> ControllerFil
     log.only(("keep_mb",))
     newest, fresh_s = data.text("newest", ""), data.number("fresh_s", FRESH_S)
     signals = data.part("signals", {} if acts.measures else None)
+    shares = {name: _share(signals, name) for name in signals.names
+              if signals.has_mapping(name) and "of" in signals.part(name).names}
     return ControllerFile(
         prometheus="" if acts.measures else data.text("prometheus"),
-        signals={name: _query(signals, name, newest, fresh_s) for name in signals.names},
+        signals={name: read_query(signals, name, newest, fresh_s) for name in signals.names if name not in shares},
+        shares=shares,
         fixed=data.part("fixed", {}).numbers(),
         timeout_s=data.number("timeout_s", TIMEOUT_S, least=LEAST_WAIT_S),
         hold=shield.texts("hold"),
@@ -127,13 +129,12 @@ def read_controller_file(path: Path, actuator: str = "dry-run") -> ControllerFil
         actuators={name: kind.read(data.part(name)) for name, kind in targets.items() if name in data.names})
 
 
-def _query(signals: FilePart, name: str, newest: str, fresh_s: float) -> Query:
-    if not signals.has_mapping(name):
-        return Query(signals.text(name), 1.0, newest, fresh_s)
+def _share(signals: FilePart, name: str) -> Share:
     one = signals.part(name)
-    one.only(("query", "scale", "newest", "fresh_s"))
-    return Query(one.text("query"), one.number("scale", 1.0), one.text("newest", newest),
-                 one.number("fresh_s", fresh_s))
+    one.only(("of", "over"))
+    if not (over := one.texts("over")):
+        raise InputError(f"signals.{name}.over must be a list of what is set, got none (controller file)")
+    return Share(one.text("of"), over)
 
 
 def _distribution(part: FilePart) -> Distribution:

@@ -82,6 +82,10 @@ class FilePart:
         """Whether what stands there is a mapping."""
         return isinstance(self._values[name], Mapping)
 
+    def has_number(self, name: str) -> bool:
+        """Whether what stands there is a number."""
+        return is_finite_number(self._values[name])
+
     def _get(self, name: str, default: Any) -> Any:
         if name in self._values:
             return self._values[name]

@@ -69,6 +69,7 @@ class ControlLoop:
         self._clock, self._started = clock, clock()
         self._watch = Watch(settings.hand_back_after)
         self._last: float | None = None
+        self._stood: Mapping[str, float] = {}  # what was set at the last look: in the interval that is measured now
         self._rule: Mapping[str, float] = {}  # what the fallback said in this step
         self._rule_knows = False  # what was deployed
         self._well = False  # whether the last step saw the objective met, with nothing in trouble
@@ -178,6 +179,8 @@ class ControlLoop:
             actuator = f"{other} has the lease" if other else ""
         except Exception as error:
             actuator = f"actuator: {_said(error)}"
+        readings = readings.with_shares(self._settings.shares, self._stood or present)
+        self._stood = present
         measured = checked(self._contract, readings.values, observer.measured, readings.ages_s, self._settings.fresh_s)
         row = observer.observe(measured.row, present, seconds) | dict(self._control.settings)
         seen = checked(self._contract, row, self._contract.input_names)
@@ -260,7 +263,7 @@ class ControlLoop:
     def _recorded(self, at: str, decided: _Decided, seen: Checked, version: str) -> ControlStep:
         return ControlStep(self._past.step, at, decided.actor, decided.reason, version, dict(seen.row),
                            tuple(seen.troubles.values()), seen.outside, decided.said, decided.changes, decided.targets,
-                           strange=decided.strange)
+                           strange=decided.strange, shadow=self._settings.shadow)
 
     def _acted(self, record: ControlStep) -> ControlStep:
         if record.actor == "nobody":

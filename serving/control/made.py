@@ -12,6 +12,7 @@ from models.control.contract.acting import load_acting
 from models.control.contract.controller import Controller
 from models.control.contract.observer import Observer
 from serving.actuators.actuator import Actuator
+from serving.actuators.shadow import Shadow
 from serving.contract import Contract
 from serving.control.checks import beyond_training, checked, first_of
 from serving.control.controller_file import ControllerFile
@@ -85,6 +86,10 @@ def make_loop(contract: Contract, models: Models, written: ControllerFile, actua
     if unknown := [name for name in written.distribution.ignored if name not in names]:
         raise InputError(f"out_of_distribution.ignore must be of {', '.join(names)}, got {unknown[0]!r}; "
                          f"{nearest(unknown[0], names)}")
+    for name, share in written.shares.items():
+        if unknown := [one for one in share.over if one not in names]:
+            raise InputError(f"signals.{name}.over must be of {', '.join(names)}, got {unknown[0]!r}; "
+                             f"{nearest(unknown[0], names)}")
     observer, fallback = acting_for(contract)
     if written.prometheus:
         written.require_all(observer.measured)
@@ -95,7 +100,7 @@ def make_loop(contract: Contract, models: Models, written: ControllerFile, actua
     fresh_s: Mapping[str, float] = {}
     if written.prometheus:
         reader = PrometheusReader(written.prometheus, written.signals, written.fixed, written.timeout_s)
-        fresh_s = reader.fresh_s
+        fresh_s = reader.fresh_s | {name: reader.fresh_s[share.of] for name, share in written.shares.items()}
     elif isinstance(actuator, Reader):
         reader = actuator
     else:
@@ -104,5 +109,5 @@ def make_loop(contract: Contract, models: Models, written: ControllerFile, actua
     parts = Parts(reader, models, actuator, shield, fallback, observer, stops,
                   f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}")
     settings = Settings(written.deadline_s, written.hand_back_after, fresh_s, written.distribution,
-                        written.keep_mb * MB)
+                        written.keep_mb * MB, written.shares, isinstance(actuator, Shadow))
     return ControlLoop(contract, parts, settings, folder)

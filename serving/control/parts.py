@@ -15,11 +15,33 @@ from serving.session import Predictor
 
 
 @dataclass(frozen=True)
+class Share:
+    """An input that is another measurement over what was set. of: that input; over: signals of present values."""
+
+    of: str
+    over: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Readings:
     """Measurements: input -> value, NaN where the source has none; ages_s: where known."""
 
     values: Mapping[str, float]
     ages_s: Mapping[str, float] = field(default_factory=dict)
+
+    def with_shares(self, shares: Mapping[str, Share], present: Mapping[str, float]) -> "Readings":
+        """The same with what follows from them; as old as what it follows from. NaN where a part of it is not known.
+
+        Args:
+            present: signal -> what was set in the interval that was measured.
+        """
+        values, ages = dict(self.values), dict(self.ages_s)
+        for name, share in shares.items():
+            whole = math.prod(present.get(one, math.nan) for one in share.over)
+            values[name] = values.get(share.of, math.nan) / whole if whole > 0 else math.nan
+            if share.of in ages:
+                ages[name] = ages[share.of]
+        return Readings(values, ages)
 
 
 @runtime_checkable
@@ -80,7 +102,8 @@ class Parts:
 @dataclass(frozen=True)
 class Settings:
     """deadline_s: a policy's answer that took longer is not used. fresh_s: input -> most age of a measurement.
-    distribution: what an operator says of being out of it. keep_bytes: most of the log that is kept.
+    distribution: what an operator says of being out of it. keep_bytes: most of the log that is kept. shares: input ->
+    the measurement, and what was set, that it is worked out from. shadow: the actuator sets nothing.
     """
 
     deadline_s: float = 5.0
@@ -88,3 +111,5 @@ class Settings:
     fresh_s: Mapping[str, float] = field(default_factory=dict)
     distribution: Distribution = field(default_factory=Distribution)
     keep_bytes: float = math.inf
+    shares: Mapping[str, Share] = field(default_factory=dict)
+    shadow: bool = False

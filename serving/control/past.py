@@ -85,7 +85,7 @@ class Past:
     def foresee(self, record: ControlStep) -> None:
         """Takes in what is about to be done."""
         self._coming = replace(self._memory, observer=self._observer.state(), moved_away_s=moved_away(
-            self._memory.moved_away_s, self._present(record.seen), record.targets, self._less))
+            self._memory.moved_away_s, self._present(record.seen), {} if record.shadow else record.targets, self._less))
 
     def write(self, record: ControlStep) -> str:
         """Writes what was foreseen, with this record of it; what stood in the way."""
@@ -102,7 +102,7 @@ class Past:
                                                                      record.done or {}, self._less))
         self._standing |= {name: value for name, value in {**present, **(record.done or {})}.items()
                            if math.isfinite(value)}
-        if record.actor != "nobody":
+        if record.actor != "nobody" and not record.shadow:
             may = {**record.targets, **(record.done or {})}
             self._observer.acted({self._control.current[name]: value for name, value in may.items()})
 
@@ -128,12 +128,12 @@ class Past:
 
     def _with(self, record: ControlStep) -> tuple[Pending, ...]:
         """The steps that wait for their outcome, this one too."""
-        done = record.done or ({} if record.failure or record.actor == "nobody" else record.targets)
+        done = record.done or ({} if record.failure or record.actor == "nobody" or record.shadow else record.targets)
         detail = {key: value for key, value in vars(record).items() if key not in ("seen", "number")}
         targets = {**self._present(record.seen), **done}
         return (*self._coming.pending, {
             "application": self._contract.workload, "episode": self._memory.episode, "step": record.number,
-            "actor": "policy" if record.actor == "policy" else "fallback",
+            "actor": "policy" if record.actor == "policy" and not record.shadow else "fallback",
             "observation": [record.seen[item.name] for item in self._contract.inputs],
             "targets": [targets[item.name] for item in self._contract.outputs], "detail": detail})
 

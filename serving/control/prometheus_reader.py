@@ -11,8 +11,8 @@ from functools import partial
 
 from feature_store.errors import SourceError
 from feature_store.sources.prometheus_api import PrometheusApi
-from serving.control.controller_file import Query
 from serving.control.parts import Readings
+from serving.control.query import Query
 from serving.control.side_by_side import SideBySide, TooLate
 
 
@@ -35,6 +35,11 @@ class PrometheusReader:
         asked = {query.newest for query in queries.values() if query.newest}
         self._expressions = tuple(dict.fromkeys([*(query.query for query in queries.values()), *sorted(asked)]))
         self._timeout_s, self._threads = timeout_s, SideBySide[tuple[float, float]]()
+
+    @property
+    def address(self) -> str:
+        """Of the server, as messages show it."""
+        return self._api.address
 
     @property
     def interval_s(self) -> None:

@@ -17,9 +17,11 @@ from feature_store.errors import AssayError, InputError, RefusedError
 from feature_store.file_lock import file_lock
 from feature_store.names import check_task_name, check_workload_name
 from models.configuration import Configuration
-from serving.actuators.actuator import ActuatorError
-from serving.actuators.actuators import actuator_kind, make_actuator
+from serving.actuators.actuator import Actuator, ActuatorError
+from serving.actuators.actuators import actuator_kind, make_actuator, make_shadow, watch_of
+from serving.actuators.kind import Server
 from serving.bundle import CheckedBundle, check_bundle
+from serving.contract import Contract
 from serving.control.champion import Champion, champion_of_ledger
 from serving.control.checks import Distribution
 from serving.control.control_step import ControlStep
@@ -50,8 +52,9 @@ class ControlRequest:
         steps: None: until it is stopped.
         bundle: acts in place of the ledger's champion.
         public_key: None: the state folder's.
-        folder: None: controllers/<task>/<workload> in the state folder.
+        folder: None: controllers/<task>/<workload> in the state folder; shadow/<task>/<workload> in shadow.
         metrics_port: None: /metrics is not served.
+        shadow: decides beside whoever sets the target, and sets nothing.
     """
 
     workload: str
@@ -66,6 +69,7 @@ class ControlRequest:
     folder: Path | None = None
     metrics_port: int | None = None
     metrics_address: str = "127.0.0.1"
+    shadow: bool = False
 
 
 def with_task(request: ControlRequest, state: Configuration | StateFolder) -> ControlRequest:
@@ -89,7 +93,7 @@ def place_of(request: ControlRequest, home: Path) -> Path:
     if request.folder is not None:
         return request.folder
     task, workload = check_task_name(named_task(request), "--task"), check_workload_name(request.workload, "--workload")
-    return home / "controllers" / task / workload
+    return home / ("shadow" if request.shadow else "controllers") / task / workload
 
 
 def _places(request: ControlRequest, home: Path) -> list[Path]:
@@ -183,16 +187,19 @@ def control(request: ControlRequest, state: Configuration | StateFolder, show: C
     """
     if request.every is not None and not LEAST_S <= request.every <= MOST_S:
         raise InputError(f"every must be {LEAST_S:g} to {MOST_S:g} seconds, got {request.every!r}")
+    if request.shadow:
+        _require_watchable(request)
     written, stopped = read_controller_file(request.controller, request.actuator), stops_on_signals()
     gives_back = actuator_kind(request.actuator).gives_back if request.give_back is None else request.give_back
+    gives_back = gives_back and not request.shadow
     with ExitStack() as stack:
         try:
             request = with_task(request, state)
             place = stack.enter_context(own_folder(request, state.home))
             with loading or nullcontext():
                 champion = champion_for(request, state)
-            contract, actuator = champion.contract, make_actuator(
-                request.actuator, champion.contract, written.actuators, written.hold)
+            contract = champion.contract
+            actuator = _actuator(request, contract, written)
             on_host, in_ledger = KillSwitch(place), _ledger_switch(request, keyed(request, state), place)
             loop = make_loop(contract, champion, written, actuator, lambda: on_host() or in_ledger(), place)
             # a bundle of a folder needs no ledger: then nobody waits for one
@@ -216,11 +223,38 @@ def control(request: ControlRequest, state: Configuration | StateFolder, show: C
         every_s = request.every or contract.driving.step_s
         due_s = loop.expect(every_s)
         with suppress(OSError):
-            for line in filter(None, (first_line(champion, actuator.name, due_s, place),
+            for line in filter(None, (first_line(champion, actuator.name, due_s, place, request.shadow),
+                                      unknown_present(actuator, contract) if request.shadow else "",
                                       unchecked(champion, written.distribution), loop.without_rewards(due_s))):
                 tell(line)
         if failure := run(loop, every_s, stopped, on_step, request.steps, gives_back):
             raise RefusedError(failure)
+
+
+def _require_watchable(request: ControlRequest) -> None:
+    """Raises InputError: the actuator's target cannot be watched, or something is to be given back."""
+    watch_of(request.actuator)
+    if request.give_back:
+        raise InputError("give-back must be left out in shadow, where nothing is set, got it")
+
+
+def _actuator(request: ControlRequest, contract: Contract, written: ControllerFile) -> Actuator:
+    if not request.shadow:
+        return make_actuator(request.actuator, contract, written.actuators, written.hold)
+    server = Server(written.prometheus, written.timeout_s)
+    return make_shadow(request.actuator, contract, written.actuators, written.hold, server)
+
+
+def unknown_present(actuator: Actuator, contract: Contract) -> str:
+    """Which present values are missing now, without which nobody decides; "" for none."""
+    assert contract.driving is not None
+    try:
+        present = actuator.present()
+    except ActuatorError as error:
+        return f"nothing is decided while what is set cannot be read: {error}"
+    missing = [name for name in contract.driving.current.values() if not math.isfinite(present.get(name, math.nan))]
+    return (f"nothing is decided while nobody knows {', '.join(missing)} ({actuator.name}); what has no limit needs one"
+            if missing else "")
 
 
 def limits_of_a_refused_start(request: ControlRequest, written: ControllerFile, places: Iterable[Path]) -> str:
@@ -276,15 +310,16 @@ def _ledger_switch(request: ControlRequest, state: Configuration | StateFolder, 
     return switch
 
 
-def first_line(champion: Champion, target: str, every_s: float, place: Path) -> str:
-    """What acts, on what, towards which objective, where the log is."""
+def first_line(champion: Champion, target: str, every_s: float, place: Path, shadow: bool = False) -> str:
+    """What acts, on what, towards which objective, where the log is. shadow: it sets nothing."""
     model, contract = champion.current(), champion.contract
     units = {item.name: item.unit for item in contract.inputs}
     assert contract.driving is not None and contract.fallback is not None
     aims = ", ".join(f"{name} {value:g} {units[name]}".rstrip() for name, value in contract.driving.settings.items())
     who = f"the fallback alone ({contract.fallback.rule}; {model.refused})" if model.refused else "the policy"
-    return (f"{who} of bundle {model.version} ({contract.task}, {contract.workload}) acts on {target} every "
-            f"{every_s:g} s{f', objective: {aims}' if aims else ''}; log: {place / 'steps'}")
+    does = f"watches {target}, every {every_s:g} s, sets nothing" if shadow else f"acts on {target} every {every_s:g} s"
+    return (f"{who} of bundle {model.version} ({contract.task}, {contract.workload}) {does}"
+            f"{f', objective: {aims}' if aims else ''}; log: {place / 'steps'}")
 
 
 def unchecked(champion: Champion, distribution: Distribution) -> str:
@@ -301,12 +336,20 @@ def unchecked(champion: Champion, distribution: Distribution) -> str:
 
 
 def line_of(record: ControlStep) -> str:
-    """What a step came to, on one line: when, who, what is set, why."""
-    done: Any = record.done if record.done is not None else record.targets
+    """What a step came to, on one line: when, who, what is set (in shadow: would be), why."""
+    done: Any = record.done if record.done is not None and not record.shadow else record.targets
+    said = ", ".join(f"{name.removeprefix('target_')} {value:.4g}{_beside(record, name)}"
+                     for name, value in done.items())
     parts = [record.at[11:19], record.actor.ljust(8),
-             ", ".join(f"{name.removeprefix('target_')} {value:.4g}" for name, value in done.items()) or "unchanged"]
+             f"would set {said}" if said and record.shadow else said or "unchanged"]
     why = [record.reason, *(f"shield: {change}" for change in record.changes), record.failure, *record.notes]
     return "  ".join(parts) + "".join(f"; {one}" for one in why if one)
+
+
+def _beside(record: ControlStep, name: str) -> str:
+    """In shadow, what is set instead."""
+    present = (record.done or {}).get(name)
+    return f" (is {present:.4g})" if record.shadow and present is not None else ""
 
 
 def json_of(record: ControlStep) -> str:

@@ -212,7 +212,7 @@ def test_control_has_the_options_of_the_whole_project_s_command():
     for name in names:  # and is written the same
         option = f"--{name.replace('_', '-')}"
         assert make_parser().parse_args(["control", "-w", "w", "--controller", "c", *(
-            [option] if name == "give_back" else [option, "1"])])
+            [option] if name in ("give_back", "shadow") else [option, "1"])])
 
 
 def test_every_command_on_the_page_is_one():

@@ -1,7 +1,7 @@
 """A user's own service as a workload: what a system offers that can be begun from one; may be left out.
 
-`assay init` asks `begin` for the files with which a user goes on; the page of a shadow run asks `replay` what would have
-become of the same load under other controllers.
+`assay init` asks `begin` for the files with which a user goes on; the page of a shadow run asks `replay` what would
+have become of the same load under other controllers.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from models.control.contract.environment import Environment
-
 if TYPE_CHECKING:
     import pandas as pd
+
+    from models.control.contract.environment import Environment
 
 DAY_S = 86_400.0
 

@@ -14,6 +14,7 @@ from typing import Any
 from feature_store.errors import InputError, nearest
 from models.control.contract.acting import code_files
 from models.control.contract.environment import ControlledSystem
+from models.control.contract.own_service import OwnServiceSystem
 
 FOLDER = Path(__file__).resolve().parents[3] / "systems"
 _PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
@@ -47,6 +48,18 @@ def environment_of(name: Any) -> ControlledSystem:
         raise InputError("environment: expected an ENVIRONMENT with the whole contract "
                          f"(models/control/contract/environment.py), got {name!r} without {', '.join(missing)}")
     return environment
+
+
+def own_service_system(name: str | None) -> OwnServiceSystem:
+    """The system of that name, which must be one that can be begun from a service; None: the first that can.
+
+    Raises:
+        InputError: there is none, or it cannot.
+    """
+    for one in environment_names() if name is None else (name,):
+        if isinstance(found := environment_of(one), OwnServiceSystem):
+            return found
+    raise InputError(f"system must be one that can be begun from a service that runs, got {name or 'none'}")
 
 
 def own_files(name: str) -> tuple[Path, ...]:

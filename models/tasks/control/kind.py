@@ -12,6 +12,7 @@ from feature_store.written.model import Written
 from models.tasks.attempts import attempt
 from models.tasks.control.task import ControlTask
 from models.tasks.kind import OnFinished, OnProgress, OwnTask
+from models.tasks.shadowed_kind import ShadowedPolicy
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Control:
-    """Implements `Kind`."""
+    """Implements `Kind` and `ShadowedKind`."""
 
     @property
     def task_file(self) -> type[ControlTask]:
@@ -165,6 +166,13 @@ class Control:
         from models.tasks.control.pages import ControlPages
 
         return ControlPages()
+
+    def shadow_report(self, task: ControlTask, workload: str, folder: Path, policy: ShadowedPolicy,
+                      task_path: str) -> tuple[dict[str, Any], str]:
+        """See shadow/report.py."""
+        from models.tasks.control.shadow.report import shadow_report
+
+        return shadow_report(task, workload, folder, policy, task_path)
 
 
 KIND = Control()

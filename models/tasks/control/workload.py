@@ -51,7 +51,8 @@ def specification_of(task: ControlTask, workload: str, environment: Environment,
     observed = {signal.name: (signal.low, signal.high) for signal in environment.signals}
     for control in environment.controls:
         low, high = observed[control.current]
-        observed[control.current] = (max(low, control.low), min(high, control.high))
+        least, most = written.limits.get(control.name, (control.low, control.high))
+        observed[control.current] = (max(low, least), min(high, most))
     return parse_specification(
         demands, tuple(signal.name for signal in environment.signals), observed, f"{where}, workload {workload}",
         tuple(control.name for control in environment.controls), units, lines and lines.below(*place))

@@ -36,7 +36,7 @@ from systems.autoscaling.simulator.applications import Applications, generate, n
 from systems.autoscaling.simulator.arrivals import made_traces, split_traces
 from systems.autoscaling.simulator.episodes import SCENARIOS, Episodes, draw_episodes
 
-_TIMEOUT_S = 10.0
+TIMEOUT_S = 10.0
 _PRESSURE, _SLOWDOWN = 0.9, 4.0  # share of the limit from which reclaiming slows down; times slower at the limit
 _KILL_WIDTH = 0.1  # at 1 + this share of the limit all replicas are killed within a step
 _STARTING = 6  # steps: the longest start-up is 90 s
@@ -285,7 +285,7 @@ class Autoscaling:
         capacity = servers / service
         work = state.backlog + rate * STEP_SECONDS
         left = (work - capacity * STEP_SECONDS).clamp(min=0.0)
-        backlog = left.minimum(_TIMEOUT_S * capacity)
+        backlog = left.minimum(TIMEOUT_S * capacity)
         longest = (0.99 * state.backlog.maximum(backlog) + 0.01 * state.backlog.minimum(backlog)) / capacity
         lost = (left - backlog) / (rate * STEP_SECONDS).clamp(min=1e-3)
         p99 = a.fixed_s + self._p99(state.constants, a, rate, servers, service, longest, serving,

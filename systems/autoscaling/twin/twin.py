@@ -10,6 +10,7 @@ the file gives. Without an objective a workload is best effort: the objective is
 observed.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ from feature_store.errors import InputError
 from models.control.contract.setting import Setting
 from systems.autoscaling.interface import CONTROLS
 from systems.autoscaling.simulator.applications import QUOTA_PERIOD_S, Applications, generate
+from systems.autoscaling.simulator.episodes import Episodes
 from systems.autoscaling.simulator.simulator import Autoscaling
 from systems.autoscaling.twin.recorded_applications import recorded_applications
 
@@ -43,6 +45,9 @@ SETTINGS = (
     Setting("slo_ms", BEST_EFFORT_MS, "ms", 4.0, BEST_EFFORT_MS, meaning="objective of the 99th percentile of latency"),
     Setting("cpu_ms", 10.0, "ms", 0.01, 10_000.0, meaning="CPU time a request on this machine"),
     Setting("fixed_ms", 1.0, "ms", 0.0, 10_000.0, meaning="latency that more CPU does not shorten"),
+    Setting("cv2", 0.5, "1", 0.01, 30.0, meaning="squared coefficient of variation of the time a request takes"),
+    Setting("burst_periods", 0.3, "1", 0.0, 1.0,
+            meaning="periods of 100 ms of saved CPU quota that a queue uses up before it feels the limit"),
     Setting("workers", 4.0, "count", 1.0, 64.0, meaning="requests that a replica works on at once, at most"),
     Setting("memory_mib", 100.0, "MiB", 1.0, 32_768.0, meaning="memory of a replica at rest"),
     Setting("request_mib", 1.0, "MiB", 0.0, 1_024.0, meaning="memory of a request that is being worked on"),
@@ -50,13 +55,11 @@ SETTINGS = (
 )
 # setting -> parameter of `Applications`, and factor to its unit
 _PARAMETERS = {"slo_ms": ("slo_s", 1e-3), "cpu_ms": ("cpu_s", 1e-3), "fixed_ms": ("fixed_s", 1e-3),
-               "workers": ("workers", 1.0), "memory_mib": ("memory_mib", 1.0), "request_mib": ("request_mib", 1.0),
-               "startup_s": ("startup_s", 1.0)}
+               "cv2": ("service_cv2", 1.0), "burst_periods": ("burst_s", QUOTA_PERIOD_S), "workers": ("workers", 1.0),
+               "memory_mib": ("memory_mib", 1.0), "request_mib": ("request_mib", 1.0), "startup_s": ("startup_s", 1.0)}
 # the same of a recorded server
 _FITTED = {**{name: found for name, found in _PARAMETERS.items() if name not in ("slo_ms", "workers")},
-           "cv2": ("service_cv2", 1.0), "contention": ("contention", 1.0),
-           "burst_periods": ("burst_s", QUOTA_PERIOD_S), "io": ("io", 1e-3),
-           "network": ("network", 1e-3)}
+           "contention": ("contention", 1.0), "io": ("io", 1e-3), "network": ("network", 1e-3)}
 
 
 def twin(telemetry: "pd.DataFrame", settings: Mapping[str, float | str],
@@ -71,6 +74,26 @@ def twin(telemetry: "pd.DataFrame", settings: Mapping[str, float | str],
     controls = tuple(replace(one, low=low, high=high) for one in CONTROLS
                      for low, high in [limits.get(one.name, (one.low, one.high))])
     return _Twin(pool, rate / rate.mean(), judging).with_controls(controls)
+
+
+def replay(telemetry: "pd.DataFrame", settings: Mapping[str, float | str],
+           limits: Mapping[str, tuple[float, float]], bounded: bool) -> tuple[Autoscaling, Episodes]:
+    """See `OwnServiceSystem.replay`. The load is that of the rows, without variation or noise.
+
+    Raises:
+        InputError: as `twin`.
+    """
+    rate = telemetry["rate_rps"].to_numpy(dtype=np.float64)
+    if not (np.isfinite(rate).all() and (rate > 0).any()):
+        raise InputError(f"load: expected finite rates and a request at least, got {len(rate)} rows without")
+    pool, judging = _variations(float(rate.mean()), settings)
+    pool = pool.take(torch.arange(len(pool) - judging, len(pool)))
+    environment = Autoscaling(pool, np.ones((2, 4)), held_out=len(pool)).with_controls(tuple(
+        replace(one, low=low, high=high) if bounded else replace(one, low=0.1 * one.low, high=4.0 * one.high,
+                                                                 most_down=1.0, most_up=math.inf)
+        for one in CONTROLS for low, high in [limits.get(one.name, (one.low, one.high))]))
+    drawn = environment.draw("held_out", len(pool), len(rate), SEED, applications=range(len(pool)))
+    return environment, replace(drawn, rate=torch.tensor(rate, dtype=torch.float32)[:, None].repeat(1, len(pool)))
 
 
 class _Twin(Autoscaling):

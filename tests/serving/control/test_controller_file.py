@@ -8,6 +8,7 @@ from feature_store.errors import InputError
 from serving.actuators.cgroup import CgroupTarget
 from serving.control.checks import Distribution
 from serving.control.controller_file import Query, read_controller_file
+from serving.control.parts import Share
 
 WHOLE = """
 prometheus: http://127.0.0.1:9090
@@ -30,6 +31,21 @@ def _read(folder: Path, text: str):
     path = folder / "controller.yaml"
     path.write_text(text)
     return read_controller_file(path)
+
+
+def test_a_signal_may_be_another_one_over_what_is_set(tmp_path):
+    share = "  cpu_utilization: {of: rate_rps, over: [ready_replicas, cpu_limit_cores]}\n"
+    text = WHOLE.replace("signals:\n", "signals:\n" + share)
+    found = _read(tmp_path, text)
+    assert found.shares == {"cpu_utilization": Share("rate_rps", ("ready_replicas", "cpu_limit_cores"))}
+    assert "cpu_utilization" not in found.signals
+    found.require_all(("rate_rps", "p99_ms", "cpu_utilization", "io_utilization"))
+    for wrong, said in (("of: rate_rpm", "did you mean 'rate_rps'"), ("of: io_utilization", "a signal with a query")):
+        with pytest.raises(InputError, match=said):
+            _read(tmp_path, text.replace("of: rate_rps", wrong)).require_all(
+                ("rate_rps", "p99_ms", "cpu_utilization", "io_utilization"))
+    with pytest.raises(InputError, match=r"signals.cpu_utilization.over must be a list of what is set"):
+        _read(tmp_path, text.replace("[ready_replicas, cpu_limit_cores]", "[]"))
 
 
 MEASURES = "tests.serving.control.measuring_actuator"

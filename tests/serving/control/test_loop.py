@@ -17,7 +17,7 @@ from models.control.training.trajectories import from_log, transitions
 from models.control.training.trajectory_log import read_log
 from serving.control.checks import Distribution
 from serving.control.memory import read_memory
-from serving.control.parts import Readings
+from serving.control.parts import Readings, Share
 from serving.control.shield import Budget, Limit, Shield
 from serving.fallback_spec import SafeRange
 from serving.seen_spec import Familiar, seen_spec
@@ -202,6 +202,31 @@ def test_a_source_that_lies_is_not_believed(tmp_path, value):
     record = loop.step()
     assert record.actor == "fallback"
     assert "cpu_utilization is" in record.reason
+
+
+def test_a_share_of_what_was_set_follows_from_amounts_and_is_as_old_as_they_are(tmp_path):
+    """Of the limits that stood in the interval that is measured, not of those that stand now."""
+    shares = {"cpu_utilization": Share("cpu_used_cores", ("ready_replicas", "cpu_limit_cores")),
+              "memory_utilization": Share("memory_used_mib", ("memory_limit_mib",))}
+    world = World(lost=tuple(shares))
+    doubling = {"target_cpu_limit_cores": "cpu_limit_cores", "target_memory_limit_mib": "memory_limit_mib",
+                "target_replicas": "replicas"}
+    loop = loop_of(world, tmp_path, Said(lambda row: {name: row[of] * (2.0 if row["raised_s_ago"] % 2 else 1.5)
+                                                      for name, of in doubling.items()}), shares=shares,
+                   fresh_s={"cpu_utilization": 60.0})
+    told = []
+    for _ in range(6):
+        shown = world.shown
+        record = loop.step()
+        told.append([(record.seen[name], shown[name]) for name in shares])
+        assert not record.troubles
+    for pairs in told[1:]:
+        for found, true in pairs:
+            assert found == pytest.approx(true, rel=1e-4)
+    world.age_s = 1000.0
+    assert any("cpu_utilization" in one for one in loop.step().troubles), "as old as the CPU that is used"
+    world.age_s, world.lost = 5.0, (*shares, "cpu_used_cores")
+    assert any("cpu_utilization" in one for one in loop.step().troubles)
 
 
 def test_an_idle_service_is_no_impossible_one(tmp_path):

@@ -1,0 +1,88 @@
+"""What a shadow's numbers mean, in sentences: one verdict, how far it can be believed, and what to do next."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from models.reporting.formatting import number, percent
+from models.tasks.control.evidence_reading import percent_signed, titled
+from models.tasks.control.shadow.replay import AS_SET, FALLBACK, POLICY
+
+Found = Mapping[str, Any]
+DAY_HOURS = 24.0
+OFTEN = 0.05  # share of the steps
+
+
+def span(interval: Sequence[float], low: float = -1e300) -> str:
+    """A share with its interval: 12.0 % (8.0 to 15.0 %)."""
+    mean, lower, upper = (max(low, value) for value in interval)
+    return f"{percent_signed(mean)} ({100 * lower:.1f} to {percent_signed(upper)})"
+
+
+def named(name: str, units: Mapping[str, str]) -> str:
+    """As a reader knows it, with its unit."""
+    return "violating steps" if name == "violated" else titled(name, units.get(name, ""))
+
+
+def verdict(found: Found) -> str:
+    """The page's first sentence."""
+    decided, replay = found["decided"], found["replay"]
+    refused = (f"The policy could not decide in {percent(decided['not_by_policy'])} of the steps"
+               + (f", most often because: {decided['most_often']}." if decided["most_often"] else "."))
+    if isinstance(replay, str):
+        return (f"In {number(found['hours'], 'h')} the service missed its objective in "
+                f"{span(found['measured']['violated'], 0.0)} of the steps. What the policy would have come to is not "
+                f"known: {replay}. {refused}")
+    saved, played = replay["saved"][POLICY], replay["played"]
+    does = (f"saved {span(saved)} of the cost" if saved[0] >= 0
+            else f"cost {span([-saved[0], -saved[2], -saved[1]])} more")
+    shares = {who: percent(one["violated"][0]) for who, one in played.items()}
+    return (f"In {number(replay['hours'], 'h')} the policy would have {does}, at {shares[POLICY]} of violating steps "
+            f"beside {shares[AS_SET]} under what was set; its fallback alone would have saved "
+            f"{span(replay['saved'][FALLBACK])} at {shares[FALLBACK]}. {refused}")
+
+
+def doubts(found: Found) -> list[str]:
+    """A sentence for each figure in which the twin is further from the service than their intervals."""
+    replay = found["replay"]
+    if isinstance(replay, str):
+        return []
+    units = found["units"]
+    sentences = []
+    for name in replay["apart"]:
+        ours, twins = (percent(one[0]) if units.get(name) == "share" else number(one[0], units.get(name, ""))
+                       for one in replay["told"][name])
+        sentences.append(f"Under what was set the twin says {twins} for {named(name, {})}, and {ours} was measured: "
+                         "they differ by more than their intervals.")
+    return sentences
+
+
+def next_steps(found: Found, task_path: str) -> list[str]:
+    """What to do, the first thing first.
+
+    Args:
+        task_path: as the user named the task.
+    """
+    decided, replay, steps = found["decided"], found["replay"], []
+    if found["hours"] < DAY_HOURS:
+        steps.append(f"Let the shadow run on: {number(found['hours'], 'h')} are less than a day, and most loads have a "
+                     "course of a day at least.")
+    if decided["unfit_share"] > OFTEN:
+        steps.append(f"See to the measurements first: in {percent(decided['unfit_share'])} of the steps nobody could "
+                     f"tell what was going on ({'; '.join(decided['unfit'])}).")
+    if decided["beyond_share"] > OFTEN:
+        steps.append(f"Train on this service's own days: {percent(decided['beyond_share'])} of the steps were beyond "
+                     f"what training saw, most often by {decided['beyond'][0][0]}. assay run --task {task_path} "
+                     "--telemetry LOAD, with the load of these days.")
+    if isinstance(replay, str):
+        return [*steps, f"A replay is not possible ({replay}): judge by what the policy would have set, below, or let "
+                        "it act on a part of the load."]
+    if apart := ", ".join(named(name, {}) for name in replay["apart"] if name in replay["decisive"]):
+        steps.append(f"Fit the twin again, for it differs from the service in {apart}: assay init --overwrite, or the "
+                     "settings of the task file by hand. Until then do not believe what the policy would have saved.")
+    allowed, more = found["allowed_violating_share"], replay["more_violating"][POLICY]
+    if replay["saved"][POLICY][1] <= 0 or (more[1] > 0 and replay["played"][POLICY]["violated"][0] > allowed):
+        steps.append("Do not let this policy act: it saves nothing that is more than chance, or misses the objective "
+                     f"more often than what is set now and than the {percent(allowed)} allowed. Train it on a longer "
+                     f"load, or for longer: assay run --task {task_path} --budget 4.")
+    return steps or [f"Let it act: take off whoever sets the service now, then assay control --workload "
+                     f"{found['workload']} --controller controller.yaml, with the --actuator that sets it."]

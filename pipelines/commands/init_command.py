@@ -1,0 +1,117 @@
+"""`assay init`: from a service that runs to the files with which one goes on."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from feature_store.errors import InputError
+from models.control.contract.own_service import Service
+from pipelines.console import JsonOption, print_json, print_line, print_note, reported, working
+
+
+@reported
+def init(
+    prometheus: Annotated[str | None, typer.Option(
+        help="Address of the Prometheus server that knows the service.")] = None,
+    deployment: Annotated[str | None, typer.Option(help="Kubernetes Deployment of the service.")] = None,
+    namespace: Annotated[str, typer.Option(help="Of the Deployment.")] = "default",
+    container: Annotated[str | None, typer.Option(help="Of its pods; default: named as the Deployment.")] = None,
+    cgroup: Annotated[str | None, typer.Option(
+        help="Control group of the service on this host, as a path below /sys/fs/cgroup.")] = None,
+    csv: Annotated[Path | None, typer.Option(
+        help="A CSV or Parquet file of recorded windows, in place of a server.")] = None,
+    name: Annotated[str | None, typer.Option(
+        help="Of the service, as its series are labelled; default: of the Deployment or the group.")] = None,
+    objective: Annotated[float | None, typer.Option(
+        help="What the service promises, such as ms at the 99th percentile; default: one is proposed.")] = None,
+    last: Annotated[str, typer.Option(help="How far to look back: 90m, 36h, 7d.")] = "7d",
+    window: Annotated[float, typer.Option(min=1, help="Length of a window, in seconds.")] = 60.0,
+    system: Annotated[str | None, typer.Option(
+        help="What is to be controlled; default: the first that can be begun so.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Folder to write; default: one named as the service.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Look at a service that runs, and write task, load map and controller file for it.
+
+    Nothing is changed on the service. What was found is said, and what was not; the files have a comment for each line
+    that you may want to change. Go on with `assay validate`, `assay run` and `assay control --shadow`, as the last
+    lines say.
+
+    Example: assay init --prometheus http://127.0.0.1:9090 --deployment web --namespace shop
+    """
+    from models.control.contract.systems import own_service_system
+
+    if (prometheus is None) == (csv is None):
+        raise InputError("expected either --prometheus or --csv, got " + ("none of them" if csv is None else "both"))
+    called = name or deployment or (cgroup or "").rstrip("/").rpartition("/")[2] or (csv.stem if csv else "")
+    if not called:
+        raise InputError("name must say which service is meant (--name, --deployment or --cgroup), got none")
+    service = Service(called, prometheus or "", csv, _target(deployment, namespace, container, cgroup), objective,
+                      _seconds(last), window)
+    folder, said = output or Path(called), print_note if json_output else print_line
+    with working("looking at what is recorded", json_output):
+        files = own_service_system(system).begin(service, said)
+    _write(folder, files, overwrite)
+    steps = _next_steps(folder, files, service)
+    if json_output:
+        print_json({"files": {one: str(folder / one) for one in files}, "next": steps})
+        return
+    for one in files:
+        print_line(f"wrote    {folder / one}")
+    for one in steps:
+        print_line(f"next     {one}")
+
+
+def _target(deployment: str | None, namespace: str, container: str | None,
+            cgroup: str | None) -> Mapping[str, Mapping[str, str]]:
+    """Section of the controller file -> its keys."""
+    if deployment is not None and cgroup is not None:
+        raise InputError("expected one of --deployment and --cgroup, got both")
+    if deployment is not None:
+        return {"kubernetes": {"namespace": namespace, "deployment": deployment, "container": container or deployment}}
+    if cgroup is not None:
+        parent, _, group = cgroup.strip("/").removeprefix("sys/fs/cgroup/").rpartition("/")
+        return {"cgroup": {"group": group, **({"parent": parent} if parent else {}), "state": "/run/assay"}}
+    return {}
+
+
+def _seconds(text: str) -> float:
+    """A length of time such as 90m. Raises InputError."""
+    units = {"m": 60.0, "h": 3600.0, "d": 86_400.0}
+    try:
+        value = float(text[:-1]) * units[text[-1:]]
+    except (ValueError, KeyError):
+        value = 0.0
+    if not 0 < value <= 366 * units["d"]:
+        raise InputError(f"last must be a time such as 90m, 36h or 7d, got {text!r}")
+    return value
+
+
+def _write(folder: Path, files: Mapping[str, str], overwrite: bool) -> None:
+    """All of them or none. Raises InputError: one is there, or the folder cannot be written."""
+    from feature_store.whole_files import write_file
+
+    if not overwrite and (there := [str(folder / one) for one in files if (folder / one).exists()]):
+        raise InputError(f"files must not be there yet, got {', '.join(there)}; --overwrite replaces them, --output "
+                         "names another folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for one, text in files.items():
+            write_file(folder / one, text)
+    except OSError as error:
+        raise InputError(f"folder must be one that can be written, got {error.strerror} ({folder})") from error
+
+
+def _next_steps(folder: Path, files: Mapping[str, str], service: Service) -> list[str]:
+    task = folder / "task.yaml"
+    load = (f"{folder / 'load.csv'}" if "load.csv" in files
+            else f"{service.prometheus} --mapping {folder / 'load.yaml'}")
+    steps = [f"assay validate --task {task} --telemetry {load}", f"assay run --task {task} --telemetry {load}"]
+    if "controller.yaml" in files:
+        steps.append(f"assay control --shadow --workload {service.name} --controller {folder / 'controller.yaml'} "
+                     "--actuator watch    # decides beside what is there, sets nothing")
+        steps.append(f"assay shadow-report --workload {service.name} --task {task}    # what it would have come to")
+    return steps

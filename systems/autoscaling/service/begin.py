@@ -1,0 +1,125 @@
+"""`assay init` for autoscaling: looks at what is recorded of a service, and writes the files to go on with."""
+
+import math
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+
+import pandas as pd
+
+from feature_store.errors import InputError
+from feature_store.sources.prometheus_api import PrometheusApi
+from models.control.contract.own_service import Service
+from systems.autoscaling.service.exporters import SHARES
+from systems.autoscaling.service.files import (
+    UNMEASURED,
+    controller_text,
+    load_text,
+    proposed_limits,
+    proposed_objective_ms,
+    task_text,
+)
+from systems.autoscaling.service.fit import Fitted, fit_service
+from systems.autoscaling.service.history import LOAD, now, read_file, read_history, start_ups
+from systems.autoscaling.service.queries import Found, find_queries
+
+_TIMEOUT_S = 30.0
+LEAST_ROWS = 60  # `minimum_rows` of a control task
+_NEEDED = ("p99_ms", "cpu_used_cores", "memory_used_mib")  # beside the load: without them no policy can act
+
+
+def begin(service: Service, tell: Callable[[str], None]) -> Mapping[str, str]:
+    """See `OwnServiceSystem.begin`."""
+    if service.csv is not None:
+        return _from_file(service, tell)
+    api = PrometheusApi(service.prometheus, _TIMEOUT_S, retries=2)
+    found = find_queries(api, service.name, service.target)
+    if LOAD not in found.queries:
+        raise InputError(f"service must have a metric of its requests, got none: {found.missing.get(LOAD, '')} "
+                         f"({service.name})")
+    for name, query in found.queries.items():
+        tell(f"found    {name}: {query.found}")
+    scrape_s = _scrape_s(api, found)
+    end = now()
+    start = end - timedelta(seconds=service.last_s)
+    history = read_history(service.prometheus, found.queries, start, end, service.window_s, scrape_s)
+    came: list[float] | None = None
+    if {"replicas", "ready_replicas"} <= set(found.queries):
+        came = start_ups(service.prometheus, found.queries["replicas"], found.queries["ready_replicas"],
+                         history["window_start"].iloc[0].to_pydatetime(), end, max(scrape_s, 1.0))
+    for name, value in _set_now(service).items():  # what Prometheus does not know
+        history[name] = history[name].fillna(value) if name in history else value
+    history.attrs["window_s"] = service.window_s
+    told = {*history.columns, *UNMEASURED, *(name for name, (of, *_) in SHARES.items() if of in found.queries)}
+    for name in sorted({*found.missing} - told):
+        tell(f"missing  {name}: looked for {found.missing[name]}")
+    fitted = fit_service(history, came)
+    objective_ms, limits = _understood(service, history, fitted, tell)
+    if lacks := [name for name in _NEEDED if name not in found.queries]:
+        tell(f"warning  no policy can act without {', '.join(lacks)}: export them, and run this again")
+    return {"task.yaml": task_text(service, fitted, objective_ms, service.objective is None, limits,
+                                   f"{_span(history)} of {api.address}"),
+            "load.yaml": load_text(service, found.queries[LOAD]),
+            "controller.yaml": controller_text(service, found.queries, found.newest, scrape_s, history)}
+
+
+def _from_file(service: Service, tell: Callable[[str], None]) -> Mapping[str, str]:
+    """From a file there is a task and a load, and no controller: nobody said where to measure."""
+    assert service.csv is not None
+    history = read_file(service.csv)
+    tell(f"found    {', '.join(map(str, history.columns[1:]))}: columns of {service.csv}")
+    fitted = fit_service(history)
+    objective_ms, limits = _understood(service, history, fitted, tell)
+    load = pd.DataFrame({"workload": service.name, "window_start": history["window_start"].dt.strftime(
+        "%Y-%m-%dT%H:%M:%S.%f+00:00"), "window_s": history.attrs["window_s"], LOAD: history[LOAD]})
+    return {"task.yaml": task_text(service, fitted, objective_ms, service.objective is None, limits,
+                                   f"{_span(history)} of {service.csv.name}"),
+            "load.csv": load.to_csv(index=False)}
+
+
+def _understood(service: Service, history: pd.DataFrame, fitted: Fitted,
+                tell: Callable[[str], None]) -> tuple[float, dict[str, list[float]]]:
+    """Objective, ms, and limits; tells what was fitted."""
+    tell(f"recorded {len(history)} windows of {history.attrs['window_s']:g} s: {_span(history)}, "
+         f"{history[LOAD].mean():.3g} requests a second on average, {history[LOAD].max():.3g} at most")
+    for name, value in fitted.settings.items():
+        tell(f"fitted   {name} {value:g}: {fitted.told[name]}")
+    for name, why in fitted.open.items():
+        tell(f"open     {name}: {why}")
+    if fitted.error_p99 is not None:
+        tell(f"check    p99 of windows that were not fitted is {100 * math.expm1(fitted.error_p99):.0f} % off at the "
+             "median")
+    if len(history) < LEAST_ROWS:
+        tell(f"warning  `assay run` wants {LEAST_ROWS} windows at least: record more, or take shorter ones (--window)")
+    objective_ms = service.objective or proposed_objective_ms(history)
+    if objective_ms is None:
+        raise InputError("objective must be given where no latency is recorded (--objective, in ms), got none")
+    limits = proposed_limits(history, service.target)
+    return objective_ms, limits
+
+
+def _span(history: pd.DataFrame) -> str:
+    hours = len(history) * history.attrs["window_s"] / 3600.0
+    return f"{hours / 24.0:.3g} days" if hours >= 48.0 else f"{hours:.3g} hours"
+
+
+def _set_now(service: Service) -> Mapping[str, float]:
+    """What the target itself says is set, where it can be asked without a cluster."""
+    if "cgroup" not in service.target:
+        return {}
+    from serving.actuators.actuators import ACTUATORS
+    from serving.control.file_part import FilePart
+
+    kind = ACTUATORS["cgroup"]
+    part = FilePart(dict(service.target["cgroup"]), "cgroup", "--cgroup")
+    return kind.make(kind.read(part), None, ()).present()
+
+
+def _scrape_s(api: PrometheusApi, found: Found) -> float:
+    """How often the load is scraped, s: by the samples of the last five minutes; 15 where nobody can tell."""
+    if not found.newest:
+        return 15.0
+    # newest is max(timestamp(SELECTOR)): its changes over five minutes, second by second
+    counted = api.series("query", {"query": f"changes(({found.newest})[5m:1s])"})
+    changes = float(counted[0].values[-1]) if len(counted) == 1 else 0.0
+    return float(min((one for one in (1, 2, 5, 10, 15, 20, 30, 60, 120) if changes * one >= 250), default=60)) \
+        if changes >= 2 else 15.0

@@ -1,0 +1,53 @@
+"""What is read of a user's file, and how long replicas took to come."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from feature_store.errors import InputError
+from systems.autoscaling.service.history import read_file, rises
+
+ROWS = "time,rate_rps,p99_ms\n2026-01-01T00:00:00Z,5,10\n2026-01-01T00:01:00Z,6,\n2026-01-01T00:02:00Z,7,12\n"
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "web.csv"
+    path.write_text(text)
+    return path
+
+
+def test_a_file_is_read_by_its_names_with_the_length_of_a_window(tmp_path: Path) -> None:
+    found = read_file(written(tmp_path, ROWS))
+    assert found.attrs["window_s"] == 60.0 and list(found) == ["window_start", "rate_rps", "p99_ms"]
+    assert found["rate_rps"].tolist() == [5.0, 6.0, 7.0] and np.isnan(found["p99_ms"].iloc[1])
+
+
+def test_rows_may_stand_in_any_order_and_lack_a_rate(tmp_path: Path) -> None:
+    lines = ROWS.splitlines()
+    found = read_file(written(tmp_path, "\n".join([lines[0], lines[3], "2026-01-01T00:03:00Z,,", lines[1], lines[2]])))
+    assert found["rate_rps"].tolist() == [5.0, 6.0, 7.0]
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    (ROWS.replace("rate_rps", "rate"), "did you mean 'rate'"), (ROWS.replace("time,", "when,"), "window_start"),
+    (ROWS.replace("5,10", "five,10"), "got 'five' in row 2"), (ROWS.replace("6,", "-6,"), "row 3"),
+    (ROWS.replace("2026-01-01T00:01:00Z", "yesterday"), "must hold times"),
+    (ROWS.splitlines()[0] + "\n", "different times"),
+    ("time,rate_rps\n" + "".join(f"2026-01-01T00:{minute:02d}:00Z,1\n" for minute in (0, 1, 2, 9, 17, 31, 32)),
+     "equal distances")])
+def test_what_cannot_be_used_is_said_with_its_row(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        read_file(written(tmp_path, text))
+
+
+def test_a_rise_takes_until_as_many_serve() -> None:
+    asked = np.array([2, 2, 4, 4, 4, 4, 3, 3, 5, 5, 5], dtype=float)
+    ready = np.array([2, 2, 2, 3, 4, 4, 3, 3, 3, 3, 5], dtype=float)
+    assert rises(asked, ready, 10.0) == [20.0, 20.0]
+
+
+def test_a_rise_that_was_overtaken_or_not_seen_to_its_end_counts_for_nothing() -> None:
+    assert rises(np.array([2.0, 4, 6, 6]), np.array([2.0, 2, 2, 2]), 10.0) == []
+    assert rises(np.array([2.0, 4, np.nan, 4]), np.array([2.0, 2, 2, 4]), 10.0) == []
+    assert rises(np.array([2.0, 4]), np.array([2.0, 4]), 10.0) == [5.0], "within half a step"

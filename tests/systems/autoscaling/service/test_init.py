@@ -1,0 +1,149 @@
+"""`assay init`: from a real Prometheus, or a file, to files that validate, train and act."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import yaml
+from typer.testing import CliRunner, Result
+
+from models.control.contract.own_service import Service
+from models.tasks.control.judging import play
+from pipelines.command_line import app
+from recording.processes import Guard
+from recording.tools import SEARCH_PATH
+from serving.control.controller_file import read_controller_file
+from systems.autoscaling.environment import ENVIRONMENT
+from systems.autoscaling.observer import AutoscalingObserver
+from systems.autoscaling.service.files import TASK, task_text
+from systems.autoscaling.service.fit import fit_service
+from tests.systems.autoscaling.service.recorded_server import counters, prometheus_with, write_history
+from tests.systems.autoscaling.service.test_fit import TRUTH, recorded
+
+HOURS = 3
+
+
+def history(seconds: float = 15.0) -> pd.DataFrame:
+    found = recorded(windows=int(HOURS * 3600 / seconds), quota=0.8, noise=0.02)
+    found[["replicas", "ready_replicas"]] = 1.0
+    found["rate_rps"] *= 0.35  # of one replica
+    found["cpu_used_cores"] *= 0.35
+    found.attrs["window_s"] = seconds
+    return found
+
+
+def init(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["init", *arguments])
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ASSAY_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    if any(shutil.which(one, path=SEARCH_PATH) is None for one in ("prometheus", "promtool")):
+        pytest.skip("prometheus and promtool are not installed: apt-get install prometheus")
+    with Guard() as guard:
+        yield prometheus_with(guard, counters(history()))
+
+
+def test_a_service_that_a_server_knows_becomes_files_that_fit_together(server: str, tmp_path: Path) -> None:
+    found = init("--prometheus", server, "--name", "web", "--last", "3h", "--objective", "150")
+    assert found.exit_code == 0, found.output
+    assert "fitted   cpu_ms" in found.output and "open     startup_s" in found.output
+    task = yaml.safe_load(Path("web/task.yaml").read_text())
+    settings = task["workloads"]["web"]["settings"]
+    assert settings["slo_ms"] == 150 and settings["memory_mib"] == pytest.approx(80, rel=0.05)
+    assert settings["cpu_ms"] == pytest.approx(TRUTH.cpu_ms, rel=0.05)
+    assert "cv2" not in settings, "no limit is known to this server: the law cannot be fitted"
+    written = read_controller_file(Path("web/controller.yaml"), "dry-run")
+    assert set(written.signals) >= {"rate_rps", "p99_ms", "served_share", "cpu_used_cores", "memory_used_mib"}
+    written.require_all(AutoscalingObserver.measured)
+    assert written.shares["cpu_utilization"].over == ("ready_replicas", "cpu_limit_cores")
+    checked = CliRunner().invoke(app, ["validate", "--task", "web/task.yaml", "--telemetry", server, "--mapping",
+                                       "web/load.yaml"])
+    assert checked.exit_code == 0, checked.output
+
+
+def test_nothing_is_overwritten_unless_it_is_asked_for(server: str) -> None:
+    asked = ("--prometheus", server, "--name", "web", "--last", "1h")
+    assert init(*asked).exit_code == 0
+    Path("web/task.yaml").write_text("mine")
+    refused = init(*asked)
+    assert refused.exit_code == 2 and "--overwrite" in refused.output
+    assert Path("web/task.yaml").read_text() == "mine"
+    assert init(*asked, "--overwrite").exit_code == 0 and Path("web/task.yaml").read_text() != "mine"
+
+
+def test_a_service_that_the_server_does_not_know_is_said_with_the_nearest_name(server: str) -> None:
+    found = init("--prometheus", server, "--name", "wbe")
+    assert found.exit_code == 2 and "web" in found.output and not Path("wbe").exists()
+
+
+def test_a_file_becomes_a_task_with_what_its_windows_tell(tmp_path: Path) -> None:
+    write_history(history(60.0), tmp_path / "shop.csv")
+    found = init("--csv", "shop.csv", "--json")
+    assert found.exit_code == 0, found.output
+    assert set(json.loads(found.stdout)["files"]) == {"task.yaml", "load.csv"}
+    workload = yaml.safe_load(Path("shop/task.yaml").read_text())["workloads"]["shop"]
+    assert workload["settings"]["cpu_ms"] == pytest.approx(TRUTH.cpu_ms, rel=0.05)
+    assert workload["limits"]["target_replicas"] == [1, 2] and workload["limits"]["target_cpu_limit_cores"][1] == 1.6
+    checked = CliRunner().invoke(app, ["validate", "--task", "shop/task.yaml", "--telemetry", "shop/load.csv"])
+    assert checked.exit_code == 0, checked.output
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["--prometheus", "http://127.0.0.1:1", "--csv", "x.csv", "--name", "a"], "got both"),
+    (["--name", "a"], "got none"),
+    (["--prometheus", "http://127.0.0.1:1"], "which service"), (["--csv", "away.csv"], "away.csv"),
+    (["--prometheus", "http://127.0.0.1:1", "--name", "a", "--last", "week"], "90m, 36h or 7d"),
+    (["--prometheus", "http://127.0.0.1:1", "--deployment", "a", "--cgroup", "b"], "got both")])
+def test_what_cannot_be_begun_is_refused_in_one_line(arguments: list[str], said: str) -> None:
+    found = init(*arguments)
+    assert found.exit_code == 2 and said in found.output and len(found.output.strip().splitlines()) == 1
+
+
+def test_a_replay_has_the_recorded_load_and_sets_what_was_set() -> None:
+    """A third of a core misses the objective all the time, ten cores never: whatever the limits say."""
+    load = pd.DataFrame({"rate_rps": 40.0 + 10.0 * np.sin(np.arange(60) / 10.0)})
+    settings = {"slo_ms": 200.0, "cpu_ms": 20.0, "fixed_ms": 5.0, "cv2": 0.3, "workers": 2.0, "memory_mib": 50.0}
+    limits = {"target_replicas": (1.0, 2.0)}
+    missed = []
+    for cores, replicas in ((0.33, 1.0), (2.0, 5.0)):
+        environment, episodes = ENVIRONMENT.replay(load, settings, limits, bounded=False)
+        assert len(episodes) >= 8 and episodes.steps == len(load)
+        assert np.allclose(episodes.rate[:, 0].numpy(), load["rate_rps"])
+        allocation = torch.tensor([[cores, 256.0, replicas]]).expand(len(episodes), -1)
+        played = play(environment, episodes, len(load), lambda seen, at, done=allocation: done, warm_up=20)
+        assert np.allclose(played.series["replicas"], replicas)
+        missed.append(played.violating_share.mean())
+    assert missed[0] > 0.9 and missed[1] < 0.05
+    bounded, episodes = ENVIRONMENT.replay(load, settings, limits)
+    played = play(bounded, episodes, len(load), lambda seen, at: torch.full((len(episodes), 3), 64.0))
+    assert played.series["replicas"][20:].max() == 2.0
+
+
+def test_a_demand_that_no_limit_lets_begin_is_left_out(tmp_path: Path) -> None:
+    """Of one instance nothing is demanded for four; `validate` refuses a file that demands it."""
+    shipped = TASK.read_text()
+    limits = {"target_replicas": [1.0, 1.0], "target_cpu_limit_cores": [0.125, 2.0]}
+    written = task_text(Service("one"), fit_service(recorded()), 100.0, False, limits, "a test")
+    assert "replicas: [4, 64]" in shipped and "replicas: [4, 64]" not in written and "replicas: [1, 4]" in written
+    assert written.count("- order") == shipped.count("- order") - shipped.count("replicas: [4, 64]")
+    times = pd.date_range("2026-01-01", periods=90, freq="60s", tz="UTC")
+    load = pd.DataFrame({"workload": "one", "window_start": times, "window_s": 60.0,
+                         "rate_rps": 5.0 + np.sin(np.arange(90.0))})
+    load.to_csv("load.csv", index=False)
+    for text, code in ((written, 0), (written.replace("replicas: [1, 4]", "replicas: [4, 64]"), 2)):
+        Path("task.yaml").write_text(text)
+        found = CliRunner().invoke(app, ["validate", "--task", "task.yaml", "--telemetry", "load.csv"])
+        assert found.exit_code == code, found.output
+    assert "when must meet the box [1, 1]" in found.output and "line" in found.output
