@@ -9,6 +9,7 @@
       p99_ms: {query: '...', scale: 1000, fresh_s: 30, newest: '...'}
       cpu_utilization: {of: cpu_used_cores, over: [ready_replicas, cpu_limit_cores]}   # a measurement over what was set
     fixed: {io_utilization: 0.0}        # in place of a measurement that there is none of
+    settings: {slo_ms: 200}             # in place of the bundle's, inside of the box that is proved
     shield:
       hold: [target_replicas]           # stays as it is
       hysteresis: 0.02                  # of the present value
@@ -48,8 +49,8 @@ from serving.control.shield import Budget
 TIMEOUT_S, DEADLINE_S, HAND_BACK_AFTER = 5.0, 5.0, 4
 LEAST_WAIT_S = 0.01  # what nothing answers within
 KEEP_MB = 4096.0  # some ten million steps: years
-_KEYS = ("prometheus", "timeout_s", "newest", "fresh_s", "signals", "fixed", "shield", "out_of_distribution",
-         "hand_back_after", "deadline_s", "log")
+_KEYS = ("prometheus", "timeout_s", "newest", "fresh_s", "signals", "fixed", "settings", "shield",
+         "out_of_distribution", "hand_back_after", "deadline_s", "log")
 _OF_SERVER = ("prometheus", "timeout_s", "newest", "fresh_s", "signals", "fixed")
 _SHIELD = ("hold", "hysteresis", "cool_down_s", "budgets")
 
@@ -62,6 +63,7 @@ class ControllerFile:
     signals: Mapping[str, Query]
     shares: Mapping[str, Share] = field(default_factory=dict)
     fixed: Mapping[str, float] = field(default_factory=dict)
+    settings: Mapping[str, float] = field(default_factory=dict)
     timeout_s: float = TIMEOUT_S
     hold: tuple[str, ...] = ()
     hysteresis: float = 0.0
@@ -117,6 +119,7 @@ def read_controller_file(path: Path, actuator: str = "dry-run") -> ControllerFil
         signals={name: read_query(signals, name, newest, fresh_s) for name in signals.names if name not in shares},
         shares=shares,
         fixed=data.part("fixed", {}).numbers(),
+        settings=data.part("settings", {}).numbers(),
         timeout_s=data.number("timeout_s", TIMEOUT_S, least=LEAST_WAIT_S),
         hold=shield.texts("hold"),
         hysteresis=shield.number("hysteresis", 0.0, least=0.0),

@@ -5,6 +5,7 @@ import os
 import secrets
 import socket
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from feature_store.errors import InputError, nearest
@@ -69,6 +70,30 @@ def _never_fit(contract: Contract, models: Models, written: ControllerFile) -> M
     return beyond_training(models.current().familiar, constant, written.distribution)
 
 
+def with_settings(contract: Contract, given: Mapping[str, float]) -> Contract:
+    """The contract with an operator's settings, such as another objective, in place of those of training.
+
+    The proof holds for them where its box does; whether training saw them is checked as of everything else that never
+    changes.
+
+    Raises:
+        InputError: one is no setting of the bundle, or outside of the box that is proved.
+    """
+    if not given:
+        return contract
+    own = {} if contract.driving is None else contract.driving.settings
+    boxes = {item.name: (item.minimum, item.maximum) for item in contract.inputs}
+    for name, value in given.items():
+        if name not in own:
+            raise InputError(f"settings must be of {', '.join(own) or 'none'}, got {name!r}; {nearest(name, own)}")
+        low, high = boxes[name]
+        if not low <= value <= high:
+            raise InputError(f"settings.{name} must be {low:g} to {high:g}, for which the bundle is proved, got "
+                             f"{value:g}")
+    assert contract.driving is not None
+    return replace(contract, driving=replace(contract.driving, settings={**own, **given}))
+
+
 def make_loop(contract: Contract, models: Models, written: ControllerFile, actuator: Actuator,
               stops: Callable[[], str], folder: Path) -> ControlLoop:
     """Puts a controller together.
@@ -94,7 +119,8 @@ def make_loop(contract: Contract, models: Models, written: ControllerFile, actua
     if written.prometheus:
         written.require_all(observer.measured)
     if never := _never_fit(contract, models, written):
-        raise InputError(f"fixed must be values that a policy may act on, got {first_of(tuple(never.values()))}: none "
+        what = "settings and fixed" if written.settings else "fixed"
+        raise InputError(f"{what} must be values that a policy may act on, got {first_of(tuple(never.values()))}: none "
                          "would ever act")
     reader: Reader
     fresh_s: Mapping[str, float] = {}

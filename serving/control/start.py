@@ -28,7 +28,7 @@ from serving.control.control_step import ControlStep
 from serving.control.controller_file import ControllerFile, read_controller_file
 from serving.control.kill_switch import KillSwitch, LedgerSwitch, stopped_in_ledger
 from serving.control.last_good import LastGood
-from serving.control.made import make_loop
+from serving.control.made import make_loop, with_settings
 from serving.control.metrics import Metrics
 from serving.control.run import run, stops_on_signals
 from serving.control.seen_ledger import SeenLedger
@@ -198,7 +198,7 @@ def control(request: ControlRequest, state: Configuration | StateFolder, show: C
             place = stack.enter_context(own_folder(request, state.home))
             with loading or nullcontext():
                 champion = champion_for(request, state)
-            contract = champion.contract
+            contract = with_settings(champion.contract, written.settings)
             actuator = _actuator(request, contract, written)
             on_host, in_ledger = KillSwitch(place), _ledger_switch(request, keyed(request, state), place)
             loop = make_loop(contract, champion, written, actuator, lambda: on_host() or in_ledger(), place)
@@ -223,7 +223,7 @@ def control(request: ControlRequest, state: Configuration | StateFolder, show: C
         every_s = request.every or contract.driving.step_s
         due_s = loop.expect(every_s)
         with suppress(OSError):
-            for line in filter(None, (first_line(champion, actuator.name, due_s, place, request.shadow),
+            for line in filter(None, (first_line(champion, contract, actuator.name, due_s, place, request.shadow),
                                       unknown_present(actuator, contract) if request.shadow else "",
                                       unchecked(champion, written.distribution), loop.without_rewards(due_s))):
                 tell(line)
@@ -310,9 +310,10 @@ def _ledger_switch(request: ControlRequest, state: Configuration | StateFolder, 
     return switch
 
 
-def first_line(champion: Champion, target: str, every_s: float, place: Path, shadow: bool = False) -> str:
+def first_line(champion: Champion, contract: Contract, target: str, every_s: float, place: Path,
+               shadow: bool = False) -> str:
     """What acts, on what, towards which objective, where the log is. shadow: it sets nothing."""
-    model, contract = champion.current(), champion.contract
+    model = champion.current()
     units = {item.name: item.unit for item in contract.inputs}
     assert contract.driving is not None and contract.fallback is not None
     aims = ", ".join(f"{name} {value:g} {units[name]}".rstrip() for name, value in contract.driving.settings.items())

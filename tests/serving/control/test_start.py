@@ -383,6 +383,19 @@ def test_a_file_with_which_nobody_could_ever_act_is_refused(configuration, tmp_p
         _started(replace(REQUEST, controller=_changed(file, signals=left, **given), steps=1), configuration)
 
 
+def test_another_objective_is_a_setting_that_the_proof_has_to_cover(configuration, tmp_path, killed):
+    file = _controller_file(tmp_path, killed)
+    request = replace(REQUEST, actuator="cgroup", steps=1, every=0.05)
+    own = _lines(replace(request, controller=file), configuration)[0]
+    told = _lines(replace(request, controller=_changed(file, settings={"slo_ms": 77})), configuration)[0]
+    assert "objective: slo_ms 77 ms" in told and "slo_ms 77 ms" not in own
+    for settings, message in (
+            ({"slo_ms": 1e6}, r"settings\.slo_ms must be .*, for which the bundle is proved, got 1e\+06"),
+            ({"slo": 50}, "settings must be of slo_ms, got 'slo'; did you mean 'slo_ms'")):
+        with pytest.raises(InputError, match=message):
+            _started(replace(request, controller=_changed(file, settings=settings)), configuration)
+
+
 def test_fixed_values_that_are_out_of_distribution_for_ever_are_refused(tmp_path, keys, killed):
     """The policy would wait for good; out_of_distribution.ignore is how an operator says that it does not count."""
     private, public = keys

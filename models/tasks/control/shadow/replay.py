@@ -73,9 +73,12 @@ def replay(task: ControlTask, workload: str, log: ShadowLog, policy: ShadowedPol
         log.would[decided, column], log.targets[decided, column], rtol=SAME_TARGET, atol=0.0)]
     warm_up = task.judging.counted_from(len(rows))
 
+    # what the controller was told, which its operator may have changed
+    told = {one.name: float(np.nanmedian(log.signal(one.name))) for one in system.settings if one.name in log.signals}
+
     def played(acting_in: Callable[[Environment, int], Acting], bounded: bool, follows: list[int]) -> Played:
-        environment, episodes = system.replay(telemetry.reset_index(drop=True), written.settings, limits,
-                                              bounded=bounded)
+        environment, episodes = system.replay(telemetry.reset_index(drop=True), {**written.settings, **told},
+                                              limits, bounded=bounded)
         count = len(environment.observe(environment.reset(episodes)))
         act = acting_in(environment, count)
 
