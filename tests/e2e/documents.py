@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.e2e.tiny import ROOT
 
-DOCUMENTS = ("README.md", "docs/tutorial.md", *sorted(
+DOCUMENTS = ("README.md", "docs/tutorial.md", "docs/tutorial-my-service.md", *sorted(
     path.relative_to(ROOT).as_posix() for path in (ROOT / "docs" / "recipes").glob("*.md")))
 PROGRAMS = ("assay", "make", "model_signing", "python", "sudo")
 STARTS = re.compile(rf"^(?:\.venv/bin/)?(?:{'|'.join(PROGRAMS)})\s")

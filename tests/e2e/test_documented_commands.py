@@ -6,6 +6,7 @@ test's own and a small KFP server), the signature's own tool. Only taken apart, 
     assay run      takes minutes; tests/e2e/test_run.py executes it, with the command that its own report prints
     assay record   loads this machine with real servers; tests/recording does
     assay control  acts until it is stopped; tests/pipelines/test_control_command.py starts it
+    assay init     looks at a service; tests/systems/autoscaling/service/test_init.py has one
     make           installs; `make -n` says what it would do
     sudo           the program that it starts must be there
 """
@@ -120,7 +121,7 @@ def test_every_command_works(document: str, finished: Finished, tmp_path: Path) 
 def try_command(command: Command, finished: Finished) -> None:
     program, *arguments = command.words
     match program, arguments:
-        case "assay", ["run" | "record" | "validate" | "control", *_]:
+        case "assay", ["run" | "record" | "validate" | "control" | "init" | "shadow-report", *_]:
             take_apart(arguments)
         case "assay", _:
             arguments = [os.environ["ASSAY_KFP_ENDPOINT"] if word == "URL" else word for word in arguments]

@@ -21,6 +21,7 @@ from systems.autoscaling.twin.recorded_law import LawParameters, Points, fit, pr
 Array = NDArray[np.float64]
 
 _FREE = ("cpu_ms", "cv2", "fixed_ms", "burst_periods")  # of the law
+_ASSUMED = {"arrival_cv2": 1.0, "stolen_share": 0.0}
 LEAST_WINDOWS = 30  # with all that the law needs
 WORKERS = (1.0, 2.0, 4.0, 8.0, 16.0)  # requests a replica may work on at once, as they are drawn in applications.py
 _CLEARLY = 1.05  # times the loss of the best number of workers: another number is refused by the windows
@@ -127,6 +128,9 @@ def _law(points: Points, settings: dict[str, float], told: dict[str, str], unkno
     for name in told_by(_with_workers(fitted, best), _FREE[1:]):
         settings[name] = _significant(getattr(law, name))
         told[name] = f"fitted to p99, {len(fitted)} windows"
+    # The law knows neither bursts of arrivals nor neighbours: what they do to p99 is in what was fitted
+    settings |= _ASSUMED
+    told |= dict.fromkeys(_ASSUMED, "as in the fit, which has what they do in the numbers above")
     alike = [workers for workers, (loss, _, _) in found.items() if loss <= _CLEARLY * found[best][0]]
     if alike == [best]:
         settings["workers"] = best

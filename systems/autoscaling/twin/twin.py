@@ -48,6 +48,9 @@ SETTINGS = (
     Setting("cv2", 0.5, "1", 0.01, 30.0, meaning="squared coefficient of variation of the time a request takes"),
     Setting("burst_periods", 0.3, "1", 0.0, 1.0,
             meaning="periods of 100 ms of saved CPU quota that a queue uses up before it feels the limit"),
+    Setting("arrival_cv2", 1.0, "1", 0.1, 30.0,
+            meaning="squared coefficient of variation of the times between requests; 1: Poisson"),
+    Setting("stolen_share", 0.0, "share", 0.0, 0.7, meaning="of the CPU, that neighbours take on average"),
     Setting("workers", 4.0, "count", 1.0, 64.0, meaning="requests that a replica works on at once, at most"),
     Setting("memory_mib", 100.0, "MiB", 1.0, 32_768.0, meaning="memory of a replica at rest"),
     Setting("request_mib", 1.0, "MiB", 0.0, 1_024.0, meaning="memory of a request that is being worked on"),
@@ -55,7 +58,8 @@ SETTINGS = (
 )
 # setting -> parameter of `Applications`, and factor to its unit
 _PARAMETERS = {"slo_ms": ("slo_s", 1e-3), "cpu_ms": ("cpu_s", 1e-3), "fixed_ms": ("fixed_s", 1e-3),
-               "cv2": ("service_cv2", 1.0), "burst_periods": ("burst_s", QUOTA_PERIOD_S), "workers": ("workers", 1.0),
+               "cv2": ("service_cv2", 1.0), "burst_periods": ("burst_s", QUOTA_PERIOD_S),
+               "arrival_cv2": ("arrival_cv2", 1.0), "stolen_share": ("stolen", 1.0), "workers": ("workers", 1.0),
                "memory_mib": ("memory_mib", 1.0), "request_mib": ("request_mib", 1.0), "startup_s": ("startup_s", 1.0)}
 # the same of a recorded server
 _FITTED = {**{name: found for name, found in _PARAMETERS.items() if name not in ("slo_ms", "workers")},
