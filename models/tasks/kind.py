@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:  # the command line reads tasks, and needs none of these
     import pandas as pd
@@ -215,3 +215,11 @@ class Kind(Protocol):
     @property
     def pages(self) -> Pages:
         """Its sections of the reports, and its figures in the run's summary."""
+
+
+@runtime_checkable
+class PretrainsWithoutTelemetry(Protocol):
+    """A `Kind` in whose pretraining telemetry plays no part, so that it need not be repeated for other data."""
+
+    def pretrains_from(self, task: Any) -> str:
+        """Everything of the task that pretraining depends on."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Control:
-    """Implements `Kind` and `ShadowedKind`."""
+    """Implements `Kind`, `PretrainsWithoutTelemetry` and `ShadowedKind`."""
 
     @property
     def task_file(self) -> type[ControlTask]:
@@ -124,6 +125,10 @@ class Control:
     def by_policy(self, task: ControlTask, workload: str) -> bool:
         """As the task file says."""
         return task.by_policy
+
+    def pretrains_from(self, task: ControlTask) -> str:
+        """Everything but the workloads: it acts in the environment of randomised applications."""
+        return json.dumps(task.model_dump(mode="json", exclude={"workloads", "description"}), sort_keys=True)
 
     def pretrain(self, task: ControlTask, workloads: Sequence[str], seed: int, features: Path, output: Path,
                  checkpoints: Path, progress: OnProgress) -> str:
