@@ -16,6 +16,7 @@ BENCHMARKS = {
     "autoscaling-rivals": "systems.autoscaling.benchmarks.adaptation.rivals",
     "autoscaling-adaptation": "systems.autoscaling.benchmarks.adaptation.new_application",
     "autoscaling-serving": "systems.autoscaling.benchmarks.adaptation.serving",
+    "autoscaling-own-service": "systems.autoscaling.benchmarks.own_service",
     "closed-loop": "systems.autoscaling.benchmarks.real_servers.comparison",
     "closed-loop-challenge": "systems.autoscaling.benchmarks.real_servers.challenge",
 }
