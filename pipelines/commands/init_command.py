@@ -1,14 +1,20 @@
 """`assay init`: from a service that runs to the files with which one goes on."""
 
+import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
 from feature_store.errors import InputError
 from models.control.contract.own_service import Service
 from pipelines.console import JsonOption, print_json, print_line, print_note, reported, working
+
+MOST_WINDOWS = 200_000  # some five months of minutes
+_KUBERNETES = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 
 @reported
@@ -27,7 +33,7 @@ def init(
     objective: Annotated[float | None, typer.Option(
         help="What the service promises, such as ms at the 99th percentile; default: one is proposed.")] = None,
     last: Annotated[str, typer.Option(help="How far to look back: 90m, 36h, 7d.")] = "7d",
-    window: Annotated[float, typer.Option(min=1, help="Length of a window, in seconds.")] = 60.0,
+    window: Annotated[float, typer.Option(min=1, max=86_400, help="Length of a window, in seconds.")] = 60.0,
     system: Annotated[str | None, typer.Option(
         help="What is to be controlled; default: the first that can be begun so.")] = None,
     output: Annotated[Path | None, typer.Option(help="Folder to write; default: one named as the service.")] = None,
@@ -46,11 +52,14 @@ def init(
 
     if (prometheus is None) == (csv is None):
         raise InputError("expected either --prometheus or --csv, got " + ("none of them" if csv is None else "both"))
-    called = name or deployment or (cgroup or "").rstrip("/").rpartition("/")[2] or (csv.stem if csv else "")
-    if not called:
+    label = name or deployment or (cgroup or "").rstrip("/").rpartition("/")[2] or (csv.stem if csv else "")
+    if not label:
         raise InputError("name must say which service is meant (--name, --deployment or --cgroup), got none")
-    service = Service(called, prometheus or "", csv, _target(deployment, namespace, container, cgroup), objective,
-                      _seconds(last), window)
+    called = re.sub(r"[^A-Za-z0-9]+", "-", label).strip("-")  # of folders, tasks and registered models
+    if not called:
+        raise InputError(f"name must have a letter or a digit, got {label!r}")
+    service = Service(called, label, prometheus or "", csv, _target(deployment, namespace, container, cgroup),
+                      objective, _seconds(last, window), window)
     folder, said = output or Path(called), print_note if json_output else print_line
     with working("looking at what is recorded", json_output):
         files = own_service_system(system).begin(service, said)
@@ -70,6 +79,9 @@ def _target(deployment: str | None, namespace: str, container: str | None,
     """Section of the controller file -> its keys."""
     if deployment is not None and cgroup is not None:
         raise InputError("expected one of --deployment and --cgroup, got both")
+    for what, given in (("deployment", deployment), ("namespace", namespace), ("container", container)):
+        if given is not None and not _KUBERNETES.fullmatch(given):
+            raise InputError(f"{what} must be a name as Kubernetes has it (a-z, 0-9, - and .), got {given!r}")
     if deployment is not None:
         return {"kubernetes": {"namespace": namespace, "deployment": deployment, "container": container or deployment}}
     if cgroup is not None:
@@ -78,8 +90,8 @@ def _target(deployment: str | None, namespace: str, container: str | None,
     return {}
 
 
-def _seconds(text: str) -> float:
-    """A length of time such as 90m. Raises InputError."""
+def _seconds(text: str, window_s: float) -> float:
+    """A length of time such as 90m, of some windows. Raises InputError."""
     units = {"m": 60.0, "h": 3600.0, "d": 86_400.0}
     try:
         value = float(text[:-1]) * units[text[-1:]]
@@ -87,6 +99,9 @@ def _seconds(text: str) -> float:
         value = 0.0
     if not 0 < value <= 366 * units["d"]:
         raise InputError(f"last must be a time such as 90m, 36h or 7d, got {text!r}")
+    if not 2 * window_s <= value <= MOST_WINDOWS * window_s:
+        raise InputError(f"last must be 2 to {MOST_WINDOWS:,} windows (--window) of {window_s:g} s, got {text}, which "
+                         f"are {value / window_s:.4g}")
     return value
 
 
@@ -94,24 +109,31 @@ def _write(folder: Path, files: Mapping[str, str], overwrite: bool) -> None:
     """All of them or none. Raises InputError: one is there, or the folder cannot be written."""
     from feature_store.whole_files import write_file
 
+    if folders := [str(folder / one) for one in files if (folder / one).is_dir()]:
+        raise InputError(f"files must not be folders, got {', '.join(folders)}; name another folder (--output)")
     if not overwrite and (there := [str(folder / one) for one in files if (folder / one).exists()]):
         raise InputError(f"files must not be there yet, got {', '.join(there)}; --overwrite replaces them, --output "
                          "names another folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for one, text in files.items():
-            write_file(folder / one, text)
+            write_file(folder / one, text, mode=0o600 if one == "controller.yaml" else 0o666)  # a password may be in it
     except OSError as error:
         raise InputError(f"folder must be one that can be written, got {error.strerror} ({folder})") from error
 
 
+def _without_password(url: str) -> str:
+    """As it may be shown; whoever runs the step knows the password."""
+    return url.replace(f"{urlsplit(url).netloc.rpartition('@')[0]}@", "") if "@" in url else url
+
+
 def _next_steps(folder: Path, files: Mapping[str, str], service: Service) -> list[str]:
-    task = folder / "task.yaml"
-    load = (f"{folder / 'load.csv'}" if "load.csv" in files
-            else f"{service.prometheus} --mapping {folder / 'load.yaml'}")
+    task, controller = (shlex.quote(str(folder / one)) for one in ("task.yaml", "controller.yaml"))
+    load = shlex.quote(f"{folder / 'load.csv'}") if "load.csv" in files else (
+        f"{_without_password(service.prometheus)} --mapping {shlex.quote(str(folder / 'load.yaml'))}")
     steps = [f"assay validate --task {task} --telemetry {load}", f"assay run --task {task} --telemetry {load}"]
     if "controller.yaml" in files:
-        steps.append(f"assay control --shadow --workload {service.name} --controller {folder / 'controller.yaml'} "
+        steps.append(f"assay control --shadow --workload {service.name} --controller {controller} "
                      "--actuator watch    # decides beside what is there, sets nothing")
         steps.append(f"assay shadow-report --workload {service.name} --task {task}    # what it would have come to")
     return steps

@@ -111,10 +111,12 @@ def make_loop(contract: Contract, models: Models, written: ControllerFile, actua
     if unknown := [name for name in written.distribution.ignored if name not in names]:
         raise InputError(f"out_of_distribution.ignore must be of {', '.join(names)}, got {unknown[0]!r}; "
                          f"{nearest(unknown[0], names)}")
+    assert contract.driving is not None
+    present = [name for one in contract.driving.current.values() for name in (one, f"ready_{one}") if name in names]
     for name, share in written.shares.items():
-        if unknown := [one for one in share.over if one not in names]:
-            raise InputError(f"signals.{name}.over must be of {', '.join(names)}, got {unknown[0]!r}; "
-                             f"{nearest(unknown[0], names)}")
+        if unknown := [one for one in share.over if one not in present]:
+            raise InputError(f"signals.{name}.over must be of what is set, {', '.join(present)}, got {unknown[0]!r}; "
+                             f"{nearest(unknown[0], present)}")
     observer, fallback = acting_for(contract)
     if written.prometheus:
         written.require_all(observer.measured)

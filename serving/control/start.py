@@ -17,6 +17,7 @@ from feature_store.errors import AssayError, InputError, RefusedError
 from feature_store.file_lock import file_lock
 from feature_store.names import check_task_name, check_workload_name
 from models.configuration import Configuration
+from models.control.training.trajectory_log import last_step
 from serving.actuators.actuator import Actuator, ActuatorError
 from serving.actuators.actuators import actuator_kind, make_actuator, make_shadow, watch_of
 from serving.actuators.kind import Server
@@ -196,6 +197,7 @@ def control(request: ControlRequest, state: Configuration | StateFolder, show: C
         try:
             request = with_task(request, state)
             place = stack.enter_context(own_folder(request, state.home))
+            _require_own_log(place, request.shadow)
             with loading or nullcontext():
                 champion = champion_for(request, state)
             contract = with_settings(champion.contract, written.settings)
@@ -224,7 +226,7 @@ def control(request: ControlRequest, state: Configuration | StateFolder, show: C
         due_s = loop.expect(every_s)
         with suppress(OSError):
             for line in filter(None, (first_line(champion, contract, actuator.name, due_s, place, request.shadow),
-                                      unknown_present(actuator, contract) if request.shadow else "",
+                                      unknown_present(actuator, contract, written) if request.shadow else "",
                                       unchecked(champion, written.distribution), loop.without_rewards(due_s))):
                 tell(line)
         if failure := run(loop, every_s, stopped, on_step, request.steps, gives_back):
@@ -238,6 +240,15 @@ def _require_watchable(request: ControlRequest) -> None:
         raise InputError("give-back must be left out in shadow, where nothing is set, got it")
 
 
+def _require_own_log(place: Path, shadow: bool) -> None:
+    """Raises InputError: the folder's log is of a controller that acted, for a shadow, or the other way round."""
+    last = last_step(place / "steps")
+    if last is not None and bool((last.detail or {}).get("shadow")) != shadow:
+        was, now = ("a controller that acted", "a shadow") if shadow else ("a shadow", "a controller that acts")
+        raise InputError(f"folder must be of {now} alone, got one with the log of {was} ({place}); name another "
+                         "(--folder)")
+
+
 def _actuator(request: ControlRequest, contract: Contract, written: ControllerFile) -> Actuator:
     if not request.shadow:
         return make_actuator(request.actuator, contract, written.actuators, written.hold)
@@ -245,14 +256,15 @@ def _actuator(request: ControlRequest, contract: Contract, written: ControllerFi
     return make_shadow(request.actuator, contract, written.actuators, written.hold, server)
 
 
-def unknown_present(actuator: Actuator, contract: Contract) -> str:
+def unknown_present(actuator: Actuator, contract: Contract, written: ControllerFile) -> str:
     """Which present values are missing now, without which nobody decides; "" for none."""
     assert contract.driving is not None
     try:
         present = actuator.present()
     except ActuatorError as error:
         return f"nothing is decided while what is set cannot be read: {error}"
-    missing = [name for name in contract.driving.current.values() if not math.isfinite(present.get(name, math.nan))]
+    needed = {*contract.driving.current.values(), *(one for share in written.shares.values() for one in share.over)}
+    missing = [name for name in sorted(needed) if not math.isfinite(present.get(name, math.nan))]
     return (f"nothing is decided while nobody knows {', '.join(missing)} ({actuator.name}); what has no limit needs one"
             if missing else "")
 

@@ -24,7 +24,8 @@ class Service:
     """What a user says of it.
 
     Attributes:
-        name: of the workload; labels of its series are looked for by it.
+        name: of the workload.
+        label: its name in the labels of its series.
         prometheus: address of the server that knows it; "" where `csv` is given.
         csv: a file of recorded windows; None where `prometheus` is given.
         target: what a controller is to act on: section of the controller file -> its keys; empty: dry-run alone.
@@ -34,6 +35,7 @@ class Service:
     """
 
     name: str
+    label: str = ""
     prometheus: str = ""
     csv: Path | None = None
     target: Mapping[str, Mapping[str, str]] = field(default_factory=dict)

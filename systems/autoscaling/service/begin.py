@@ -11,6 +11,8 @@ from feature_store.sources.prometheus_api import PrometheusApi
 from models.control.contract.own_service import Service
 from systems.autoscaling.service.exporters import SHARES
 from systems.autoscaling.service.files import (
+    PRESENT,
+    SLO,
     UNMEASURED,
     controller_text,
     load_text,
@@ -19,10 +21,12 @@ from systems.autoscaling.service.files import (
     task_text,
 )
 from systems.autoscaling.service.fit import Fitted, fit_service
-from systems.autoscaling.service.history import LOAD, now, read_file, read_history, start_ups
+from systems.autoscaling.service.history import LOAD, now, read_file, read_history, rises, start_ups
 from systems.autoscaling.service.queries import Found, find_queries
 
 _TIMEOUT_S = 30.0
+_FAR_OFF = math.log(2.0)  # an error of p99: twice, or half
+_OFTEN_S = 30.0  # windows in which one can see how long replicas take to come
 LEAST_ROWS = 60  # `minimum_rows` of a control task
 _NEEDED = ("p99_ms", "cpu_used_cores", "memory_used_mib")  # beside the load: without them no policy can act
 
@@ -32,7 +36,7 @@ def begin(service: Service, tell: Callable[[str], None]) -> Mapping[str, str]:
     if service.csv is not None:
         return _from_file(service, tell)
     api = PrometheusApi(service.prometheus, _TIMEOUT_S, retries=2)
-    found = find_queries(api, service.name, service.target)
+    found = find_queries(api, service.label or service.name, service.target)
     if LOAD not in found.queries:
         raise InputError(f"service must have a metric of its requests, got none: {found.missing.get(LOAD, '')} "
                          f"({service.name})")
@@ -56,6 +60,9 @@ def begin(service: Service, tell: Callable[[str], None]) -> Mapping[str, str]:
     objective_ms, limits = _understood(service, history, fitted, tell)
     if lacks := [name for name in _NEEDED if name not in found.queries]:
         tell(f"warning  no policy can act without {', '.join(lacks)}: export them, and run this again")
+    if lacks := [name for name in PRESENT if name not in history]:
+        tell(f"warning  nobody knows {', '.join(lacks)}, which say what is set: write them under `watch` in "
+             "controller.yaml (a number where it never changes), or name the target (--deployment, --cgroup)")
     return {"task.yaml": task_text(service, fitted, objective_ms, service.objective is None, limits,
                                    f"{_span(history)} of {api.address}"),
             "load.yaml": load_text(service, found.queries[LOAD]),
@@ -65,14 +72,20 @@ def begin(service: Service, tell: Callable[[str], None]) -> Mapping[str, str]:
 def _from_file(service: Service, tell: Callable[[str], None]) -> Mapping[str, str]:
     """From a file there is a task and a load, and no controller: nobody said where to measure."""
     assert service.csv is not None
+    if service.target:
+        raise InputError("target must be left out with --csv, from which no controller file is made, got "
+                         f"{', '.join(service.target)}")
     history = read_file(service.csv)
     tell(f"found    {', '.join(map(str, history.columns[1:]))}: columns of {service.csv}")
-    fitted = fit_service(history)
+    came = None
+    if {"replicas", "ready_replicas"} <= set(history) and history.attrs["window_s"] <= _OFTEN_S:
+        came = rises(history["replicas"].to_numpy(), history["ready_replicas"].to_numpy(), history.attrs["window_s"])
+    fitted = fit_service(history, came)
     objective_ms, limits = _understood(service, history, fitted, tell)
     load = pd.DataFrame({"workload": service.name, "window_start": history["window_start"].dt.strftime(
         "%Y-%m-%dT%H:%M:%S.%f+00:00"), "window_s": history.attrs["window_s"], LOAD: history[LOAD]})
     return {"task.yaml": task_text(service, fitted, objective_ms, service.objective is None, limits,
-                                   f"{_span(history)} of {service.csv.name}"),
+                                   f"{_span(history)} of {service.csv.name!a}"),
             "load.csv": load.to_csv(index=False)}
 
 
@@ -88,11 +101,19 @@ def _understood(service: Service, history: pd.DataFrame, fitted: Fitted,
     if fitted.error_p99 is not None:
         tell(f"check    p99 of windows that were not fitted is {100 * math.expm1(fitted.error_p99):.0f} % off at the "
              "median")
+        if fitted.error_p99 > _FAR_OFF:
+            tell("warning  that is far off: do not trust what is fitted to p99 before you know why (wrong units, a "
+                 "limit elsewhere, requests of another kind)")
+    if history[LOAD].nunique() < 2:
+        tell("warning  the load never changes: `assay run` may refuse it")
     if len(history) < LEAST_ROWS:
-        tell(f"warning  `assay run` wants {LEAST_ROWS} windows at least: record more, or take shorter ones (--window)")
-    objective_ms = service.objective or proposed_objective_ms(history)
+        tell(f"warning  `assay run` wants {LEAST_ROWS} windows at least: record more"
+             + ("" if service.csv else ", or take shorter ones (--window)"))
+    objective_ms = proposed_objective_ms(history) if service.objective is None else service.objective
     if objective_ms is None:
         raise InputError("objective must be given where no latency is recorded (--objective, in ms), got none")
+    if not SLO.low <= objective_ms <= SLO.high:
+        raise InputError(f"objective must be {SLO.low:g} to {SLO.high:g} ms, got {objective_ms:g}")
     limits = proposed_limits(history, service.target)
     return objective_ms, limits
 

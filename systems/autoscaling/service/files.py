@@ -15,9 +15,11 @@ from systems.autoscaling.observer import AutoscalingObserver
 from systems.autoscaling.service.exporters import SHARES
 from systems.autoscaling.service.fit import Fitted
 from systems.autoscaling.service.queries import Query
+from systems.autoscaling.twin.twin import SETTINGS
 
 TASK = Path(__file__).resolve().parents[1] / "autoscaling.yaml"
 UNMEASURED = {"io_utilization": 0.0, "network_utilization": 0.0, "served_share": 1.0}  # where nothing measures them
+SLO = next(one for one in SETTINGS if one.name == "slo_ms")
 _ROOM = 2.0  # times what was seen: how far limits leave room
 
 
@@ -25,7 +27,7 @@ def proposed_objective_ms(history: pd.DataFrame) -> float | None:
     """Twice the median of the 99th percentile, in two digits; None: it was not measured."""
     if "p99_ms" not in history or not (history["p99_ms"] > 0).any():
         return None
-    return max(4.0, float(f"{2.0 * history.loc[history['p99_ms'] > 0, 'p99_ms'].median():.2g}"))
+    return min(max(float(f"{2.0 * history.loc[history['p99_ms'] > 0, 'p99_ms'].median():.2g}"), SLO.low), SLO.high)
 
 
 def proposed_limits(history: pd.DataFrame, target: Mapping[str, Mapping[str, str]]) -> dict[str, list[float]]:
@@ -41,7 +43,8 @@ def proposed_limits(history: pd.DataFrame, target: Mapping[str, Mapping[str, str
             low = max(control.low, min(seen.min(), high) / 4.0)
         if control.whole and "cgroup" in target:  # instances in a group are fixed
             low = high = float(seen.iloc[-1])
-        found[control.name] = [float(f"{low:.4g}"), float(math.ceil(high) if control.whole else float(f"{high:.4g}"))]
+        high = float(math.ceil(high)) if control.whole else float(f"{high:.4g}")
+        found[control.name] = [max(float(f"{low:.4g}"), control.low), min(high, control.high)]
     return found
 
 
@@ -87,8 +90,8 @@ def load_text(service: Service, rate: Query) -> str:
     """The load map: what `assay run` asks the server for."""
     content = {"window_s": service.window_s, "last_s": service.last_s,
                "workloads": {service.name: {"rate_rps": rate.promql}}}
-    return (f"# The load of {service.name}, for `assay run --telemetry {service.prometheus} --mapping load.yaml`; "
-            "last_s is how far it looks back.\n" + _yaml(content))
+    return (f"# The load of {service.name}, for `assay run --telemetry URL --mapping load.yaml`; last_s is how far it "
+            "looks back.\n" + _yaml(content))
 
 
 def controller_text(service: Service, queries: Mapping[str, Query], newest: str, scrape_s: float,
@@ -121,8 +124,8 @@ def controller_text(service: Service, queries: Mapping[str, Query], newest: str,
     held = ["target_replicas"] if "cgroup" in service.target else []
     shield: dict[str, Any] = {"hysteresis": 0.02, "cool_down_s": 60}
     parts.append(_yaml({"shield": {**({"hold": held} if held else {}), **shield}}))
-    watched = {name: _asked(queries[name], window) for name in _SET if name in queries}
-    watched |= {name: float(history[name].dropna().iloc[-1]) for name in _SET
+    watched = {name: _asked(queries[name], window) for name in PRESENT if name in queries}
+    watched |= {name: float(history[name].dropna().iloc[-1]) for name in PRESENT
                 if name not in watched and name in history and history[name].notna().any()}
     if watched and service.prometheus:
         parts.append("# with `assay control --shadow --actuator watch`: what is set now, from the same server\n"
@@ -132,7 +135,7 @@ def controller_text(service: Service, queries: Mapping[str, Query], newest: str,
     return "".join(parts)
 
 
-_SET = ("replicas", "ready_replicas", "cpu_limit_cores", "memory_limit_mib")
+PRESENT = ("replicas", "ready_replicas", "cpu_limit_cores", "memory_limit_mib")
 
 
 def _asked(query: Query, window: str) -> Any:

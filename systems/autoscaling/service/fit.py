@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from systems.autoscaling.simulator.simulator import TIMEOUT_S
 from systems.autoscaling.twin.recorded_law import LawParameters, Points, fit, predict_p99_ms, told_by
+from systems.autoscaling.twin.twin import SETTINGS
 
 Array = NDArray[np.float64]
 
@@ -71,13 +72,22 @@ def fit_service(history: pd.DataFrame, start_ups_s: list[float] | None = None) -
     if points is None:
         unknown |= dict.fromkeys(("cv2", "fixed_ms", "workers"), _lacks(history, _NEEDED))
     else:
-        error = _law(points, settings, told, unknown)
+        try:
+            error = _law(points, settings, told, unknown)
+        except ValueError:  # of SciPy: numbers that no law makes
+            unknown |= dict.fromkeys(("cv2", "fixed_ms", "workers"), "the windows are like no queue")
     _memory(history, settings, told, unknown)
     if start_ups_s:
         settings["startup_s"] = _significant(min(float(np.median(start_ups_s)), 89.0))
         told["startup_s"] = f"median of {len(start_ups_s)} times that replicas came"
     else:
-        unknown["startup_s"] = "no replica came in this time" if start_ups_s is not None else "replicas not measured"
+        unknown["startup_s"] = ("no replica came in this time" if start_ups_s is not None else
+                                "replicas not measured, or not often enough")
+    for one in SETTINGS:  # what a twin does not take is no setting of one
+        if one.name in settings and not one.low <= settings[one.name] <= one.high:
+            unknown[one.name] = (f"{settings.pop(one.name):g} is what the windows say, and a twin takes {one.low:g} to "
+                                 f"{one.high:g} {one.unit}: see whether units are right")
+            del told[one.name]
     return Fitted(settings, told, unknown, 0 if points is None else len(points), error, tuple(start_ups_s or ()))
 
 
@@ -130,13 +140,13 @@ def _law(points: Points, settings: dict[str, float], told: dict[str, str], unkno
         told[name] = f"fitted to p99, {len(fitted)} windows"
     # The law knows neither bursts of arrivals nor neighbours: what they do to p99 is in what was fitted
     settings |= _ASSUMED
-    told |= dict.fromkeys(_ASSUMED, "as in the fit, which has what they do in the numbers above")
+    told |= dict.fromkeys(_ASSUMED, "assumed: what bursts and neighbours do is part of the fitted numbers above")
     alike = [workers for workers, (loss, _, _) in found.items() if loss <= _CLEARLY * found[best][0]]
     if alike == [best]:
         settings["workers"] = best
         told["workers"] = "fits p99 best, and clearly"
     else:
-        unknown["workers"] = f"{', '.join(f'{one:g}' for one in alike)} fit p99 alike"
+        unknown["workers"] = f"{', '.join(f'{one:g}' for one in alike)} would give the same p99 under these limits"
     return float(np.median(log_errors_of(law, others)))
 
 
@@ -163,7 +173,7 @@ def _memory(history: pd.DataFrame, settings: dict[str, float], told: dict[str, s
     unknown["request_mib"] = "mean_latency_ms or ready_replicas not measured"
     if {"mean_latency_ms", "ready_replicas"} <= set(history):
         rows = rows.dropna(subset=["mean_latency_ms", "ready_replicas"])
-        rows = rows[rows["ready_replicas"] > 0]
+        rows = rows[(rows["ready_replicas"] > 0) & np.isfinite(rows["mean_latency_ms"])]
         if len(rows) >= LEAST_WINDOWS:
             from systems.autoscaling.twin.recorded_applications import memory_line
 

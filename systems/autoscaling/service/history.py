@@ -21,6 +21,7 @@ LOAD = "rate_rps"
 COLUMNS = (LOAD, "p99_ms", "mean_latency_ms", "served_share", "cpu_used_cores", "memory_used_mib", "cpu_limit_cores",
            "memory_limit_mib", "replicas", "ready_replicas")
 TIMES = ("window_start", "time", "timestamp")  # what a file may call its column of time
+MOST = 1e15  # of any column: no service has more
 _SAME = 0.01  # share by which the distance of two rows may differ from the usual one
 
 
@@ -36,6 +37,7 @@ def read_history(url: str, queries: Mapping[str, Query], start: datetime, end: d
     window = timedelta(seconds=window_s)
     values = PrometheusSource(url).read_metrics(MetricMap(metrics=metrics, scrape_interval_s=scrape_s), start + window,
                                                 end, window_s)
+    values = values.where((values >= 0) & (values <= MOST))  # what no service has is not known
     # Prometheus names a window by its end
     values.insert(0, "window_start", pd.DatetimeIndex(values.index) - window)
     found = values.dropna(subset=[LOAD]).reset_index(drop=True)
@@ -54,28 +56,30 @@ def read_file(path: Path) -> pd.DataFrame:
     """
     try:
         table = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
+    except FileNotFoundError:
+        raise InputError(f"file must be there, got none ({path})") from None
     except (OSError, ValueError) as error:
-        raise InputError(f"file must be CSV or Parquet, got {' '.join(str(error).split())} ({path})") from error
+        raise InputError(f"file must be CSV (UTF-8, commas) or Parquet, got {' '.join(str(error).split())} ({path})"
+                         ) from error
     time = next((name for name in TIMES if name in table), None)
     if time is None or LOAD not in table:
         lacks = LOAD if time else TIMES[0]
         raise InputError(f"file must have the columns {TIMES[0]} and {LOAD}, and any of {', '.join(COLUMNS[1:])}, got "
                          f"{', '.join(map(str, table))}; {nearest(lacks, [str(name) for name in table])} ({path})")
-    try:
-        start = pd.to_datetime(table[time], utc=True)
-    except (ValueError, TypeError) as error:
-        raise InputError(f"column {time!r} must hold times, got {' '.join(str(error).split())} ({path})") from error
-    found = pd.DataFrame({"window_start": start})
+    found = pd.DataFrame({"window_start": _times(table[time], path)})
     for name in COLUMNS:
         if name in table:
             numbers = pd.to_numeric(table[name], errors="coerce").astype("float64")
-            wrong = (numbers.isna() & table[name].notna()) | (numbers < 0) | np.isinf(numbers)
+            wrong = (numbers.isna() & table[name].notna()) | (numbers < 0) | (numbers > MOST)
             if wrong.any():
                 at = int(wrong.to_numpy().argmax())
-                raise InputError(f"column {name!r} must hold numbers from 0 on, got {table[name].iloc[at]!r} in row "
-                                 f"{at + 2} ({path})")
+                raise InputError(f"column {name!r} must hold numbers from 0 to {MOST:g}, got {table[name].iloc[at]} in "
+                                 f"row {at + 2} ({path})")
             found[name] = numbers
     found = found.dropna(subset=["window_start", LOAD]).sort_values("window_start").reset_index(drop=True)
+    if (again := found["window_start"].duplicated()).any():
+        raise InputError(f"times must be unique, got {found.loc[again, 'window_start'].iloc[0]} twice ({path}); give a "
+                         "row of one service for each window, with a zone in its time")
     steps = found["window_start"].diff().dt.total_seconds().to_numpy()[1:]
     usual = float(np.median(steps)) if len(steps) else 0.0
     if not usual > 0:
@@ -85,6 +89,23 @@ def read_file(path: Path) -> pd.DataFrame:
                          f"{usual:g} s after the one before ({path})")
     found.attrs["window_s"] = usual
     return found
+
+
+def _times(column: pd.Series, path: Path) -> pd.Series:
+    """As UTC: ISO times, or Unix times in s or ms. Nothing else, for 05/03 is two days."""
+    if pd.api.types.is_numeric_dtype(column):
+        unit = next((unit for unit, second in (("s", 1.0), ("ms", 1e3))
+                     if column.between(1e9 * second, 1e10 * second).all()), "")
+        wrong = pd.Series(not unit, column.index)
+        found = pd.to_datetime(column, unit=unit or "s", utc=True, errors="coerce")  # type: ignore[call-overload]
+    else:
+        found = pd.to_datetime(column, format="ISO8601", utc=True, errors="coerce")
+        wrong = found.isna() & column.notna()
+    if wrong.any():
+        at = int(wrong.to_numpy().argmax())
+        raise InputError(f"column {column.name!r} must hold ISO times such as 2026-03-05T22:00:00Z, or Unix times in s "
+                         f"or ms, got {column.iloc[at]} in row {at + 2} ({path})")
+    return pd.Series(found)
 
 
 def start_ups(url: str, asked: Query, ready: Query, start: datetime, end: datetime, step_s: float) -> list[float]:

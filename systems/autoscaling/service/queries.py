@@ -173,7 +173,7 @@ class _Search:
             *one.labels, *dict(one.only)))} | {"container", "exported_container"})
         rows: dict[str, list[Mapping[str, str]]] = {}
         for one in self.ask(f"count by (__name__, {', '.join(labels)}) ({{__name__=~{_text(names)}}})"):
-            rows.setdefault(one.labels["__name__"].removesuffix(suffix), []).append(one.labels)
+            rows.setdefault(one.labels.get("__name__", "").removesuffix(suffix), []).append(one.labels)
         found, places = [], {name: place for place, name in enumerate(table)}
         for metric, its in rows.items():
             if metric not in table and NOT_LOAD.search(metric):
@@ -292,7 +292,7 @@ def _without_checks(search: _Search, one: _Match, suffix: str) -> str:
     beside = ""
     for label in PATHS:
         checks = search.ask(f"count by ({label}) ({one.series(suffix, f',{label}=~{_text(CHECKS)}')})")
-        paths = "|".join(sorted(_quoted(series.labels[label]) for series in checks))
+        paths = "|".join(sorted(_quoted(series.labels.get(label, "")) for series in checks))
         without = f"{beside},{label}!~{_text(paths)}"
         if checks and search.number(f"count({one.series(suffix, without)})"):
             beside = without

@@ -149,6 +149,20 @@ def test_a_present_value_that_nobody_knows_is_said_at_the_start(tmp_path):
     assert [(one.actor, one.reason) for one in records] == [("nobody", "actuator: memory_limit_mib is not known")]
 
 
+@pytest.mark.parametrize("shadow_first", [False, True])
+def test_the_log_of_a_controller_and_that_of_a_shadow_are_never_mixed(tmp_path, shadow_first):
+    state, dry_run = write_champion(tmp_path / "home"), {"dry_run": {
+        "cpu_limit_cores": 1.5, "memory_limit_mib": 256, "replicas": 2, "ready_replicas": 2}}
+    one = replace(REQUEST, steps=2, every=0.2, folder=tmp_path / "folder", shadow=shadow_first,
+                  actuator="watch" if shadow_first else "dry-run")
+    other = replace(one, shadow=not shadow_first, actuator="dry-run" if shadow_first else "watch")
+    _started(tmp_path, one, state, {**PART, **dry_run})
+    with pytest.raises(InputError, match=r"folder must be of a .* alone, got one with the log of a "):
+        _started(tmp_path, other, state, {**PART, **dry_run})
+    _started(tmp_path, one, state, {**PART, **dry_run})
+    assert len(read_log(tmp_path / "folder/steps").steps) == 4
+
+
 @pytest.mark.parametrize(("change", "message"), [
     ({"actuator": "dry-run"}, "got dry-run, which has nothing to look at"),
     ({"give_back": True}, "give-back must be left out in shadow"),

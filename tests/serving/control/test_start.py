@@ -383,6 +383,16 @@ def test_a_file_with_which_nobody_could_ever_act_is_refused(configuration, tmp_p
         _started(replace(REQUEST, controller=_changed(file, signals=left, **given), steps=1), configuration)
 
 
+@pytest.mark.parametrize("over", ["p99_ms", "slo_ms", "raised_s_ago", "target_replicas", "ready_replica"])
+def test_a_share_is_of_what_is_set_and_of_nothing_else(configuration, tmp_path, killed, over):
+    file = _controller_file(tmp_path, killed)
+    signals = {**json.loads(file.read_text())["signals"],
+               "cpu_utilization": {"of": "cpu_used_cores", "over": [over, "cpu_limit_cores"]}}
+    request = replace(REQUEST, actuator="cgroup", steps=1, every=0.05, controller=_changed(file, signals=signals))
+    with pytest.raises(InputError, match=rf"signals\.cpu_utilization\.over must be of what is set, .*, got '{over}'"):
+        _started(request, configuration)
+
+
 def test_another_objective_is_a_setting_that_the_proof_has_to_cover(configuration, tmp_path, killed):
     file = _controller_file(tmp_path, killed)
     request = replace(REQUEST, actuator="cgroup", steps=1, every=0.05)

@@ -29,7 +29,8 @@ def findings(task: ControlTask, workload: str, log: ShadowLog, policy: ShadowedP
              replayed: Replayed | str) -> dict[str, Any]:
     """Everything that the page says in numbers."""
     system, block = environment_of(task.environment), block_of(len(log.place), log.step_s)
-    measured = [name for name in load_acting(system.acting).observer().measured if _varies(log.signal(name))]
+    measured = [name for name in load_acting(system.acting).observer().measured
+                if name in log.signals and _varies(log.signal(name))]
     units = {**UNITS, "cost": system.cost_unit, **{name: log.signals[name] for name in measured}}
     shown = {**log.outcomes, **{name: log.signal(name) for name in measured}}
     return {

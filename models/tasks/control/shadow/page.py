@@ -153,12 +153,12 @@ def _course(task: ControlTask, log: ShadowLog, replayed: Replayed | str) -> tupl
     set_panels = []
     for column, (name, unit) in enumerate(log.controls.items()):
         shadow = {"the shadow, from what was set": on_grid(log.would[:, column])}
-        policy = twins(POLICY, "targets", controls.index(name)) or shadow
+        policy = (twins(POLICY, "targets", controls.index(name)) if name in controls else {}) or shadow
         set_panels.append(Panel(titled(name.removeprefix("target_"), unit), {
             **policy, "what was set": on_grid(log.targets[:, column]), **shadow}))
     seen = [Panel(titled(name, log.signals[name]), {name: on_grid(log.signal(name))}) for name in role["load"]]
     if (metric := role["metric"]) in log.signals:
-        bound, column = float(np.nanmedian(log.signal(role["objective"]))), list(log.signals).index(metric)
+        bound, column = float(log.signal(role["objective"])[-1]), list(log.signals).index(metric)
         seen.append(Panel(titled(metric, log.signals[metric]), {
             **twins(POLICY, "observations", column), "measured": on_grid(log.signal(metric)),
             **twins(AS_SET, "observations", column)}, {f"objective, {number(bound, log.signals[metric])}": bound}))

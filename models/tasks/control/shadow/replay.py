@@ -57,15 +57,18 @@ def replay(task: ControlTask, workload: str, log: ShadowLog, policy: ShadowedPol
         return f"the shadow's steps are {log.step_s:.3g} s apart, the twin's {system.step_seconds:g} s"
     if policy.rule not in system.rules:
         raise InputError(f"fallback must be one of {', '.join(system.rules)}, got {policy.rule!r}")
+    names = [control.name for control in system.controls]
     if missing := [name for name in system.columns if name not in log.signals]:
         return f"the log does not have the load ({', '.join(missing)})"
-    telemetry = log.stretch(tuple(system.columns))
+    if missing := [name for name in names if name not in log.controls]:
+        return f"the log does not have the controls {', '.join(missing)}: it is of another version of the system"
+    shown = [one.name for one in system.settings if one.name in log.signals]
+    telemetry = log.stretch(tuple(system.columns), shown)
     if len(telemetry) < task.minimum_rows:
         return (f"the longest stretch without a gap has {len(telemetry)} steps, and {task.minimum_rows} are needed "
                 "(`minimum_rows` of the task)")
     limits = {name: (low, high) for name, (low, high) in written.limits.items()}
     rows = telemetry.index.to_numpy(dtype=np.int64)
-    names = [control.name for control in system.controls]
     columns = [list(log.controls).index(name) for name in names]
     recorded = torch.tensor(log.targets[rows][:, columns], dtype=torch.float32)
     decided = rows[np.isfinite(log.would[rows]).all(axis=1)]
@@ -74,7 +77,7 @@ def replay(task: ControlTask, workload: str, log: ShadowLog, policy: ShadowedPol
     warm_up = task.judging.counted_from(len(rows))
 
     # what the controller was told, which its operator may have changed
-    told = {one.name: float(np.nanmedian(log.signal(one.name))) for one in system.settings if one.name in log.signals}
+    told = {name: float(log.signal(name)[-1]) for name in shown if np.isfinite(log.signal(name)[-1])}
 
     def played(acting_in: Callable[[Environment, int], Acting], bounded: bool, follows: list[int]) -> Played:
         environment, episodes = system.replay(telemetry.reset_index(drop=True), {**written.settings, **told},

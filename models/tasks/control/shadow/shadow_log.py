@@ -59,16 +59,22 @@ class ShadowLog:
         """(T,) what was seen of it."""
         return self.seen[:, list(self.signals).index(name)]
 
-    def stretch(self, load: Sequence[str]) -> pd.DataFrame:
+    def stretch(self, load: Sequence[str], settings: Sequence[str] = ()) -> pd.DataFrame:
         """Telemetry of the longest stretch without a gap, its index the rows of the log: window_start, window_s, load.
 
-        What is seen at a step is of the interval before it, so that a step's load is what the next one saw.
+        What is seen at a step is of the interval before it, so that a step's load is what the next one saw. Steps in
+        which nobody knew what was set are gaps, and so are those under other settings than the last step's.
+
+        Args:
+            settings: signals that show one, such as the objective.
         """
         follows = np.append(np.diff(self.place) == 1, False)
         after = {name: np.append(self.signal(name)[1:], math.nan) for name in load}
         starts = pd.Timestamp(self.started) + pd.to_timedelta(self.place * self.step_s, unit="s")
         rows = pd.DataFrame({"window_start": starts, "window_s": self.step_s, **after})
-        known = rows[follows & np.isfinite(rows[list(load)]).all(axis=1)]
+        alike = np.all([self.signal(name) == self.signal(name)[-1] for name in settings], axis=0)
+        whole = np.isfinite(rows[list(load)]).all(axis=1) & np.isfinite(self.targets).all(axis=1)
+        known = rows[follows & whole & alike]
         return longest_stretch(known) if len(known) else known
 
 
@@ -90,6 +96,8 @@ def read_shadow(folder: Path, task: str, workload: str) -> ShadowLog:
     if any(not (step.detail or {}).get("shadow") for step in steps):
         raise InputError(f"log must be of a shadow, got one of a controller that acted ({folder}); run `assay control "
                          "--shadow`, or name its folder (--folder)")
+    usable = [step for step in steps if _is_usable(step.detail or {})]
+    lost, steps = len(read.lost) + len(steps) - len(usable), usable
     details = tuple(step.detail or {} for step in steps)
     lasted = [float(one["interval_s"]) for one in details if one.get("interval_s")]
     step_s = float(np.median(lasted)) if lasted else math.nan
@@ -101,7 +109,21 @@ def read_shadow(folder: Path, task: str, workload: str) -> ShadowLog:
     return ShadowLog(
         dict(read.header.signals), dict(read.header.controls), at[0], step_s, _places(steps, at, step_s),
         np.array([step.observation for step in steps]), np.array([step.targets for step in steps]), np.array(would),
-        {name: np.array([getattr(step, name) for step in steps]) for name in OUTCOMES}, details, len(read.lost))
+        {name: np.array([getattr(step, name) for step in steps]) for name in OUTCOMES}, details, lost)
+
+
+def _is_usable(detail: Mapping[str, Any]) -> bool:
+    """Whether a controller could have written it: what is not so is lost alone."""
+    try:
+        targets, changes = detail.get("targets") or {}, detail.get("changes") or ()
+        return (datetime.fromisoformat(str(detail["at"])).tzinfo is not None
+                and float(detail.get("interval_s") or 1.0) > 0
+                and all(math.isfinite(float(value)) for value in targets.values())
+                and all(str(one["control"]) and str(one["reason"]) for one in changes)
+                and all(isinstance(one, str) for one in (*(detail.get("strange") or ()), detail.get("reason") or ""))
+                and isinstance(detail.get("troubles") or (), list | tuple))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return False
 
 
 def _places(steps: Sequence[Step], at: Sequence[datetime], step_s: float) -> NDArray[np.int64]:

@@ -18,6 +18,11 @@ def span(interval: Sequence[float], low: float = -1e300) -> str:
     return f"{percent_signed(mean)} ({100 * lower:.1f} to {percent_signed(upper)})"
 
 
+def lasted(hours: float) -> str:
+    """In words: 25 minutes, 3.5 hours."""
+    return number(60.0 * hours, "minutes") if hours < 2.0 else number(hours, "hours")
+
+
 def named(name: str, units: Mapping[str, str]) -> str:
     """As a reader knows it, with its unit."""
     return "violating steps" if name == "violated" else titled(name, units.get(name, ""))
@@ -29,15 +34,17 @@ def verdict(found: Found) -> str:
     refused = (f"The policy could not decide in {percent(decided['not_by_policy'])} of the steps"
                + (f", most often because: {decided['most_often']}." if decided["most_often"] else "."))
     if isinstance(replay, str):
-        return (f"In {number(found['hours'], 'h')} the service missed its objective in "
+        return (f"In {lasted(found['hours'])} the service missed its objective in "
                 f"{span(found['measured']['violated'], 0.0)} of the steps. What the policy would have come to is not "
                 f"known: {replay}. {refused}")
     saved, played = replay["saved"][POLICY], replay["played"]
     does = (f"saved {span(saved)} of the cost" if saved[0] >= 0
             else f"cost {span([-saved[0], -saved[2], -saved[1]])} more")
     shares = {who: percent(one["violated"][0]) for who, one in played.items()}
-    return (f"In {number(replay['hours'], 'h')} the policy would have {does}, at {shares[POLICY]} of violating steps "
-            f"beside {shares[AS_SET]} under what was set; its fallback alone would have saved "
+    believed = "" if not set(replay["apart"]) & set(replay["decisive"]) else (
+        "The twin differs from the service, so that this is not to be believed yet: in a replay of ")
+    return (f"{believed or 'In '}{lasted(replay['hours'])} the policy would have {does}, at {shares[POLICY]} of "
+            f"violating steps beside {shares[AS_SET]} under what was set; its fallback alone would have saved "
             f"{span(replay['saved'][FALLBACK])} at {shares[FALLBACK]}. {refused}")
 
 
@@ -64,7 +71,7 @@ def next_steps(found: Found, task_path: str) -> list[str]:
     """
     decided, replay, steps = found["decided"], found["replay"], []
     if found["hours"] < DAY_HOURS:
-        steps.append(f"Let the shadow run on: {number(found['hours'], 'h')} are less than a day, and most loads have a "
+        steps.append(f"Let the shadow run on: it has watched for {lasted(found['hours'])}, and most loads have a "
                      "course of a day at least.")
     if decided["unfit_share"] > OFTEN:
         steps.append(f"See to the measurements first: in {percent(decided['unfit_share'])} of the steps nobody could "
@@ -81,8 +88,9 @@ def next_steps(found: Found, task_path: str) -> list[str]:
                      "settings of the task file by hand. Until then do not believe what the policy would have saved.")
     allowed, more = found["allowed_violating_share"], replay["more_violating"][POLICY]
     if replay["saved"][POLICY][1] <= 0 or (more[1] > 0 and replay["played"][POLICY]["violated"][0] > allowed):
-        steps.append("Do not let this policy act: it saves nothing that is more than chance, or misses the objective "
-                     f"more often than what is set now and than the {percent(allowed)} allowed. Train it on a longer "
-                     f"load, or for longer: assay run --task {task_path} --budget 4.")
+        why = ("it saves nothing that is more than chance" if replay["saved"][POLICY][1] <= 0 else
+               f"it misses the objective more often than what is set now, and than the {percent(allowed)} allowed")
+        steps.append(f"Do not let this policy act: {why}. Train it on a longer load, or for longer: assay run --task "
+                     f"{task_path} --budget 4.")
     return steps or [f"Let it act: take off whoever sets the service now, then assay control --workload "
                      f"{found['workload']} --controller controller.yaml, with the --actuator that sets it."]

@@ -1,8 +1,10 @@
 """What is read of a user's file, and how long replicas took to come."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from feature_store.errors import InputError
@@ -31,8 +33,8 @@ def test_rows_may_stand_in_any_order_and_lack_a_rate(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("text", "said"), [
     (ROWS.replace("rate_rps", "rate"), "did you mean 'rate'"), (ROWS.replace("time,", "when,"), "window_start"),
-    (ROWS.replace("5,10", "five,10"), "got 'five' in row 2"), (ROWS.replace("6,", "-6,"), "row 3"),
-    (ROWS.replace("2026-01-01T00:01:00Z", "yesterday"), "must hold times"),
+    (ROWS.replace("5,10", "five,10"), "got five in row 2"), (ROWS.replace("6,", "-6,"), "row 3"),
+    (ROWS.replace("2026-01-01T00:01:00Z", "yesterday"), "got yesterday in row 3"),
     (ROWS.splitlines()[0] + "\n", "different times"),
     ("time,rate_rps\n" + "".join(f"2026-01-01T00:{minute:02d}:00Z,1\n" for minute in (0, 1, 2, 9, 17, 31, 32)),
      "equal distances")])
@@ -51,3 +53,26 @@ def test_a_rise_that_was_overtaken_or_not_seen_to_its_end_counts_for_nothing() -
     assert rises(np.array([2.0, 4, 6, 6]), np.array([2.0, 2, 2, 2]), 10.0) == []
     assert rises(np.array([2.0, 4, np.nan, 4]), np.array([2.0, 2, 2, 4]), 10.0) == []
     assert rises(np.array([2.0, 4]), np.array([2.0, 4]), 10.0) == [5.0], "within half a step"
+
+
+@pytest.mark.parametrize(("column", "said"), [
+    (["05/03/2026 22:00", "05/03/2026 22:01", "05/03/2026 22:02"], "ISO times"), ([0, 1, 2], "ISO times"),
+    ([1.0, 2.0, 3.0], "Unix times in s or ms")])
+def test_a_time_that_could_be_two_is_none(tmp_path: Path, column: list[Any], said: str) -> None:
+    path = tmp_path / "web.csv"
+    pd.DataFrame({"time": column, "rate_rps": [1.0, 2.0, 3.0]}).to_csv(path, index=False)
+    with pytest.raises(InputError, match=said):
+        read_file(path)
+
+
+@pytest.mark.parametrize("factor", [1, 1000])
+def test_unix_times_are_read_in_seconds_and_milliseconds(tmp_path: Path, factor: int) -> None:
+    path = tmp_path / "web.csv"
+    times = [factor * (1_772_000_000 + 60 * number) for number in range(3)]
+    pd.DataFrame({"time": times, "rate_rps": [1.0, 2.0, 3.0]}).to_csv(path, index=False)
+    assert read_file(path).attrs["window_s"] == 60.0
+
+
+def test_a_time_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="times must be unique, got 2026-01-01 00:01:00"):
+        read_file(written(tmp_path, ROWS + ROWS.splitlines()[2] + "\n"))

@@ -111,6 +111,59 @@ def test_what_cannot_be_begun_is_refused_in_one_line(arguments: list[str], said:
     assert found.exit_code == 2 and said in found.output and len(found.output.strip().splitlines()) == 1
 
 
+@pytest.mark.parametrize("objective", ["0", "-5", "3.9", "20000", "nan", "inf"])
+def test_an_objective_that_no_twin_has_is_refused(tmp_path: Path, objective: str) -> None:
+    write_history(history(60.0), tmp_path / "shop.csv")
+    found = init("--csv", "shop.csv", "--objective", objective)
+    assert found.exit_code == 2 and "objective must be 4 to 16384 ms" in found.output and not Path("shop").exists()
+
+
+@pytest.mark.parametrize("factors", [
+    {"memory_limit_mib": 64.0, "memory_used_mib": 300.0}, {"cpu_used_cores": 1e-6}, {"cpu_used_cores": 1e6},
+    {"memory_used_mib": 1e-3}, {"memory_used_mib": 1e6}, {"p99_ms": 1e4}, {"p99_ms": 1e-6},
+    {"cpu_limit_cores": 80.0, "replicas": 500.0, "ready_replicas": 500.0}, {"mean_latency_ms": 1e9}], ids=str)
+def test_whatever_the_windows_say_the_task_is_one_that_validates(tmp_path: Path, factors: dict[str, float]) -> None:
+    table = history(60.0)
+    for name, factor in factors.items():
+        table[name] *= factor
+    write_history(table, tmp_path / "shop.csv")
+    found = init("--csv", "shop.csv")
+    assert found.exit_code == 0, found.output
+    checked = CliRunner().invoke(app, ["validate", "--task", "shop/task.yaml", "--telemetry", "shop/load.csv"])
+    assert checked.exit_code in (0, 1), checked.output  # 1: the data gate, with the rule; never an unusable task
+
+
+@pytest.mark.parametrize(("name", "folder"), [
+    ("a b", "a-b"), ('web"q', "web-q"), ("../up", "up"), ("shop/web", "shop-web"), ("web@docker", "web-docker"),
+    ("x\nminimum_rows: 2", "x-minimum-rows-2")])
+def test_a_name_is_no_path_and_no_yaml(tmp_path: Path, name: str, folder: str) -> None:
+    write_history(history(60.0), tmp_path / "x.csv")
+    found = init("--csv", "x.csv", "--name", name)
+    assert found.exit_code == 0 and Path(folder, "task.yaml").exists(), found.output
+    assert list(yaml.safe_load(Path(folder, "task.yaml").read_text())["workloads"]) == [folder]
+    assert "minimum_rows" not in yaml.safe_load(Path(folder, "task.yaml").read_text())
+    assert sorted(one.name for one in tmp_path.iterdir()) == sorted([folder, "x.csv"])
+
+
+def test_a_file_name_is_no_yaml(tmp_path: Path) -> None:
+    path = write_history(history(60.0), tmp_path / "x\nminimum_rows: 2 #.csv")
+    assert init("--csv", str(path), "--name", "ok").exit_code == 0
+    assert "minimum_rows" not in yaml.safe_load(Path("ok/task.yaml").read_text())
+
+
+def test_all_files_are_written_or_none(tmp_path: Path) -> None:
+    write_history(history(60.0), tmp_path / "shop.csv")
+    Path("shop/load.csv").mkdir(parents=True)
+    found = init("--csv", "shop.csv", "--overwrite")
+    assert found.exit_code == 2 and "must not be folders" in found.output and not Path("shop/task.yaml").exists()
+
+
+def test_what_is_set_and_nobody_knows_is_said_before_a_shadow_would_find_out(server: str) -> None:
+    found = init("--prometheus", server, "--name", "web", "--last", "1h")
+    assert "nobody knows cpu_limit_cores, memory_limit_mib" in found.output
+    assert oct(Path("web/controller.yaml").stat().st_mode)[-3:] == "600"
+
+
 def test_a_replay_has_the_recorded_load_and_sets_what_was_set() -> None:
     """A third of a core misses the objective all the time, ten cores never: whatever the limits say."""
     load = pd.DataFrame({"rate_rps": 40.0 + 10.0 * np.sin(np.arange(60) / 10.0)})

@@ -175,7 +175,7 @@ def test_the_verdict_is_what_the_policy_saves_with_its_interval_beside_what_was_
     found, html = day
     assert found["replay"]["saved"][POLICY][0] == pytest.approx(1 / 3, abs=1e-3)
     assert found["replay"]["saved"][FALLBACK][0] == pytest.approx(-1 / 3, abs=1e-3)
-    assert found["verdict"].startswith(f"In 23.95{NBSP}h the policy would have saved 33.3{NBSP}% (33.")
+    assert found["verdict"].startswith(f"In 23.95{NBSP}hours the policy would have saved 33.3{NBSP}% (33.")
     assert f"at 0{NBSP}% of violating steps beside 0{NBSP}% under what was set" in found["verdict"]
     assert f"The policy could not decide in 0{NBSP}% of the steps." in found["verdict"]
     assert found["verdict"] in html and html.count("<svg") == 2
@@ -220,7 +220,7 @@ def test_a_short_run_out_of_distribution_with_gaps_says_what_to_do_first(tmp_pat
     assert found["decided"]["shield"] == [["target_capacity_rps", "rate", 20]]
     assert (found["missing_steps"], found["replay"]["left_out_steps"]) == (10, 31)
     first, second, third = found["next"][:3]
-    assert first.startswith("Let the shadow run on: 0.3889")
+    assert first.startswith(f"Let the shadow run on: it has watched for 23.33{NBSP}minutes")
     assert second.startswith("See to the measurements first") and "(actuator: nothing is known)" in second
     assert f"15.4{NBSP}% of the steps were beyond" in third
     assert f"could not decide in 23.1{NBSP}% of the steps, most often because: out of distribution" in found["verdict"]
@@ -230,7 +230,7 @@ def test_a_short_run_out_of_distribution_with_gaps_says_what_to_do_first(tmp_pat
 def test_a_policy_that_saves_nothing_is_not_let_act(tmp_path):
     found, html = report_of(tmp_path, [shadow_step(number, rate=varied(number), is_set=15.0)
                                        for number in range(DAY + 2)])
-    assert found["verdict"].startswith(f"In 23.95{NBSP}h the policy would have cost 33.")
+    assert found["verdict"].startswith(f"In 23.95{NBSP}hours the policy would have cost 33.")
     assert any(one.startswith("Do not let this policy act") for one in found["next"]) and "not ready to act" in html
 
 
@@ -243,3 +243,39 @@ def test_steps_whose_outcome_is_not_known_count_for_nothing(tmp_path):
     unknown = replace(shadow_step(70), reward=np.nan, cost=np.nan, violation=np.nan, violated=np.nan, mark="missing")
     found, _ = report_of(tmp_path, [*(shadow_step(number) for number in range(70)), unknown])
     assert found["measured"]["cost"][0] == pytest.approx(3.0) and TICK == 0.0625
+
+
+def test_a_step_in_which_nobody_knew_what_was_set_is_a_gap_and_spoils_no_number(tmp_path):
+    steps = [shadow_step(number, rate=varied(number)) for number in range(200)]
+    steps[40] = replace(steps[40], targets=(math.nan,))
+    found, html = report_of(tmp_path, steps)
+    assert found["replay"]["left_out_steps"] > 40 and all(map(math.isfinite, found["replay"]["saved"][POLICY]))
+    assert "nan" not in found["verdict"].lower() and "1000000" not in html
+
+
+def test_steps_under_another_objective_are_not_replayed_under_this_one(tmp_path):
+    steps = [shadow_step(number, rate=varied(number)) for number in range(200)]
+    place = [name for name, _ in HEADER.signals].index("slo_s")
+    for number in range(60):
+        seen = list(steps[number].observation)
+        seen[place] *= 2.0
+        steps[number] = replace(steps[number], observation=tuple(seen))
+    found, _ = report_of(tmp_path, steps)
+    assert 60 <= found["replay"]["left_out_steps"] < 60 + found["steps"] - 130
+
+
+@pytest.mark.parametrize("detail", [
+    {"at": "foo"}, {"at": "2026-01-01T00:00:00"}, {"interval_s": "x"}, {"targets": "x"}, {"changes": [{}]},
+    {"strange": 5}, {"targets": {"target_capacity_rps": None}}], ids=str)
+def test_a_record_that_no_controller_wrote_is_lost_alone(tmp_path, detail):
+    steps = [shadow_step(number, rate=varied(number)) for number in range(100)]
+    steps[7] = replace(steps[7], detail={**steps[7].detail, **detail})
+    found, _ = report_of(tmp_path, steps)
+    assert found["lost_records"] == 1 and found["steps"] == 99
+
+
+def test_a_log_of_other_controls_is_said(tmp_path):
+    TrajectoryLog(tmp_path / "steps", Header(HEADER.task, HEADER.signals, (("target_other", "1/s"),))).append(
+        [shadow_step(number) for number in range(100)])
+    found, _ = shadow_report(task_of(), "shop", tmp_path, double_of_the_load(), "t")
+    assert "does not have the controls target_capacity_rps" in found["replay"]
