@@ -16,7 +16,7 @@ class StateFolder:
     """Absolute paths.
 
     Attributes:
-        home: bundles/<task>/<workload>/<version>/ lies below it, and controllers/ for their logs.
+        home: bundles/<task>/<workload>/<version>/ lies below it, controllers/ and shadow/ for logs.
         ledger_path: the promotion ledger (JSON lines).
         public_key_path: key that bundles and ledger are signed with (PEM).
     """
