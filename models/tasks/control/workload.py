@@ -52,7 +52,7 @@ def specification_of(task: ControlTask, workload: str, environment: Environment,
     for control in environment.controls:
         low, high = observed[control.current]
         least, most = written.limits.get(control.name, (control.low, control.high))
-        observed[control.current] = (max(low, least), min(high, most))
+        observed[control.current] = (max(low, least, control.low), min(high, most, control.high))
     return parse_specification(
         demands, tuple(signal.name for signal in environment.signals), observed, f"{where}, workload {workload}",
         tuple(control.name for control in environment.controls), units, lines and lines.below(*place))

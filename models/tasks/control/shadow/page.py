@@ -1,5 +1,6 @@
 """The page of a shadow: one verdict, what to do next, and what both rest on."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -39,11 +40,13 @@ REASONS = 12  # rows of a table
 def page(found: Found, task: ControlTask, log: ShadowLog, replayed: Replayed | str, task_path: str) -> str:
     """The whole page as HTML. found: see findings.py."""
     steps, decided = next_steps(found, task_path), found["decided"]
+    missed = found["measured"]["violated"][0]
     acts = len(steps) == 1 and steps[0].startswith("Let it act")
     facts = Facts((("Watched", number(found["hours"], "h"), f"from {found['started']}"),
                    ("Steps", number(found["steps"]), f"{number(found['missing_steps'])} are missing"),
                    ("The policy decided", percent(1.0 - decided["not_by_policy"]), "of the steps"),
-                   ("Violating steps", percent(found["measured"]["violated"][0]), "measured, of what was set")))
+                   ("Violating steps", percent(missed) if math.isfinite(missed) else "not known",
+                    "measured, of what was set")))
     badges = (Badge(f"bundle {found['policy']}"),
               Badge("ready to act", "good") if acts else Badge("not ready to act", "open"))
     sections = (("next", "What to do next", tuple(Note(one, "good" if acts else "") for one in steps)),

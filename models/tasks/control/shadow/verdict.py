@@ -1,5 +1,6 @@
 """What a shadow's numbers mean, in sentences: one verdict, how far it can be believed, and what to do next."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -34,8 +35,11 @@ def verdict(found: Found) -> str:
     refused = (f"The policy could not decide in {percent(decided['not_by_policy'])} of the steps"
                + (f", most often because: {decided['most_often']}." if decided["most_often"] else "."))
     if isinstance(replay, str):
-        return (f"In {lasted(found['hours'])} the service missed its objective in "
-                f"{span(found['measured']['violated'], 0.0)} of the steps. What the policy would have come to is not "
+        missed = found["measured"]["violated"]
+        often = "nobody could measure how often the service missed its objective"
+        if math.isfinite(missed[0]):
+            often = f"the service missed its objective in {span(missed, 0.0)} of the steps"
+        return (f"In {lasted(found['hours'])} {often}. What the policy would have come to is not "
                 f"known: {replay}. {refused}")
     saved, played = replay["saved"][POLICY], replay["played"]
     does = (f"saved {span(saved)} of the cost" if saved[0] >= 0

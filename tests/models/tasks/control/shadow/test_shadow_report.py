@@ -279,3 +279,11 @@ def test_a_log_of_other_controls_is_said(tmp_path):
         [shadow_step(number) for number in range(100)])
     found, _ = shadow_report(task_of(), "shop", tmp_path, double_of_the_load(), "t")
     assert "does not have the controls target_capacity_rps" in found["replay"]
+
+
+def test_what_nobody_could_measure_is_said_and_is_no_zero(tmp_path):
+    steps = [replace(shadow_step(number), reward=math.nan, cost=math.nan, violation=math.nan, violated=math.nan,
+                     mark="irregular") for number in range(20)]
+    found, html = report_of(tmp_path, steps)
+    assert "nobody could measure how often the service missed its objective" in found["verdict"]
+    assert "not known" in html and "nan" not in html.lower().replace("finance", "")
