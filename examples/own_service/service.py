@@ -18,12 +18,13 @@ SECONDS = Histogram("http_request_duration_seconds", "Time of a request", ["code
 
 
 def draw(rounds: int) -> int:
-    """Points of a Julia set."""
-    point, inside = 0j, 0
+    """How often a point of the plane runs away."""
+    point, gone = 0j, 0
     for _ in range(rounds):
         point = point * point + complex(-0.1, 0.65)
-        inside += abs(point) < 2.0
-    return inside
+        if abs(point) > 2.0:
+            point, gone = 0j, gone + 1
+    return gone
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -55,6 +56,9 @@ class Server(ThreadingHTTPServer):
 
     request_queue_size = 256
     daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """A client that goes away is no news."""
 
 
 if __name__ == "__main__":

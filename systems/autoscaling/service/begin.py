@@ -9,6 +9,7 @@ import pandas as pd
 from feature_store.errors import InputError
 from feature_store.sources.prometheus_api import PrometheusApi
 from models.control.contract.own_service import Service
+from models.tasks.control.task import ControlTask
 from systems.autoscaling.service.exporters import SHARES
 from systems.autoscaling.service.files import (
     PRESENT,
@@ -27,7 +28,7 @@ from systems.autoscaling.service.queries import Found, find_queries
 _TIMEOUT_S = 30.0
 _FAR_OFF = math.log(2.0)  # an error of p99: twice, or half
 _OFTEN_S = 30.0  # windows in which one can see how long replicas take to come
-LEAST_ROWS = 60  # `minimum_rows` of a control task
+LEAST_ROWS: int = ControlTask.model_fields["minimum_rows"].default
 _NEEDED = ("p99_ms", "cpu_used_cores", "memory_used_mib")  # beside the load: without them no policy can act
 
 
@@ -114,8 +115,7 @@ def _understood(service: Service, history: pd.DataFrame, fitted: Fitted,
         raise InputError("objective must be given where no latency is recorded (--objective, in ms), got none")
     if not SLO.low <= objective_ms <= SLO.high:
         raise InputError(f"objective must be {SLO.low:g} to {SLO.high:g} ms, got {objective_ms:g}")
-    limits = proposed_limits(history, service.target)
-    return objective_ms, limits
+    return objective_ms, proposed_limits(history, service.target)
 
 
 def _span(history: pd.DataFrame) -> str:

@@ -19,6 +19,7 @@ from systems.autoscaling.twin.twin import SETTINGS
 
 TASK = Path(__file__).resolve().parents[1] / "autoscaling.yaml"
 UNMEASURED = {"io_utilization": 0.0, "network_utilization": 0.0, "served_share": 1.0}  # where nothing measures them
+PRESENT = ("replicas", "ready_replicas", "cpu_limit_cores", "memory_limit_mib")  # what says what is set
 SLO = next(one for one in SETTINGS if one.name == "slo_ms")
 _ROOM = 2.0  # times what was seen: how far limits leave room
 
@@ -128,14 +129,12 @@ def controller_text(service: Service, queries: Mapping[str, Query], newest: str,
     watched |= {name: float(history[name].dropna().iloc[-1]) for name in PRESENT
                 if name not in watched and name in history and history[name].notna().any()}
     if watched and service.prometheus:
-        parts.append("# with `assay control --shadow --actuator watch`: what is set now, from the same server\n"
+        parts.append("# with `assay control --shadow --actuator watch`: what is set now, from that server; a number\n"
+                     "# is what was set when this file was made, and no longer true once somebody changes it\n"
                      + _yaml({"watch": {"signals": watched}}))
     for section, keys in service.target.items():
         parts.append(f"# with `--actuator {section}`: what it acts on\n" + _yaml({section: dict(keys)}))
     return "".join(parts)
-
-
-PRESENT = ("replicas", "ready_replicas", "cpu_limit_cores", "memory_limit_mib")
 
 
 def _asked(query: Query, window: str) -> Any:
