@@ -17,16 +17,15 @@ from feature_store.errors import AssayError, InputError, RefusedError
 from feature_store.file_lock import file_lock
 from feature_store.names import check_task_name, check_workload_name
 from models.configuration import Configuration
-from models.control.training.trajectory_log import last_step
-from serving.actuators.actuator import Actuator, ActuatorError
-from serving.actuators.actuators import actuator_kind, make_actuator, make_shadow, watch_of
-from serving.actuators.kind import Server
+from serving.actuators.actuator import ActuatorError
+from serving.actuators.actuators import actuator_kind, make_actuator
 from serving.bundle import CheckedBundle, check_bundle
 from serving.contract import Contract
 from serving.control.champion import Champion, champion_of_ledger
 from serving.control.checks import Distribution
 from serving.control.control_step import ControlStep
 from serving.control.controller_file import ControllerFile, read_controller_file
+from serving.control.in_shadow import require_own_log, require_watchable, unknown_present, watched_target
 from serving.control.kill_switch import KillSwitch, LedgerSwitch, stopped_in_ledger
 from serving.control.last_good import LastGood
 from serving.control.made import make_loop, with_settings
@@ -189,7 +188,7 @@ def control(request: ControlRequest, state: Configuration | StateFolder, show: C
     if request.every is not None and not LEAST_S <= request.every <= MOST_S:
         raise InputError(f"every must be {LEAST_S:g} to {MOST_S:g} seconds, got {request.every!r}")
     if request.shadow:
-        _require_watchable(request)
+        require_watchable(request.actuator, request.give_back)
     written, stopped = read_controller_file(request.controller, request.actuator), stops_on_signals()
     gives_back = actuator_kind(request.actuator).gives_back if request.give_back is None else request.give_back
     gives_back = gives_back and not request.shadow
@@ -197,11 +196,12 @@ def control(request: ControlRequest, state: Configuration | StateFolder, show: C
         try:
             request = with_task(request, state)
             place = stack.enter_context(own_folder(request, state.home))
-            _require_own_log(place, request.shadow)
+            require_own_log(place, request.shadow)
             with loading or nullcontext():
                 champion = champion_for(request, state)
             contract = with_settings(champion.contract, written.settings)
-            actuator = _actuator(request, contract, written)
+            actuator = watched_target(request.actuator, contract, written) if request.shadow else make_actuator(
+                request.actuator, contract, written.actuators, written.hold)
             on_host, in_ledger = KillSwitch(place), _ledger_switch(request, keyed(request, state), place)
             loop = make_loop(contract, champion, written, actuator, lambda: on_host() or in_ledger(), place)
             # a bundle of a folder needs no ledger: then nobody waits for one
@@ -231,42 +231,6 @@ def control(request: ControlRequest, state: Configuration | StateFolder, show: C
                 tell(line)
         if failure := run(loop, every_s, stopped, on_step, request.steps, gives_back):
             raise RefusedError(failure)
-
-
-def _require_watchable(request: ControlRequest) -> None:
-    """Raises InputError: the actuator's target cannot be watched, or something is to be given back."""
-    watch_of(request.actuator)
-    if request.give_back:
-        raise InputError("give-back must be left out in shadow, where nothing is set, got it")
-
-
-def _require_own_log(place: Path, shadow: bool) -> None:
-    """Raises InputError: the folder's log is of a controller that acted, for a shadow, or the other way round."""
-    last = last_step(place / "steps")
-    if last is not None and bool((last.detail or {}).get("shadow")) != shadow:
-        was, now = ("a controller that acted", "a shadow") if shadow else ("a shadow", "a controller that acts")
-        raise InputError(f"folder must be of {now} alone, got one with the log of {was} ({place}); name another "
-                         "(--folder)")
-
-
-def _actuator(request: ControlRequest, contract: Contract, written: ControllerFile) -> Actuator:
-    if not request.shadow:
-        return make_actuator(request.actuator, contract, written.actuators, written.hold)
-    server = Server(written.prometheus, written.timeout_s)
-    return make_shadow(request.actuator, contract, written.actuators, written.hold, server)
-
-
-def unknown_present(actuator: Actuator, contract: Contract, written: ControllerFile) -> str:
-    """Which present values are missing now, without which nobody decides; "" for none."""
-    assert contract.driving is not None
-    try:
-        present = actuator.present()
-    except ActuatorError as error:
-        return f"nothing is decided while what is set cannot be read: {error}"
-    needed = {*contract.driving.current.values(), *(one for share in written.shares.values() for one in share.over)}
-    missing = [name for name in sorted(needed) if not math.isfinite(present.get(name, math.nan))]
-    return (f"nothing is decided while nobody knows {', '.join(missing)} ({actuator.name}); what has no limit needs one"
-            if missing else "")
 
 
 def limits_of_a_refused_start(request: ControlRequest, written: ControllerFile, places: Iterable[Path]) -> str:
