@@ -55,7 +55,7 @@ def init(
     label = name or deployment or (cgroup or "").rstrip("/").rpartition("/")[2] or (csv.stem if csv else "")
     if not label:
         raise InputError("name must say which service is meant (--name, --deployment or --cgroup), got none")
-    called = re.sub(r"[^A-Za-z0-9]+", "-", label).strip("-")  # of folders, tasks and registered models
+    called = re.sub(r"[^A-Za-z0-9_]+", "-", label).strip("-_")  # of folders, tasks and registered models
     if not called:
         raise InputError(f"name must have a letter or a digit, got {label!r}")
     service = Service(called, label, prometheus or "", csv, _target(deployment, namespace, container, cgroup),
