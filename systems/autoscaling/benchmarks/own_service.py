@@ -1,6 +1,6 @@
 """A service that no recording knows, from nothing to a proved policy to a page: how long it takes and what comes out.
 
-    python -m benchmarks autoscaling-own-service [--minutes 20] [--shadow-minutes 20] [--running URL]
+    python -m benchmarks autoscaling-own-service [--minutes 60] [--shadow-minutes 60] [--running URL]
 
 As docs/tutorial-my-service.md has it: the service of examples/own_service behind HAProxy under load is recorded for so
 many minutes, then `assay init`, `assay run`, `assay control --shadow` and `assay shadow-report`. With --running the
@@ -42,8 +42,8 @@ KEPT = ("cost_saved", "cost_saved_lower", "own_cost_saved", "violating_share", "
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """See benchmarks/harness/runner.py."""
-    parser.add_argument("--minutes", type=float, default=20.0, help="of recording, or looked back; default: 20")
-    parser.add_argument("--shadow-minutes", type=float, default=20.0, help="of the shadow; default: 20")
+    parser.add_argument("--minutes", type=float, default=60.0, help="of recording, or looked back; default: 60")
+    parser.add_argument("--shadow-minutes", type=float, default=60.0, help="of the shadow; default: 60")
     parser.add_argument("--running", metavar="URL", help="Prometheus of a service that was started before")
 
 
@@ -97,6 +97,9 @@ def _measured(work: Path, url: str, options: argparse.Namespace) -> dict[str, An
     found = {"seconds": seconds, "settings": task["settings"], "limits": task["limits"],
              "verdict": entry["verdict"], "gates": {one["name"]: one["passed"] for one in entry["gates"]["gates"]},
              "metrics": {name: entry["metrics"][name] for name in KEPT}}
+    print(f"{found['verdict']}, gates: {found['gates']}", flush=True)
+    if not all(found["gates"].values()):  # nobody acts or watches with what was refused
+        return {**found, "shadow": None}
     steps = round(60.0 * options.shadow_minutes / WINDOW_S)
     seconds["shadow"], _ = assay("control", "--shadow", "--workload", NAME, "--controller", place / "controller.yaml",
                                  "--actuator", "watch", "--steps", steps, "--json")
@@ -117,10 +120,12 @@ def own_service_table(results: Mapping[str, Any]) -> str:
         ["`assay run`", number(seconds["run"]),
          f"{results['verdict']}, {passed} of {len(results['gates'])} gates; cost saved against the best rule "
          f"{100 * metrics['cost_saved']:+.1f} %, violating {100 * metrics['violating_share']:.2f} % of the steps, "
-         f"reward {metrics['reward_gain']:+.3f}"],
-        ["`assay control --shadow`", number(seconds["shadow"]), f"{shadow['steps']} steps, the policy decided in "
-         f"{100 * (1.0 - shadow['decided']['not_by_policy']):.0f} %"],
-        ["`assay shadow-report`", number(seconds["report"]), " ".join([shadow["verdict"], *shadow["doubts"]])]]
+         f"reward {metrics['reward_gain']:+.3f}"]]
+    if shadow:
+        rows += [
+            ["`assay control --shadow`", number(seconds["shadow"]), f"{shadow['steps']} steps, the policy decided in "
+             f"{100 * (1.0 - shadow['decided']['not_by_policy']):.0f} %"],
+            ["`assay shadow-report`", number(seconds["report"]), " ".join([shadow["verdict"], *shadow["doubts"]])]]
     machine, busy = results["machine"], results["load_average"]
     note = paragraph(
         f"The service of examples/own_service, recorded for {results['recorded_minutes']:g} minutes, promised",
