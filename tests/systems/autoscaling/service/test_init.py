@@ -135,7 +135,7 @@ def test_whatever_the_windows_say_the_task_is_one_that_validates(tmp_path: Path,
 
 @pytest.mark.parametrize(("name", "folder"), [
     ("a b", "a-b"), ('web"q', "web-q"), ("../up", "up"), ("shop/web", "shop-web"), ("web@docker", "web-docker"),
-    ("x\nminimum_rows: 2", "x-minimum-rows-2")])
+    ("x\nminimum_rows: 2", "x-minimum_rows-2")])
 def test_a_name_is_no_path_and_no_yaml(tmp_path: Path, name: str, folder: str) -> None:
     write_history(history(60.0), tmp_path / "x.csv")
     found = init("--csv", "x.csv", "--name", name)
