@@ -9,7 +9,7 @@ is off, in blocks of time: `error_p99` is the median of |ln(predicted / measured
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -49,7 +49,6 @@ class Fitted:
     open: Mapping[str, str]
     windows: int = 0
     error_p99: float | None = None
-    start_ups_s: tuple[float, ...] = field(default=())
 
 
 def fit_service(history: pd.DataFrame, start_ups_s: list[float] | None = None) -> Fitted:
@@ -88,7 +87,7 @@ def fit_service(history: pd.DataFrame, start_ups_s: list[float] | None = None) -
             unknown[one.name] = (f"{settings.pop(one.name):g} is what the windows say, and a twin takes {one.low:g} to "
                                  f"{one.high:g} {one.unit}: see whether units are right")
             del told[one.name]
-    return Fitted(settings, told, unknown, 0 if points is None else len(points), error, tuple(start_ups_s or ()))
+    return Fitted(settings, told, unknown, 0 if points is None else len(points), error)
 
 
 _COSTS = ("rate_rps", "cpu_used_cores")
