@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from models.control.contract.environment import Environment
 
 DAY_S = 86_400.0
+MINIMUM_ROWS = 60  # windows of a workload that a control task wants where it does not say
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from pydantic import Field, model_validator
 from feature_store.written.field_errors import FieldError
 from feature_store.written.fields import PositiveNumber, PositiveWholeNumber, WholeNumber
 from feature_store.written.model import ListOf, Written
+from models.control.contract.own_service import MINIMUM_ROWS
 from models.tasks.task_file import TaskFile
 
 LayerWidths = Annotated[ListOf[PositiveWholeNumber], Field(min_length=1)]
@@ -170,7 +171,7 @@ class ControlTask(TaskFile[ControlWorkload]):
         default=LifecycleProfile(), description="What a policy has to earn before it may act")
     fallback: str = Field(description="Name of the rule that acts until the policy may, and when it fails")
     minimum_rows: PositiveWholeNumber = Field(
-        default=60, json_schema_extra={"unit": "rows"}, description="A workload with fewer rows is refused")
+        default=MINIMUM_ROWS, json_schema_extra={"unit": "rows"}, description="A workload with fewer rows is refused")
 
     def demanded(self, workload: str) -> dict[str, Any]:
         """The specification of a workload, as it is written."""

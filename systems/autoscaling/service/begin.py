@@ -8,8 +8,7 @@ import pandas as pd
 
 from feature_store.errors import InputError
 from feature_store.sources.prometheus_api import PrometheusApi
-from models.control.contract.own_service import Service
-from models.tasks.control.task import ControlTask
+from models.control.contract.own_service import MINIMUM_ROWS, Service
 from systems.autoscaling.service.exporters import SHARES
 from systems.autoscaling.service.files import (
     PRESENT,
@@ -28,7 +27,6 @@ from systems.autoscaling.service.queries import Found, find_queries
 _TIMEOUT_S = 30.0
 _FAR_OFF = math.log(2.0)  # an error of p99: twice, or half
 _OFTEN_S = 30.0  # windows in which one can see how long replicas take to come
-LEAST_ROWS: int = ControlTask.model_fields["minimum_rows"].default
 _NEEDED = ("p99_ms", "cpu_used_cores", "memory_used_mib")  # beside the load: without them no policy can act
 
 
@@ -107,8 +105,8 @@ def _understood(service: Service, history: pd.DataFrame, fitted: Fitted,
                  "limit elsewhere, requests of another kind)")
     if history[LOAD].nunique() < 2:
         tell("warning  the load never changes: `assay run` may refuse it")
-    if len(history) < LEAST_ROWS:
-        tell(f"warning  `assay run` wants {LEAST_ROWS} windows at least: record more"
+    if len(history) < MINIMUM_ROWS:
+        tell(f"warning  `assay run` wants {MINIMUM_ROWS} windows at least: record more"
              + ("" if service.csv else ", or take shorter ones (--window)"))
     objective_ms = proposed_objective_ms(history) if service.objective is None else service.objective
     if objective_ms is None:
