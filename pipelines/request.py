@@ -18,7 +18,7 @@ import yaml
 from feature_store.errors import InputError
 from feature_store.names import is_task_name
 from feature_store.strict_yaml import Lines, read_located_yaml, read_yaml
-from models.tasks.kind import OwnTask
+from models.tasks.kind import LearnsFromLogs, OwnTask
 from models.tasks.kinds import kind_names, kind_of, own_folders
 from models.tasks.task import DEFAULT_KIND, parse_task, task_path
 from pipelines.shards import make_shards, shard_texts
@@ -140,7 +140,10 @@ def make_request(
         version = f"live-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
     else:
         telemetry = str(_existing(telemetry))
+        logs = kind.logs(loaded, chosen) if isinstance(kind, LearnsFromLogs) else ()
         version = content_digest(Path(telemetry))
+        if logs:
+            version = hashlib.sha256("".join([version, *map(content_digest, logs)]).encode()).hexdigest()
     its_own = own is not None and own.data is not None
     command = reproducing_command(None if its_own else task, given, mapping, workloads, seed, method, config, budget)
     return TrainRequest(loaded, text, chosen, shards, parallelism, telemetry, mapping_yaml, version,

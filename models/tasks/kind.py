@@ -218,6 +218,14 @@ class Kind(Protocol):
 
 
 @runtime_checkable
+class LearnsFromLogs(Protocol):
+    """A `Kind` whose tasks may name further data to learn from; may be left out."""
+
+    def logs(self, task: Any, workloads: Sequence[str]) -> tuple[Path, ...]:
+        """Their files, which belong to the version of the data."""
+
+
+@runtime_checkable
 class PretrainsWithoutTelemetry(Protocol):
     """A `Kind` in whose pretraining telemetry plays no part, so that it need not be repeated for other data."""
 

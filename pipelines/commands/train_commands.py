@@ -9,7 +9,7 @@ import typer
 
 from feature_store.errors import InputError
 from models.reporting.formatting import count
-from models.training.methods import METHODS
+from models.training.methods import METHODS, POLICY_METHODS
 from pipelines.console import (
     ConfigOption,
     JsonOption,
@@ -31,7 +31,8 @@ MappingOption = Annotated[
 WorkloadOption = Annotated[list[str] | None, typer.Option("--workload", "-w", help="Only this workload; repeatable.")]
 SeedOption = Annotated[int, typer.Option(help="Seed of split, weights and batches.", min=0)]
 MethodOption = Annotated[
-    str | None, typer.Option(help=f"Overrules the task: {', '.join(METHODS[:-1])} or {METHODS[-1]}.")]
+    str | None, typer.Option(help=f"Overrules the task. Of predictors: {', '.join(METHODS)}; of policies: "
+                                  f"{', '.join(POLICY_METHODS)}.")]
 BudgetOption = Annotated[
     float | None, typer.Option(help="Overrules the task's training budget: 4 trains four times as long.", min=1e-3)]
 ShardsOption = Annotated[

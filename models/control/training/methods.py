@@ -1,71 +1,137 @@
 """The methods by name: those that learn by acting, and those that learn from what others did."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
 
 from feature_store.errors import InputError, nearest
-from models.control.training.offline import bcq, behaviour_cloning, cql, iql, td3_bc
-from models.control.training.offline.offline_run import OfflineSettings, OfflineTrained
+from models.control.contract.environment import Environment
+from models.control.policy.policy import Policy
+from models.control.training import training_run
+from models.control.training.actions import Actions
+from models.control.training.monotone import Demands, NoDemands
+from models.control.training.offline import bcq, behaviour_cloning, cql, iql, offline_run, td3_bc
+from models.control.training.offline.offline_run import OfflineMethod, OfflineSettings, OfflineTrained
 from models.control.training.online import ddpg, ppo, sac, td3
-from models.control.training.training_run import RunSettings, Trained
+from models.control.training.online.off_policy import OffPolicyLearner, OffPolicyMethod, OffPolicySettings
+from models.control.training.training_run import RunSettings, Trained, clone, run_digest, start_from
+from models.control.training.trajectories import Transitions
+from models.training.seeds import seeded
 
 
 @dataclass(frozen=True)
-class Method:
-    """How a policy can be trained.
+class Online:
+    """A method that learns by acting.
 
     Attributes:
+        name: of the method.
         settings: what its settings are; all have defaults.
-        train: (environment, settings, seed, checkpoint, progress, start) -> Trained; see ddpg.py.
+        make: (policy, settings, generator) -> what differs between off-policy methods; None: PPO, which has no buffer.
         source: the paper.
     """
 
+    name: str
     settings: type[RunSettings]
-    train: Callable[..., Trained]
+    make: Callable[[Policy, Any, torch.Generator], OffPolicyMethod] | None
     source: str
 
+    def train(self, environment: Environment, settings: Any, seed: int, checkpoint: Path | None = None,
+              progress: training_run.Progress | None = None, start: Policy | None = None,
+              experience: Transitions | None = None, demands: Demands = NoDemands()) -> Trained:
+        """Trains a policy across applications.
 
-METHODS: Mapping[str, Method] = {
-    "ddpg": Method(ddpg.DdpgSettings, ddpg.train, "Lillicrap et al., ICLR 2016; thesis, Algorithm 3.3 and Table 5.2"),
-    "td3": Method(td3.Td3Settings, td3.train, "Fujimoto, van Hoof and Meger, ICML 2018"),
-    "sac": Method(sac.SacSettings, sac.train, "Haarnoja et al., arXiv 1812.05905"),
-    "ppo": Method(ppo.PpoSettings, ppo.train, "Schulman et al., arXiv 1707.06347"),
-}
+        Args:
+            settings: of `settings`.
+            checkpoint: file; goes on from it where it is there. None: nothing is written.
+            start: what to start from; None: a new policy.
+            experience: of others, which the buffer begins with; the critics learn from it before the first episode.
+            demands: what the policy keeps after each of its steps.
+
+        Raises:
+            InputError: the checkpoint is of another run, or there is experience and no buffer.
+        """
+        generator = seeded(seed)
+        policy = start_from(environment, settings, seed, start)
+        demands.project(policy)
+        learner: training_run.Learner
+        if self.make is not None:
+            learner = OffPolicyLearner(environment, settings, policy, self.make(policy, settings, generator), generator,
+                                       seed, experience, demands)
+        elif experience is not None:
+            raise InputError(f"experience must be left out, as {self.name} learns from its own steps alone, got "
+                             f"{len(experience)} transitions")
+        else:
+            learner = ppo.PpoLearner(environment, settings, policy, generator, seed, demands)
+        return training_run.run(environment, learner, settings, seed, checkpoint, progress,
+                                run_digest(self.name, settings, seed, start))
+
+    @property
+    def takes_experience(self) -> bool:
+        """Whether it can begin with what others did."""
+        return issubclass(self.settings, OffPolicySettings)
 
 
 @dataclass(frozen=True)
 class Offline:
-    """How a policy can be trained on trajectories.
+    """A method that learns from trajectories.
 
     Attributes:
+        name: of the method.
         settings: what its settings are; all have defaults.
-        train: (start, experience, settings, seed, checkpoint, progress) -> OfflineTrained; see behaviour_cloning.py.
+        make: (actions, settings, generator) -> what differs between methods.
         source: the paper.
     """
 
+    name: str
     settings: type[OfflineSettings]
-    train: Callable[..., OfflineTrained]
+    make: Callable[[Actions, Any, torch.Generator], OfflineMethod]
     source: str
 
+    def train(self, start: Policy, experience: Transitions, settings: Any, seed: int, checkpoint: Path | None = None,
+              progress: offline_run.Progress | None = None, demands: Demands = NoDemands()) -> OfflineTrained:
+        """Trains a copy of a policy on what others did.
 
-OFFLINE: Mapping[str, Offline] = {
-    "behaviour_cloning": Offline(OfflineSettings, behaviour_cloning.train, "Pomerleau, Neural Computation 1991"),
-    "td3_bc": Offline(td3_bc.Td3BcSettings, td3_bc.train, "Fujimoto and Gu, NeurIPS 2021"),
-    "bcq": Offline(bcq.BcqSettings, bcq.train, "Fujimoto, Meger and Precup, ICML 2019; thesis, section 5.3.4"),
-    "cql": Offline(cql.CqlSettings, cql.train, "Kumar et al., NeurIPS 2020"),
-    "iql": Offline(iql.IqlSettings, iql.train, "Kostrikov, Nair and Levine, ICLR 2022"),
-}
+        Args:
+            start: see offline_run.policy_for.
+            settings: of `settings`.
+            checkpoint: as of `Online.train`.
+            demands: what the policy keeps after each of its steps.
+
+        Raises:
+            InputError: the checkpoint is of another run.
+        """
+        generator, policy = seeded(seed), clone(start)
+        demands.project(policy)
+        actions = Actions(policy)
+        return offline_run.run(self.name, self.make(actions, settings, generator), actions, experience, settings,
+                               generator, seed, checkpoint, progress, demands)
 
 
-def method(name: str) -> Method:
-    """The method of that name. Raises InputError."""
+ONLINE: Mapping[str, Online] = {one.name: one for one in (
+    Online("ddpg", ddpg.DdpgSettings, ddpg.Ddpg,
+           "Lillicrap et al., ICLR 2016; thesis, Algorithm 3.3 and Table 5.2"),
+    Online("td3", td3.Td3Settings, td3.Td3, "Fujimoto, van Hoof and Meger, ICML 2018"),
+    Online("sac", sac.SacSettings, sac.Sac, "Haarnoja et al., arXiv 1812.05905"),
+    Online("ppo", ppo.PpoSettings, None, "Schulman et al., arXiv 1707.06347"),
+)}
+OFFLINE: Mapping[str, Offline] = {one.name: one for one in (
+    Offline("behaviour_cloning", OfflineSettings, behaviour_cloning.BehaviourCloning,
+            "Pomerleau, Neural Computation 1991"),
+    Offline("td3_bc", td3_bc.Td3BcSettings, td3_bc.Td3Bc, "Fujimoto and Gu, NeurIPS 2021"),
+    Offline("bcq", bcq.BcqSettings, bcq.Bcq, "Fujimoto, Meger and Precup, ICML 2019; thesis, section 5.3.4"),
+    Offline("cql", cql.CqlSettings, cql.Cql, "Kumar et al., NeurIPS 2020"),
+    Offline("iql", iql.IqlSettings, iql.Iql, "Kostrikov, Nair and Levine, ICLR 2022"),
+)}
+METHODS: Mapping[str, Online | Offline] = {**ONLINE, **OFFLINE}
+
+
+def method(name: str) -> Any:
+    """The method of that name, an `Online` or an `Offline`. Raises InputError."""
     if name not in METHODS:
         raise InputError(f"method must be one of {', '.join(METHODS)}, got {name!r}; {nearest(name, METHODS)}")
     return METHODS[name]
-
-
-def offline_method(name: str) -> Offline:
-    """The offline method of that name. Raises InputError."""
-    if name not in OFFLINE:
-        raise InputError(f"offline method must be one of {', '.join(OFFLINE)}, got {name!r}; {nearest(name, OFFLINE)}")
-    return OFFLINE[name]

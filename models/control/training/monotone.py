@@ -21,6 +21,7 @@ Symbols: d directions, f features; weights (*S, out, in).
 """
 
 from collections.abc import Mapping
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -34,6 +35,20 @@ PATTERN = (1.0, 0.0, -1.0, 0.0)
 # A slope that is exactly 0 may be a trifle negative after rounding (a sum of some float32 weights of the size of 1,
 # times up to 10 a feature): of seen signals it is at least this.
 LEAST = 1e-5
+
+
+class Demands(Protocol):
+    """What is asked of a policy while it is trained, for example that it can be proved."""
+
+    def project(self, policy: Policy) -> None:
+        """Moves its weights to the nearest admissible ones, in place; called after every step of its optimiser."""
+
+
+class NoDemands:
+    """Nothing."""
+
+    def project(self, policy: Policy) -> None:
+        """Nothing to do."""
 
 
 class Monotone:

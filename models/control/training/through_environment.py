@@ -23,7 +23,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -33,6 +33,7 @@ from feature_store.errors import InputError
 from feature_store.whole_files import write_file
 from models.control.contract.environment import Environment, Outcome
 from models.control.policy.policy import Policy, PolicyShape
+from models.control.training.monotone import Demands, NoDemands
 from models.control.training.rollouts import Scores, act, judge, random_walk, rounded
 from models.control.training.smooth_objectives import CostAndViolations, Objective, PaperReward
 from models.control.training.windows import cut_to_norm, discounted, falling_rate, limit_slopes, member_means
@@ -92,20 +93,6 @@ class Settings:
     judged_applications: int = 200
 
 
-class Demands(Protocol):
-    """What else is asked of the policies while they are trained, for example that they can be proved."""
-
-    def project(self, policy: Policy) -> None:
-        """Moves weights to the nearest admissible ones, after every step of Adam."""
-
-
-class NoDemands:
-    """Nothing."""
-
-    def project(self, policy: Policy) -> None:
-        """Nothing to do."""
-
-
 @dataclass(frozen=True)
 class Judgement:
     """Of the weights after so many rounds, means over the policies; see `Scores`."""
@@ -163,7 +150,7 @@ class ThroughEnvironment:
     """
 
     def __init__(self, environment: Environment, judge: Environment, shape: PolicyShape, settings: Settings,
-                 seeds: Sequence[int], targets: Sequence[float], demands: Demands | None = None,
+                 seeds: Sequence[int], targets: Sequence[float], demands: Demands = NoDemands(),
                  start: Policy | None = None, checkpoint: Path | None = None,
                  on_progress: OnProgress = lambda event: None) -> None:
         if len(seeds) != len(targets):
@@ -171,7 +158,7 @@ class ThroughEnvironment:
         if not all(0 < target < 1 for target in targets):
             raise InputError(f"targets: expected shares between 0 and 1, got {list(targets)}")
         self.environment, self.judge, self.settings, self.on_progress = environment, judge, settings, on_progress
-        self.demands = demands or NoDemands()
+        self.demands = demands
         self.seeds, self.targets = tuple(seeds), torch.tensor(targets)
         self.steps = settings.steps or environment.steps
         if not 1 <= settings.window <= self.steps:

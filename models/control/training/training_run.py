@@ -1,6 +1,6 @@
 """What every trainer shares: its settings, its history, its checkpoints, how a policy is measured.
 
-    train(environment, settings, seed, checkpoint, progress, start) -> Trained        (methods.py: by name)
+    environment, settings -> Online.train (methods.py) -> Trained
 
 A run is cut into rounds of one episode of N applications. After a round everything that goes on (networks, optimisers,
 buffer, generators, multiplier, history) is in `state()`; a checkpoint is that state, and a run that was killed goes on
@@ -29,7 +29,7 @@ from feature_store.written.fields import PositiveWholeNumber
 from feature_store.written.model import ListOf, Written
 from models.control.contract.controller import Controller
 from models.control.contract.environment import Environment
-from models.control.policy.policy import Gates, Policy, PolicyShape
+from models.control.policy.policy import Policy, PolicyShape
 from models.control.simulation.rollout import WARM_UP_STEPS, roll_out
 from models.control.simulation.rollout import Policy as Actor
 from models.control.training.objective import Objective, ObjectiveSettings
@@ -117,11 +117,9 @@ def evaluate(environment: Environment, controller: Controller | Actor, split: st
     return Measured(float(found.reward.mean()), float(found.cost.mean()), float(found.violated.mean()))
 
 
-def new_policy(environment: Environment, hidden: Sequence[int], seed: int, gates: Gates = Gates()) -> Policy:
+def new_policy(environment: Environment, shape: PolicyShape, seed: int) -> Policy:
     """An untrained policy whose features are normalised over an episode in which targets wander."""
     generator = seeded(seed)
-    shape = PolicyShape(tuple(environment.signals), tuple(environment.controls), tuple(environment.features),
-                        tuple(hidden), gates)  # actions are changes of the present values
     policy = Policy(shape, generator)
 
     def wander(observation: Tensor, _: int) -> Tensor:
@@ -132,10 +130,16 @@ def new_policy(environment: Environment, hidden: Sequence[int], seed: int, gates
     return policy
 
 
+def plain_shape(environment: Environment, hidden: Sequence[int]) -> PolicyShape:
+    """Of a policy whose actions are changes of what is set, and that keeps nothing by its form."""
+    return PolicyShape(tuple(environment.signals), tuple(environment.controls), tuple(environment.features),
+                       tuple(hidden))
+
+
 def start_from(environment: Environment, settings: RunSettings, seed: int, start: Policy | None) -> Policy:
     """A copy of a policy that training starts from, or a new one."""
     if start is None:
-        return new_policy(environment, settings.hidden, seed)
+        return new_policy(environment, plain_shape(environment, settings.hidden), seed)
     policy = Policy(start.shape)
     policy.load_state_dict(start.state_dict())
     return policy

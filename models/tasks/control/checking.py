@@ -33,6 +33,7 @@ def check_task(task: ControlTask, workload: str, where: str, lines: Lines | None
     except FieldError as error:
         raise field_error(error.path, str(error), where, lines) from error
     _check_profile(task, environment, where, lines)
+    _check_training(task, workload, where, lines)
     try:
         _check_by_construction(task, environment)
     except FieldError as error:
@@ -47,6 +48,22 @@ def _check_profile(task: ControlTask, environment: ControlledSystem, where: str,
             raise field_error(["profile", name], f"expected at most the largest reward of a step, "
                               f"{environment.largest_reward:g}, got {threshold:g}; no policy could ever reach it",
                               where, lines)
+
+
+def _check_training(task: ControlTask, workload: str, where: str, lines: Lines | None) -> None:
+    from models.tasks.control.experience import log_folder  # they import torch
+    from models.tasks.control.training import LEAST_AIM, method_settings, takes_experience
+
+    method_settings(task, 1, LEAST_AIM, where, lines)
+    folder, place = log_folder(task, workload), ("workloads", workload, "experience")
+    if folder is None:
+        return
+    if not takes_experience(task):
+        raise field_error(place, "expected a method that can learn from what others did, got "
+                          f"{task.training.method}", where, lines)
+    if not folder.is_absolute() or not any(folder.glob("steps-*.jsonl")):
+        raise field_error(place, "expected the absolute path of a folder with a controller's log, got "
+                          f"{task.workload(workload).experience!r}", where, lines)
 
 
 def _check_by_construction(task: ControlTask, environment: ControlledSystem) -> None:

@@ -18,12 +18,13 @@ from models.export.bundle import write_bundle
 from models.export.product import Versions
 from models.tasks.attempts import attempt
 from models.tasks.control.choosing import best_of, better, member_scores
+from models.tasks.control.experience import of_fallback, of_log
 from models.tasks.control.policies import with_limits
 from models.tasks.control.pretraining import Pretrained, load_pretrained
 from models.tasks.control.product import policy_product, write_learner
 from models.tasks.control.rule_tuning import TunedRule, tune
 from models.tasks.control.task import ControlTask
-from models.tasks.control.training import train
+from models.tasks.control.training import never_acts, train
 from models.tasks.control.workload import twin_of
 from models.tasks.kind import OnFinished, OnProgress
 from models.training.denormal_numbers import denormals_flushed
@@ -57,7 +58,10 @@ def _finetune_one(task: ControlTask, name: str, seed: int, features: Path, start
 def _better(task: ControlTask, name: str, environment: Environment, generic: Policy, rounds: int, seed: int,
             rules: Mapping[str, TunedRule], checkpoints: Path, progress: OnProgress) -> tuple[Policy, dict[str, Any]]:
     """The fine-tuned policy or the generic one, and why."""
-    trained = train(task, environment, rounds, seed + 1, checkpoints / "policy.npz", progress, generic)
+    known = of_log(task, name, environment)
+    if known is None and never_acts(task):
+        known = of_fallback(task, environment, rules[task.fallback_of(name)], rounds, seed)
+    trained = train(task, environment, rounds, seed + 1, checkpoints / "policy.npz", progress, generic, known)
     scores = member_scores(task, environment, trained.policies, seed)
     tuned = trained.policies.member(best_of(task, scores))
     found = better(task, environment, tuned, generic, seed)

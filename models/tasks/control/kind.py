@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Control:
-    """Implements `Kind`, `PretrainsWithoutTelemetry` and `ShadowedKind`."""
+    """Implements `Kind`, `LearnsFromLogs`, `PretrainsWithoutTelemetry` and `ShadowedKind`."""
 
     @property
     def task_file(self) -> type[ControlTask]:
@@ -65,6 +65,13 @@ class Control:
         from models.control.contract.systems import own_files
 
         return own_files(task.environment)
+
+    def logs(self, task: ControlTask, workloads: Sequence[str]) -> tuple[Path, ...]:
+        """The parts of the controllers' logs that the workloads name."""
+        from models.tasks.control.experience import log_folder
+
+        folders = [folder for name in workloads if (folder := log_folder(task, name)) is not None]
+        return tuple(part for folder in folders for part in sorted(folder.glob("steps-*.jsonl")))
 
     def recognises(self, mapping: Any) -> bool:
         """No mapping of its own form: a load map is for a server, and needs no telling apart."""

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 from models.control.contract.environment import Environment
 from models.control.policy.policy import Gates, Policy, PolicyShape
-from models.control.training.monotone import Monotone
-from models.control.training.through_environment import Demands, NoDemands
+from models.control.training.monotone import Demands, Monotone, NoDemands
 from models.tasks.control.task import ControlTask
 
 

@@ -16,10 +16,11 @@ import torch
 from models.control.contract.systems import environment_of
 from models.control.policy.policy import Policy
 from models.tasks.control.choosing import best_of, member_scores
+from models.tasks.control.experience import of_fallback
 from models.tasks.control.held_out import on_held_out_applications
 from models.tasks.control.rule_tuning import TunedRule, tune
 from models.tasks.control.task import ControlTask
-from models.tasks.control.training import train
+from models.tasks.control.training import never_acts, train
 from models.tasks.kind import OnProgress
 from models.training.denormal_numbers import denormals_flushed
 
@@ -50,8 +51,9 @@ def pretrain(task: ControlTask, seed: int, output: Path, checkpoints: Path, prog
         progress({"done": len(rules) / len(environment.rules), "said": f"rule {name}"})
         rules[name] = tune(task, name, environment, seed)
     with denormals_flushed():
-        trained = train(task, environment, settings.times_budget(settings.rounds), seed, checkpoints / "policy.npz",
-                        progress)
+        rounds = settings.times_budget(settings.rounds)
+        watched = of_fallback(task, environment, rules[task.fallback], rounds, seed) if never_acts(task) else None
+        trained = train(task, environment, rounds, seed, checkpoints / "policy.npz", progress, experience=watched)
         scores = member_scores(task, environment, trained.policies, seed)
         number = best_of(task, scores)
     training = {"history": list(trained.history), "stopped": trained.stopped, "chosen": number,

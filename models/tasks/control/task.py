@@ -21,6 +21,7 @@ from feature_store.written.fields import PositiveNumber, PositiveWholeNumber, Wh
 from feature_store.written.model import ListOf, Written
 from models.control.contract.own_service import MINIMUM_ROWS
 from models.tasks.task_file import TaskFile
+from models.training.methods import PolicyMethod
 
 LayerWidths = Annotated[ListOf[PositiveWholeNumber], Field(min_length=1)]
 Limits = Annotated[ListOf[float], Field(min_length=2, max_length=2, json_schema_extra={"expected": "[lower, upper]"})]
@@ -40,25 +41,33 @@ class Objective(Written):
 class Training(Written):
     """How a policy is trained."""
 
-    method: Literal["through_environment"] = Field(
-        default="through_environment", description="Gradients through the environment (models/control/training)")
+    method: PolicyMethod = Field(
+        default="through_environment", description="Gradients through the environment, or a method of reinforcement "
+                                                   "learning; see training-by-acting.md")
+    settings: dict[str, Any] = Field(
+        default_factory=dict, description="Of the method, by name, where it is another one than `through_environment`; "
+                                          "training-by-acting.md lists them")
     rounds: PositiveWholeNumber = Field(
-        default=120, json_schema_extra={"unit": "episodes"}, description="Of pretraining, on all applications")
+        default=120, json_schema_extra={"unit": "episodes"},
+        description="Of pretraining, on all applications; what a method that never acts watches of the fallback")
     finetune_rounds: WholeNumber = Field(
         default=20, json_schema_extra={"unit": "episodes"},
         description="For each workload; 0: the generic policy ships")
     applications: PositiveWholeNumber = Field(default=64, description="Side by side in a round, for each policy")
     steps: PositiveWholeNumber | None = Field(
-        default=None, description="Steps of an episode; default: the environment's")
+        default=None, description="Steps of an episode, through the environment; default: the environment's")
     window: PositiveWholeNumber = Field(
-        default=20, json_schema_extra={"unit": "steps"}, description="Through which a gradient flows back")
+        default=20, json_schema_extra={"unit": "steps"},
+        description="Through which a gradient flows back, through the environment")
     aims: Annotated[ListOf[Annotated[float, Field(gt=0)]], Field(min_length=1)] = Field(
         default=(0.4, 0.6, 0.8, 1.0), json_schema_extra={"unit": "of the allowed violating share"},
-        description="Policies that are trained side by side, each for its share of violating steps; the best stays")
+        description="Policies that are trained, each for its share of violating steps; the best stays. Side by side "
+                    "through the environment, else one after the other")
     finetune_aims: ListOf[Annotated[float, Field(gt=0)]] = Field(
         default=(), json_schema_extra={"unit": "of the allowed violating share"},
         description="The same, for a workload, whose later load is another one: less than is allowed; default: `aims`")
-    learning_rate: PositiveNumber = Field(default=5e-3, description="Of Adam; falls by a cosine to a fiftieth")
+    learning_rate: PositiveNumber = Field(
+        default=5e-3, description="Of Adam, through the environment; falls by a cosine to a fiftieth")
     finetune_learning_rate: PositiveNumber = Field(default=1e-3, description="The same, for a workload")
     rule_trials: PositiveWholeNumber = Field(
         default=30, description="Settings that are tried for each rule, on the training applications")
@@ -143,6 +152,10 @@ class ControlWorkload(Written):
         default_factory=dict, description="What is to be proved in place of the task's")
     fallback: str | None = Field(default=None, description="Rule in place of the task's")
     note: str = Field(default="", description="What a reader of its report should know of it")
+    experience: str | None = Field(
+        default=None, description="Folder of a controller's state, whose log of steps (`steps/`) fine-tuning learns "
+                                  "from, where the method learns from what others did; default: the fallback in the "
+                                  "workload's twin")
 
     @model_validator(mode="after")
     def _limits_are_ordered(self) -> "ControlWorkload":

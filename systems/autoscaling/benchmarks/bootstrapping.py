@@ -32,11 +32,11 @@ from benchmarks.harness.result_file import RESULTS
 from feature_store.errors import InputError
 from models.control.contract.environment import Environment, Outcome
 from models.control.policy.policy import Policy
-from models.control.training.methods import OFFLINE, method, offline_method
+from models.control.training.methods import OFFLINE, method
 from models.control.training.objective import ObjectiveSettings
 from models.control.training.offline.offline_run import policy_for
 from models.control.training.through_environment import ThroughEnvironment
-from models.control.training.training_run import episode_seed
+from models.control.training.training_run import episode_seed, plain_shape
 from models.control.training.trajectories import Transitions, collect, controlled_by, joined, transitions
 from models.tasks.control.policies import demands_of, policy_shape
 from models.tasks.control.training import training_settings
@@ -141,8 +141,8 @@ def measure(environment: Autoscaling, number_of: int, start: Start, generic: Pol
     application = OneApplication(environment, number_of)
     policy: Policy | None = generic if start.generic else None
     if start.offline:
-        found = offline_method(start.offline)
-        policy = found.train(policy_for(environment, known, (40, 40), number_of), known,
+        found = method(start.offline)
+        policy = found.train(policy_for(plain_shape(environment, (40, 40)), known, number_of), known,
                              found.settings(updates=800, objective=REWARD), number_of).policy
     settings = method("ddpg").settings(
         episodes=episodes, applications=1, objective=REWARD, validate_every=episodes, validation_applications=2,

@@ -27,7 +27,8 @@ from models.control.contract.environment import Environment
 from models.control.policy.policy import Policy, PolicyShape
 from models.control.policy.policy_chain import chain
 from models.control.policy.policy_model import chain_onnx
-from models.control.training.through_environment import Demands, Settings, ThroughEnvironment
+from models.control.training.monotone import Demands, NoDemands
+from models.control.training.through_environment import Settings, ThroughEnvironment
 from models.tasks.control.policies import demands_of, policy_shape
 from models.tasks.control.training import training_settings
 from models.tasks.task import load_task
@@ -103,7 +104,7 @@ def measure(policies: int, rounds: int, finetune_rounds: int) -> dict[str, Any]:
     numbers = environment.draw("held_out", policies, 2, 1).numbers.tolist()
     own, judge = Each(environment.differentiable, numbers), environment
     found: dict[str, Any] = {"trained": _all(trained.policy, written)}
-    ways: dict[str, Demands | None] = {"finetuned_monotone": monotone, "finetuned_plainly": None}
+    ways: dict[str, Demands] = {"finetuned_monotone": monotone, "finetuned_plainly": NoDemands()}
     for name, demands in ways.items():
         tuned = _finetuned(own, judge, shape, replace(settings, rounds=finetune_rounds), seeds, targets, demands,
                            trained.policy)
@@ -113,7 +114,7 @@ def measure(policies: int, rounds: int, finetune_rounds: int) -> dict[str, Any]:
 
 
 def _finetuned(own: Any, judge: Environment, shape: PolicyShape, settings: Settings, seeds: Sequence[int],
-               targets: Sequence[float], demands: Demands | None, start: Policy) -> Policy:
+               targets: Sequence[float], demands: Demands, start: Policy) -> Policy:
     run = ThroughEnvironment(own, judge, shape, settings, seeds, targets, demands, start)
     run.run()
     return run.state.policy

@@ -15,21 +15,17 @@ Symbols: B batch, n generated actions, f features, m controls, z latent numbers 
 from __future__ import annotations
 
 from copy import deepcopy
-from pathlib import Path
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from feature_store.written.fields import PositiveWholeNumber
-from models.control.policy.policy import Policy
 from models.control.training.actions import Actions
 from models.control.training.critics import Critics, Learned, Networks
-from models.control.training.offline.offline_run import OfflineSettings, OfflineTrained, Progress, run
+from models.control.training.offline.offline_run import OfflineSettings
 from models.control.training.replay_buffer import Batch
-from models.control.training.training_run import State, clone
-from models.control.training.trajectories import Transitions
-from models.training.seeds import seeded
+from models.control.training.training_run import State
 
 _LOG_SPREAD = (-4.0, 15.0)  # of the encoder, as in the paper's code
 _LATENT = 0.5  # generated latents are cut to [-0.5, 0.5], as in the paper's code
@@ -127,11 +123,3 @@ class Bcq:
         """See `OfflineMethod`."""
         for name, learned in self._learned.items():
             learned.restore(name, state)
-
-
-def train(start: Policy, experience: Transitions, settings: BcqSettings, seed: int,
-          checkpoint: Path | None = None, progress: Progress | None = None) -> OfflineTrained:
-    """Trains a copy of a policy on what others did; see behaviour_cloning.py."""
-    generator, actions = seeded(seed), Actions(clone(start))
-    return run("bcq", Bcq(actions, settings, generator), actions, experience, settings, generator, seed, checkpoint,
-               progress)

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import torch
 from torch import Tensor
 
-from models.control.policy.policy import Policy
 from models.control.training.actions import Actions
 from models.control.training.critics import Learned
-from models.control.training.offline.offline_run import OfflineSettings, OfflineTrained, Progress, run
+from models.control.training.offline.offline_run import OfflineSettings
 from models.control.training.replay_buffer import Batch
-from models.control.training.training_run import State, clone
-from models.control.training.trajectories import Transitions
-from models.training.seeds import seeded
+from models.control.training.training_run import State
 
 
 class BehaviourCloning:
     """An `OfflineMethod`."""
 
-    def __init__(self, actions: Actions, settings: OfflineSettings) -> None:
+    def __init__(self, actions: Actions, settings: OfflineSettings, generator: torch.Generator) -> None:
         self._settings, self._actions = settings, actions
         self.policy = Learned(actions.policy)
 
@@ -37,18 +32,3 @@ class BehaviourCloning:
     def restore(self, state: State) -> None:
         """See `OfflineMethod`."""
         self.policy.restore("actor", state)
-
-
-def train(start: Policy, experience: Transitions, settings: OfflineSettings, seed: int,
-          checkpoint: Path | None = None, progress: Progress | None = None) -> OfflineTrained:
-    """Trains a copy of a policy on what others did.
-
-    Args:
-        start: see offline_run.policy_for.
-
-    Raises:
-        InputError: the checkpoint is of another run.
-    """
-    generator, actions = seeded(seed), Actions(clone(start))
-    return run("behaviour_cloning", BehaviourCloning(actions, settings), actions, experience, settings, generator, seed,
-               checkpoint, progress)

@@ -10,21 +10,16 @@ Symbols: B batch, n drawn actions of each kind, m controls.
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from feature_store.written.fields import PositiveNumber, PositiveWholeNumber
-from models.control.policy.policy import Policy
 from models.control.training.actions import Actions
-from models.control.training.offline.offline_run import OfflineSettings, OfflineTrained, Progress, run
+from models.control.training.offline.offline_run import OfflineSettings
 from models.control.training.online.td3 import Td3, Td3Settings
 from models.control.training.replay_buffer import Batch
-from models.control.training.training_run import clone
-from models.control.training.trajectories import Transitions
-from models.training.seeds import seeded
 
 _LOG_VOLUME = math.log(2.0)  # of a control's range [-1, 1]
 
@@ -76,11 +71,3 @@ class Cql(Td3):
         values = self.critic.values(features.repeat(3, 1), torch.cat(drawn)) + torch.cat(weights)
         by_state = values.reshape(2, 3, len(batch.features), count).transpose(1, 2).flatten(2)
         return by_state.logsumexp(dim=2) - math.log(3 * count)
-
-
-def train(start: Policy, experience: Transitions, settings: CqlSettings, seed: int,
-          checkpoint: Path | None = None, progress: Progress | None = None) -> OfflineTrained:
-    """Trains a copy of a policy on what others did; see behaviour_cloning.py."""
-    generator, actions = seeded(seed), Actions(clone(start))
-    return run("cql", Cql(actions, settings, generator), actions, experience, settings, generator, seed, checkpoint,
-               progress)

@@ -7,21 +7,17 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from pathlib import Path
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from feature_store.written.fields import PositiveNumber
-from models.control.policy.policy import Policy
 from models.control.training.actions import Actions
 from models.control.training.critics import Critics, Learned, Networks
-from models.control.training.offline.offline_run import OfflineSettings, OfflineTrained, Progress, run
+from models.control.training.offline.offline_run import OfflineSettings
 from models.control.training.replay_buffer import Batch
-from models.control.training.training_run import State, clone
-from models.control.training.trajectories import Transitions
-from models.training.seeds import seeded
+from models.control.training.training_run import State
 
 _LARGEST_WEIGHT = 100.0  # the paper's code
 
@@ -77,11 +73,3 @@ def expectile_loss(difference: Tensor, expectile: float) -> Tensor:
     """() mean of |expectile - [difference < 0]| difference^2: least where the value is that expectile (equation 5)."""
     weight = torch.where(difference < 0, 1.0 - expectile, expectile)
     return (weight * difference.square()).mean()
-
-
-def train(start: Policy, experience: Transitions, settings: IqlSettings, seed: int,
-          checkpoint: Path | None = None, progress: Progress | None = None) -> OfflineTrained:
-    """Trains a copy of a policy on what others did; see behaviour_cloning.py."""
-    generator, actions = seeded(seed), Actions(clone(start))
-    return run("iql", Iql(actions, settings, generator), actions, experience, settings, generator, seed, checkpoint,
-               progress)

@@ -1,6 +1,6 @@
 """What offline learners share: the data, updates on batches of them, checkpoints (thesis, section 5.3.4).
 
-    experience (trajectories of a fallback) -> train(start, experience, settings, seed, checkpoint, progress) -> Trained
+    experience (trajectories of a fallback) -> Offline.train (methods.py) -> OfflineTrained
 
 They never act. The policy that comes out is of the same class as any other, so that training goes on with it online
 (`start` of a trainer in methods.py, the same experience in its buffer), and it is exported and proved like one.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Protocol
@@ -23,9 +23,9 @@ from torch import Tensor
 
 from feature_store.written.fields import PositiveNumber, PositiveWholeNumber
 from feature_store.written.model import Written
-from models.control.contract.environment import Environment
 from models.control.policy.policy import Policy, PolicyShape
 from models.control.training.actions import Actions
+from models.control.training.monotone import Demands, NoDemands
 from models.control.training.objective import Objective, ObjectiveSettings
 from models.control.training.replay_buffer import Batch, ReplayBuffer
 from models.control.training.training_run import State, clone, read_checkpoint, run_digest, write_checkpoint
@@ -91,10 +91,8 @@ class OfflineMethod(Protocol):
 _LEAST_SPREAD = 0.25
 
 
-def policy_for(environment: Environment, experience: Transitions, hidden: Sequence[int], seed: int) -> Policy:
+def policy_for(shape: PolicyShape, experience: Transitions, seed: int) -> Policy:
     """An untrained policy whose features are normalised over the experience."""
-    shape = PolicyShape(tuple(environment.signals), tuple(environment.controls), tuple(environment.features),
-                        tuple(hidden))
     policy = Policy(shape, seeded(seed))
     policy.normalise(experience.observation)
     policy.spread.clamp_(min=_LEAST_SPREAD)
@@ -102,7 +100,8 @@ def policy_for(environment: Environment, experience: Transitions, hidden: Sequen
 
 
 def run(name: str, method: OfflineMethod, actions: Actions, experience: Transitions, settings: OfflineSettings,
-        generator: torch.Generator, seed: int, checkpoint: Path | None, progress: Progress | None) -> OfflineTrained:
+        generator: torch.Generator, seed: int, checkpoint: Path | None, progress: Progress | None,
+        demands: Demands = NoDemands()) -> OfflineTrained:
     """Updates on batches of the experience. Raises InputError where the checkpoint is of another run, or none."""
     data = hashlib.sha256(b"".join(getattr(experience, field.name).numpy().tobytes() for field in fields(experience)))
     digest = {**run_digest(name, settings, seed, actions.policy), "experience": data.hexdigest()}
@@ -119,6 +118,7 @@ def run(name: str, method: OfflineMethod, actions: Actions, experience: Transiti
         batch = buffer.sample(settings.batch_size, generator)
         with denormals_flushed():
             losses.append(method.update(batch, worth_of(batch), generator))
+        demands.project(actions.policy)
         if update % settings.report_every and update < settings.updates:
             continue
         loss = float(torch.stack(losses).mean())

@@ -5,21 +5,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from feature_store.written.fields import PositiveNumber
-from models.control.policy.policy import Policy
 from models.control.training.actions import Actions, action_of
-from models.control.training.offline.offline_run import OfflineSettings, OfflineTrained, Progress, run
+from models.control.training.offline.offline_run import OfflineSettings
 from models.control.training.online.td3 import Td3, Td3Settings
 from models.control.training.replay_buffer import Batch
-from models.control.training.training_run import clone
-from models.control.training.trajectories import Transitions
-from models.training.seeds import seeded
 
 
 class Td3BcSettings(OfflineSettings):
@@ -47,11 +41,3 @@ class Td3Bc(Td3):
         value = self.critic.values(batch.features, action)[0]
         weight = self._alpha / value.detach().abs().mean().clamp(min=1e-6)
         return excess - weight * value.mean() + (action - batch.action).square().mean()
-
-
-def train(start: Policy, experience: Transitions, settings: Td3BcSettings, seed: int,
-          checkpoint: Path | None = None, progress: Progress | None = None) -> OfflineTrained:
-    """Trains a copy of a policy on what others did; see behaviour_cloning.py."""
-    generator, actions = seeded(seed), Actions(clone(start))
-    return run("td3_bc", Td3Bc(actions, settings, generator), actions, experience, settings, generator, seed,
-               checkpoint, progress)

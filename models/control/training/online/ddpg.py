@@ -23,7 +23,6 @@ Symbols: B batch, N applications, m controls.
 from __future__ import annotations
 
 from copy import deepcopy
-from pathlib import Path
 
 import torch
 from pydantic import Field
@@ -31,15 +30,12 @@ from torch import Tensor
 
 from feature_store.written.fields import PositiveNumber, PositiveWholeNumber, WholeNumber
 from feature_store.written.model import ListOf
-from models.control.contract.environment import Environment
 from models.control.policy.policy import Policy
 from models.control.training.actions import Actions, action_of
 from models.control.training.critics import Critics, Learned
-from models.control.training.online.off_policy import OffPolicyLearner, OffPolicySettings
+from models.control.training.online.off_policy import OffPolicySettings
 from models.control.training.replay_buffer import Batch
-from models.control.training.training_run import Progress, State, Trained, clone, run, run_digest, start_from
-from models.control.training.trajectories import Transitions
-from models.training.seeds import seeded
+from models.control.training.training_run import State, clone
 
 
 class DdpgSettings(OffPolicySettings):
@@ -69,7 +65,7 @@ TABLE_3_3 = DdpgSettings(buffer_size=100_000, discount=0.9, target_share=2e-3)
 
 
 class Ddpg:
-    """A `Method` (off_policy.py)."""
+    """An `OffPolicyMethod`."""
 
     def __init__(self, policy: Policy, settings: DdpgSettings, generator: torch.Generator) -> None:
         self._settings = settings
@@ -83,11 +79,11 @@ class Ddpg:
         self._exploration = torch.tensor(settings.exploration)
 
     def begin_episode(self, applications: int) -> None:
-        """See `Method`."""
+        """See `OffPolicyMethod`."""
         self._noise = torch.zeros(applications, self.actor.count)
 
     def explore(self, features: Tensor, generator: torch.Generator) -> Tensor:
-        """See `Method`: line 8 of Algorithm 3.3."""
+        """See `OffPolicyMethod`: line 8 of Algorithm 3.3."""
         settings = self._settings
         self._noise += (settings.noise * torch.randn(self._noise.shape, generator=generator)
                         - settings.noise_return * self._noise)
@@ -96,7 +92,7 @@ class Ddpg:
         return action.clamp(-1.0, 1.0)
 
     def update(self, batch: Batch, worth: Tensor, generator: torch.Generator, moves_actor: bool) -> Tensor:
-        """See `Method`: equations 3.2 and 3.3, lines 11 to 14 of Algorithm 3.3."""
+        """See `OffPolicyMethod`: equations 3.2 and 3.3, lines 11 to 14 of Algorithm 3.3."""
         settings = self._settings
         with torch.no_grad():
             following = self._slow_actor.wished(batch.following).clamp(-1.0, 1.0)
@@ -111,31 +107,11 @@ class Ddpg:
         return loss.detach()
 
     def state(self) -> State:
-        """See `Method`; an episode's noise begins with it."""
+        """See `OffPolicyMethod`; an episode's noise begins with it."""
         return {**self.policy.state("actor"), **self.critics.state("critic"), "exploration": self._exploration}
 
     def restore(self, state: State) -> None:
-        """See `Method`."""
+        """See `OffPolicyMethod`."""
         self.policy.restore("actor", state)
         self.critics.restore("critic", state)
         self._exploration = state["exploration"]
-
-
-def train(environment: Environment, settings: DdpgSettings, seed: int, checkpoint: Path | None = None,
-          progress: Progress | None = None, start: Policy | None = None,
-          experience: Transitions | None = None) -> Trained:
-    """Trains a policy across applications; see training_run.py.
-
-    Args:
-        start: what to start from; None: a new policy.
-        experience: of others, which the buffer begins with; the critics learn from it before the first episode.
-
-    Raises:
-        InputError: the checkpoint is of another run.
-    """
-    generator = seeded(seed)
-    policy = start_from(environment, settings, seed, start)
-    learner = OffPolicyLearner(environment, settings, policy, Ddpg(policy, settings, generator), generator, seed,
-                               experience)
-    return run(environment, learner, settings, seed, checkpoint, progress,
-               run_digest("ddpg", settings, seed, start))

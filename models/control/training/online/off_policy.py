@@ -19,6 +19,7 @@ from feature_store.written.fields import PositiveNumber, PositiveWholeNumber, Wh
 from models.control.contract.environment import Environment
 from models.control.policy.policy import Policy
 from models.control.training.actions import Actions
+from models.control.training.monotone import Demands, NoDemands
 from models.control.training.objective import Objective
 from models.control.training.replay_buffer import CAPACITY, Batch, ReplayBuffer
 from models.control.training.training_run import Measured, RunSettings, State, episode_seed
@@ -48,7 +49,7 @@ class OffPolicySettings(RunSettings):
         default=64, json_schema_extra={"unit": "neurons"}, description="Of each of two hidden layers of a critic")
 
 
-class Method(Protocol):
+class OffPolicyMethod(Protocol):
     """What an off-policy method adds."""
 
     def explore(self, features: Tensor, generator: torch.Generator) -> Tensor:
@@ -68,16 +69,17 @@ class Method(Protocol):
 
 
 class OffPolicyLearner:
-    """A `Learner` (training_run.py) around a `Method`."""
+    """A `Learner` (training_run.py) around an `OffPolicyMethod`."""
 
-    def __init__(self, environment: Environment, settings: OffPolicySettings, policy: Policy, method: Method,
-                 generator: torch.Generator, seed: int, experience: Transitions | None = None) -> None:
+    def __init__(self, environment: Environment, settings: OffPolicySettings, policy: Policy, method: OffPolicyMethod,
+                 generator: torch.Generator, seed: int, experience: Transitions | None = None,
+                 demands: Demands = NoDemands()) -> None:
         self.policy, self.method = policy, method
         self.objective = Objective(settings.objective)
         self.actions = Actions(policy)
         self.buffer = ReplayBuffer(len(policy.mean), self.actions.count, settings.buffer_size)
         self._environment, self._settings, self._seed = environment, settings, seed
-        self._generator = generator
+        self._generator, self._demands = generator, demands
         self._steps = self._updates = 0
         if experience is not None:
             self.buffer.add(self._batch_of(experience))
@@ -119,7 +121,9 @@ class OffPolicyLearner:
         batch = self.buffer.sample(self._settings.batch_size, self._generator)
         self._updates += 1
         worth = self.objective(batch.reward, batch.cost, batch.violated)
-        return self.method.update(batch, worth, self._generator, self._updates > self._settings.actor_from)
+        loss = self.method.update(batch, worth, self._generator, self._updates > self._settings.actor_from)
+        self._demands.project(self.policy)
+        return loss
 
     def _batch_of(self, known: Transitions) -> Batch:
         action = self.actions.of_targets(known.observation, known.targets)

@@ -9,7 +9,6 @@ Symbols: T steps, N applications, B minibatch, f features, m controls.
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import torch
 from pydantic import Field
@@ -20,20 +19,10 @@ from models.control.contract.environment import Environment
 from models.control.policy.policy import Policy
 from models.control.training.actions import Actions
 from models.control.training.critics import Learned, Networks
+from models.control.training.monotone import Demands, NoDemands
 from models.control.training.objective import Objective
-from models.control.training.training_run import (
-    Measured,
-    Progress,
-    RunSettings,
-    State,
-    Trained,
-    episode_seed,
-    run,
-    run_digest,
-    start_from,
-)
+from models.control.training.training_run import Measured, RunSettings, State, episode_seed
 from models.training.denormal_numbers import denormals_flushed
-from models.training.seeds import seeded
 
 
 class PpoSettings(RunSettings):
@@ -56,11 +45,12 @@ class PpoLearner:
     """A `Learner` (training_run.py)."""
 
     def __init__(self, environment: Environment, settings: PpoSettings, policy: Policy, generator: torch.Generator,
-                 seed: int) -> None:
+                 seed: int, demands: Demands = NoDemands()) -> None:
         self.policy = policy
         self.objective = Objective(settings.objective)
         self.actions = Actions(policy)
         self._environment, self._settings, self._generator, self._seed = environment, settings, generator, seed
+        self._demands = demands
         start = torch.full((self.actions.count,), math.log(settings.spread))
         self._log_spread = nn.Parameter(start)
         self._actor = Learned(nn.ParameterList([*policy.parameters(), self._log_spread]))
@@ -134,6 +124,7 @@ class PpoLearner:
                 excess = (wished - wished.clamp(-1.0, 1.0)).square().mean()
                 gain = torch.minimum(ratio * part, cut * part).mean() + settings.entropy * self._log_spread.sum()
                 self._actor.step(excess - gain, settings.rate)
+                self._demands.project(self.policy)
                 error = (self._value(features[rows])[0, :, 0] - returns[rows]).square().mean()
                 self._critic.step(error, settings.rate)
                 losses.append(error.detach())
@@ -154,12 +145,3 @@ class PpoLearner:
         self.policy.spread.copy_(state["spread"])
         self._generator.set_state(state["generator"])
         self._steps, self._updates = state["counts"].tolist()
-
-
-def train(environment: Environment, settings: PpoSettings, seed: int, checkpoint: Path | None = None,
-          progress: Progress | None = None, start: Policy | None = None) -> Trained:
-    """Trains a policy across applications; see ddpg.py."""
-    generator = seeded(seed)
-    policy = start_from(environment, settings, seed, start)
-    return run(environment, PpoLearner(environment, settings, policy, generator, seed), settings, seed, checkpoint,
-               progress, run_digest("ppo", settings, seed, start))

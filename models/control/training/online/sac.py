@@ -11,22 +11,18 @@ from __future__ import annotations
 
 import math
 from copy import deepcopy
-from pathlib import Path
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from feature_store.written.fields import PositiveNumber
-from models.control.contract.environment import Environment
 from models.control.policy.policy import Policy
 from models.control.training.actions import Actions
 from models.control.training.critics import Critics, Learned, Networks
-from models.control.training.online.off_policy import OffPolicyLearner, OffPolicySettings
+from models.control.training.online.off_policy import OffPolicySettings
 from models.control.training.replay_buffer import Batch
-from models.control.training.training_run import Progress, State, Trained, run, run_digest, start_from
-from models.control.training.trajectories import Transitions
-from models.training.seeds import seeded
+from models.control.training.training_run import State
 
 _LOG_SPREAD = (-5.0, 0.0)  # bounds; the paper's code has -20 and 2, for actions before Tanh
 _ENTROPY_OF_ONE = 0.5 * math.log(2.0 * math.pi * math.e)
@@ -42,7 +38,7 @@ class SacSettings(OffPolicySettings):
 
 
 class Sac:
-    """A `Method` (off_policy.py)."""
+    """An `OffPolicyMethod`."""
 
     def __init__(self, policy: Policy, settings: SacSettings, generator: torch.Generator) -> None:
         self._settings = settings
@@ -61,14 +57,14 @@ class Sac:
         self._target_entropy = count * (_ENTROPY_OF_ONE + math.log(settings.target_spread))
 
     def begin_episode(self, applications: int) -> None:
-        """See `Method`; the noise has no memory."""
+        """See `OffPolicyMethod`; the noise has no memory."""
 
     def explore(self, features: Tensor, generator: torch.Generator) -> Tensor:
-        """See `Method`."""
+        """See `OffPolicyMethod`."""
         return self._drawn(features, generator)[0]
 
     def update(self, batch: Batch, worth: Tensor, generator: torch.Generator, moves_actor: bool) -> Tensor:
-        """See `Method`: Algorithm 1 of arXiv 1812.05905."""
+        """See `OffPolicyMethod`: Algorithm 1 of arXiv 1812.05905."""
         settings, temperature = self._settings, self._log_temperature[0].detach().exp()
         with torch.no_grad():
             following, entropy, _ = self._drawn(batch.following, generator)
@@ -100,24 +96,12 @@ class Sac:
         return action, (_ENTROPY_OF_ONE + log_spread).sum(dim=1), (wished - centre).square().mean()
 
     def state(self) -> State:
-        """See `Method`."""
+        """See `OffPolicyMethod`."""
         return {**self.policy.state("actor"), **self.critics.state("critic"), **self.spread.state("spread_network"),
                 **self.temperature.state("temperature")}
 
     def restore(self, state: State) -> None:
-        """See `Method`."""
+        """See `OffPolicyMethod`."""
         for learned, name in ((self.policy, "actor"), (self.critics, "critic"), (self.spread, "spread_network"),
                               (self.temperature, "temperature")):
             learned.restore(name, state)
-
-
-def train(environment: Environment, settings: SacSettings, seed: int, checkpoint: Path | None = None,
-          progress: Progress | None = None, start: Policy | None = None,
-          experience: Transitions | None = None) -> Trained:
-    """Trains a policy across applications; see ddpg.py."""
-    generator = seeded(seed)
-    policy = start_from(environment, settings, seed, start)
-    learner = OffPolicyLearner(environment, settings, policy, Sac(policy, settings, generator), generator, seed,
-                               experience)
-    return run(environment, learner, settings, seed, checkpoint, progress,
-               run_digest("sac", settings, seed, start))

@@ -6,22 +6,18 @@ Symbols: B batch, N applications, m controls.
 from __future__ import annotations
 
 from copy import deepcopy
-from pathlib import Path
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from feature_store.written.fields import PositiveNumber, PositiveWholeNumber
-from models.control.contract.environment import Environment
 from models.control.policy.policy import Policy
 from models.control.training.actions import Actions, action_of
 from models.control.training.critics import Critics, Learned
-from models.control.training.online.off_policy import OffPolicyLearner, OffPolicySettings
+from models.control.training.online.off_policy import OffPolicySettings
 from models.control.training.replay_buffer import Batch
-from models.control.training.training_run import Progress, State, Trained, clone, run, run_digest, start_from
-from models.control.training.trajectories import Transitions
-from models.training.seeds import seeded
+from models.control.training.training_run import State, clone
 
 
 class Td3Settings(OffPolicySettings):
@@ -34,7 +30,7 @@ class Td3Settings(OffPolicySettings):
 
 
 class Td3:
-    """A `Method` (off_policy.py)."""
+    """An `OffPolicyMethod`."""
 
     def __init__(self, policy: Policy, settings: Td3Settings, generator: torch.Generator) -> None:
         self._settings = settings
@@ -47,15 +43,15 @@ class Td3:
         self._updates = 0
 
     def begin_episode(self, applications: int) -> None:
-        """See `Method`; the noise has no memory."""
+        """See `OffPolicyMethod`; the noise has no memory."""
 
     def explore(self, features: Tensor, generator: torch.Generator) -> Tensor:
-        """See `Method`."""
+        """See `OffPolicyMethod`."""
         action = self.actor.wished(features).clamp(-1.0, 1.0)
         return (action + self._settings.noise * torch.randn(action.shape, generator=generator)).clamp(-1.0, 1.0)
 
     def update(self, batch: Batch, worth: Tensor, generator: torch.Generator, moves_actor: bool) -> Tensor:
-        """See `Method`: Algorithm 1 of the paper."""
+        """See `OffPolicyMethod`: Algorithm 1 of the paper."""
         loss = self.update_critics(batch, worth, generator)
         self._updates += 1
         if self._updates % self._settings.actor_every == 0:
@@ -87,23 +83,11 @@ class Td3:
         return excess - self.critic.values(batch.features, action)[0].mean()
 
     def state(self) -> State:
-        """See `Method`."""
+        """See `OffPolicyMethod`."""
         return {**self.policy.state("actor"), **self.critics.state("critic"), "updates": torch.tensor(self._updates)}
 
     def restore(self, state: State) -> None:
-        """See `Method`."""
+        """See `OffPolicyMethod`."""
         self.policy.restore("actor", state)
         self.critics.restore("critic", state)
         self._updates = int(state["updates"])
-
-
-def train(environment: Environment, settings: Td3Settings, seed: int, checkpoint: Path | None = None,
-          progress: Progress | None = None, start: Policy | None = None,
-          experience: Transitions | None = None) -> Trained:
-    """Trains a policy across applications; see ddpg.py."""
-    generator = seeded(seed)
-    policy = start_from(environment, settings, seed, start)
-    learner = OffPolicyLearner(environment, settings, policy, Td3(policy, settings, generator), generator, seed,
-                               experience)
-    return run(environment, learner, settings, seed, checkpoint, progress,
-               run_digest("td3", settings, seed, start))

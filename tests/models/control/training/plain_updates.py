@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from models.control.policy.policy import Policy
 from models.control.training.actions import Actions
 from models.control.training.replay_buffer import Batch
-from models.control.training.training_run import clone, new_policy
+from models.control.training.training_run import clone, new_policy, plain_shape
 from tests.models.control.training.pond import Pond
 
 ROUNDING = 2e-5  # float32, a few updates of Adam
@@ -29,7 +29,7 @@ RATES = {"actor_rate": ACTOR_RATE, "critic_rate": CRITIC_RATE, "target_share": S
 
 def wide_policy() -> Policy:
     """Some of its wishes lie beyond [-1, 1]."""
-    policy = new_policy(Pond(), (8,), 0)
+    policy = new_policy(Pond(), plain_shape(Pond(), (8,)), 0)
     with torch.no_grad():
         policy.weights[-1].mul_(60.0)
     return policy

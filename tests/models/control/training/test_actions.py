@@ -7,12 +7,12 @@ import torch
 
 from models.control.simulation.scaling import interpolated_log
 from models.control.training.actions import Actions, action_of
-from models.control.training.training_run import new_policy
+from models.control.training.training_run import new_policy, plain_shape
 from systems.autoscaling.simulator.simulator import Autoscaling
 from tests.models.control.training.pond import Pond
 
 ENVIRONMENT = Autoscaling()
-POLICY = new_policy(ENVIRONMENT, (8,), 0)
+POLICY = new_policy(ENVIRONMENT, plain_shape(ENVIRONMENT, (8,)), 0)
 OBSERVATION = ENVIRONMENT.observe(ENVIRONMENT.reset(ENVIRONMENT.draw("train", 400, 10, 1)))
 
 
@@ -54,7 +54,7 @@ class Rates(Pond):
 @pytest.mark.parametrize("action", [-1.0, 0.5, -0.25, 0.0])
 def test_an_action_is_a_share_of_its_own_control_s_rate(action: float) -> None:
     pond = Rates()
-    actions = Actions(new_policy(pond, (4,), 0))
+    actions = Actions(new_policy(pond, plain_shape(pond, (4,)), 0))
     observation = pond.observe(pond.reset(pond.draw("train", 5, 10, 1)))
     targets = actions.targets(observation, torch.full((5, 2), action))
     before, after = interpolated_log(observation[:, :2]), interpolated_log(targets)  # the least of both controls is 1
@@ -67,7 +67,7 @@ def test_an_action_is_a_share_of_its_own_control_s_rate(action: float) -> None:
 def test_no_action_exceeds_its_own_control_s_limit() -> None:
     """Interpolated logarithms would let the whole action go further."""
     pond = Rates()
-    actions = Actions(new_policy(pond, (4,), 0))
+    actions = Actions(new_policy(pond, plain_shape(pond, (4,)), 0))
     observation = pond.observe(pond.reset(pond.draw("train", 5, 10, 1)))
     grown = actions.targets(observation, torch.ones(5, 2)) / observation[:, :2]
     torch.testing.assert_close(grown, torch.tensor([1.7, 2.8]).expand(5, 2))

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feature_store.errors import InputError
-from feature_store.written.model import parse_written
 from models.control.training.lifecycle import (
     EDGES,
     EpisodeEnded,
@@ -26,7 +25,6 @@ from models.control.training.lifecycle import (
     advance,
 )
 from models.control.training.lifecycle_track import Tracks
-from models.control.training.profile_file import ProfileFile
 from models.control.training.trajectory_log import Event, Header, Record, Step, TrajectoryLog, mark_of, read_log
 
 PROFILE = Profile(t_serving=10.0, t_var=1.0, t_online=5.0, largest_reward=20.0, episodes=3, steps=2, most_missing=2)
@@ -216,12 +214,3 @@ def test_neither_torch_nor_pydantic_is_needed() -> None:
     code = ("import sys; import models.control.training.lifecycle_track; "
             "print([name for name in ('torch', 'pydantic', 'pandas') if name in sys.modules])")
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
-
-
-def test_a_written_profile_is_read_strictly() -> None:
-    written = parse_written(ProfileFile, "{t_serving: 130, t_var: 5, t_online: 120}", "profile", "task.yaml")
-    assert written.profile(200.0, 100) == Profile(130.0, 5.0, 200.0, 120.0)
-    with pytest.raises(InputError, match="t_online: expected at most the largest possible reward of an episode, 100"):
-        written.profile(100.0, 100)
-    with pytest.raises(InputError, match="t_var: "):
-        parse_written(ProfileFile, "{t_serving: 130, t_var: -1}", "profile", "task.yaml")

@@ -7,6 +7,7 @@ import torch
 
 from feature_store.errors import InputError
 from models.control.policy.policy import Policy, PolicyShape
+from models.control.training.monotone import NoDemands
 from models.control.training.rollouts import judge, rounded
 from models.control.training.through_environment import Settings, ThroughEnvironment, stack
 from models.control.training.windows import discounted
@@ -124,7 +125,7 @@ def test_a_loss_that_is_no_number_stops_training_and_the_last_good_weights_stay(
     checkpoint = tmp_path / "checkpoint.npz"
     environment = Backlog()
     shape = PolicyShape(environment.signals, environment.controls, environment.features, (8,))
-    trained = ThroughEnvironment(Diverging(5), environment, shape, FAST, (0, 1), (0.1, 0.02), None, None,
+    trained = ThroughEnvironment(Diverging(5), environment, shape, FAST, (0, 1), (0.1, 0.02), NoDemands(), None,
                                  checkpoint).run()
     assert trained.stopped == "the loss of policies [0, 1] was no finite number in round 5, step 10"
     good = training(settings=FAST)

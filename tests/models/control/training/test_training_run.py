@@ -9,7 +9,7 @@ from torch import Tensor
 
 from models.control.training import training_run
 from models.control.training.objective import Objective, ObjectiveSettings
-from models.control.training.training_run import VALIDATION_SEED, Measured, RunSettings, new_policy, run
+from models.control.training.training_run import VALIDATION_SEED, Measured, RunSettings, new_policy, plain_shape, run
 from tests.models.control.training.pond import Pond
 
 SEED = 3
@@ -21,7 +21,8 @@ class Learner:
     counts = (0, 0)
 
     def __init__(self, explored: Sequence[Measured], settings: ObjectiveSettings) -> None:
-        self.policy, self.objective, self._explored = new_policy(Pond(), (), 0), Objective(settings), explored
+        self.policy, self.objective = new_policy(Pond(), plain_shape(Pond(), ()), 0), Objective(settings)
+        self._explored = explored
         with torch.no_grad():
             self.policy.weights[0].zero_()
 

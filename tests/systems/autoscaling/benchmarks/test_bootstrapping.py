@@ -1,7 +1,7 @@
 import torch
 
 from models.control.training.methods import OFFLINE
-from models.control.training.training_run import new_policy
+from models.control.training.training_run import new_policy, plain_shape
 from systems.autoscaling.benchmarks.bootstrapping import (
     STARTS,
     OneApplication,
@@ -39,6 +39,6 @@ def test_an_agent_and_the_fallback_see_the_same_episodes_of_one_application():
     assert episodes.numbers.tolist() == [850]
     assert torch.equal(episodes.rate, environment.draw("held_out", 1, 6, 3, applications=[850]).rate)
     assert len(bootstrapping_data(one)) == 10 * 5
-    found = measure(environment, 850, STARTS["generic"], new_policy(environment, (8,), 0), 2)
+    found = measure(environment, 850, STARTS["generic"], new_policy(environment, plain_shape(environment, (8,)), 0), 2)
     beside = fallback_figures(environment, 850, 2)
     assert len(found["reward"]) == len(beside["violated"]) == 2 and all(0 <= one <= 1 for one in found["violated"])

@@ -12,14 +12,14 @@ from torch import Tensor
 from feature_store.errors import InputError
 from models.control.policy.policy import Policy
 from models.control.training.actions import Actions
-from models.control.training.methods import OFFLINE, offline_method
+from models.control.training.methods import OFFLINE, method
 from models.control.training.objective import ObjectiveSettings
 from models.control.training.offline.bcq import Bcq, BcqSettings
 from models.control.training.offline.cql import Cql, CqlSettings
 from models.control.training.offline.iql import expectile_loss
 from models.control.training.offline.offline_run import OfflineRow, OfflineTrained, policy_for
 from models.control.training.replay_buffer import Batch
-from models.control.training.training_run import evaluate
+from models.control.training.training_run import evaluate, plain_shape
 from models.control.training.trajectories import Act, collect, transitions
 from tests.models.control.training.pond import Pond
 
@@ -37,12 +37,12 @@ def fallback(spread: float, seed: int = 0) -> Act:
 
 ENOUGH = 800  # updates
 EXPERIENCE = transitions(collect(Pond(), fallback(0.3), "train", 300, 10, 0))
-START = policy_for(Pond(), EXPERIENCE, (16,), 0)
+START = policy_for(plain_shape(Pond(), (16,)), EXPERIENCE, 0)
 
 
 def train(name: str, seed: int = 0, **changes: Any) -> OfflineTrained:
     values = {"updates": 400, "batch_size": 64, "report_every": 100, "objective": ObjectiveSettings(kind="reward")}
-    found = offline_method(name)
+    found = method(name)
     path = changes.pop("checkpoint", None)
     progress = changes.pop("progress", None)
     experience = changes.pop("experience", EXPERIENCE)
@@ -111,7 +111,7 @@ def test_a_checkpoint_of_other_data_is_refused(tmp_path: Path) -> None:
 
 def test_an_unknown_method_is_refused() -> None:
     with pytest.raises(InputError, match="did you mean 'bcq'"):
-        offline_method("bqc")
+        method("bqc")
 
 
 def narrow(count: int, generator: torch.Generator) -> tuple[Batch, Tensor]:
@@ -133,7 +133,7 @@ def test_bcq_generates_what_was_done() -> None:
 
 def test_cql_values_unseen_actions_below_seen_ones() -> None:
     generator = torch.Generator().manual_seed(0)
-    method = Cql(Actions(policy_for(Pond(), EXPERIENCE, (16,), 0)), CqlSettings(), generator)
+    method = Cql(Actions(policy_for(plain_shape(Pond(), (16,)), EXPERIENCE, 0)), CqlSettings(), generator)
     for _ in range(150):
         method.update(*narrow(128, generator), generator)
     batch, _ = narrow(500, generator)
@@ -168,7 +168,7 @@ def test_the_expectile_loss_is_least_at_the_expectile(expectile: float) -> None:
 def test_what_a_fallback_hardly_moves_is_not_blown_up() -> None:
     calm = transitions(collect(Pond(), lambda observation, _: torch.tensor([[8.0, 16.0]]).expand(len(observation), 2),
                                "train", 50, 10, 0))
-    actions = Actions(policy_for(Pond(), calm, (8,), 0))
+    actions = Actions(policy_for(plain_shape(Pond(), (8,)), calm, 0))
     moved = calm.observation.clone()
     moved[:, 0] *= 2.0
     difference = (actions.features(moved) - actions.features(calm.observation)).abs()

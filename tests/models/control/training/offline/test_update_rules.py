@@ -34,7 +34,7 @@ from tests.models.control.training.plain_updates import (
 
 def test_behaviour_cloning_is_the_mean_square_distance() -> None:
     policy = wide_policy()
-    method = BehaviourCloning(Actions(policy), OfflineSettings(**RATES))
+    method = BehaviourCloning(Actions(policy), OfflineSettings(**RATES), torch.Generator())
     reference = Reference(actor=(policy, ACTOR_RATE))
 
     def plain(batch: Batch, worth: Tensor, generator: torch.Generator) -> Tensor:

@@ -9,7 +9,7 @@ from models.control.policy.policy import Policy
 from models.control.training.actions import Actions
 from models.control.training.online.ddpg import TABLE_3_3, Ddpg, DdpgSettings
 from models.control.training.replay_buffer import Batch
-from models.control.training.training_run import clone, new_policy
+from models.control.training.training_run import clone, new_policy, plain_shape
 from tests.models.control.training.pond import Pond
 
 ROUNDING = 2e-5  # float32, ten updates of Adam
@@ -37,7 +37,7 @@ def plain_critic(critic: nn.Module) -> nn.Sequential:
 
 def test_an_update_is_equations_3_2_and_3_3() -> None:
     settings, generator = DdpgSettings(hidden=(8,), critic_hidden=8), torch.Generator().manual_seed(0)
-    policy = new_policy(Pond(), (8,), 0)
+    policy = new_policy(Pond(), plain_shape(Pond(), (8,)), 0)
     method = Ddpg(policy, settings, generator)
     actor, critic = clone(policy), plain_critic(method.critic)
     slow_actor, slow_critic = clone(actor), deepcopy(critic)
@@ -76,7 +76,7 @@ def test_an_update_is_equations_3_2_and_3_3() -> None:
 
 
 def test_the_noise_is_an_ornstein_uhlenbeck_process_that_loses_its_factor() -> None:
-    policy = new_policy(Pond(), (), 0)
+    policy = new_policy(Pond(), plain_shape(Pond(), ()), 0)
     for part in policy.parameters():
         part.data.zero_()
     method = Ddpg(policy, DdpgSettings(exploration_decay=1e-4), torch.Generator())

@@ -13,13 +13,13 @@ import torch
 
 from feature_store.errors import InputError
 from models.control.policy.policy import Policy
-from models.control.training.methods import METHODS, method
+from models.control.training.methods import ONLINE, method
 from models.control.training.objective import ObjectiveSettings
 from models.control.training.online.ddpg import Ddpg
 from models.control.training.online.off_policy import OffPolicyLearner
 from models.control.training.online.sac import Sac
 from models.control.training.online.td3 import Td3
-from models.control.training.training_run import Row, Trained, clone, evaluate, new_policy
+from models.control.training.training_run import Row, Trained, clone, evaluate, new_policy, plain_shape
 from models.control.training.trajectories import collect, transitions
 from tests.models.control.training.pond import Poisoned, Pond
 
@@ -45,23 +45,23 @@ def equal(one: Policy, other: Policy) -> bool:
     return all(torch.equal(a, b) for a, b in zip(one.state_dict().values(), other.state_dict().values(), strict=True))
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", ONLINE)
 def test_it_learns(name: str) -> None:
-    untrained = new_policy(Pond(), (16,), 0)
+    untrained = new_policy(Pond(), plain_shape(Pond(), (16,)), 0)
     before = evaluate(Pond(), untrained, "held_out", 64, 99)
     trained = train(name, episodes=40, validate_every=10, applications=64)
     after = evaluate(Pond(), trained.policy, "held_out", 64, 99)
     assert not trained.stopped and after.reward > before.reward + 1.0, (before, after)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", ONLINE)
 def test_equal_seeds_give_equal_policies(name: str) -> None:
     one, same, other = train(name), train(name), train(name, seed=1)
     assert equal(one.policy, same.policy) and one.history == same.history
     assert not equal(one.policy, other.policy)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", ONLINE)
 def test_a_run_that_stopped_half_way_goes_on_to_the_same_result(name: str, tmp_path: Path) -> None:
     class Killed(Exception):
         pass
@@ -119,7 +119,7 @@ def _until(row: Row, last: int, rows: list[Row], end: type[Exception]) -> None:
         raise end
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", ONLINE)
 def test_a_loss_that_is_no_number_stops_it_with_the_last_good_policy(name: str) -> None:
     stopped = method(name).train(Poisoned(), settings(name, episodes=9, validate_every=1), 0)
     sound = method(name).train(Pond(), settings(name, episodes=5, validate_every=1), 0)
@@ -135,7 +135,7 @@ def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_unknown_method_is_refused() -> None:
-    with pytest.raises(InputError, match="method must be one of ddpg, td3, sac, ppo, got 'dppg'; did you mean 'ddpg'"):
+    with pytest.raises(InputError, match=r"method must be one of ddpg, .* got 'dppg'; did you mean 'ddpg'"):
         method("dppg")
 
 
@@ -148,7 +148,7 @@ def test_violations_are_held_at_the_target_where_cost_is_minimised() -> None:
 
 @pytest.mark.parametrize(("name", "made"), [("ddpg", Ddpg), ("td3", Td3), ("sac", Sac)])
 def test_critics_learn_from_the_experience_of_others_before_the_actor_moves(name: str, made: Any) -> None:
-    start, generator = new_policy(Pond(), (16,), 5), torch.Generator().manual_seed(0)
+    start, generator = new_policy(Pond(), plain_shape(Pond(), (16,)), 5), torch.Generator().manual_seed(0)
     known = transitions(collect(Pond(), lambda observation, _: observation[:, :2].clone(), "train", 40, 10, 1))
     wanted, policy = settings(name, actor_from=20, first_update=64), clone(start)
     learned = made(policy, wanted, generator)
@@ -166,5 +166,6 @@ def test_critics_learn_from_the_experience_of_others_before_the_actor_moves(name
 def test_a_run_begins_with_those_updates() -> None:
     known = transitions(collect(Pond(), lambda observation, _: observation[:, :2].clone(), "train", 40, 10, 1))
     wanted = settings("ddpg", episodes=2, actor_from=30, updates_per_step=1)
-    trained = method("ddpg").train(Pond(), wanted, 0, None, None, new_policy(Pond(), (16,), 5), known)
+    start = new_policy(Pond(), plain_shape(Pond(), (16,)), 5)
+    trained = method("ddpg").train(Pond(), wanted, 0, None, None, start, known)
     assert trained.history[-1].updates == 30 + 2 * Pond.steps

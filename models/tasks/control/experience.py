@@ -1,0 +1,74 @@
+"""What a method that learns from others learns from: the log of a controller, or else the fallback in the environment.
+
+So a loop is closed: a controller acts and writes its log (docs/reference/control.md), the next run learns from it.
+"""
+
+from pathlib import Path
+
+from feature_store.errors import InputError
+from models.control.contract.acting import load_acting
+from models.control.contract.environment import Environment
+from models.control.contract.systems import environment_of
+from models.control.training.trajectories import Transitions, collect, controlled_by, from_log, transitions
+from models.control.training.trajectory_log import Header, ReadLog, read_log
+from models.tasks.control.rule_tuning import TunedRule
+from models.tasks.control.task import ControlTask
+
+MOST_EPISODES = 1024
+_SEED = 900_000  # added to the run's: no episode of training or judging
+
+
+def of_fallback(task: ControlTask, environment: Environment, rule: TunedRule, rounds: int, seed: int) -> Transitions:
+    """What a rule did in training episodes of the environment.
+
+    Args:
+        rounds: episodes of each of the task's applications, as far as `MOST_EPISODES` in all.
+    """
+    count = min(rounds * task.training.applications, MOST_EPISODES)
+    controller = load_acting(environment_of(task.environment).acting).rules[rule.name].make(rule.settings)
+    return transitions(collect(environment, controlled_by(controller, environment, count), "train", count,
+                               environment.steps, seed + _SEED))
+
+
+def of_log(task: ControlTask, workload: str, environment: Environment) -> Transitions | None:
+    """What a controller did to the workload, by its log; None where the task names none.
+
+    Raises:
+        InputError: the log is of another task or other signals, or has no two steps in a row of the workload.
+    """
+    folder = log_folder(task, workload)
+    if folder is None:
+        return None
+    read = read_log(folder)
+    expected = Header(task.name, tuple((one.name, one.unit) for one in environment.signals),
+                      tuple((one.name, one.unit) for one in environment.controls))
+    if read.header != expected:
+        raise InputError(f"experience must be the log of a controller of this task and its signals, got one of task "
+                         f"{read.header.task} with {len(read.header.signals)} signals and {len(read.header.controls)} "
+                         f"controls ({folder}); {_difference(read.header, expected)}")
+    own = tuple(step for step in read.steps if step.application == workload)
+    if not own:
+        raise InputError(f"experience must hold steps of workload {workload}, got "
+                         f"{', '.join(sorted({step.application for step in read.steps})) or 'no step'} ({folder})")
+    try:
+        return transitions(from_log(ReadLog(read.header, own, read.lost)))
+    except InputError as error:
+        raise InputError(f"experience: {error} ({folder})") from error
+
+
+def log_folder(task: ControlTask, workload: str) -> Path | None:
+    """Where the parts of the log are: the folder that the task names, or `steps/` in it, as a controller keeps it."""
+    written = task.workload(workload).experience
+    if written is None:
+        return None
+    folder = Path(written).expanduser()
+    return folder / "steps" if (folder / "steps").is_dir() else folder
+
+
+def _difference(found: Header, expected: Header) -> str:
+    for what in ("task", "signals", "controls"):
+        one, other = getattr(found, what), getattr(expected, what)
+        if one != other:
+            return f"{what}: expected {other}, got {one}" if what == "task" else \
+                f"{what} differ in {', '.join(sorted({name for name, _ in {*one} ^ {*other}})) or 'their order'}"
+    return ""
