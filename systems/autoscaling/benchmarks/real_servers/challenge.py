@@ -34,7 +34,6 @@ from benchmarks.harness.entries import Entries
 from benchmarks.harness.isolation import ROOT
 from benchmarks.harness.machine import describe_machine, load_average, now_utc
 from benchmarks.harness.result_file import RESULTS
-from feature_store.errors import InputError
 from models.tasks.task import load_task
 from recording.tools import require_tools
 from serving.contract import Contract
@@ -65,7 +64,8 @@ SERVER, RULE = "nginx", "feedforward-p99"
 AIMS = (0.01, 0.02, 0.04)  # shares of violating steps in the environment: three settings an arm
 OBJECTIVES_MS = (21.0, 24.0, 27.5)  # where the calibration begins
 LEAST_MISSED, MOST_MISSED = 0.02, 0.04
-# An arm of one run says little: at 17.2, 17.4 and 17.6 ms, 20, 13.8 and 1.3 % were missed. So runs are pooled.
+# An arm of one run says little: at 17.2, 17.4 and 17.6 ms, 20, 13.8 and 1.3 % were missed. So runs are pooled; after
+# MOST_ROUNDS the fit to all of them stands.
 MOST_ROUNDS, LEAST_POOLED, NEAR = 8, 6, 0.07
 CALIBRATION_LOAD = 12  # one that jumps; played by nobody else
 STATIC_SHARES = (0.8, 1.0, 1.25)  # of the mean cost of the rule at the middle setting
@@ -118,8 +118,9 @@ class Challenge:
                            swapped=bool(load))
 
     def _calibrated(self) -> float:
-        """The objective, ms, that the rule misses in 2 to 4 % of the intervals."""
+        """The objective, ms, that the rule misses in 2 to 4 % of the intervals, by the fit."""
         candidates: Sequence[float] = OBJECTIVES_MS
+        measured: list[tuple[float, float]] = []
         for number in range(MOST_ROUNDS):
             self._play("calibration", number, CALIBRATION_LOAD, [self._rule_arm(one, AIMS[1]) for one in candidates])
             measured = [(float(arm["slo_ms"]), float(arm["violating_share"])) for entry in self._of("calibration")
@@ -128,8 +129,7 @@ class Challenge:
             if found is not None:
                 return found
             candidates = next_objectives(measured)
-        raise InputError(f"objective must be one that the rule misses in {LEAST_MISSED:.0%} to {MOST_MISSED:.0%} of "
-                         f"the intervals, got none in {MOST_ROUNDS} runs; name another --output to begin anew")
+        return round(_by_fit(measured), 1)  # further runs moved it by as much as their own chance does
 
     def _best_here(self, slo_ms: float) -> Mapping[str, Any]:
         """Settings of the rule that cost least on these servers, of candidates of the search in the environment."""
