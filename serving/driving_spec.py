@@ -12,6 +12,7 @@ what training saw (seen_spec.py).
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from feature_store.errors import InputError
@@ -40,7 +41,8 @@ class DrivingSpec:
         acting: what acts beside a live system.
         step_s: seconds between two decisions, > 0.
         current: output -> the input that observes its present value.
-        whole: outputs that are rounded up to whole numbers.
+        whole: outputs that are whole numbers.
+        levels: output -> the only values that may be set, ascending; left out where any may.
         settings: input -> value.
         seen: what is out of distribution.
     """
@@ -51,10 +53,12 @@ class DrivingSpec:
     whole: tuple[str, ...]
     settings: Mapping[str, float]
     seen: SeenSpec = field(default_factory=SeenSpec)
+    levels: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """As in contract.json."""
-        return {"acting": vars(self.acting).copy(), "step_s": self.step_s, "current": dict(self.current),
+        levels = {"levels": {name: list(values) for name, values in self.levels.items()}} if self.levels else {}
+        return {**levels, "acting": vars(self.acting).copy(), "step_s": self.step_s, "current": dict(self.current),
                 "whole": list(self.whole), "settings": dict(self.settings), "seen": self.seen.to_json()}
 
 
@@ -67,7 +71,7 @@ def driving_spec(data: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Dr
     Raises:
         InputError: a key is unknown or missing, a value is of a wrong type, a name is none of the model's.
     """
-    if not isinstance(data, Mapping) or set(data) != _KEYS:
+    if not isinstance(data, Mapping) or set(data) - {"levels"} != _KEYS:
         raise InputError(f"driving must have the keys {', '.join(sorted(_KEYS))}, got {data!r} ({_WHERE})")
     acting, step_s, current, whole, settings = (data[key] for key in
                                                 ("acting", "step_s", "current", "whole", "settings"))
@@ -85,5 +89,12 @@ def driving_spec(data: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Dr
     if not isinstance(settings, Mapping) or \
             not all(name in inputs and is_finite_number(value) for name, value in settings.items()):
         raise InputError(f"settings must be inputs with finite numbers, got {settings!r} ({_WHERE})")
+    levels = data.get("levels", {})
+    if not isinstance(levels, Mapping) or not all(
+            name in outputs and name not in whole and isinstance(values, list) and len(values) > 1
+            and all(is_finite_number(value) for value in values)
+            and all(below < above for below, above in pairwise(values)) for name, values in levels.items()):
+        raise InputError(f"levels must be outputs with ascending numbers, got {levels!r} ({_WHERE})")
     return DrivingSpec(ActingSpec(**acting), float(step_s), dict(current), tuple(whole),
-                       {name: float(value) for name, value in settings.items()}, seen_spec(data["seen"], inputs))
+                       {name: float(value) for name, value in settings.items()}, seen_spec(data["seen"], inputs),
+                       {name: tuple(map(float, values)) for name, values in levels.items()})

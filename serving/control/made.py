@@ -53,11 +53,13 @@ def shield_of(contract: Contract, written: ControllerFile) -> Shield:
     for name, safe in ranges.items():
         # a policy's own changes keep within the rates: none of one direction would ever be made
         least = min((rate for rate in (safe.most_up, safe.most_down) if rate > 0), default=math.inf)
-        if written.hysteresis >= least and name not in (*written.hold, *contract.driving.whole):
+        if written.hysteresis >= least and name not in (*written.hold, *contract.driving.whole,
+                                                             *contract.driving.levels):
             raise InputError(f"shield.hysteresis must be below {least:g}, the most that {name} changes by in a step, "
                              f"got {written.hysteresis:g}")
     limits = [Limit(name, contract.driving.current[name], safe, name in contract.driving.whole, written.hysteresis,
-                    written.cool_down_s, name in written.hold) for name, safe in ranges.items()]
+                    written.cool_down_s, name in written.hold, contract.driving.levels.get(name, ()))
+              for name, safe in ranges.items()]
     return Shield(limits, written.budgets)
 
 

@@ -24,8 +24,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+
 from feature_store.errors import InputError
-from models.control.contract.signals import rounded_up
+from models.control.contract.signals import ROUNDING, SafeSide, settable
 from serving.fallback_spec import SafeRange
 
 Reason = Literal["hysteresis", "blind", "missed", "cool_down", "range", "rate", "budget"]
@@ -60,10 +62,11 @@ class Limit:
         control: its name.
         current: name of the present value.
         safe: its range and rates (the contract's `safe_ranges`).
-        whole: whether it is rounded up to a whole number.
+        whole: whether it is a whole number.
         hysteresis: share of the present value below which a change is none, in [0, 1).
         cool_down_s: seconds after it moved away from its safe side in which it does not again, >= 0.
         held: whether it stays as it is, whatever is decided; not counted as a change.
+        levels: the only values that may be set, ascending; none: any.
     """
 
     control: str
@@ -73,6 +76,18 @@ class Limit:
     hysteresis: float = 0.0
     cool_down_s: float = 0.0
     held: bool = False
+    levels: tuple[float, ...] = ()
+
+    @property
+    def safe_side(self) -> SafeSide:
+        """See `Control`."""
+        return self.safe.safe_side
+
+    def at_most(self, value: float) -> float:
+        """The most that may be set of what is at most this; the least level, where all are above it."""
+        if self.levels:
+            return max((level for level in self.levels if level <= value), default=self.levels[0])
+        return float(math.floor(value)) if self.whole else value
 
     def __post_init__(self) -> None:
         if not 0 <= self.hysteresis < 1:
@@ -162,8 +177,7 @@ class Shield:
                 changes.append(Change(limit.control, reason, value, allowed))
             value = allowed
 
-        if limit.whole:
-            value = wanted = float(rounded_up(wanted, math.ceil))
+        value = wanted = float(settable(np.asarray(wanted), limit, np))
         if value != now and abs(value - now) <= limit.hysteresis * abs(now):
             cut("hysteresis", now)
         more = limit.safe.safe_side == "more"
@@ -183,6 +197,10 @@ class Shield:
         least, most = now * (1.0 - limit.safe.most_down), now * (1.0 + limit.safe.most_up)
         if limit.whole:
             least, most = float(math.ceil(min(least, now - 1.0))), float(math.floor(max(most, now + 1.0)))
+        if limit.levels:  # of what somebody else set in between, or beyond them, the nearest one is in reach
+            nearest = min(limit.levels, key=lambda level: abs(level - now))
+            inside = [level for level in limit.levels if least - ROUNDING <= level <= most + ROUNDING] or [nearest]
+            least, most = inside[0], inside[-1]
         return least, most
 
     def _within(self, budget: Budget, found: dict[str, float], present: Mapping[str, float],
@@ -197,7 +215,7 @@ class Shield:
             least = max(kept, limit.safe.minimum)
             others = total / found[name]
             affordable = budget.most / others if others > 0 else math.inf
-            allowed = max(least, float(math.floor(affordable)) if limit.whole else affordable)
+            allowed = max(least, limit.at_most(affordable))
             if allowed < found[name]:
                 changes.append(Change(name, "budget", found[name], allowed))
                 found[name] = allowed

@@ -18,6 +18,8 @@ INPUTS = ["now", "slo_ms", "load"]
 def test_what_is_written_is_read_back() -> None:
     assert driving_spec(GOOD, INPUTS, ["target"]).to_json() == GOOD
     assert driving_spec(GOOD, INPUTS, ["target"]).acting.module == "a.b_c"
+    levels = {**GOOD, "whole": [], "levels": {"target": [800.0, 1000.0]}}
+    assert driving_spec(levels, INPUTS, ["target"]).to_json() == levels
 
 
 @pytest.mark.parametrize(("change", "message"), [
@@ -32,6 +34,11 @@ def test_what_is_written_is_read_back() -> None:
     ({"current": {}}, "current must name an input for each of target"),
     ({"current": {"target": "nothing"}}, "current must name an input"),
     ({"whole": ["load"]}, "whole must be a list of outputs"),
+    ({"levels": {"load": [1.0, 2.0]}}, "levels must be outputs with ascending numbers"),
+    ({"levels": {"target": [1.0, 2.0]}}, "levels must be outputs"),  # it is whole
+    ({"whole": [], "levels": {"target": [2.0, 1.0]}}, "levels must be outputs"),
+    ({"whole": [], "levels": {"target": [1.0]}}, "levels must be outputs"),
+    ({"whole": [], "levels": {"target": [1.0, float("inf")]}}, "levels must be outputs"),
     ({"whole": "target"}, "whole must be a list of outputs"),
     ({"settings": {"slo_ms": float("inf")}}, "settings must be inputs with finite numbers"),
     ({"settings": {"other": 1.0}}, "settings must be inputs"),

@@ -28,7 +28,7 @@ from models.control.adaptation.inputs import Inputs
 from models.control.adaptation.side_by_side import act
 from models.control.contract.environment import Environment
 from models.control.policy.policy import Policy
-from models.control.training.rollouts import rounded
+from models.control.simulation.settable import settable
 from models.control.training.smooth_objectives import Objective
 from models.control.training.windows import cut_to_norm, discounted, falling_rate, limit_slopes, member_means
 from models.training.adam import adam_step
@@ -188,7 +188,7 @@ def _episode(environment: Environment, stack: Stack, batch: Batch, objective: Ob
         for step in range(begin, min(begin + settings.window, settings.steps)):
             targets, memory = act(stack.policy, environment, inputs, state, observation, memory)
             limit_slopes(targets, settings.slope * stack.policy.members[0] / (len(targets) * settings.window))
-            state, outcome = environment.step(state, rounded(targets, environment.controls))
+            state, outcome = environment.step(state, settable(targets, environment.controls))
             state = discounted(state, settings.discount)
             observation = environment.observe(state)
             if step >= settings.warm_up:

@@ -10,12 +10,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from itertools import pairwise
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 SafeSide = Literal["more", "less"]
+_EXACT = 1.0 + 1e-9
 ROUNDING = 1e-3  # by so much float32 may miss a whole number that a network means
 
 
@@ -29,6 +31,42 @@ def rounded_up(target: Any, ceil: Callable[[Any], Any]) -> Any:
         ceil: of its type, such as torch.ceil.
     """
     return ceil(target - ROUNDING)
+
+
+class Stepped(Protocol):
+    """What can be set of a target: anything, whole numbers, or some levels; and to which side what is between goes."""
+
+    @property
+    def whole(self) -> bool:
+        """See `Control`."""
+
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """See `Control`."""
+
+    @property
+    def safe_side(self) -> SafeSide:
+        """See `Control`."""
+
+
+def settable(target: Any, control: Stepped, of: Any) -> Any:
+    """What is set for a target, live and in simulation: the next whole number or level on its safe side.
+
+    On the other side where that one is no further off than ROUNDING; the outermost level beyond the levels.
+
+    Args:
+        target: array or tensor of any shape.
+        of: its module, numpy or torch.
+    """
+    more = control.safe_side == "more"
+    if control.levels:
+        levels = of.asarray(control.levels, dtype=target.dtype)
+        above = of.searchsorted(levels, target - ROUNDING) if more else \
+            of.searchsorted(levels, target + ROUNDING, side="right") - 1
+        return levels[of.clip(above, 0, len(levels) - 1)]
+    if control.whole:
+        return rounded_up(target, of.ceil) if more else of.floor(target + ROUNDING)
+    return target
 
 
 @dataclass(frozen=True)
@@ -80,6 +118,9 @@ class Control:
         most_up: largest share of the present value that one step adds, > 0.
         whole: whether what is set is a whole number (`rounded_up`); one may then always be added or removed, else 3
             could never become 2: at least min((1 - most_down) x, x - 1), at most max((1 + most_up) x, x + 1).
+        levels: the only values that may be set, ascending, such as the frequencies of a processor; none: any between
+            `low` and `high`, which are among them. One step reaches the next level at least, by `most_down` and
+            `most_up`.
         safe_side: where it may go at any time: `more` of a resource, `less` of what congests or heats. Whatever holds
             changes back while the objective is missed or nobody sees it, holds back those away from this side.
     """
@@ -94,6 +135,20 @@ class Control:
     whole: bool = False
     meaning: str = ""
     safe_side: SafeSide = "more"
+    levels: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.levels:
+            return
+        object.__setattr__(self, "levels", tuple(self.levels))  # JSON has lists
+        inside = self.levels[0] > 0 and {self.low, self.high} <= {*self.levels}
+        ratios = [above / below for below, above in pairwise(self.levels)] if inside else []
+        if self.whole or not inside or not all(ratio > 1.0 for ratio in ratios):
+            raise ValueError(f"expected ascending levels above 0 of a target that is not whole, low and high among "
+                             f"them, got {self.levels} (control {self.name})")
+        if max(ratios) > (1.0 + self.most_up) * _EXACT or max(ratios) * (1.0 - self.most_down) > _EXACT:
+            raise ValueError(f"expected most_up and most_down that reach the next level, {max(ratios):g} times the one "
+                             f"below, got {self.most_up:g} and {self.most_down:g} (control {self.name})")
 
     @property
     def span(self) -> float:

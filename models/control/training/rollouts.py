@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from models.control.contract.environment import Environment, Outcome
-from models.control.contract.signals import Control, rounded_up
 from models.control.policy.policy import Policy
 from models.training.seeds import seeded
 
@@ -38,12 +37,6 @@ def act(policy: Policy, environment: Environment, state: Any, open_loop: bool = 
     observation = environment.observe(state)
     together = observation.reshape(*policy.members, -1, observation.shape[-1])
     return policy(together, open_loop=open_loop).reshape(len(observation), -1)
-
-
-def rounded(targets: Tensor, controls: Sequence[Control]) -> Tensor:
-    """Targets (..., m), those that are whole rounded up; gradients pass as if they were not (straight through)."""
-    whole = torch.tensor([control.whole for control in controls])
-    return targets + torch.where(whole, rounded_up(targets, torch.ceil) - targets, 0.0).detach()
 
 
 @torch.no_grad()

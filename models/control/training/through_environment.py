@@ -33,8 +33,9 @@ from feature_store.errors import InputError
 from feature_store.whole_files import write_file
 from models.control.contract.environment import Environment, Outcome
 from models.control.policy.policy import Policy, PolicyShape
+from models.control.simulation.settable import settable
 from models.control.training.monotone import Demands, NoDemands
-from models.control.training.rollouts import Scores, act, judge, random_walk, rounded
+from models.control.training.rollouts import Scores, act, judge, random_walk
 from models.control.training.smooth_objectives import CostAndViolations, Objective, PaperReward
 from models.control.training.windows import cut_to_norm, discounted, falling_rate, limit_slopes, member_means
 from models.training.adam import adam_step
@@ -252,7 +253,7 @@ class ThroughEnvironment:
                 targets = act(self.state.policy, self.environment, now, settings.open_loop)
                 if targets.requires_grad:
                     limit_slopes(targets, settings.slope / (settings.applications * settings.window))
-                now, outcome = self.environment.step(now, rounded(targets, self.environment.controls))
+                now, outcome = self.environment.step(now, settable(targets, self.environment.controls))
                 now = discounted(now, settings.discount)
             if step >= settings.warm_up:
                 outcomes.append(outcome)

@@ -117,6 +117,10 @@ def _check_limits(place: list[str | int], given: Mapping[str, Any], controls: tu
         if low < control.low or high > control.high:
             raise FieldError([*place, name], f"expected limits inside of {control.low:g} to {control.high:g} "
                                              f"{control.unit}, got [{low:g}, {high:g}]")
+        if control.levels and not {low, high} <= {*control.levels}:
+            levels = ", ".join(f"{one:g}" for one in control.levels)
+            raise FieldError([*place, name], f"expected two of the levels {levels} {control.unit}, got [{low:g}, "
+                                             f"{high:g}]")
 
 
 def _known(place: list[str | int], name: str, known: Iterable[str], what: str) -> None:

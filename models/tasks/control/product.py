@@ -74,10 +74,11 @@ def driving_of(task: ControlTask, workload: str, environment: Environment) -> di
     signals = {signal.name for signal in environment.signals}
     settings = {name: value for name, value in numbers_of(task, workload).items() if name in signals}
     acting = environment_of(task.environment).acting
+    levels = {control.name: list(control.levels) for control in environment.controls if control.levels}
     return {"acting": {"module": acting, "sha256": code_sha256(acting)}, "step_s": environment.step_seconds,
             "current": {control.name: control.current for control in environment.controls},
             "whole": [control.name for control in environment.controls if control.whole], "settings": settings,
-            "seen": NOTHING}
+            "seen": NOTHING, **({"levels": levels} if levels else {})}
 
 
 def write_learner(folder: Path, policy: Policy, choice: Mapping[str, Any], rules: Mapping[str, TunedRule],

@@ -177,3 +177,28 @@ def test_the_page_names_the_rules_in_the_order_in_which_the_shield_has_them():
     page = Path("docs/reference/control.md").read_text(encoding="utf-8").split("## The shield")[1].split("\n## ")[0]
     places = [page.index(f"*{reason.replace('_', '-')}*") for reason in get_args(Reason)]
     assert places == sorted(places)
+
+
+MHZ = (800.0, 1000.0, 1500.0, 3000.0)
+
+
+@given(wanted, st.sampled_from(MHZ), st.sampled_from(["more", "less"]), st.booleans(), st.booleans(),
+       st.floats(0, 0.3), st.floats(1.0, 1e4))
+def test_what_has_levels_is_set_to_one_of_them_and_moves_as_it_may(target: float, now: float, side: SafeSide,
+                                                                   blind: bool, missed: bool, hysteresis: float,
+                                                                   budget: float) -> None:
+    limit = Limit("target_mhz", "mhz", SafeRange(800.0, 3000.0, 0.5, 1.0, side), False, hysteresis, levels=MHZ)
+    shield = Shield([limit], [Budget("clock", ("target_mhz",), budget)])
+    (found,) = shield.allowed({"target_mhz": target}, {"mhz": now}, {}, blind=blind, missed=missed).targets.values()
+    assert found in MHZ and now / 2.0 <= found <= now * 2.0
+    if (blind or missed) and budget >= 3000.0:
+        assert found >= now if side == "more" else found <= now
+    if found > now:
+        assert found <= budget * (1 + 1e-6)
+
+
+def test_what_somebody_else_set_between_two_levels_leads_back_to_one() -> None:
+    limit = Limit("target_mhz", "mhz", SafeRange(800.0, 3000.0, 0.5, 1.0), levels=MHZ)
+    shield = Shield([limit])
+    assert _sees(shield, {"target_mhz": 1600.0}, {"mhz": 1600.0}).targets == {"target_mhz": 3000.0}
+    assert _sees(shield, {"target_mhz": 100.0}, {"mhz": 9000.0}).targets == {"target_mhz": 3000.0}

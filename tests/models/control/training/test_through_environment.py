@@ -7,8 +7,9 @@ import torch
 
 from feature_store.errors import InputError
 from models.control.policy.policy import Policy, PolicyShape
+from models.control.simulation.settable import settable
 from models.control.training.monotone import NoDemands
-from models.control.training.rollouts import judge, rounded
+from models.control.training.rollouts import judge
 from models.control.training.through_environment import Settings, ThroughEnvironment, stack
 from models.control.training.windows import discounted
 from tests.environments.backlog import CONTROLS, Backlog
@@ -212,7 +213,7 @@ def test_training_goes_on_from_given_policies():
 def test_whole_targets_are_rounded_up_and_their_gradients_are_not():
     controls = (replace(CONTROLS[0], whole=True), CONTROLS[0])
     targets = torch.tensor([[2.2, 2.2], [3.0, 3.0]], requires_grad=True)
-    found = rounded(targets, controls)
+    found = settable(targets, controls)
     torch.testing.assert_close(found, torch.tensor([[3.0, 2.2], [3.0, 3.0]]))
     found.sum().backward()
     assert torch.equal(targets.grad, torch.ones(2, 2))
