@@ -124,7 +124,7 @@ def test_mistakes_in_the_task_file_are_named(change: dict[str, Any], message: st
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    ({"environment": "nowhere"}, "environment: expected autoscaling, congestion or the import path"),
+    ({"environment": "nowhere"}, "environment: expected .*autoscaling.* or the import path"),
     ({"fallback": "headrom"}, "fallback: expected a rule of the environment, got 'headrom'; did you mean 'headroom'"),
     ({"workloads": {"shop": {"settings": {"slo_ms": 3}}}}, "workloads.shop.settings.slo_ms: expected a setting"),
     ({"workloads": {"shop": {"settings": {"slo_s": 0.001}}}}, "settings.slo_s: expected a number from 0.25 to 16 s"),
@@ -135,6 +135,15 @@ def test_mistakes_in_the_task_file_are_named(change: dict[str, Any], message: st
      "idle.capacity: expected a control of the environment, got 'capacity'"),
     ({"by_construction": {"metric": "wait_s", "objective": "slo_s", "hold": {"target_capacity_rps": {"wait_s": 60}}}},
      "hold.target_capacity_rps.wait_s: expected 0.0625 to 51.2 s, so that it ends inside"),
+    ({"by_construction": {"ceilings": {"target_capacity": {"wait_s": {"start": 2, "end": 4, "at_most": 200}}}}},
+     "ceilings.target_capacity: expected a control of the environment, got 'target_capacity'"),
+    ({"by_construction": {"ceilings": {"target_capacity_rps": {"wait_s": {"start": 4, "end": 4, "at_most": 200}}}}},
+     "ceilings.target_capacity_rps.wait_s: expected start < end inside of 0.0625 to 64 s, got 4 and 4"),
+    ({"by_construction": {"ceilings": {"target_capacity_rps": {"wait_s": {"start": 2, "end": 4, "at_most": 149}}}}},
+     "expected an `at_most`, of all ceilings together, from 150, which one step reaches .* to 256 1/s, got 149"),
+    ({"by_construction": {"ceilings": {"target_capacity_rps": {
+        "wait_s": {"start": 2, "end": 4, "at_most": 200}, "rate_rps": {"start": 2, "end": 4, "at_most": 200}}}}},
+     "from 150, which one step reaches .* got 144"),
     ({"specification": {"box": {"slo_s": ["0.5 slo", 2]}, "properties": [
         {"range": {"output": "target_capacity_rps", "minimum": 1}}]}}, "a multiple of a setting.*'0.5 slo'; did you"),
 ])

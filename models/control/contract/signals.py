@@ -138,9 +138,9 @@ class Control:
     levels: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "levels", tuple(self.levels))  # JSON has lists
         if not self.levels:
             return
-        object.__setattr__(self, "levels", tuple(self.levels))  # JSON has lists
         inside = self.levels[0] > 0 and {self.low, self.high} <= {*self.levels}
         ratios = [above / below for below, above in pairwise(self.levels)] if inside else []
         if self.whole or not inside or not all(ratio > 1.0 for ratio in ratios):

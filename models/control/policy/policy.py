@@ -45,11 +45,25 @@ _LEAST_SPREAD = 0.1
 
 
 @dataclass(frozen=True)
+class Ceiling:
+    """What a target may be at most while a signal is high: the control's `high` up to `start`, `at_most` from `end` on,
+    in between on the line through both. It goes before the limits of change."""
+
+    start: float
+    end: float
+    at_most: float
+
+    def taken_off(self, high: float) -> float:
+        """Of a control's `high`, from `end` on; a workload's limits may be below `at_most`."""
+        return max(high - self.at_most, 0.0)
+
+
+@dataclass(frozen=True)
 class Gates:
     """Rules under conditions that hold by construction.
 
-    They are written for a control whose safe side is more; where it is less (`Control.safe_side`), up stands for down,
-    and down for up.
+    Those that hold changes back are written for a control whose safe side is more; where it is less
+    (`Control.safe_side`), up stands for down, and down for up.
 
     Attributes:
         metric: signal that must not exceed `objective`; "" where there is none.
@@ -58,6 +72,7 @@ class Gates:
         idle: control -> {utilisation signal: floor}; below all floors, the objective being met, it is never raised.
         hold: control -> {signal: until}; never lowered while the signal is at most that, such as the seconds since it
             was raised: what Kubernetes calls a stabilization window.
+        ceilings: control -> {signal: ceiling}; of several, what each takes off the control's `high` adds up.
         open_at: share by which a floor or the objective must be exceeded for changes up to be free again.
         freed_at: share by which `until` must be exceeded for changes down to be free again.
     """
@@ -67,12 +82,19 @@ class Gates:
     near: float = 0.95
     idle: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     hold: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    ceilings: Mapping[str, Mapping[str, Ceiling]] = field(default_factory=dict)
     open_at: float = 0.05
     freed_at: float = 0.25
 
+    def __post_init__(self) -> None:
+        """Out of JSON a ceiling is a mapping."""
+        object.__setattr__(self, "ceilings", {control: {name: one if isinstance(one, Ceiling) else Ceiling(**one)
+                                                        for name, one in of.items()}
+                                              for control, of in self.ceilings.items()})
+
     @property
     def there_are(self) -> bool:
-        """Whether anything is held back at all."""
+        """Whether any change is held back at all."""
         return bool(self.metric or self.idle or self.hold)
 
     def gain_over(self, floor: float) -> float:
@@ -257,7 +279,20 @@ class Policy(nn.Module):
         if self.shape.gates.there_are:
             holds_down, holds_up = self._gates(clipped)
             rise = (rise - high * holds_up).relu() - (-rise - high * holds_down).relu()
+        if self.shape.gates.ceilings:
+            high = high - self._taken_off(clipped)
         return _Clip.apply(current + rise, least.maximum(low), high)
+
+    def _taken_off(self, clipped: Tensor) -> Tensor:
+        """(..., m) of each `high` by its ceilings."""
+        found = []
+        for control in self.shape.controls:
+            off = torch.zeros_like(clipped[..., :1])
+            for name, one in self.shape.gates.ceilings.get(control.name, {}).items():
+                share = (clipped[..., self.shape.column(name), None] - one.start) / (one.end - one.start)
+                off = off + one.taken_off(control.high) * share.clamp(0.0, 1.0)
+            found.append(off)
+        return torch.cat(found, dim=-1)
 
     def _gates(self, clipped: Tensor) -> tuple[Tensor, Tensor]:
         """`holds_down` and `holds_up` (..., m) of clipped observations, as shares of `high`."""

@@ -7,7 +7,7 @@
     change   up, down
     least    relu(c - least), c = current + up - down
     low      relu(max(c, least) - low)
-    high     relu(high - low - that);  target = high - that, or high where low = high
+    high     relu(ceiling - low - that);  target = ceiling - that, or high where low = high
 
 A logarithm is concave, log(x) = log(high) - sum of c_k relu(k - x) with all c_k > 0, an exponential convex with
 positive coefficients, and every limit is a ReLU of its own layer: derivatives by intervals then keep their sign on the
@@ -133,6 +133,7 @@ class _Carried(NamedTuple):
         down_one: by how much most_down of it is less than one, of a whole number.
         holds_down: what holds changes down back, as a share of the control's `high`.
         holds_up: what holds changes up back, likewise.
+        taken_off: of the control's `high`, by its ceilings.
     """
 
     below_top: _Row
@@ -141,6 +142,7 @@ class _Carried(NamedTuple):
     down_one: _Row
     holds_down: _Row
     holds_up: _Row
+    taken_off: _Row
 
 
 class _Builder:
@@ -167,7 +169,7 @@ class _Builder:
         carried = [
             _Carried(anchor * -1.0 + float(top), self._clipped(column),
                      self._beyond(column, control, control.most_up), self._beyond(column, control, control.most_down),
-                     *self._gates(control))
+                     *self._gates(control), self._taken_off(control))
             for (control, column), anchor, top in zip(self.columns, anchors, self.tops, strict=True)]
         self.layers.close()
         return self._limits(*self._hidden(scaled, carried))
@@ -211,6 +213,14 @@ class _Builder:
         """`holds_down` and `holds_up`."""
         missed, idle = self._missed(control), self._idle(control)
         return (missed, idle) if control.safe_side == "more" else (idle, missed)
+
+    def _taken_off(self, control: Control) -> _Row:
+        """Of `high`, by ceilings."""
+        found = _Row()
+        for name, one in self.shape.gates.ceilings.get(control.name, {}).items():
+            column, slope = self.shape.column(name), one.taken_off(control.high) / (one.end - one.start)
+            found += (self._neuron(column, 1.0, -one.start) - self._neuron(column, 1.0, -one.end)) * slope
+        return found
 
     def _missed(self, control: Control) -> _Row:
         """What holds changes away from the safe side back."""
@@ -278,11 +288,14 @@ class _Builder:
         carried = self._close(carried)
         found = [relu(_least(control, one) + above - control.low)
                  for control, one, above in zip(controls, carried, found, strict=True)]
+        ceilings = [relu(one.taken_off) * -1.0 + control.high for control, one in zip(controls, carried, strict=True)]
         self.layers.close()
-        found = [relu(above * -1.0 + (control.high - control.low))
-                 for control, above in zip(controls, found, strict=True)]
+        found = [relu(ceiling - control.low - above)
+                 for control, ceiling, above in zip(controls, ceilings, found, strict=True)]
+        ceilings = [relu(ceiling) for ceiling in ceilings]
         self.layers.close()
-        moving = {control.name: below * -1.0 + control.high for control, below in zip(controls, found, strict=True)}
+        moving = {control.name: ceiling - below
+                  for control, ceiling, below in zip(controls, ceilings, found, strict=True)}
         self.layers.end([moving.get(control.name, _Row({}, control.high)) for control in self.shape.controls])
         return self.layers.weights, self.layers.biases
 

@@ -11,7 +11,7 @@ from models.control.contract.first_steps import check_first_steps
 from models.control.contract.signals import Control
 from models.control.contract.systems import environment_of
 from models.control.policy.policy import Gates
-from models.tasks.control.task import ControlTask
+from models.tasks.control.task import ByConstruction, ControlTask
 from models.tasks.control.workload import specification_of
 
 
@@ -35,7 +35,7 @@ def check_task(task: ControlTask, workload: str, where: str, lines: Lines | None
     _check_profile(task, environment, where, lines)
     _check_training(task, workload, where, lines)
     try:
-        _check_by_construction(task, environment)
+        _check_by_construction(task, workload, environment)
     except FieldError as error:
         raise field_error(error.path, str(error), where, lines) from error
     specification_of(task, workload, environment, where, lines)
@@ -48,6 +48,23 @@ def _check_profile(task: ControlTask, environment: ControlledSystem, where: str,
             raise field_error(["profile", name], f"expected at most the largest reward of a step, "
                               f"{environment.largest_reward:g}, got {threshold:g}; no policy could ever reach it",
                               where, lines)
+
+
+def _check_ceilings(written: ByConstruction, limits: Mapping[str, Any], environment: ControlledSystem) -> None:
+    signals = {signal.name: signal for signal in environment.signals}
+    for control in environment.controls:
+        of, place = written.ceilings.get(control.name, {}), ["by_construction", "ceilings", control.name]
+        for name, one in of.items():
+            if not signals[name].low <= one.start < one.end <= signals[name].high:
+                raise FieldError([*place, name], f"expected start < end inside of {signals[name].low:g} to "
+                                 f"{signals[name].high:g} {signals[name].unit}, got {one.start:g} and {one.end:g}")
+        left = control.high - sum(control.high - one.at_most for one in of.values())
+        # in one step from wherever it is, or the limits of change would stand against it beside a live system
+        least, most = limits.get(control.name, (control.low, control.high))
+        reached = max(least, most * (1.0 - control.most_down))
+        if of and not reached <= left <= control.high:
+            raise FieldError(place, f"expected an `at_most`, of all ceilings together, from {reached:g}, which one "
+                             f"step reaches from the largest value, to {control.high:g} {control.unit}, got {left:g}")
 
 
 def _check_training(task: ControlTask, workload: str, where: str, lines: Lines | None) -> None:
@@ -66,7 +83,7 @@ def _check_training(task: ControlTask, workload: str, where: str, lines: Lines |
                           f"{task.workload(workload).experience!r}", where, lines)
 
 
-def _check_by_construction(task: ControlTask, environment: ControlledSystem) -> None:
+def _check_by_construction(task: ControlTask, workload: str, environment: ControlledSystem) -> None:
     written = task.by_construction
     if written is None:
         return
@@ -77,11 +94,12 @@ def _check_by_construction(task: ControlTask, environment: ControlledSystem) -> 
         _known([*place, name], getattr(written, name), signals, "a signal")
     for name in written.monotone:
         _known([*place, "monotone", name], name, signals, "a signal")
-    for part in ("idle", "hold"):
+    for part in ("idle", "hold", "ceilings"):
         for control, conditions in getattr(written, part).items():
             _known([*place, part, control], control, controls, "a control")
             for name in conditions:
                 _known([*place, part, control, name], name, signals, "a signal")
+    _check_ceilings(written, task.workload(workload).limits, environment)
     for control, conditions in written.hold.items():
         for name, until in conditions.items():
             signal, (end, _) = signals[name], Gates().held_until(until)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from models.control.contract.environment import Environment
-from models.control.policy.policy import Gates, Policy, PolicyShape
+from models.control.policy.policy import Ceiling, Gates, Policy, PolicyShape
 from models.control.training.monotone import Demands, Monotone, NoDemands
 from models.tasks.control.task import ControlTask
 
@@ -11,8 +11,10 @@ from models.tasks.control.task import ControlTask
 def policy_shape(task: ControlTask, environment: Environment) -> PolicyShape:
     """Of the task's sizes; limits are those of the environment's controls, so that a workload has its own."""
     written = task.by_construction
-    gates = Gates() if written is None else Gates(written.metric, written.objective, written.near, written.idle,
-                                                  written.hold)
+    gates = Gates() if written is None else Gates(
+        written.metric, written.objective, written.near, written.idle, written.hold,
+        {control: {name: Ceiling(one.start, one.end, one.at_most) for name, one in of.items()}
+         for control, of in written.ceilings.items()})
     return PolicyShape(tuple(environment.signals), tuple(environment.controls), tuple(environment.features),
                        task.hidden, gates, environment.anchors)
 

@@ -112,6 +112,15 @@ class LifecycleProfile(Written):
     bootstrap: bool = Field(default=True, description="Whether there is offline training at all")
 
 
+class Ceiling(Written):
+    """What a target may be at most while a signal is high: all of its range up to `start`, `at_most` from `end` on, in
+    between on the line through both; whatever the limits of change are."""
+
+    start: float = Field(description="Where the ceiling begins to fall, in the signal's unit")
+    end: float = Field(description="From here on the target is `at_most` at most, in the signal's unit")
+    at_most: float = Field(description="In the target's unit")
+
+
 class ByConstruction(Written):
     """Rules under conditions that are part of the network, so that training needs not find them."""
 
@@ -129,6 +138,10 @@ class ByConstruction(Written):
         default_factory=dict,
         description="Control -> {signal: until}: never lowered while the signal is at most that, such as the seconds "
                     "since it was raised; never raised where its safe side is less")
+    ceilings: dict[str, dict[str, Ceiling]] = Field(
+        default_factory=dict,
+        description="Control -> {signal: ceiling}, such as of a clock by a temperature; of several, what each takes "
+                    "off the largest value adds up")
     monotone: dict[str, Literal["increasing", "decreasing"]] = Field(
         default_factory=dict, description="Signal -> direction in which every target goes when it rises")
 

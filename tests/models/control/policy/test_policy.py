@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from feature_store.errors import InputError
-from models.control.policy.policy import Gates, Policy, PolicyShape
+from models.control.policy.policy import Ceiling, Gates, Policy, PolicyShape
 from models.control.policy.policy_chain import Box, chain
 from models.control.policy.policy_model import INPUT, chain_onnx
 from systems.autoscaling.interface import ANCHORS, CONTROLS, FEATURES, SIGNALS
@@ -18,6 +18,9 @@ from systems.autoscaling.interface import ANCHORS, CONTROLS, FEATURES, SIGNALS
 GATES = Gates("p99_ms", "slo_ms", idle={
     "target_replicas": {"cpu_utilization": 0.3}, "target_cpu_limit_cores": {"cpu_utilization": 0.3},
     "target_memory_limit_mib": {"memory_utilization": 0.5}}, hold={"target_replicas": {"raised_s_ago": 60.0}})
+CEILED = replace(GATES, ceilings={
+    "target_replicas": {"memory_utilization": Ceiling(0.4, 0.9, 20.0)},
+    "target_cpu_limit_cores": {"cpu_utilization": Ceiling(0.5, 0.8, 10.0), "p99_ms": Ceiling(100.0, 400.0, 8.0)}})
 # float64 sums of some hundred terms of up to 1e8 (milliseconds times the gates' slopes)
 TOLERANCE = 1e-6
 
@@ -66,7 +69,7 @@ def run_chain(weights, biases, x):
 
 
 @pytest.mark.parametrize("hidden", [(), (24,), (24, 16)])
-@pytest.mark.parametrize("gates", [Gates(), GATES])
+@pytest.mark.parametrize("gates", [Gates(), GATES, CEILED])
 @pytest.mark.parametrize("anchors", [{}, ANCHORS])
 @pytest.mark.parametrize("scale", [1.0, 30.0])  # of changes: small ones, and ones beyond every limit
 def test_the_chain_computes_what_the_policy_does(hidden, gates, anchors, scale):
@@ -114,6 +117,29 @@ def test_observations_outside_of_the_ranges_count_as_their_ends():
     x = observations(of, 1000, 5)
     factors = torch.tensor(np.random.default_rng(6).choice([0.1, 1.0, 10.0], x.shape))
     np.testing.assert_allclose(run_chain(*chain(policy), x * factors), policy(x * factors).detach().numpy(), rtol=1e-3)
+
+
+@pytest.mark.parametrize("gates", [CEILED, replace(CEILED, idle={}, hold={}, metric="", objective="")])
+def test_a_ceiling_holds_whatever_the_weights_and_the_limits_of_change(gates):
+    of = shape(gates=gates)
+    x = observations(of, 4000, 7)
+    made = policy_of(of, scale=100.0)
+    target, without = (one(x).detach().numpy() for one in (made, with_gates(made, replace(gates, ceilings={}))))
+    cores, replicas = target[:, 0], target[:, 2]
+    cpu, memory, p99 = (x[:, of.column(name)].numpy() for name in ("cpu_utilization", "memory_utilization", "p99_ms"))
+    hot = memory >= 0.9
+    assert (replicas[hot] <= 20.0).all() and (without[hot, 2] > 40.0).any()
+    half = np.abs(memory - 0.65) < 0.02
+    assert (replicas[half] <= 64.0 - 44.0 * (memory[half] - 0.4) / 0.5 + 1e-9).all() and replicas[half].max() > 35.0
+    assert (cores[(cpu >= 0.8) & (p99 >= 400.0)] <= 2.0).all() and (cores[(cpu >= 0.8) & (p99 <= 100.0)] <= 10.0).all()
+    calm = (cpu <= 0.5) & (p99 <= 100.0) & (memory <= 0.4)
+    assert np.array_equal(target[calm], without[calm]) and np.array_equal(target[:, 1], without[:, 1])
+
+
+def with_gates(policy, gates):
+    other = Policy(replace(policy.shape, gates=gates)).double()
+    other.load_state_dict(policy.state_dict())
+    return other
 
 
 def test_limits_hold_whatever_the_weights():
