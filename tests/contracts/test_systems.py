@@ -1,6 +1,7 @@
 """A controlled system is its folder: nobody outside names it, and each keeps the contract from training to acting."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 SYSTEMS = tuple(sorted(path.name for path in (ROOT / "systems").iterdir() if (path / "environment.py").is_file()))
 OUTSIDE = [path for folder in ("pipelines", "components", "serving", "models", "recording", "feature_store", "deploy")
            for path in sorted((ROOT / folder).rglob("*.py"))]
+SAMPLE = "autoscaling"  # tests of what all systems share take this one
 every_system = pytest.mark.parametrize("system", SYSTEMS)
 
 
@@ -47,6 +49,19 @@ def test_a_system_knows_no_other_system(system: str) -> None:
     for path in (ROOT / "systems" / system).rglob("*.py"):
         others = {name.split(".")[1] for name in imported(path) if name.startswith("systems.")}
         assert others <= {system}, path
+
+
+@pytest.mark.parametrize("system", [name for name in SYSTEMS if name != SAMPLE])
+def test_no_code_outside_of_its_folders_names_it(system: str) -> None:
+    """So that its folder, its tests and its pages can be deleted, and everything else still passes its tests."""
+    own = (ROOT / "systems" / system, ROOT / "tests" / "systems" / system)
+    others = [path for folder in ("systems", "tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
+    for path in (*OUTSIDE, *others):
+        if not any(path.is_relative_to(folder) for folder in own):
+            words = {word for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+                     if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " not in node.value
+                     for word in re.split(r"\W+", node.value)}  # of names and paths, not of sentences
+            assert system not in words and f"systems.{system}" not in imported(path), path
 
 
 @every_system

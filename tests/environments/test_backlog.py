@@ -79,7 +79,7 @@ def test_an_environment_is_found_by_its_import_path_with_the_file_that_the_code_
 
 
 @pytest.mark.parametrize(("name", "message"), [
-    ("autoscalin", "environment: expected autoscaling, congestion .*'autoscalin'; did you mean 'autoscaling'"),
+    ("autoscalin", "environment: expected .*autoscaling.* got 'autoscalin'; did you mean 'autoscaling'"),
     ("no.such.module", "environment: expected a module that can be imported, got 'no.such.module'"),
     ("tests.environments.traces", "whose import fails with AttributeError"),
 ])
