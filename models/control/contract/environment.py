@@ -5,6 +5,9 @@ one tensor operation and holds no state of its own: all that is random is drawn 
 differentiable function, equal draws are paired experiments, and runs are the same to the bit.
 
 Symbols: N applications, n signals, m controls, h hidden parameters, T steps of an episode. Tensors are float32.
+
+Of a `Grouped` environment an application is a group of A agents, which share one policy and one outcome: the rows of
+observations and targets are agents, (N A, n) and (N A, m), those of a group next to each other; the rest is of groups.
 """
 
 from __future__ import annotations
@@ -132,6 +135,20 @@ class Environment(Protocol):
 
     def coming_load(self, state: Any) -> Tensor:
         """(N, n_future) the true load of the next steps over the present one, as logarithms, for the clairvoyant."""
+
+
+@runtime_checkable
+class Grouped(Protocol):
+    """An `Environment` of groups of agents; may be left out."""
+
+    @property
+    def agents(self) -> int:
+        """A, of each group."""
+
+
+def agents_of(environment: Environment) -> int:
+    """A; 1 where an application acts alone."""
+    return environment.agents if isinstance(environment, Grouped) else 1
 
 
 class ControlledSystem(Environment, Protocol):

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from feature_store.errors import InputError
 from models.control.contract.acting import load_acting
-from models.control.contract.environment import ControlledSystem
+from models.control.contract.environment import ControlledSystem, agents_of
 from models.control.simulation.rollout import acting_of
 
 APPLICATIONS = 5
@@ -43,7 +43,8 @@ def check_first_steps(environment: ControlledSystem) -> None:
     if not isinstance(future, Tensor) or future.dim() != 2 or len(future) != APPLICATIONS:
         raise steps.wrong("coming_load", f"return a tensor ({APPLICATIONS}, n)", _kind(future))
     asked = [steps.ruled(name, shown[0]) for name in environment.rules]
-    least, most = (torch.tensor([[getattr(control, end) for control in environment.controls]] * APPLICATIONS)
+    rows = APPLICATIONS * agents_of(environment)
+    least, most = (torch.tensor([[getattr(control, end) for control in environment.controls]] * rows)
                    for end in ("low", "high"))
     for targets in (*asked, *[least] * LEAST, *[most] * MOST):
         state, outcome = steps.pair("step", state, targets)
@@ -114,7 +115,7 @@ class _Steps:
 
     def observed(self, state: Any, count: int = APPLICATIONS) -> Tensor:
         signals = self._environment.signals
-        found = self.tensor("observe", (count, len(signals)), state)
+        found = self.tensor("observe", (count * agents_of(self._environment), len(signals)), state)
         for signal, values in zip(signals, found.T, strict=True):
             low, high = float(values.min()), float(values.max())
             slack = 1e-5 * max(abs(signal.low), abs(signal.high))  # of float32
@@ -130,7 +131,8 @@ class _Steps:
         made = self._called(f"{method}, make", family.make, {one.name: one.default for one in family.declared})
         if not hasattr(made, "act"):
             raise self.wrong(f"{method}, make", "return a controller with `start` and `act`", _kind(made))
-        act = self._called(f"{method}, start", acting_of, environment, made, len(observation))
+        act = self._called(f"{method}, start", acting_of, environment, made,
+                           len(observation) // agents_of(environment))
         targets: Tensor = self._called(f"{method}, act", act, observation, 0.0)
         shape = (len(observation), len(environment.controls))
         if tuple(targets.shape) != shape or not bool(torch.isfinite(targets).all()):

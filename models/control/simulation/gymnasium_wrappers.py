@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from feature_store.errors import InputError
-from models.control.contract.environment import Environment, Outcome
+from models.control.contract.environment import Environment, Outcome, agents_of
 from models.control.contract.signals import feature_matrix
 from models.control.simulation.scaling import Scaling
 
@@ -181,6 +181,9 @@ class _Batch:
     """N applications between numpy and the environment; what both wrappers share."""
 
     def __init__(self, environment: Environment, interface: Interface, episodes: Episodes, count: int) -> None:
+        if (agents := agents_of(environment)) > 1:
+            raise InputError("environment: expected an environment whose applications act alone, got groups of "
+                             f"{agents}")
         self._environment, self._interface, self._episodes, self._count = environment, interface, episodes, count
         self.steps = environment.steps if episodes.steps is None else episodes.steps
         self._passed = self.steps

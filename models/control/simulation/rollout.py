@@ -14,7 +14,7 @@ from torch import Tensor
 
 from feature_store.errors import InputError
 from models.control.contract.controller import Controller
-from models.control.contract.environment import Environment
+from models.control.contract.environment import Environment, agents_of
 
 Policy = Callable[[Tensor], Tensor]  # (N, n) raw observation -> (N, m) raw targets
 # (N, n) raw observations and seconds since the start -> (N, m) raw targets
@@ -81,7 +81,7 @@ def roll_out(environment: Environment, controller: Controller | Policy, episodes
         raise InputError(f"warm-up must be from 0 to {steps - 1} of {steps} steps, got {warm_up}")
     state = environment.reset(episodes)
     observation = environment.observe(state)
-    act = acting_of(environment, controller, len(observation))
+    act = acting_of(environment, controller, len(observation) // agents_of(environment))
     sums: dict[str, Tensor] = {}
     for step in range(steps):
         targets = act(observation, step * environment.step_seconds)
@@ -102,12 +102,12 @@ def roll_out(environment: Environment, controller: Controller | Policy, episodes
 
 
 def acting_of(environment: Environment, controller: Controller | Policy, count: int) -> Acting:
-    """The controller as a function of tensors, started for so many applications."""
+    """The controller as a function of tensors, started for each agent of so many applications."""
     if not hasattr(controller, "act"):
         policy = controller
         return lambda observation, seconds: policy(observation)
     controller = cast(Controller, controller)
-    controller.start(count)
+    controller.start(count * agents_of(environment))
     names = [signal.name for signal in environment.signals]
     controls = [control.name for control in environment.controls]
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from feature_store.errors import InputError
 from models.control.contract.controller import RuleFamily
-from models.control.contract.environment import Environment
+from models.control.contract.environment import Environment, agents_of
 from models.control.contract.setting import Setting, Value
 from models.control.simulation.rollout import WARM_UP_STEPS, Rollout, roll_out
 
@@ -103,7 +103,8 @@ class Tuner:
         self.trials: list[Trial] = []
         self._environment = environment
         self._episodes = episodes
-        self._count = len(environment.observe(environment.reset(episodes)))
+        self._agents = agents_of(environment)
+        self._count = len(environment.observe(environment.reset(episodes))) // self._agents
         self._steps = steps
         self._warm_up = warm_up
         self._seed = seed
@@ -161,7 +162,7 @@ class Tuner:
         for first in range(0, len(choices), size):
             part = choices[first:first + size]
             index = np.tile(np.arange(count), len(part))
-            rule = self.family.make(side_by_side(part, count))
+            rule = self.family.make(side_by_side(part, count * self._agents))
             rollout = roll_out(self._environment, rule, self._episodes.take(index), self._steps, self._warm_up)
             done += [Trial(one, own) for one, own in zip(part, rollout.split(len(part)), strict=True)]
         self.trials += done

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from feature_store.errors import InputError
 from models.control.contract.controller import Controller
-from models.control.contract.environment import Environment
+from models.control.contract.environment import Environment, agents_of
 from models.control.training.trajectory_log import Actor, ReadLog, Step, mark_of
 
 Act = Callable[[Tensor, int], Tensor]  # (N, n) raw observation, number of the step -> (N, m) raw targets
@@ -120,7 +120,7 @@ def transitions(trajectories: Trajectories) -> Transitions:
 @torch.no_grad()
 def collect(environment: Environment, act: Act, split: str, count: int, steps: int, seed: int, scenario: str = "",
             applications: Sequence[int] | None = None, episode: int = 0) -> Trajectories:
-    """Lets someone act in N new episodes, side by side.
+    """Lets someone act in N new episodes, side by side; of groups each agent is an episode, with its group's outcome.
 
     Args:
         act: see `controlled_by` for rules; a policy is one.
@@ -139,16 +139,18 @@ def collect(environment: Environment, act: Act, split: str, count: int, steps: i
         observations.append(observation)
         targets.append(target)
         outcomes.append(torch.stack([getattr(outcome, name) for name in OUTCOMES]))
-    parts = dict(zip(OUTCOMES, torch.stack(outcomes, dim=2), strict=True))
-    names = tuple(str(number) for number in (range(count) if applications is None else applications))
+    agents = agents_of(environment)
+    parts = dict(zip(OUTCOMES, torch.stack(outcomes, dim=2).repeat_interleave(agents, dim=1), strict=True))
+    names = tuple(str(number) for number in (range(count) if applications is None else applications)
+                  for _ in range(agents))
     return Trajectories(torch.stack(observations, dim=1), torch.stack(targets, dim=1), **parts,
-                        taken=torch.ones(count, steps, dtype=torch.bool), application=names,
-                        episode=(episode,) * count)
+                        taken=torch.ones(count * agents, steps, dtype=torch.bool), application=names,
+                        episode=(episode,) * count * agents)
 
 
 def controlled_by(controller: Controller, environment: Environment, applications: int) -> Act:
-    """A rule, started anew for that many applications, as one who acts."""
-    controller.start(applications)
+    """A rule, started anew for each agent of that many applications, as one who acts."""
+    controller.start(applications * agents_of(environment))
     signals = [signal.name for signal in environment.signals]
     controls = [control.name for control in environment.controls]
 

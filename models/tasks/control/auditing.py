@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from models.audit.specification_audit import PropertyAudit, audit
+from models.control.contract.environment import agents_of
 from models.control.contract.systems import environment_of
 from models.control.simulation.rollout import acting_of
 from models.tasks.control.judging import play
@@ -27,7 +28,7 @@ def audit_actions(task: ControlTask, workload: str, features: Path) -> tuple[Pro
     episodes = environment.draw("train", EPISODES, STEPS, SEED)
     played = play(environment, episodes, STEPS, acting_of(environment, rule, EPISODES))
     seen = played.observations.reshape(-1, len(environment.signals)).astype(np.float64)
-    group = np.tile(np.arange(EPISODES), STEPS)
+    group = np.tile(np.arange(EPISODES).repeat(agents_of(environment)), STEPS)
     found: list[PropertyAudit] = []
     for output, control in enumerate(environment.controls):
         targets = np.log(np.maximum(played.targets[:, :, output].ravel().astype(np.float64), control.low))

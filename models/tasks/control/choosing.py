@@ -39,7 +39,7 @@ def member_scores(task: ControlTask, environment: Environment, policies: Policy,
     episodes = drawn.take(torch.arange(EPISODES).repeat(members))
 
     def act(observation: torch.Tensor, seconds: float) -> torch.Tensor:
-        targets = policies(observation.reshape(members, EPISODES, -1))
+        targets = policies(observation.reshape(members, -1, observation.shape[-1]))
         return targets.reshape(len(observation), -1)
 
     played = play(environment, episodes, steps, act, task.judging.counted_from(steps))

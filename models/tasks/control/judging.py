@@ -29,7 +29,7 @@ class Played:
         reward, cost: see Outcome.
         violating_share: of the steps.
         measures: name -> (N,).
-        observations: (T, N, n), targets: (T, N, m), both raw; what was seen and done in each step.
+        observations: (T, N, n), targets: (T, N, m), both raw; what was seen and done in each step, by each agent.
         series: name -> (T, N), of reward, cost, violated and the measures.
     """
 

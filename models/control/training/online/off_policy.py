@@ -16,7 +16,7 @@ from pydantic import Field
 from torch import Tensor
 
 from feature_store.written.fields import PositiveNumber, PositiveWholeNumber, WholeNumber
-from models.control.contract.environment import Environment
+from models.control.contract.environment import Environment, agents_of
 from models.control.policy.policy import Policy
 from models.control.training.actions import Actions
 from models.control.training.monotone import Demands, NoDemands
@@ -91,11 +91,11 @@ class OffPolicyLearner:
 
     def round(self, episode: int) -> tuple[Measured, float]:
         """See `Learner`."""
-        environment, settings = self._environment, self._settings
+        environment, settings, agents = self._environment, self._settings, agents_of(self._environment)
         count, losses, outcomes = settings.applications, [torch.zeros(())], []
         if not episode and len(self.buffer) >= settings.first_update:
             losses += [self.update() for _ in range(settings.actor_from)]
-        self.method.begin_episode(count)
+        self.method.begin_episode(count * agents)
         with denormals_flushed():
             state = environment.reset(environment.draw("train", count, environment.steps,
                                                        episode_seed(self._seed, episode)))
@@ -107,10 +107,11 @@ class OffPolicyLearner:
                     state, outcome = environment.step(state, self.actions.targets(observation, action))
                     observation = environment.observe(state)
                     following = self.actions.features(observation)
-                    self.buffer.add(Batch(features, action, outcome.reward, outcome.cost, outcome.violated, following))
+                    came = (one.repeat_interleave(agents) for one in (outcome.reward, outcome.cost, outcome.violated))
+                    self.buffer.add(Batch(features, action, *came, following))
                 features = following
                 outcomes.append(torch.stack([outcome.reward.mean(), outcome.cost.mean(), outcome.violated.mean()]))
-                self._steps += count
+                self._steps += count * agents
                 if len(self.buffer) >= settings.first_update:
                     losses += [self.update() for _ in range(settings.updates_per_step)]
         means = torch.stack(outcomes).mean(dim=0).tolist()

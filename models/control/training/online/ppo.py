@@ -15,7 +15,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from feature_store.written.fields import PositiveNumber, PositiveWholeNumber
-from models.control.contract.environment import Environment
+from models.control.contract.environment import Environment, agents_of
 from models.control.policy.policy import Policy
 from models.control.training.actions import Actions
 from models.control.training.critics import Learned, Networks
@@ -90,7 +90,7 @@ class PpoLearner:
             state, outcome = environment.step(state, self.actions.targets(observation, drawn[-1].clamp(-1.0, 1.0)))
             outcomes.append(torch.stack([outcome.reward, outcome.cost, outcome.violated]))
         features.append(self.actions.features(environment.observe(state)))
-        reward, cost, violated = torch.stack(outcomes, dim=1)
+        reward, cost, violated = torch.stack(outcomes, dim=1).repeat_interleave(agents_of(environment), dim=2)
         self._steps += reward.numel()
         measured = Measured(float(reward.mean()), float(cost.mean()), float(violated.mean()))
         return torch.stack(features), torch.stack(drawn), self.objective(reward, cost, violated), measured
