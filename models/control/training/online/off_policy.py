@@ -107,8 +107,9 @@ class OffPolicyLearner:
                     state, outcome = environment.step(state, self.actions.targets(observation, action))
                     observation = environment.observe(state)
                     following = self.actions.features(observation)
-                    came = (one.repeat_interleave(agents) for one in (outcome.reward, outcome.cost, outcome.violated))
-                    self.buffer.add(Batch(features, action, *came, following))
+                    reward, cost, violated = (one.repeat_interleave(agents)
+                                              for one in (outcome.reward, outcome.cost, outcome.violated))
+                    self.buffer.add(Batch(features, action, reward, cost, violated, following))
                 features = following
                 outcomes.append(torch.stack([outcome.reward.mean(), outcome.cost.mean(), outcome.violated.mean()]))
                 self._steps += count * agents
