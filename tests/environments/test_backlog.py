@@ -92,7 +92,7 @@ def test_an_unknown_environment_is_one_line(name: str, message: str) -> None:
 def test_equal_draws_are_equal_episodes_and_the_rule_keeps_the_objective() -> None:
     environment = environment_of("tests.environments.backlog")
     rule = environment.rules["headroom"].make({"factor": 2.0})
-    first, again = (play(environment, environment.draw("train", 32, 40, 3), 40, acting_of(environment, rule, 32))
+    first, again = (play(environment, environment.draw("train", 32, 40, 3), 40, acting_of(environment, rule))
                     for _ in range(2))
     np.testing.assert_array_equal(first.observations, again.observations)
     assert first.violating_share.mean() < 0.02
@@ -138,7 +138,7 @@ def test_mistakes_in_the_task_file_are_named(change: dict[str, Any], message: st
     ({"by_construction": {"ceilings": {"target_capacity": {"wait_s": {"start": 2, "end": 4, "at_most": 200}}}}},
      "ceilings.target_capacity: expected a control of the environment, got 'target_capacity'"),
     ({"by_construction": {"ceilings": {"target_capacity_rps": {"wait_s": {"start": 4, "end": 4, "at_most": 200}}}}},
-     "ceilings.target_capacity_rps.wait_s: expected start < end inside of 0.0625 to 64 s, got 4 and 4"),
+     "ceilings.target_capacity_rps.wait_s: expected start and end, not equal, inside of 0.0625 to 64 s, got 4 and 4"),
     ({"by_construction": {"ceilings": {"target_capacity_rps": {"wait_s": {"start": 2, "end": 4, "at_most": 149}}}}},
      "expected an `at_most`, of all ceilings together, from 150, which one step reaches .* to 256 1/s, got 149"),
     ({"by_construction": {"ceilings": {"target_capacity_rps": {

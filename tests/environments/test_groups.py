@@ -12,10 +12,10 @@ from feature_store.errors import InputError
 from models.control.contract.environment import Grouped, agents_of
 from models.control.contract.first_steps import check_first_steps
 from models.control.simulation.gymnasium_wrappers import ApplicationEnv
-from models.control.simulation.rollout import roll_out
+from models.control.simulation.rollout import acting_of, roll_out
 from models.control.training.methods import METHODS
 from models.control.training.rule_tuning import Tuner
-from models.control.training.trajectories import collect, controlled_by, transitions
+from models.control.training.trajectories import collect, transitions
 from models.tasks.control.choosing import member_scores
 from models.tasks.control.judging import play
 from models.tasks.control.training import never_acts, train
@@ -59,11 +59,11 @@ def test_agents_of_a_group_share_a_policy_which_is_trained_and_judged_by_group(m
 
 def test_every_agent_has_the_outcome_of_its_group() -> None:
     rule = ENVIRONMENT.rules["headroom"].make({})
-    done = collect(THREE, controlled_by(rule, THREE, 2), "train", 2, 8, 5)
+    done = collect(THREE, acting_of(THREE, rule), "train", 2, 8, 5)
     assert len(done) == 6 and done.application == ("0",) * 3 + ("1",) * 3
     groups = done.reward.reshape(2, 3, -1)
     assert torch.equal(groups, groups[:, :1].expand(-1, 3, -1)) and not torch.equal(groups[0], groups[1])
-    alone = collect(ENVIRONMENT, controlled_by(rule, ENVIRONMENT, 6), "train", 6, 8, 5)
+    alone = collect(ENVIRONMENT, acting_of(ENVIRONMENT, rule), "train", 6, 8, 5)
     assert torch.equal(done.observation, alone.observation)
     torch.testing.assert_close(groups[:, 0], alone.reward.reshape(2, 3, -1).mean(dim=1))
     assert len(transitions(done)) == 6 * 7

@@ -131,9 +131,8 @@ class _Steps:
         made = self._called(f"{method}, make", family.make, {one.name: one.default for one in family.declared})
         if not hasattr(made, "act"):
             raise self.wrong(f"{method}, make", "return a controller with `start` and `act`", _kind(made))
-        act = self._called(f"{method}, start", acting_of, environment, made,
-                           len(observation) // agents_of(environment))
-        targets: Tensor = self._called(f"{method}, act", act, observation, 0.0)
+        self._called(f"{method}, start", made.start, len(observation))
+        targets: Tensor = self._called(f"{method}, act", acting_of(environment, made), observation, 0.0)
         shape = (len(observation), len(environment.controls))
         if tuple(targets.shape) != shape or not bool(torch.isfinite(targets).all()):
             raise self.wrong(f"{method}, act", f"return a finite target for each of {shape[0]} applications",

@@ -46,8 +46,8 @@ _LEAST_SPREAD = 0.1
 
 @dataclass(frozen=True)
 class Ceiling:
-    """What a target may be at most while a signal is high: the control's `high` up to `start`, `at_most` from `end` on,
-    in between on the line through both. It goes before the limits of change."""
+    """What a target may be at most: the control's `high` up to `start` of a signal, `at_most` from `end` on, in between
+    on the line through both; with an end below its start the other way round. It goes before the limits of change."""
 
     start: float
     end: float

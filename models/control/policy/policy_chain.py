@@ -218,8 +218,9 @@ class _Builder:
         """Of `high`, by ceilings."""
         found = _Row()
         for name, one in self.shape.gates.ceilings.get(control.name, {}).items():
-            column, slope = self.shape.column(name), one.taken_off(control.high) / (one.end - one.start)
-            found += (self._neuron(column, 1.0, -one.start) - self._neuron(column, 1.0, -one.end)) * slope
+            column, way = self.shape.column(name), 1.0 if one.start < one.end else -1.0
+            beyond = [self._neuron(column, way, -way * place) for place in (one.start, one.end)]
+            found += (beyond[0] - beyond[1]) * (one.taken_off(control.high) / abs(one.end - one.start))
         return found
 
     def _missed(self, control: Control) -> _Row:

@@ -3,9 +3,9 @@
 Symbols: N episodes side by side, T steps, n signals, m controls.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -14,13 +14,21 @@ from torch import Tensor
 
 from feature_store.errors import InputError
 from models.control.contract.controller import Controller
-from models.control.contract.environment import Environment, agents_of
+from models.control.contract.environment import Environment, Outcome
 
 Policy = Callable[[Tensor], Tensor]  # (N, n) raw observation -> (N, m) raw targets
 # (N, n) raw observations and seconds since the start -> (N, m) raw targets
 Acting = Callable[[Tensor, float], Tensor]
 Numbers = NDArray[np.float64]
 WARM_UP_STEPS = 20  # 5 minutes of an autoscaler: what it started with is gone by then
+
+
+class Taken(NamedTuple):
+    """A step: (N, n) what was observed, (N, m) what was asked for, what it came to."""
+
+    observation: Tensor
+    targets: Tensor
+    outcome: Outcome
 
 
 @dataclass(frozen=True)
@@ -79,16 +87,11 @@ def roll_out(environment: Environment, controller: Controller | Policy, episodes
     """
     if not 0 <= warm_up < steps:
         raise InputError(f"warm-up must be from 0 to {steps - 1} of {steps} steps, got {warm_up}")
-    state = environment.reset(episodes)
-    observation = environment.observe(state)
-    act = acting_of(environment, controller, len(observation) // agents_of(environment))
     sums: dict[str, Tensor] = {}
-    for step in range(steps):
-        targets = act(observation, step * environment.step_seconds)
+    for step, (_, targets, outcome) in enumerate(taken_steps(environment, episodes, steps,
+                                                             acting_of(environment, controller))):
         if not bool(torch.isfinite(targets).all()):
             raise ValueError(f"expected finite targets, got NaN or infinity (step {step} of a rollout)")
-        state, outcome = environment.step(state, targets)
-        observation = environment.observe(state)
         if step < warm_up:
             continue
         figures = {"reward": outcome.reward, "cost": outcome.cost, "violated": outcome.violated,
@@ -101,17 +104,36 @@ def roll_out(environment: Environment, controller: Controller | Policy, episodes
     return Rollout(**own, measures=means, steps=counted)
 
 
-def acting_of(environment: Environment, controller: Controller | Policy, count: int) -> Acting:
-    """The controller as a function of tensors, started for each agent of so many applications."""
+def taken_steps(environment: Environment, episodes: Any, steps: int, act: Acting) -> Iterator[Taken]:
+    """Lets someone act, step by step; whoever takes the steps says what of them is kept, and whether with gradients.
+
+    Args:
+        steps: T.
+    """
+    state = environment.reset(episodes)
+    for step in range(steps):
+        seen = environment.observe(state)
+        targets = act(seen, step * environment.step_seconds)
+        state, outcome = environment.step(state, targets)
+        yield Taken(seen, targets, outcome)
+
+
+def acting_of(environment: Environment, controller: Controller | Policy) -> Acting:
+    """The controller as a function of tensors, started anew for as many as its first observation has rows."""
     if not hasattr(controller, "act"):
         policy = controller
         return lambda observation, seconds: policy(observation)
     controller = cast(Controller, controller)
-    controller.start(count * agents_of(environment))
     names = [signal.name for signal in environment.signals]
     controls = [control.name for control in environment.controls]
 
+    started = False
+
     def act(observation: Tensor, seconds: float) -> Tensor:
+        nonlocal started
+        if not started:
+            controller.start(len(observation))
+            started = True
         columns = observation.T.contiguous().cpu().numpy()
         targets = controller.act(dict(zip(names, columns, strict=True)), seconds)
         return torch.from_numpy(np.stack([targets[name] for name in controls], axis=1)).to(observation)

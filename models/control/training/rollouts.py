@@ -12,6 +12,7 @@ from torch import Tensor
 
 from models.control.contract.environment import Environment, Outcome
 from models.control.policy.policy import Policy
+from models.control.simulation.rollout import taken_steps
 from models.training.seeds import seeded
 
 _WALK = 0.2  # standard deviation of a step's change of the logarithm, where targets walk at random
@@ -32,9 +33,8 @@ class Scores:
     reward: Tensor
 
 
-def act(policy: Policy, environment: Environment, state: Any, open_loop: bool = False) -> Tensor:
-    """(K * N, m) targets; policy k acts on the k-th N of the state's applications. open_loop: as of `Policy`."""
-    observation = environment.observe(state)
+def targets_of(policy: Policy, observation: Tensor, open_loop: bool = False) -> Tensor:
+    """(K * N, m) targets; policy k acts on the k-th N of the observations. open_loop: as of `Policy`."""
     together = observation.reshape(*policy.members, -1, observation.shape[-1])
     return policy(together, open_loop=open_loop).reshape(len(observation), -1)
 
@@ -50,9 +50,12 @@ def judge(policy: Policy, environment: Environment, episodes: Any, steps: int, s
         on_step: called with what every counted step came to.
     """
     members = policy.members[0] if policy.members else 1
-    state, totals = environment.reset(episodes), torch.zeros(3, members)
-    for step in range(steps):
-        state, outcome = environment.step(state, act(policy, environment, state))
+    totals = torch.zeros(3, members)
+
+    def acting(observation: Tensor, seconds: float) -> Tensor:
+        return targets_of(policy, observation)
+
+    for step, (_, _, outcome) in enumerate(taken_steps(environment, episodes, steps, acting)):
         if step >= skip:
             totals += torch.stack([value.reshape(members, -1).mean(dim=1)
                                    for value in (outcome.cost, outcome.violated, outcome.reward)])
@@ -69,10 +72,10 @@ def random_walk(environment: Environment, current: Sequence[int], steps: int, se
         current: column of the present value of each control.
     """
     generator = seeded(seed)
-    state, seen = environment.reset(environment.draw("train", applications, steps, seed)), []
-    for _ in range(steps):
-        observation = environment.observe(state)
-        seen.append(observation)
+
+    def walk(observation: Tensor, seconds: float) -> Tensor:
         present = observation[:, list(current)]
-        state, _ = environment.step(state, present * (_WALK * torch.randn(present.shape, generator=generator)).exp())
-    return torch.stack(seen)
+        return present * (_WALK * torch.randn(present.shape, generator=generator)).exp()
+
+    episodes = environment.draw("train", applications, steps, seed)
+    return torch.stack([one.observation for one in taken_steps(environment, episodes, steps, walk)])

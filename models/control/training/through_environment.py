@@ -35,7 +35,7 @@ from models.control.contract.environment import Environment, Outcome
 from models.control.policy.policy import Policy, PolicyShape
 from models.control.simulation.settable import settable
 from models.control.training.monotone import Demands, NoDemands
-from models.control.training.rollouts import Scores, act, judge, random_walk
+from models.control.training.rollouts import Scores, judge, random_walk, targets_of
 from models.control.training.smooth_objectives import CostAndViolations, Objective, PaperReward
 from models.control.training.windows import cut_to_norm, discounted, falling_rate, limit_slopes, member_means
 from models.training.adam import adam_step
@@ -250,7 +250,7 @@ class ThroughEnvironment:
         settings, outcomes = self.settings, []
         for step in range(begin, begin + settings.window):
             with torch.set_grad_enabled(begin + settings.window > settings.warm_up):
-                targets = act(self.state.policy, self.environment, now, settings.open_loop)
+                targets = targets_of(self.state.policy, self.environment.observe(now), settings.open_loop)
                 if targets.requires_grad:
                     limit_slopes(targets, settings.slope / (settings.applications * settings.window))
                 now, outcome = self.environment.step(now, settable(targets, self.environment.controls))

@@ -122,7 +122,7 @@ def new_policy(environment: Environment, shape: PolicyShape, seed: int) -> Polic
     generator = seeded(seed)
     policy = Policy(shape, generator)
 
-    def wander(observation: Tensor, _: int) -> Tensor:
+    def wander(observation: Tensor, _: float) -> Tensor:
         change = 0.15 * torch.randn(len(observation), len(shape.controls), generator=generator)
         return policy.targets(observation, policy.scaling(observation), change)
 

@@ -10,7 +10,7 @@ Symbols: N episodes, T steps, n signals, m controls; numbers are raw and float32
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import chain
 from typing import Any, TypeVar
@@ -20,11 +20,10 @@ import torch
 from torch import Tensor
 
 from feature_store.errors import InputError
-from models.control.contract.controller import Controller
 from models.control.contract.environment import Environment, agents_of
+from models.control.simulation.rollout import Acting, taken_steps
 from models.control.training.trajectory_log import Actor, ReadLog, Step, mark_of
 
-Act = Callable[[Tensor, int], Tensor]  # (N, n) raw observation, number of the step -> (N, m) raw targets
 OUTCOMES = ("reward", "cost", "violation", "violated")
 
 
@@ -118,24 +117,21 @@ def transitions(trajectories: Trajectories) -> Transitions:
 
 
 @torch.no_grad()
-def collect(environment: Environment, act: Act, split: str, count: int, steps: int, seed: int, scenario: str = "",
+def collect(environment: Environment, act: Acting, split: str, count: int, steps: int, seed: int, scenario: str = "",
             applications: Sequence[int] | None = None, episode: int = 0) -> Trajectories:
     """Lets someone act in N new episodes, side by side; of groups each agent is an episode, with its group's outcome.
 
     Args:
-        act: see `controlled_by` for rules; a policy is one.
+        act: see `acting_of`.
         split, count, steps, seed, scenario, applications: see `Environment.draw`.
         episode: number that they all get.
 
     Raises:
         InputError: as `Environment.draw`.
     """
-    state = environment.reset(environment.draw(split, count, steps, seed, scenario, applications))
+    episodes = environment.draw(split, count, steps, seed, scenario, applications)
     observations, targets, outcomes = [], [], []
-    for step in range(steps):
-        observation = environment.observe(state)
-        target = act(observation, step)
-        state, outcome = environment.step(state, target)
+    for observation, target, outcome in taken_steps(environment, episodes, steps, act):
         observations.append(observation)
         targets.append(target)
         outcomes.append(torch.stack([getattr(outcome, name) for name in OUTCOMES]))
@@ -146,21 +142,6 @@ def collect(environment: Environment, act: Act, split: str, count: int, steps: i
     return Trajectories(torch.stack(observations, dim=1), torch.stack(targets, dim=1), **parts,
                         taken=torch.ones(count * agents, steps, dtype=torch.bool), application=names,
                         episode=(episode,) * count * agents)
-
-
-def controlled_by(controller: Controller, environment: Environment, applications: int) -> Act:
-    """A rule, started anew for each agent of that many applications, as one who acts."""
-    controller.start(applications * agents_of(environment))
-    signals = [signal.name for signal in environment.signals]
-    controls = [control.name for control in environment.controls]
-
-    def act(observation: Tensor, step: int) -> Tensor:
-        columns = observation.numpy()
-        seen = {name: columns[:, column] for column, name in enumerate(signals)}
-        targets = controller.act(seen, step * environment.step_seconds)
-        return torch.as_tensor(np.stack([targets[name] for name in controls], axis=1), dtype=torch.float32)
-
-    return act
 
 
 def from_log(read: ReadLog) -> Trajectories:

@@ -26,7 +26,7 @@ def audit_actions(task: ControlTask, workload: str, features: Path) -> tuple[Pro
     specification = specification_of(task, workload, environment)
     rule = environment_of(task.environment).rules[task.fallback_of(workload)].make({})
     episodes = environment.draw("train", EPISODES, STEPS, SEED)
-    played = play(environment, episodes, STEPS, acting_of(environment, rule, EPISODES))
+    played = play(environment, episodes, STEPS, acting_of(environment, rule))
     seen = played.observations.reshape(-1, len(environment.signals)).astype(np.float64)
     group = np.tile(np.arange(EPISODES).repeat(agents_of(environment)), STEPS)
     found: list[PropertyAudit] = []

@@ -55,9 +55,11 @@ def _check_ceilings(written: ByConstruction, limits: Mapping[str, Any], environm
     for control in environment.controls:
         of, place = written.ceilings.get(control.name, {}), ["by_construction", "ceilings", control.name]
         for name, one in of.items():
-            if not signals[name].low <= one.start < one.end <= signals[name].high:
-                raise FieldError([*place, name], f"expected start < end inside of {signals[name].low:g} to "
-                                 f"{signals[name].high:g} {signals[name].unit}, got {one.start:g} and {one.end:g}")
+            if one.start == one.end or not all(signals[name].low <= end <= signals[name].high
+                                               for end in (one.start, one.end)):
+                raise FieldError([*place, name], "expected start and end, not equal, inside of "
+                                 f"{signals[name].low:g} to {signals[name].high:g} {signals[name].unit}, got "
+                                 f"{one.start:g} and {one.end:g}")
         left = control.high - sum(control.high - one.at_most for one in of.values())
         # in one step from wherever it is, or the limits of change would stand against it beside a live system
         least, most = limits.get(control.name, (control.low, control.high))

@@ -39,7 +39,7 @@ class JudgedEpisodes:
 
     def play_rule(self, family: RuleFamily, rule: TunedRule) -> Played:
         """What comes of a rule as it was tuned."""
-        return self.play(acting_of(self.environment, family.make(rule.settings), self.count))
+        return self.play(acting_of(self.environment, family.make(rule.settings)))
 
 
 def figures(played: Played) -> dict[str, float]:

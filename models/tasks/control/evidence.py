@@ -85,7 +85,7 @@ def control_evidence(task: ControlTask, workload: str, seed: int, features: Path
         "roles": roles(task, environment, tuple(environment_of(task.environment).columns)),
         "day": day(task, environment, {
             "policy": model_acting(model),
-            fallback.name: acting_of(environment, families[fallback.name].make(fallback.settings), 1)}),
+            fallback.name: acting_of(environment, families[fallback.name].make(fallback.settings))}),
         "action_map": action_map(environment, model, found.observations),
     }
 

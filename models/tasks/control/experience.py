@@ -9,7 +9,8 @@ from feature_store.errors import InputError
 from models.control.contract.acting import load_acting
 from models.control.contract.environment import Environment
 from models.control.contract.systems import environment_of
-from models.control.training.trajectories import Transitions, collect, controlled_by, from_log, transitions
+from models.control.simulation.rollout import acting_of
+from models.control.training.trajectories import Transitions, collect, from_log, transitions
 from models.control.training.trajectory_log import Header, ReadLog, read_log
 from models.tasks.control.rule_tuning import TunedRule
 from models.tasks.control.task import ControlTask
@@ -26,7 +27,7 @@ def of_fallback(task: ControlTask, environment: Environment, rule: TunedRule, ro
     """
     count = min(rounds * task.training.applications, MOST_EPISODES)
     controller = load_acting(environment_of(task.environment).acting).rules[rule.name].make(rule.settings)
-    return transitions(collect(environment, controlled_by(controller, environment, count), "train", count,
+    return transitions(collect(environment, acting_of(environment, controller), "train", count,
                                environment.steps, seed + _SEED))
 
 

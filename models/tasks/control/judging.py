@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from models.control.contract.environment import Environment
-from models.control.simulation.rollout import Acting
+from models.control.simulation.rollout import Acting, taken_steps
 from models.verification.network.runtime_session import open_session
 
 FloatArray = NDArray[np.float64]
@@ -52,11 +52,7 @@ def play(environment: Environment, episodes: Any, steps: int, acting: Acting, wa
     observations, targets = [], []
     series: dict[str, list[Tensor]] = {}
     with torch.no_grad():
-        state = environment.reset(episodes)
-        for step in range(steps):
-            seen = environment.observe(state)
-            target = acting(seen, step * environment.step_seconds)
-            state, outcome = environment.step(state, target)
+        for seen, target, outcome in taken_steps(environment, episodes, steps, acting):
             observations.append(seen)
             targets.append(target)
             now = {"reward": outcome.reward, "cost": outcome.cost, "violated": outcome.violated, **outcome.measures}

@@ -41,8 +41,7 @@ def seen_in_training(task: ControlTask, environment: Environment, policy: Acting
     count, steps = max(EPISODES, task.judging.episodes), task.judging.steps or environment.steps
     episodes = environment.draw("train", count, steps, task.judging.seed + SEED)
     system = load_acting(environment_of(task.environment).acting)
-    actors = [policy, *(acting_of(environment, system.rules[name].make(rule.settings), count)
-                        for name, rule in rules.items())]
+    actors = [policy, *(acting_of(environment, system.rules[name].make(rule.settings)) for name, rule in rules.items())]
     ends: list[NDArray[np.float64]] = []
     entries = _entries(environment, system.observer().guessed)
     for acting in actors:

@@ -113,8 +113,8 @@ class LifecycleProfile(Written):
 
 
 class Ceiling(Written):
-    """What a target may be at most while a signal is high: all of its range up to `start`, `at_most` from `end` on, in
-    between on the line through both; whatever the limits of change are."""
+    """What a target may be at most: all of its range up to `start` of a signal, `at_most` from `end` on, and between
+    them on the line through both; with an end below its start the other way round. No limit of change overrules it."""
 
     start: float = Field(description="Where the ceiling begins to fall, in the signal's unit")
     end: float = Field(description="From here on the target is `at_most` at most, in the signal's unit")

@@ -32,12 +32,13 @@ from benchmarks.harness.result_file import RESULTS
 from feature_store.errors import InputError
 from models.control.contract.environment import Environment, Outcome
 from models.control.policy.policy import Policy
+from models.control.simulation.rollout import acting_of
 from models.control.training.methods import OFFLINE, method
 from models.control.training.objective import ObjectiveSettings
 from models.control.training.offline.offline_run import policy_for
 from models.control.training.through_environment import ThroughEnvironment
 from models.control.training.training_run import episode_seed, plain_shape
-from models.control.training.trajectories import Transitions, collect, controlled_by, joined, transitions
+from models.control.training.trajectories import Transitions, collect, joined, transitions
 from models.tasks.control.policies import demands_of, policy_shape
 from models.tasks.control.training import training_settings
 from models.tasks.task import load_task
@@ -130,7 +131,7 @@ def proved_policy(environment: Autoscaling) -> Policy:
 def bootstrapping_data(application: OneApplication) -> Transitions:
     """What the fallback did in ten episodes of the application."""
     rule = make(FALLBACK)
-    return joined([transitions(collect(application, controlled_by(rule, application, 1), "held_out", 1,
+    return joined([transitions(collect(application, acting_of(application, rule), "held_out", 1,
                                        application.steps, 900_000 + episode)) for episode in range(BOOTSTRAP_EPISODES)])
 
 
@@ -158,7 +159,7 @@ def fallback_figures(environment: Autoscaling, number_of: int, episodes: int) ->
     """The fallback on the same episodes."""
     application = OneApplication(environment, number_of)
     for episode in range(episodes):
-        rule = controlled_by(make(FALLBACK), application, 1)
+        rule = acting_of(application, make(FALLBACK))
         collect(application, rule, "held_out", 1, environment.steps, episode_seed(number_of, episode))
     return application.figures(episodes)
 

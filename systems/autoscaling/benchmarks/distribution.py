@@ -99,8 +99,7 @@ def _measured(home: Path) -> Iterator[tuple[str, tuple[_Known, dict[str, float]]
 
         mine = seen(episodes, acting)
         one = _Known(workload, mine, familiar, [signal.name for signal in signals].index("slo_ms"))
-        shares = {"policy": one.flagged(mine), "fallback": one.flagged(seen(episodes, acting_of(environment, rule,
-                                                                                                EPISODES)))}
+        shares = {"policy": one.flagged(mine), "fallback": one.flagged(seen(episodes, acting_of(environment, rule)))}
         shares |= {f"margin {margin:g}": one.flagged(mine, margin) for margin in OTHER_MARGINS}
         shares |= {f"load x{times:g}": one.flagged(seen(replace(episodes, rate=episodes.rate * times), acting))
                    for times in LOADS}

@@ -46,7 +46,7 @@ def measure_scenario(environment: Any, name: str, count: int) -> dict[str, Any]:
 
     episodes = environment.draw("held_out", count, STEPS, SEED, scenario=name)
     controller = make(RULE, {})
-    played = play(environment, episodes, STEPS - 1, acting_of(environment, controller, count))
+    played = play(environment, episodes, STEPS - 1, acting_of(environment, controller))
     half = STEPS // 2
     ordinary = environment.draw("held_out", count, STEPS, SEED)
     growth = episodes.cpu_s[-1] / ordinary.cpu_s[-1]

@@ -108,7 +108,7 @@ def _rewards(peer: Any, place: str, controller: Any) -> np.ndarray:
     environment = environment_of("congestion")
     with torch.no_grad():
         if place == PACKETS:
-            act = acting_of(environment, controller, CONNECTIONS)
+            act = acting_of(environment, controller)
             return pcc_rl.rewards(peer, act, CONNECTIONS, STEPS, WARM_UP, SEED)
         episodes = environment.draw("held_out", HELD_OUT, STEPS + 1, SEED, place)
         return np.asarray(roll_out(environment, controller, episodes, STEPS, WARM_UP).reward)

@@ -25,8 +25,19 @@ from systems.autoscaling.guarantee.catching_up import ROUNDED_DOWN
 from systems.autoscaling.interface import CONTROLS
 from systems.autoscaling.observer import AutoscalingObserver
 from systems.autoscaling.rules.rules import make
-from systems.autoscaling.simulator.simulator import Autoscaling, Physics
-from tests.serving.control.world import NAMES, SAFE, STEP_S, OneModel, Said, World, keep, loop_of, measured, nonsense
+from tests.serving.control.world import (
+    NAMES,
+    SAFE,
+    STEP_S,
+    OneModel,
+    Said,
+    World,
+    autoscaling,
+    keep,
+    loop_of,
+    measured,
+    nonsense,
+)
 
 
 def _policy(environment) -> Policy:
@@ -50,7 +61,7 @@ def _answers(policy):
 @pytest.mark.parametrize(("down", "up"), [(0.25, 1.0), (0.15, 0.7)])
 def test_whole_targets_are_rounded_alike_beside_a_live_system_in_simulation_and_in_the_law(down, up):
     """Of 2,000 targets, most of them close to a whole number, from each number of replicas that there may be."""
-    environment, random = Autoscaling(physics=Physics(start_up=False)), np.random.default_rng(0)
+    environment, random = autoscaling(), np.random.default_rng(0)
     cpu, memory, count = environment.controls
     environment.controls = (cpu, memory, replace(count, most_down=down, most_up=up))
     now = torch.tensor(random.integers(1, 65, 2000), dtype=torch.float32)
@@ -119,7 +130,7 @@ def test_the_log_is_what_training_reads(tmp_path):
 @pytest.mark.parametrize(("age_s", "behind"), [(15.0, 0), (5.0, 1)])
 def test_a_reward_is_that_of_the_interval_in_which_it_was_measured(tmp_path, age_s, behind):
     """Metrics of the world are an interval late; who says so by their age has rewards where they belong."""
-    world = World(age_s=age_s, environment=Autoscaling(physics=Physics(start_up=False, noisy_metrics=False)))
+    world = World(age_s=age_s, environment=autoscaling(noisy_metrics=False))
     world.state = world.state._replace(limit=0.4 * world.state.limit)  # so that each step violates by another amount
     loop = loop_of(world, tmp_path, Said(keep))
     true = []
@@ -735,7 +746,7 @@ def test_while_the_objective_is_missed_nobody_takes_anything_away_not_even_to_th
     """Prometheus dead, or latency at many times the objective: what an operator raised by hand stays."""
     safe = {**SAFE, "target_cpu_limit_cores": SafeRange(0.125, 0.8, 0.25, 1.0)}
     limits = [Limit(one.name, one.current, safe[one.name], one.whole) for one in CONTROLS]
-    world = World(environment=Autoscaling(physics=Physics(start_up=False, late_metrics=False)))
+    world = World(environment=autoscaling(late_metrics=False))
     world.state = world.state._replace(limit=torch.full_like(world.state.limit, 4.0))
     ratio, honest = [18.0], world.read
     world.read = lambda: (found := honest()) and replace(

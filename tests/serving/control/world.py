@@ -23,6 +23,12 @@ from systems.autoscaling.simulator.simulator import Autoscaling, Physics
 NAMES = [signal.name for signal in SIGNALS]
 STEP_S = 15.0
 ACTING = "systems.autoscaling.acting"
+_DRAWN = Autoscaling()  # its applications and loads: drawing them takes a third of a second
+
+
+def autoscaling(**physics: bool) -> Autoscaling:
+    """An environment of one's own, on the applications and loads that all of these tests share."""
+    return _DRAWN.with_physics(Physics(start_up=False, **physics))
 
 
 def contract(slo_ms: float) -> Contract:
@@ -48,7 +54,7 @@ class World:
     """One application that lives through an episode; a step of it passes when targets were set, or `pass_by`."""
 
     seed: int = 3
-    environment: Autoscaling = field(default_factory=lambda: Autoscaling(physics=Physics(start_up=False)))
+    environment: Autoscaling = field(default_factory=autoscaling)
     now: float = 1000.0
     broken: str = ""  # reader, present, apply or lease: what fails
     holder: str = ""

@@ -117,7 +117,7 @@ def test_every_rule_uses_a_clean_link_and_holds_its_rate_where_nothing_is_known(
 
     controller = RULES[rule].make({})
     links = plain(300.0, 0.05, 60.0, 0.0, 100.0, count=8)
-    act, state, used = acting_of(ENVIRONMENT, controller, 8), ENVIRONMENT.reset(links), []
+    act, state, used = acting_of(ENVIRONMENT, controller), ENVIRONMENT.reset(links), []
     for step in range(70):
         state, outcome = ENVIRONMENT.step(state, act(ENVIRONMENT.observe(state), 0.1 * step))
         used.append(float(outcome.measures["utilization"].mean()))

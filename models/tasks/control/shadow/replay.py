@@ -79,11 +79,10 @@ def replay(task: ControlTask, workload: str, log: ShadowLog, policy: ShadowedPol
     # what the controller was told, which its operator may have changed
     told = {name: float(log.signal(name)[-1]) for name in shown if np.isfinite(log.signal(name)[-1])}
 
-    def played(acting_in: Callable[[Environment, int], Acting], bounded: bool, follows: list[int]) -> Played:
+    def played(acting_in: Callable[[Environment], Acting], bounded: bool, follows: list[int]) -> Played:
         environment, episodes = system.replay(telemetry.reset_index(drop=True), {**written.settings, **told},
                                               limits, bounded=bounded)
-        count = len(environment.observe(environment.reset(episodes)))
-        act = acting_in(environment, count)
+        act = acting_in(environment)
 
         def acting(observation: torch.Tensor, seconds: float) -> torch.Tensor:
             targets = act(observation, seconds).clone()
@@ -92,14 +91,14 @@ def replay(task: ControlTask, workload: str, log: ShadowLog, policy: ShadowedPol
 
         return play(environment, episodes, len(rows), acting, warm_up)
 
-    def nothing(environment: Environment, count: int) -> Acting:
-        return lambda observation, seconds: torch.zeros(count, len(names))
+    def nothing(environment: Environment) -> Acting:
+        return lambda observation, seconds: torch.zeros(len(observation), len(names))
 
     rule = system.rules[policy.rule]
     made: dict[str, Any] = {
         AS_SET: (nothing, False, list(range(len(names)))),
-        POLICY: (lambda environment, count: model_acting(policy.model), True, held),
-        FALLBACK: (lambda environment, count: acting_of(environment, rule.make(policy.settings), count), True, held)}
+        POLICY: (lambda environment: model_acting(policy.model), True, held),
+        FALLBACK: (lambda environment: acting_of(environment, rule.make(policy.settings)), True, held)}
     try:
         found = {who: played(*how) for who, how in made.items()}
     except InputError as error:

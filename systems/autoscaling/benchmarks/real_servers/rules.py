@@ -80,7 +80,7 @@ def _searched(task: ControlTask, environment: Any, family: RuleFamily) -> dict[s
     held_out, allowed = JudgedEpisodes(task, environment), task.objective.violating_share
     played = []
     for settings in {json.dumps(tuner.best(target).settings, sort_keys=True) for target in TARGETS}:
-        found = held_out.play(acting_of(environment, family.make(json.loads(settings)), held_out.count))
+        found = held_out.play(acting_of(environment, family.make(json.loads(settings))))
         played.append({"settings": json.loads(settings), "cost": float(found.cost.mean()),
                        "violating_share": float(found.violating_share.mean()),
                        "cores": float(found.measures["cores"].mean()), "reward": float(found.reward.mean()),

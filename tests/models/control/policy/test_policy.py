@@ -20,6 +20,7 @@ GATES = Gates("p99_ms", "slo_ms", idle={
     "target_memory_limit_mib": {"memory_utilization": 0.5}}, hold={"target_replicas": {"raised_s_ago": 60.0}})
 CEILED = replace(GATES, ceilings={
     "target_replicas": {"memory_utilization": Ceiling(0.4, 0.9, 20.0)},
+    "target_memory_limit_mib": {"served_share": Ceiling(0.9, 0.3, 9000.0)},
     "target_cpu_limit_cores": {"cpu_utilization": Ceiling(0.5, 0.8, 10.0), "p99_ms": Ceiling(100.0, 400.0, 8.0)}})
 # float64 sums of some hundred terms of up to 1e8 (milliseconds times the gates' slopes)
 TOLERANCE = 1e-6
@@ -132,8 +133,10 @@ def test_a_ceiling_holds_whatever_the_weights_and_the_limits_of_change(gates):
     half = np.abs(memory - 0.65) < 0.02
     assert (replicas[half] <= 64.0 - 44.0 * (memory[half] - 0.4) / 0.5 + 1e-9).all() and replicas[half].max() > 35.0
     assert (cores[(cpu >= 0.8) & (p99 >= 400.0)] <= 2.0).all() and (cores[(cpu >= 0.8) & (p99 <= 100.0)] <= 10.0).all()
-    calm = (cpu <= 0.5) & (p99 <= 100.0) & (memory <= 0.4)
-    assert np.array_equal(target[calm], without[calm]) and np.array_equal(target[:, 1], without[:, 1])
+    served = x[:, of.column("served_share")].numpy()
+    assert (target[served <= 0.3, 1] <= 9000.0).all() and (without[served <= 0.3, 1] > 20000.0).any()
+    calm = (cpu <= 0.5) & (p99 <= 100.0) & (memory <= 0.4) & (served >= 0.9)
+    assert np.array_equal(target[calm], without[calm]) and calm.sum() > 5
 
 
 def with_gates(policy, gates):

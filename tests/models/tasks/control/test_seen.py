@@ -76,7 +76,7 @@ def test_the_later_load_is_no_false_alarm(made: Any) -> None:
 def test_a_rule_that_hands_over_is_no_false_alarm(made: Any) -> None:
     environment, _, familiar = made
     rule = environment_of("autoscaling").rules["hpa-cpu"].make({})
-    assert _flagged(environment, familiar, acting=acting_of(environment, rule, COUNT)) < 0.002
+    assert _flagged(environment, familiar, acting=acting_of(environment, rule)) < 0.002
 
 
 @pytest.mark.parametrize(("other", "times"), [({}, 10.0), ({}, 0.1), ({"slo_ms": 500.0}, 1.0), ({"cpu_ms": 2.0}, 1.0)])

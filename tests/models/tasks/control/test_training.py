@@ -12,8 +12,9 @@ from feature_store.errors import InputError
 from models.control.contract.acting import load_acting
 from models.control.contract.environment import Outcome
 from models.control.contract.systems import environment_of
+from models.control.simulation.rollout import acting_of
 from models.control.training.methods import METHODS, OFFLINE
-from models.control.training.trajectories import collect, controlled_by, to_steps, transitions
+from models.control.training.trajectories import collect, to_steps, transitions
 from models.control.training.trajectory_log import Header, Step, TrajectoryLog
 from models.tasks.control.checking import check_task
 from models.tasks.control.experience import of_fallback, of_log
@@ -151,7 +152,7 @@ def test_what_a_method_does_not_have_is_refused_by_its_field(training: dict[str,
 def log_of(folder: Path, task: Any, workload: str = "shop") -> Any:
     """As a controller writes it, of three episodes."""
     rule = load_acting(environment_of(task.environment).acting).rules[task.fallback].make({})
-    done = collect(ENVIRONMENT, controlled_by(rule, ENVIRONMENT, 1), "train", 1, 12, 5)
+    done = collect(ENVIRONMENT, acting_of(ENVIRONMENT, rule), "train", 1, 12, 5)
     header = Header(task.name, tuple((one.name, one.unit) for one in ENVIRONMENT.signals),
                     tuple((one.name, one.unit) for one in ENVIRONMENT.controls))
     steps = [replace(step, application=workload) for step in to_steps(done, "fallback")]

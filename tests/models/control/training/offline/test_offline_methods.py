@@ -11,6 +11,7 @@ from torch import Tensor
 
 from feature_store.errors import InputError
 from models.control.policy.policy import Policy
+from models.control.simulation.rollout import Acting
 from models.control.training.actions import Actions
 from models.control.training.methods import OFFLINE, method
 from models.control.training.objective import ObjectiveSettings
@@ -20,15 +21,15 @@ from models.control.training.offline.iql import expectile_loss
 from models.control.training.offline.offline_run import OfflineRow, OfflineTrained, policy_for
 from models.control.training.replay_buffer import Batch
 from models.control.training.training_run import evaluate, plain_shape
-from models.control.training.trajectories import Act, collect, transitions
+from models.control.training.trajectories import collect, transitions
 from tests.models.control.training.pond import Pond
 
 
-def fallback(spread: float, seed: int = 0) -> Act:
+def fallback(spread: float, seed: int = 0) -> Acting:
     """Serves at 14 requests/s, with noise: too fast, on average, for a load of 10."""
     generator = torch.Generator().manual_seed(seed)
 
-    def act(observation: Tensor, step: int) -> Tensor:
+    def act(observation: Tensor, seconds: float) -> Tensor:
         noise = spread * torch.randn(len(observation), 2, generator=generator)
         return torch.tensor([14.0, 20.0]) * noise.exp()
 
