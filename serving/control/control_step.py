@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from serving.control.shield import Change
-from serving.control.who_acts import Actor
+from serving.control.who_acts import WhoActs
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class ControlStep:
 
     number: int
     at: str
-    actor: Actor
+    actor: WhoActs
     reason: str
     version: str
     seen: Mapping[str, float]

@@ -32,14 +32,14 @@ from serving.control.parts import Model, Parts, Readings, Settings
 from serving.control.past import Past
 from serving.control.pending import MOST_BEHIND, steps_behind
 from serving.control.shield import Change
-from serving.control.who_acts import Actor, Situation, Watch
+from serving.control.who_acts import Situation, Watch, WhoActs
 
 
 @dataclass
 class _Decided:
     """What became of one decision, while it is made."""
 
-    actor: Actor
+    actor: WhoActs
     reason: str
     said: Mapping[str, float] | None = None
     targets: Mapping[str, float] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from typing import Literal
 from feature_store.errors import InputError
 from serving.control.checks import first_of
 
-Actor = Literal["policy", "fallback", "nobody"]
+WhoActs = Literal["policy", "fallback", "nobody"]
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def _nothing(now: Situation) -> str:
     return f"{', '.join(names)} was set to 0 by someone" if names else ""
 
 
-CHECKS: tuple[tuple[Actor, Callable[[Situation], str]], ...] = (
+CHECKS: tuple[tuple[WhoActs, Callable[[Situation], str]], ...] = (
     ("nobody", lambda now: now.stopped),
     ("nobody", lambda now: now.actuator),
     ("nobody", _unknown),
@@ -74,7 +74,7 @@ class Watch:
         if self.hand_back_after < 1:
             raise InputError(f"hand_back_after must be a number of steps >= 1, got {self.hand_back_after}")
 
-    def after(self, now: Situation) -> tuple["Watch", Actor, str]:
+    def after(self, now: Situation) -> tuple["Watch", WhoActs, str]:
         """One step on: the watch after it, who acts, and why not the policy ("" where it does)."""
         for actor, check in CHECKS:
             if reason := check(now):

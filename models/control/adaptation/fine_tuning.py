@@ -19,7 +19,7 @@ from models.control.adaptation.meta_learner import members
 from models.control.adaptation.through_stacks import Batch, Stack, TrainingSettings, train
 from models.control.contract.environment import Environment
 from models.control.policy.policy import Policy
-from models.control.training.smooth_objectives import Objective
+from models.control.training.smooth_objectives import SmoothObjective
 
 InputsOf = Callable[[int, int], Inputs]  # iteration, episodes of each application -> what N policies are told
 
@@ -45,7 +45,7 @@ def one_each(policy: Policy, start: Sequence[int], rates: Tensor | None = None) 
 
 
 def fine_tune(differentiable: Environment, stack: Stack, split: str, applications: Sequence[int], inputs: InputsOf,
-              objective: Objective, settings: FineTuning, after: Callable[[int], None] = lambda iteration: None,
+              objective: SmoothObjective, settings: FineTuning, after: Callable[[int], None] = lambda iteration: None,
               draw: Callable[[int, list[int]], object] | None = None) -> list[list[float]]:
     """Fine-tunes in place.
 

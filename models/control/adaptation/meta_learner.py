@@ -29,7 +29,7 @@ from models.control.adaptation.trajectories import Recorder, TrajectoryStore
 from models.control.adaptation.trajectory_encoder import EncoderSettings, TrajectoryEncoder
 from models.control.contract.environment import Environment
 from models.control.policy.policy import Policy
-from models.control.training.smooth_objectives import CostAndViolations, Objective, PaperReward
+from models.control.training.smooth_objectives import CostAndViolations, PaperReward, SmoothObjective
 from models.training.adam import Adam
 from models.training.seeds import seeded
 
@@ -67,7 +67,7 @@ class MetaSettings:
         """L."""
         return max(1, len(self.targets))
 
-    def objective(self) -> Objective:
+    def objective(self) -> SmoothObjective:
         """Of all K policies."""
         if not self.targets:
             return PaperReward()
@@ -111,7 +111,7 @@ class MetaTraining:
 
     def __init__(self, environment: Environment, differentiable: Environment, policy: Policy, settings: MetaSettings,
                  applications: Sequence[int], checkpoint: Path | None = None,
-                 objective: Objective | None = None) -> None:
+                 objective: SmoothObjective | None = None) -> None:
         self.environment, self.differentiable, self.settings = environment, differentiable, settings
         self.applications = torch.as_tensor(list(applications))
         self.checkpoint = checkpoint

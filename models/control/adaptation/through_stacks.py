@@ -29,7 +29,7 @@ from models.control.adaptation.side_by_side import act
 from models.control.contract.environment import Environment
 from models.control.policy.policy import Policy
 from models.control.simulation.settable import settable
-from models.control.training.smooth_objectives import Objective
+from models.control.training.smooth_objectives import SmoothObjective
 from models.control.training.windows import cut_to_norm, discounted, falling_rate, limit_slopes, member_means
 from models.training.adam import adam_step
 
@@ -148,7 +148,7 @@ def load_state(path: Path) -> dict[str, Any]:
         raise InputError(f"checkpoint: expected a file that training wrote, got {error} ({path})") from error
 
 
-def train(environment: Environment, stack: Stack, batches: Callable[[int], Batch], objective: Objective,
+def train(environment: Environment, stack: Stack, batches: Callable[[int], Batch], objective: SmoothObjective,
           settings: TrainingSettings, after: Callable[[int], None] = lambda iteration: None) -> list[list[float]]:
     """Trains from `stack.iteration` on.
 
@@ -174,8 +174,8 @@ def train(environment: Environment, stack: Stack, batches: Callable[[int], Batch
     return losses
 
 
-def _episode(environment: Environment, stack: Stack, batch: Batch, objective: Objective, settings: TrainingSettings,
-             iteration: int) -> list[float]:
+def _episode(environment: Environment, stack: Stack, batch: Batch, objective: SmoothObjective,
+             settings: TrainingSettings, iteration: int) -> list[float]:
     """(K,) one episode of each application, a step of Adam a window."""
     state = environment.reset(batch.episodes)
     observation = environment.observe(state)

@@ -16,7 +16,7 @@ from feature_store.errors import InputError
 from models.control.contract.controller import Controller
 from models.control.contract.environment import Environment, Outcome
 
-Policy = Callable[[Tensor], Tensor]  # (N, n) raw observation -> (N, m) raw targets
+Decide = Callable[[Tensor], Tensor]  # (N, n) raw observation -> (N, m) raw targets
 # (N, n) raw observations and seconds since the start -> (N, m) raw targets
 Acting = Callable[[Tensor, float], Tensor]
 Numbers = NDArray[np.float64]
@@ -70,13 +70,13 @@ class Rollout:
 
 
 @torch.inference_mode()
-def roll_out(environment: Environment, controller: Controller | Policy, episodes: Any, steps: int,
+def roll_out(environment: Environment, controller: Controller | Decide, episodes: Any, steps: int,
              warm_up: int = WARM_UP_STEPS) -> Rollout:
     """Runs N episodes.
 
     Args:
         environment: see environment.py.
-        controller: raw observations in, raw targets out; a Policy is called with tensors and must have been started.
+        controller: raw observations in, raw targets out; a function is called with tensors.
         episodes: N of them, of `draw`.
         steps: T, decisions.
         warm_up: the first decisions, which do not count; < T.
@@ -118,7 +118,7 @@ def taken_steps(environment: Environment, episodes: Any, steps: int, act: Acting
         yield Taken(seen, targets, outcome)
 
 
-def acting_of(environment: Environment, controller: Controller | Policy) -> Acting:
+def acting_of(environment: Environment, controller: Controller | Decide) -> Acting:
     """The controller as a function of tensors, started anew for as many as its first observation has rows."""
     if not hasattr(controller, "act"):
         policy = controller

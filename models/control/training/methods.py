@@ -19,7 +19,7 @@ from models.control.training.offline import bcq, behaviour_cloning, cql, iql, of
 from models.control.training.offline.offline_run import OfflineMethod, OfflineSettings, OfflineTrained
 from models.control.training.online import ddpg, ppo, sac, td3
 from models.control.training.online.off_policy import OffPolicyLearner, OffPolicyMethod, OffPolicySettings
-from models.control.training.training_run import RunSettings, Trained, clone, run_digest, start_from
+from models.control.training.training_run import RunSettings, TrainedPolicy, clone, run_digest, start_from
 from models.control.training.trajectories import Transitions
 from models.training.seeds import seeded
 
@@ -42,7 +42,7 @@ class Online:
 
     def train(self, environment: Environment, settings: Any, seed: int, checkpoint: Path | None = None,
               progress: training_run.Progress | None = None, start: Policy | None = None,
-              experience: Transitions | None = None, demands: Demands = NoDemands()) -> Trained:
+              experience: Transitions | None = None, demands: Demands = NoDemands()) -> TrainedPolicy:
         """Trains a policy across applications.
 
         Args:

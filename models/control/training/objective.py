@@ -37,7 +37,7 @@ class ObjectiveSettings(Written):
         default=0.1, description="By which share it grows where twice as many steps violate as may")
 
 
-class Objective:
+class ConstrainedObjective:
     """The objective with its multiplier."""
 
     def __init__(self, settings: ObjectiveSettings) -> None:

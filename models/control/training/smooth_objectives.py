@@ -16,7 +16,7 @@ _HALF_MISSED, _HOW_MUCH = 0.2, 0.1
 _SHARE_MEMORY = 0.8  # a window's, of the measured share of violating steps
 
 
-class Objective(Protocol):
+class SmoothObjective(Protocol):
     """See the classes."""
 
     def __call__(self, outcome: Outcome) -> Tensor:

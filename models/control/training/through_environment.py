@@ -36,7 +36,7 @@ from models.control.policy.policy import Policy, PolicyShape
 from models.control.simulation.settable import settable
 from models.control.training.monotone import Demands, NoDemands
 from models.control.training.rollouts import Scores, judge, random_walk, targets_of
-from models.control.training.smooth_objectives import CostAndViolations, Objective, PaperReward
+from models.control.training.smooth_objectives import CostAndViolations, PaperReward, SmoothObjective
 from models.control.training.windows import cut_to_norm, discounted, falling_rate, limit_slopes, member_means
 from models.training.adam import adam_step
 from models.training.seeds import seeded
@@ -105,7 +105,7 @@ class Judgement:
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedTogether:
     """What training came to.
 
     Attributes:
@@ -129,7 +129,7 @@ class _Progress:
     best: Policy
     best_value: Tensor
     best_scores: Tensor
-    objective: Objective
+    objective: SmoothObjective
     means: list[Tensor]
     squares: list[Tensor]
     steps: list[Tensor]
@@ -181,7 +181,7 @@ class ThroughEnvironment:
         self.digest = json.dumps({"settings": asdict(settings), "shape": shape.document(), "seeds": self.seeds,
                                   "targets": list(targets), "weights": weights.hexdigest()}, sort_keys=True)
 
-    def run(self) -> Trained:
+    def run(self) -> TrainedTogether:
         """Trains to the end; from the checkpoint, where there is one."""
         if self.checkpoint is not None and self.checkpoint.exists():
             self._resume(self.checkpoint)
@@ -204,7 +204,7 @@ class ThroughEnvironment:
             raise InputError(f"training: {stopped}, before any weights were judged; lower `rate` or `clip`")
         if self.checkpoint is not None and not stopped:
             self.checkpoint.unlink(missing_ok=True)
-        return Trained(state.best, Scores(*state.best_scores), tuple(state.judgements), stopped)
+        return TrainedTogether(state.best, Scores(*state.best_scores), tuple(state.judgements), stopped)
 
     def _first(self, shape: PolicyShape) -> Policy:
         """New policies; features are normalised by what is seen while targets walk at random."""
@@ -259,7 +259,7 @@ class ThroughEnvironment:
                 outcomes.append(outcome)
         return now, outcomes
 
-    def _objective(self) -> Objective:
+    def _objective(self) -> SmoothObjective:
         if self.settings.objective == "reward":
             return PaperReward()
         return CostAndViolations(self.targets, self.settings.multiplier, self.settings.multiplier_rate)

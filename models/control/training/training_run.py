@@ -1,6 +1,6 @@
 """What every trainer shares: its settings, its history, its checkpoints, how a policy is measured.
 
-    environment, settings -> Online.train (methods.py) -> Trained
+    environment, settings -> Online.train (methods.py) -> TrainedPolicy
 
 A run is cut into rounds of one episode of N applications. After a round everything that goes on (networks, optimisers,
 buffer, generators, multiplier, history) is in `state()`; a checkpoint is that state, and a run that was killed goes on
@@ -30,9 +30,8 @@ from feature_store.written.model import ListOf, Written
 from models.control.contract.controller import Controller
 from models.control.contract.environment import Environment
 from models.control.policy.policy import Policy, PolicyShape
-from models.control.simulation.rollout import WARM_UP_STEPS, roll_out
-from models.control.simulation.rollout import Policy as Actor
-from models.control.training.objective import Objective, ObjectiveSettings
+from models.control.simulation.rollout import WARM_UP_STEPS, Decide, roll_out
+from models.control.training.objective import ConstrainedObjective, ObjectiveSettings
 from models.control.training.trajectories import collect
 from models.training.seeds import seeded
 
@@ -92,7 +91,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedPolicy:
     """What a trainer gives.
 
     Attributes:
@@ -109,7 +108,7 @@ class Trained:
 Progress = Callable[[Row], None]
 
 
-def evaluate(environment: Environment, controller: Controller | Actor, split: str, count: int, seed: int) -> Measured:
+def evaluate(environment: Environment, controller: Controller | Decide, split: str, count: int, seed: int) -> Measured:
     """Someone who acts, measured on episodes of a split; what they begin with does not count."""
     warm_up = min(WARM_UP_STEPS, environment.steps // 5)
     steps = warm_up + environment.steps
@@ -168,7 +167,7 @@ class Learner(Protocol):
         """Takes what `state` gave."""
 
     @property
-    def objective(self) -> Objective:
+    def objective(self) -> ConstrainedObjective:
         """What it maximises."""
 
     @property
@@ -177,7 +176,7 @@ class Learner(Protocol):
 
 
 def run(environment: Environment, learner: Learner, settings: RunSettings, seed: int, checkpoint: Path | None,
-        progress: Progress | None, digest: Mapping[str, Any]) -> Trained:
+        progress: Progress | None, digest: Mapping[str, Any]) -> TrainedPolicy:
     """Rounds, measurements, checkpoints; see the module docstring.
 
     Args:
@@ -202,9 +201,9 @@ def run(environment: Environment, learner: Learner, settings: RunSettings, seed:
         explored, loss = learner.round(episode)
         if not math.isfinite(loss) or not all(bool(part.isfinite().all()) for part in learner.policy.parameters()):
             kept = f"that of episode {history[-1].episode}" if history else "the one that training started from"
-            return Trained(best, tuple(history), f"training diverged in episode {episode + 1}: expected a finite loss "
-                           f"and finite weights, got a loss of {loss:g}; the policy is the best measured before, at "
-                           f"most {kept}; a smaller learning rate may help")
+            return TrainedPolicy(best, tuple(history), (
+                f"training diverged in episode {episode + 1}: expected a finite loss and finite weights, got a loss of "
+                f"{loss:g}; the policy is the best measured before, at most {kept}; a smaller learning rate may help"))
         if (episode + 1) % settings.validate_every and episode + 1 < settings.episodes:
             continue
         measured = evaluate(environment, learner.policy, "train", settings.validation_applications,
@@ -225,7 +224,7 @@ def run(environment: Environment, learner: Learner, settings: RunSettings, seed:
                                                                 in best.state_dict().items()}}, document)
         if progress is not None:
             progress(row)
-    return Trained(best, tuple(history))
+    return TrainedPolicy(best, tuple(history))
 
 
 def run_digest(method: str, settings: Written, seed: int, start: Policy | None) -> dict[str, Any]:

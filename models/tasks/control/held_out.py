@@ -16,10 +16,10 @@ from models.tasks.control.comparing import JudgedEpisodes, against, described, f
 from models.tasks.control.judging import Played
 from models.tasks.control.rule_tuning import TunedRule
 from models.tasks.control.task import ControlTask
-from models.tasks.control.training import Trained
+from models.tasks.control.training import TrainedForAims
 
 
-def on_held_out_applications(task: ControlTask, system: ControlledSystem, trained: Trained, chosen: int,
+def on_held_out_applications(task: ControlTask, system: ControlledSystem, trained: TrainedForAims, chosen: int,
                              rules: dict[str, TunedRule]) -> dict[str, Any]:
     """See the module docstring; chosen: number of the policy that stays."""
     judged = JudgedEpisodes(task, system)

@@ -32,7 +32,7 @@ _JUDGEMENTS = 12  # of a training, beside that of what it starts from
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedForAims:
     """What training came to.
 
     Attributes:
@@ -49,7 +49,7 @@ class Trained:
 
 
 def train(task: ControlTask, environment: Environment, rounds: int, seed: int, checkpoint: Path,
-          progress: OnProgress, start: Policy | None = None, experience: Transitions | None = None) -> Trained:
+          progress: OnProgress, start: Policy | None = None, experience: Transitions | None = None) -> TrainedForAims:
     """Trains one policy for each aim of the task, which keeps what holds by construction.
 
     Args:
@@ -82,7 +82,7 @@ def train(task: ControlTask, environment: Environment, rounds: int, seed: int, c
         policies.append(one.policy)
         histories.append(one.history)
         stopped += [one.stopped] if one.stopped else []
-    return Trained(stack(policies), aims, _history(histories), "; ".join(stopped))
+    return TrainedForAims(stack(policies), aims, _history(histories), "; ".join(stopped))
 
 
 def _first(task: ControlTask, environment: Environment, seed: int, experience: Transitions | None) -> Policy:
@@ -111,7 +111,7 @@ def _history(histories: Sequence[Sequence[Any]]) -> tuple[dict[str, float], ...]
 
 
 def _through_environment(task: ControlTask, environment: Environment, rounds: int, seed: int, checkpoint: Path,
-                         progress: OnProgress, start: Policy | None, aims: tuple[float, ...]) -> Trained:
+                         progress: OnProgress, start: Policy | None, aims: tuple[float, ...]) -> TrainedForAims:
     def on_progress(event: Mapping[str, Any]) -> None:
         progress({"done": event["round"] / event["rounds"], "said": _said(event)})
 
@@ -123,7 +123,7 @@ def _through_environment(task: ControlTask, environment: Environment, rounds: in
         on_progress=on_progress).run()
     history = tuple({"epoch": float(one.round), "cost": one.cost, "reward": one.reward,
                      "violating_share": one.violated} for one in trained.judgements)
-    return Trained(trained.policy, aims, history, trained.stopped)
+    return TrainedForAims(trained.policy, aims, history, trained.stopped)
 
 
 def method_settings(task: ControlTask, rounds: int, aim: float, where: str = "task", lines: Lines | None = None) -> Any:

@@ -41,7 +41,7 @@ LEAST_UNSEEN = 30  # test rows, where some are left out: fewer say little about 
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedLearner:
     """One workload's data, its network and the unverified twin, both held within the target's physical range, the
     folder of the proof, and the exported file."""
 
@@ -52,16 +52,16 @@ class Trained:
     model: bytes
 
 
-def load_trained(task: SupervisedTask, workload: str, features: Path, verified: Path, product: Path) -> Trained:
+def load_trained(task: SupervisedTask, workload: str, features: Path, verified: Path, product: Path) -> TrainedLearner:
     """From the folders of the run."""
     torch.set_num_threads(1)
     data = load_workload(features / workload, task, workload)
     network, twin = (held_within(load_network(verified / f"{name}.npz"), task.physical_range(workload),
                                  data.scaling.target) for name in ("network", "twin"))
-    return Trained(data, network, twin, verified, (product / "model.onnx").read_bytes())
+    return TrainedLearner(data, network, twin, verified, (product / "model.onnx").read_bytes())
 
 
-def supervised_evidence(task: SupervisedTask, trained: Trained, features: Path, seed: int) -> dict[str, Any]:
+def supervised_evidence(task: SupervisedTask, trained: TrainedLearner, features: Path, seed: int) -> dict[str, Any]:
     """What all supervised kinds measure; a kind adds its baseline."""
     data, learners = trained.data, {"verified": trained.network.value, "unverified": trained.twin.value}
     loop = json.loads((trained.verified / "loop.json").read_text())
@@ -128,7 +128,7 @@ def champion_on_test_rows(task: SupervisedTask, workload: str, features: Path, b
     return {"metrics": {"test_mse": unseen.mean}, "cases": unseen.to_json(), LEFT_OUT: left_out}
 
 
-def _scores(task: SupervisedTask, trained: Trained, loop: Mapping[str, Any]) -> dict[str, Any]:
+def _scores(task: SupervisedTask, trained: TrainedLearner, loop: Mapping[str, Any]) -> dict[str, Any]:
     data = trained.data
     with np.load(trained.verified / "counterexamples.npz", allow_pickle=False) as stored:
         pairs = {name: stored[name] for name in stored.files}
@@ -146,7 +146,8 @@ def _scores(task: SupervisedTask, trained: Trained, loop: Mapping[str, Any]) -> 
         "training_seconds": loop["seconds"]["training"], "twin_seconds": loop["seconds"]["twin"]}
 
 
-def _test_errors(task: SupervisedTask, trained: Trained, folder: Path, metrics: dict[str, Any]) -> dict[str, Any]:
+def _test_errors(task: SupervisedTask, trained: TrainedLearner, folder: Path,
+                 metrics: dict[str, Any]) -> dict[str, Any]:
     """Puts test_mse, test_mae and test_accuracy of the exported file into `metrics`; returns its paired cases."""
     scaling = trained.data.scaling
     errors = residuals(trained.model, INPUT, scaling.features.names, ordered_test_set(folder, task.split_by),

@@ -26,7 +26,7 @@ from feature_store.written.model import Written
 from models.control.policy.policy import Policy, PolicyShape
 from models.control.training.actions import Actions
 from models.control.training.monotone import Demands, NoDemands
-from models.control.training.objective import Objective, ObjectiveSettings
+from models.control.training.objective import ConstrainedObjective, ObjectiveSettings
 from models.control.training.replay_buffer import Batch, ReplayBuffer
 from models.control.training.training_run import State, clone, read_checkpoint, run_digest, write_checkpoint
 from models.control.training.trajectories import Transitions
@@ -139,7 +139,7 @@ def run(name: str, method: OfflineMethod, actions: Actions, experience: Transiti
 def _buffer(actions: Actions, experience: Transitions, settings: OfflineSettings
             ) -> tuple[ReplayBuffer, Callable[[Batch], Tensor]]:
     """The data as networks take them, and (B,) what a transition is worth: mean 0 and spread 1 over all of them."""
-    objective = Objective(settings.objective)
+    objective = ConstrainedObjective(settings.objective)
     buffer = ReplayBuffer(len(actions.policy.mean), actions.count, len(experience))
     with torch.no_grad():
         buffer.add(Batch(actions.features(experience.observation),

@@ -20,7 +20,7 @@ from models.control.contract.environment import Environment, agents_of
 from models.control.policy.policy import Policy
 from models.control.training.actions import Actions
 from models.control.training.monotone import Demands, NoDemands
-from models.control.training.objective import Objective
+from models.control.training.objective import ConstrainedObjective
 from models.control.training.replay_buffer import CAPACITY, Batch, ReplayBuffer
 from models.control.training.training_run import Measured, RunSettings, State, episode_seed
 from models.control.training.trajectories import Transitions
@@ -75,7 +75,7 @@ class OffPolicyLearner:
                  generator: torch.Generator, seed: int, experience: Transitions | None = None,
                  demands: Demands = NoDemands()) -> None:
         self.policy, self.method = policy, method
-        self.objective = Objective(settings.objective)
+        self.objective = ConstrainedObjective(settings.objective)
         self.actions = Actions(policy)
         self.buffer = ReplayBuffer(len(policy.mean), self.actions.count, settings.buffer_size)
         self._environment, self._settings, self._seed = environment, settings, seed

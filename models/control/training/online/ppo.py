@@ -20,7 +20,7 @@ from models.control.policy.policy import Policy
 from models.control.training.actions import Actions
 from models.control.training.critics import Learned, Networks
 from models.control.training.monotone import Demands, NoDemands
-from models.control.training.objective import Objective
+from models.control.training.objective import ConstrainedObjective
 from models.control.training.training_run import Measured, RunSettings, State, episode_seed
 from models.training.denormal_numbers import denormals_flushed
 
@@ -47,7 +47,7 @@ class PpoLearner:
     def __init__(self, environment: Environment, settings: PpoSettings, policy: Policy, generator: torch.Generator,
                  seed: int, demands: Demands = NoDemands()) -> None:
         self.policy = policy
-        self.objective = Objective(settings.objective)
+        self.objective = ConstrainedObjective(settings.objective)
         self.actions = Actions(policy)
         self._environment, self._settings, self._generator, self._seed = environment, settings, generator, seed
         self._demands = demands

@@ -42,7 +42,7 @@ from models.control.adaptation.side_by_side import run as run_side_by_side
 from models.control.adaptation.through_stacks import TrainingSettings
 from models.control.adaptation.trajectories import Recorder, TrajectoryStore
 from models.control.policy.policy import Policy
-from models.control.training.smooth_objectives import Objective
+from models.control.training.smooth_objectives import SmoothObjective
 from systems.autoscaling.benchmarks.adaptation.rival_policies import (
     EPISODE,
     SOURCES,
@@ -230,7 +230,7 @@ def run(options: argparse.Namespace) -> None:
               file=sys.stderr, flush=True)
 
 
-def adapt(environment: Autoscaling, policy: Policy, told: Told, applications: Sequence[int], objective: Objective,
+def adapt(environment: Autoscaling, policy: Policy, told: Told, applications: Sequence[int], objective: SmoothObjective,
           ) -> tuple[dict[str, Numbers], list[float]]:
     """Fine-tunes (S R,) policies, those of a seed next to each other, one a rate, to A applications each.
 

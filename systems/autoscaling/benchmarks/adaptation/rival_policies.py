@@ -25,7 +25,7 @@ from models.control.adaptation.trajectory_encoder import EncoderSettings
 from models.control.adaptation.widening import widened
 from models.control.policy.policy import Policy, PolicyShape
 from models.control.training.rollouts import random_walk
-from models.control.training.smooth_objectives import CostAndViolations, Objective, PaperReward
+from models.control.training.smooth_objectives import CostAndViolations, PaperReward, SmoothObjective
 from systems.autoscaling.simulator.applications import numbers_of
 from systems.autoscaling.simulator.simulator import Autoscaling
 
@@ -76,7 +76,7 @@ class Plan:
         rate = self.further_rate if further else self.rate
         return TrainingSettings(self.iterations, EPISODE, warm_up=WARM_UP, rate=rate)
 
-    def objective(self) -> Objective:
+    def objective(self) -> SmoothObjective:
         """Of all K policies."""
         return CostAndViolations(torch.tensor(self.targets * len(self.seeds))) if self.targets else PaperReward()
 
@@ -86,9 +86,9 @@ class Beginning:
     """A trained generic policy (K,) and its objective, with the multipliers that it came to."""
 
     policy: Policy
-    objective: Objective
+    objective: SmoothObjective
 
-    def continued(self) -> Objective:
+    def continued(self) -> SmoothObjective:
         """The same objective for another policy."""
         return copy.deepcopy(self.objective)
 
@@ -153,7 +153,7 @@ def first_policies(environment: Autoscaling, plan: Plan) -> Beginning:
 
 
 def trained(environment: Autoscaling, plan: Plan, inputs: Inputs, linear: bool = False, sources: Sequence[int] = (),
-            objective: Objective | None = None, begin: Beginning | None = None) -> Policy:
+            objective: SmoothObjective | None = None, begin: Beginning | None = None) -> Policy:
     """(K,) trained on all training applications.
 
     Args:
@@ -239,7 +239,7 @@ def judge(environment: Autoscaling, rival: Rival, applications: Sequence[int], t
                measures)
 
 
-def repeated_objective(objective: Objective, applications: int) -> Objective:
+def repeated_objective(objective: SmoothObjective, applications: int) -> SmoothObjective:
     """Of a policy for each application, with the (S,) multipliers that training came to."""
     state = objective.state()
     if not state:

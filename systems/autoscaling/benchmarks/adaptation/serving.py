@@ -45,7 +45,7 @@ from models.control.adaptation.side_by_side import run as run_side_by_side
 from models.control.adaptation.through_stacks import Stack, TrainingSettings
 from models.control.policy.policy import Policy
 from models.control.simulation.rollout import roll_out
-from models.control.training.smooth_objectives import Objective
+from models.control.training.smooth_objectives import SmoothObjective
 from systems.autoscaling.benchmarks.adaptation.rival_policies import (
     EPISODE,
     TARGET,
@@ -193,7 +193,7 @@ def serve(environment: Autoscaling, plan: Plan, each: int, episodes: int) -> dic
 
 
 def _before(environment: Autoscaling, stack: Stack, known: Exploration, every: Sequence[int],
-            objective: Objective) -> Numbers:
+            objective: SmoothObjective) -> Numbers:
     """(N,) reward of the last episodes of fine-tuning before the change."""
     rewards = []
     for episode in range(BEFORE):
@@ -215,7 +215,7 @@ def _tuning(stack: Stack, episodes: int, seed: int) -> FineTuning:
 
 @torch.no_grad()
 def _retrain(environment: Autoscaling, stack: Stack, known: Exploration, every: Sequence[int], episode: int,
-             changed: Any, serving: NDArray[np.bool_], objective: Objective) -> None:
+             changed: Any, serving: NDArray[np.bool_], objective: SmoothObjective) -> None:
     """One episode of gradients for those that do not serve."""
     kept = torch.from_numpy(serving)
     before = [part[kept].clone() for part in stack.policy.parameters()]
@@ -228,7 +228,7 @@ def _retrain(environment: Autoscaling, stack: Stack, known: Exploration, every: 
 
 
 def _converge(environment: Autoscaling, best: Stack, known: Exploration, every: Sequence[int], episodes: int,
-              changed: Any, objective: Objective) -> None:
+              changed: Any, objective: SmoothObjective) -> None:
     """Fine-tunes to the changed applications in other episodes, and takes the rate down in the end."""
     told = Given(known.embedding().flatten(0, 1))
     training = TrainingSettings(2 * episodes, EPISODE, warm_up=WARM_UP, rate=RATE, decay=True)

@@ -42,9 +42,9 @@ from serving.control.made import acting_for
 from systems.autoscaling.benchmarks.real_servers import settings
 from systems.autoscaling.benchmarks.real_servers.loads import Functions, challenging_load, training_load
 from systems.autoscaling.benchmarks.real_servers.policies import (
+    FinishedRun,
     Forced,
     RuleAlone,
-    Trained,
     champion,
     replicated_task,
     trained,
@@ -196,7 +196,7 @@ class Challenge:
         return replace(contract, driving=replace(contract.driving, settings={
             **contract.driving.settings, "slo_ms": slo_ms}))
 
-    def _trained(self, slo_ms: float | None, aim: float) -> Trained:
+    def _trained(self, slo_ms: float | None, aim: float) -> FinishedRun:
         """Policies for an objective; None: any that was trained, for its contract."""
         telemetry = self._policies / "load.parquet"
         if not telemetry.exists():

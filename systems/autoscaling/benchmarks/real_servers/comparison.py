@@ -33,7 +33,7 @@ from recording.tools import require_tools
 from serving.control.made import acting_for
 from systems.autoscaling.benchmarks.real_servers.forecast import forecast_p99_ms
 from systems.autoscaling.benchmarks.real_servers.loads import Functions, played_load, training_load
-from systems.autoscaling.benchmarks.real_servers.policies import Forced, RuleAlone, Trained, champion, trained
+from systems.autoscaling.benchmarks.real_servers.policies import FinishedRun, Forced, RuleAlone, champion, trained
 from systems.autoscaling.benchmarks.real_servers.rules import best, made, tuned
 from systems.autoscaling.benchmarks.real_servers.settings import FIRST, MEMORY_MIB, SLO_MS
 from systems.autoscaling.benchmarks.real_servers.stage import Arm, Played, play, to_json
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> None:
             entries.add(_run(folder, kind, server, number, arms))
 
 
-def _trained(folder: Path, policies: Path, kind: str, options: tuple[str, ...] = ()) -> Trained:
+def _trained(folder: Path, policies: Path, kind: str, options: tuple[str, ...] = ()) -> FinishedRun:
     telemetry = policies / "load.parquet"
     if not telemetry.exists():
         policies.mkdir(parents=True, exist_ok=True)
@@ -82,7 +82,7 @@ def _trained(folder: Path, policies: Path, kind: str, options: tuple[str, ...] =
     return trained(policies, kind, telemetry, options)
 
 
-def _compared(policies: Path, proved: Trained, server: str) -> list[Arm]:
+def _compared(policies: Path, proved: FinishedRun, server: str) -> list[Arm]:
     policy = champion(proved, server)
     task = load_task(policies / "proved.yaml")
     rules = tuned(task, server, proved.features, policies / f"rules_{server}.json")
@@ -92,7 +92,7 @@ def _compared(policies: Path, proved: Trained, server: str) -> list[Arm]:
             Arm("policy", policy.contract, policy, acting_for(policy.contract)[1])]
 
 
-def _suspect(folder: Path, policies: Path, proved: Trained, server: str) -> list[Arm]:
+def _suspect(folder: Path, policies: Path, proved: FinishedRun, server: str) -> list[Arm]:
     weak, young, other = (
         _trained(folder, policies, "weakened", ("--workload", server, "--budget", "0.3")),
         _trained(folder, policies, "unproved", ("--workload", server, "--budget", "0.01")),

@@ -23,7 +23,7 @@ from systems.autoscaling.benchmarks.real_servers.settings import AT_REST_MIB, CH
 
 
 @dataclass(frozen=True)
-class Trained:
+class FinishedRun:
     """A finished run.
 
     Attributes:
@@ -100,7 +100,7 @@ def replicated_task(server: str, slo_ms: float, violating_share: float) -> dict[
 
 
 def trained(folder: Path, kind: str, telemetry: Path, options: tuple[str, ...] = (),
-            task: Mapping[str, Any] | None = None) -> Trained:
+            task: Mapping[str, Any] | None = None) -> FinishedRun:
     """Runs `assay run` in `folder`, or reads what a run there came to. task: None: that of the kind."""
     done = folder / f"{kind}.json"
     if not done.exists():
@@ -110,7 +110,7 @@ def trained(folder: Path, kind: str, telemetry: Path, options: tuple[str, ...] =
         run = run_assay(["--task", str(file), "--telemetry", str(telemetry), *options], folder / kind)
         done.write_text(json.dumps({**run.summary, "seconds": run.seconds}))
     summary = json.loads(done.read_text())
-    return Trained(folder / kind, {entry["workload"]: entry for entry in summary["entries"]})
+    return FinishedRun(folder / kind, {entry["workload"]: entry for entry in summary["entries"]})
 
 
 class RuleAlone:
@@ -134,7 +134,7 @@ class Forced:
         return self._model
 
 
-def champion(run: Trained, workload: str) -> Champion:
+def champion(run: FinishedRun, workload: str) -> Champion:
     """The policy that a run has promoted, checked as any controller checks it.
 
     Raises:

@@ -5,20 +5,20 @@ import math
 import pytest
 import torch
 
-from models.control.training.objective import Objective, ObjectiveSettings
+from models.control.training.objective import ConstrainedObjective, ObjectiveSettings
 
 ONE, TWO = torch.tensor([1.0]), torch.tensor([2.0])
 
 
 def test_a_violating_step_costs_the_multiplier() -> None:
-    objective = Objective(ObjectiveSettings(multiplier=3.0))
+    objective = ConstrainedObjective(ObjectiveSettings(multiplier=3.0))
     assert objective(ONE, TWO, torch.tensor([1.0])).item() == pytest.approx(-(2.0 + 3.0) / 4.0)
-    assert Objective(ObjectiveSettings(kind="reward"))(ONE, TWO, ONE).item() == 1.0
+    assert ConstrainedObjective(ObjectiveSettings(kind="reward"))(ONE, TWO, ONE).item() == 1.0
 
 
 @pytest.mark.parametrize(("share", "rises"), [(0.5, True), (0.021, True), (0.0, False)])
 def test_the_multiplier_follows_the_measured_share(share: float, rises: bool) -> None:
-    objective = Objective(ObjectiveSettings())
+    objective = ConstrainedObjective(ObjectiveSettings())
     for _ in range(3):
         before = objective.multiplier
         objective.adapt(share)
@@ -28,12 +28,12 @@ def test_the_multiplier_follows_the_measured_share(share: float, rises: bool) ->
 
 
 def test_it_settles_where_the_target_is_kept() -> None:
-    objective = Objective(ObjectiveSettings(violating_share=0.02, multiplier=1.0))
+    objective = ConstrainedObjective(ObjectiveSettings(violating_share=0.02, multiplier=1.0))
     for _ in range(2000):
         objective.adapt(0.4 / (1.0 + objective.multiplier))  # violates less the more it costs
     assert objective.multiplier == pytest.approx(19.0, rel=0.01)
 
 
 def test_of_two_policies_the_one_that_keeps_the_target_is_better() -> None:
-    objective = Objective(ObjectiveSettings())
+    objective = ConstrainedObjective(ObjectiveSettings())
     assert objective.score(1.0, 2.0, 0.02) > objective.score(1.0, 1.9, 0.03) > objective.score(1.0, 1.9, 0.04)

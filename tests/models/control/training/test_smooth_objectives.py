@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from models.control.contract.environment import Outcome
-from models.control.training.objective import Objective, ObjectiveSettings
+from models.control.training.objective import ConstrainedObjective, ObjectiveSettings
 from models.control.training.smooth_objectives import CostAndViolations, PaperReward
 from models.control.training.through_environment import ThroughEnvironment
 from tests.environments.backlog import Backlog
@@ -80,6 +80,6 @@ def test_the_multiplier_is_given_the_measured_share_of_each_policy_in_each_windo
 
 @pytest.mark.parametrize(("share", "step"), [(0.03, 0.05), (0.04, 0.1), (0.5, 0.1), (0.01, -0.05), (0.0, -0.1)])
 def test_the_other_multiplier_moves_by_the_excess_and_no_further(share: float, step: float) -> None:
-    objective = Objective(ObjectiveSettings(violating_share=0.02, multiplier=7.0, multiplier_rate=0.1))
+    objective = ConstrainedObjective(ObjectiveSettings(violating_share=0.02, multiplier=7.0, multiplier_rate=0.1))
     objective.adapt(share)
     assert objective.multiplier == pytest.approx(7.0 * math.exp(step))

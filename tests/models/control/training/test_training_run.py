@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from models.control.training import training_run
-from models.control.training.objective import Objective, ObjectiveSettings
+from models.control.training.objective import ConstrainedObjective, ObjectiveSettings
 from models.control.training.training_run import VALIDATION_SEED, Measured, RunSettings, new_policy, plain_shape, run
 from tests.models.control.training.pond import Pond
 
@@ -21,7 +21,7 @@ class Learner:
     counts = (0, 0)
 
     def __init__(self, explored: Sequence[Measured], settings: ObjectiveSettings) -> None:
-        self.policy, self.objective = new_policy(Pond(), plain_shape(Pond(), ()), 0), Objective(settings)
+        self.policy, self.objective = new_policy(Pond(), plain_shape(Pond(), ()), 0), ConstrainedObjective(settings)
         self._explored = explored
         with torch.no_grad():
             self.policy.weights[0].zero_()
@@ -39,7 +39,7 @@ class Learner:
 
 
 def trained(monkeypatch: pytest.MonkeyPatch, explored: Sequence[Measured], measured: Sequence[Measured]
-            ) -> tuple[training_run.Trained, list[Any]]:
+            ) -> tuple[training_run.TrainedPolicy, list[Any]]:
     """The run, and what `evaluate` was asked."""
     settings = RunSettings(episodes=len(measured), validate_every=1, validation_applications=17)
     learner, asked, results = Learner(explored, settings.objective), [], iter(measured)

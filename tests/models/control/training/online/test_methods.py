@@ -19,7 +19,7 @@ from models.control.training.online.ddpg import Ddpg
 from models.control.training.online.off_policy import OffPolicyLearner
 from models.control.training.online.sac import Sac
 from models.control.training.online.td3 import Td3
-from models.control.training.training_run import Row, Trained, clone, evaluate, new_policy, plain_shape
+from models.control.training.training_run import Row, TrainedPolicy, clone, evaluate, new_policy, plain_shape
 from models.control.training.trajectories import collect, transitions
 from tests.models.control.training.pond import Poisoned, Pond
 
@@ -37,7 +37,7 @@ def settings(name: str, **changes: Any) -> Any:
     return method(name).settings(**{**common, **FAST[name], **changes})
 
 
-def train(name: str, seed: int = 0, **changes: Any) -> Trained:
+def train(name: str, seed: int = 0, **changes: Any) -> TrainedPolicy:
     return method(name).train(Pond(), settings(name, **changes), seed)
 
 
