@@ -26,7 +26,7 @@ RUN = ("environment", "combination")
 
 @dataclass(frozen=True)
 class CorrelationTable:
-    """Pearson coefficients [workloads, metrics], see the module docstring; `runs` [workloads] counts them."""
+    """Pearson coefficients [workloads, metrics] of each metric with the latency; `runs` [workloads] counts them."""
 
     pooled: pd.DataFrame
     averaged: pd.DataFrame

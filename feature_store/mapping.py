@@ -60,7 +60,7 @@ class ColumnSource:
 
 @dataclass(frozen=True)
 class TelemetryMapping:
-    """See the module docstring. `task` is the task as parsed YAML, for the layer that knows tasks."""
+    """How a file becomes the canonical table. `task` is the task as parsed YAML, for the layer that knows tasks."""
 
     workload: Label
     columns: Mapping[str, ColumnSource]

@@ -39,7 +39,7 @@ from feature_store.written.model import check_written
 
 @dataclass(frozen=True)
 class ColumnRule:
-    """How one canonical column is made; see the module docstring. factor: `scale`."""
+    """How one canonical column is made of the columns of a file. factor: `scale`."""
 
     name: str
     columns: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class FailureRule:
 
 @dataclass(frozen=True)
 class MeasurementMapping:
-    """See the module docstring."""
+    """How a file of measurements becomes the canonical table."""
 
     workload: ColumnRule
     configuration: tuple[ColumnRule, ...]

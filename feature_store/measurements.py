@@ -33,7 +33,7 @@ FAR_LEVEL = 1000**0.5
 
 @dataclass(frozen=True)
 class Measurements:
-    """See the module docstring.
+    """What each workload took under each configuration.
 
     Attributes:
         frame: one row a run that did not fail, canonical column names.

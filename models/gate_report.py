@@ -106,7 +106,7 @@ def evaluate_gates(
     """Holds the evidence against every gate.
 
     Args:
-        evidence: the content of evidence.json; see the module docstring.
+        evidence: the content of evidence.json.
         champion: as it was measured on the same cases; None: there is no champion.
         gates: of the task, `Configuration.gates[task]`.
 

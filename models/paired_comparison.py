@@ -215,7 +215,7 @@ def interval(gains: FloatArray, block: int, confidence: float) -> tuple[float, f
 
 
 def block_length(gains: FloatArray, known: int | None = None) -> int:
-    """How many neighbours are drawn together; see the module docstring.
+    """How many neighbouring cases are drawn together, as they may resemble each other.
 
     Args:
         gains: (n,) of the cases, in order.

@@ -35,7 +35,7 @@ class ActingSpec:
 
 @dataclass(frozen=True)
 class DrivingSpec:
-    """See the module docstring.
+    """How often a policy decides, what its targets stand against, and what it is told.
 
     Attributes:
         acting: what acts beside a live system.

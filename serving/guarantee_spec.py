@@ -19,7 +19,7 @@ _KEYS = {"file", "sha256", "statement"}
 
 @dataclass(frozen=True)
 class GuaranteeSpec:
-    """See the module docstring."""
+    """A guarantee of the closed loop: the file of its proof, and its sentence."""
 
     file: str
     sha256: str

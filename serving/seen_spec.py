@@ -54,7 +54,7 @@ class SeenRange:
 
 @dataclass(frozen=True)
 class SeenSpec:
-    """See the module docstring."""
+    """Ranges of inputs, and of products of inputs, that training saw."""
 
     margin: float = 1.0
     ranges: tuple[SeenRange, ...] = ()

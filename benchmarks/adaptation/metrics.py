@@ -52,7 +52,7 @@ METHODS = ("hierarchical_nearest_without_metrics", "hierarchical_nearest", "boos
 
 
 def synthetic_table(workloads: int, configurations: int = CONFIGURATIONS, seed: int = 0) -> Pool:
-    """See the module docstring; metrics (W, C, 4) as in METRIC_NAMES."""
+    """Workloads of known laws, with system metrics (W, C, 4) as in METRIC_NAMES."""
     rng = np.random.default_rng(seed)
     on, hidden = machines(configurations, rng), laws(workloads, rng)
     y = noisy(hidden.log_seconds(on), rng)

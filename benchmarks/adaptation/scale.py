@@ -108,7 +108,7 @@ def noisy(y: FloatArray, rng: np.random.Generator) -> FloatArray:
 
 
 def synthetic_pool(workloads: int, configurations: int, seed: int = 0) -> Pool:
-    """See the module docstring; no metrics."""
+    """Workloads of known laws, without metrics."""
     rng = np.random.default_rng(seed)
     on = machines(configurations, rng)
     y = noisy(laws(workloads, rng).log_seconds(on), rng)

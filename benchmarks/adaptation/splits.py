@@ -120,7 +120,7 @@ def check_split(data: Loaded, kind: str, provider: str) -> None:
 
 
 def split(data: Loaded, kind: str, seed: int, provider: str) -> Split:
-    """See the module docstring.
+    """The pool, what is measured of a new workload, and what is predicted of it.
 
     Raises:
         InputError: see check_split; or the split leaves a side empty.

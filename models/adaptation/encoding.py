@@ -133,7 +133,7 @@ class Table:
 
 
 def table_of(measurements: Measurements) -> Table:
-    """See the module docstring."""
+    """Measurements as one array, a cell a configuration."""
     frame, mapping = measurements.frame, measurements.mapping
     names = [rule.name for rule in mapping.configuration]
     at = frame[names].groupby(names, sort=True).ngroup().to_numpy()

@@ -59,7 +59,7 @@ class Recommendation:
 
 def recommend(table: Table, workload: str, deadline: float | None = None, coverage: float = COVERAGE,
               risk: bool = False, learner: str | None = None, seed: int = 0) -> Recommendation:
-    """See the module docstring.
+    """The cheapest configuration that meets the deadline, and how sure that is.
 
     Args:
         table: all measurements.

@@ -32,7 +32,7 @@ class Interval:
 
 
 def share_interval(satisfied: NDArray[np.bool_], pairs: IntArray, group: IntArray, confidence: float) -> Interval:
-    """See the module docstring.
+    """The share of satisfied pairs with its interval, whose rows may stand in several pairs.
 
     Args:
         satisfied: (P,), whether each pair obeys.

@@ -137,7 +137,7 @@ class PropertyAudit:
 
     @property
     def verdict(self) -> Verdict:
-        """See the module docstring."""
+        """Whether the data obey, contradict or do not tell."""
         if self.pairs < self.minimum_pairs:
             return "undecided"
         if self.within_noise_interval.upper < self.at_least or self.obeys_interval.upper < CHANCE_SHARE:

@@ -61,7 +61,7 @@ class OwnTask:
 
 
 class Kind(Protocol):
-    """See the module docstring. All methods are pure but for the folders that they are given."""
+    """All that differs between kinds of task. All methods are pure but for the folders that they are given."""
 
     @property
     def task_file(self) -> type[TaskFile[Any]]:

@@ -22,7 +22,7 @@ _LOOK_S = 0.1
 
 
 class ReplicatedService(LiveService):
-    """Like `LiveService`; see the module docstring."""
+    """A `LiveService` behind a proxy, whose further instances take time to start."""
 
     def __init__(self, guard: Guard, groups: ControlGroups, home: Path, name: str, deployment: Deployment,
                  memory_mib: float, most: int, start_up_s: tuple[float, float], seed: int) -> None:

@@ -57,7 +57,7 @@ _SHIELD = ("hold", "hysteresis", "cool_down_s", "budgets")
 
 @dataclass(frozen=True)
 class ControllerFile:
-    """See the module docstring."""
+    """What an operator says of one controller."""
 
     prometheus: str
     signals: Mapping[str, Query]

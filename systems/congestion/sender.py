@@ -44,7 +44,7 @@ _DOWN = 0.5  # of the rate, where nothing is heard: as on a retransmission timeo
 
 @dataclass(frozen=True)
 class Target:
-    """See the module docstring."""
+    """Where packets go, and how the first of them are paced."""
 
     to: tuple[str, int]
     first_rate_pps: float

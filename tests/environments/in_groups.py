@@ -23,7 +23,7 @@ class Groups:
 
 
 class InGroups:
-    """See the module docstring; a group violates where one of its agents does."""
+    """An environment whose applications stand in groups; a group violates where one of its agents does."""
 
     def __init__(self, environment: Any, agents: int) -> None:
         self._environment, self.agents = environment, agents

@@ -31,7 +31,7 @@ CHUNK_ELEMENTS = 20_000_000
 
 @dataclass(frozen=True)
 class Hierarchical:
-    """See the module docstring.
+    """Coefficients of every workload, with the distribution of the pool that they are drawn from.
 
     Attributes:
         lengthscale: of the kernel, in units of the mean distance of configurations.

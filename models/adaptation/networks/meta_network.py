@@ -55,7 +55,7 @@ LOSSES = ("log", "mape")
 
 @dataclass(frozen=True)
 class MetaNetwork:
-    """See the module docstring.
+    """An encoder of the measured runs, and the base learner that takes its embedding.
 
     Attributes:
         loss: "log", a Huber loss, or "mape" of the ratio, under which the mean is the logarithm of a point prediction

@@ -43,7 +43,7 @@ def exportable_learner() -> Mean:
 
 @dataclass(frozen=True)
 class PoolEncoder:
-    """See the module docstring.
+    """From few measured runs to an embedding, by what the pool knows.
 
     Hierarchical part: prior (C,), covariance (C, C) of a new workload's curve, noise (1,) of a run. Nearest part:
     curves (W, C), bandwidths (2,) of ratios and level, spread (1,), the noise it adds. Projection: centre (C,), encode

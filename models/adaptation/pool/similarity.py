@@ -34,7 +34,7 @@ class Predictability:
     """How well the similarity to the pool tells the error.
 
     Attributes:
-        threshold, reach: see the module docstring.
+        threshold: similarity below which a workload is flagged; reach: largest distance of two of the pool.
         correlation: Spearman's, of the similarity of held-out workloads with their mean absolute error in logarithms
             before any adaptation of a network.
         p_value: of there being no correlation.

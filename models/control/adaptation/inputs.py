@@ -24,7 +24,7 @@ from models.control.simulation.scaling import Scaling
 
 
 class Inputs(Protocol):
-    """See the module docstring."""
+    """Numbers that a policy is told beside an observation, by episode."""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ class Recorder:
     """Makes records of what happens in N episodes."""
 
     def __init__(self, environment: Environment, mean: Tensor, spread: Tensor, stride: int = 4) -> None:
-        """See the module docstring.
+        """Of episodes that begin now.
 
         Args:
             mean: (f) of the features.

@@ -72,7 +72,7 @@ class MeanEncoder(nn.Module):
 
 
 class TrajectoryEncoder(nn.Module):
-    """See the module docstring."""
+    """A bidirectional GRU over trajectories, and the mean of what it makes of each."""
 
     def __init__(self, settings: EncoderSettings, numbers: int, seed: int) -> None:
         super().__init__()

@@ -27,7 +27,7 @@ from models.control.contract.observer import Observer
 
 @dataclass(frozen=True)
 class Acting:
-    """See the module docstring."""
+    """Observer, rules and, where there is one, the checker of guarantees of a system."""
 
     observer: Callable[[], Observer]
     rules: Mapping[str, RuleFamily]

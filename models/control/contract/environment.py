@@ -48,7 +48,7 @@ class Outcome:
 
 
 class Environment(Protocol):
-    """See the module docstring."""
+    """N applications that are drawn, observed and stepped as one tensor operation."""
 
     @property
     def signals(self) -> tuple[Signal, ...]:

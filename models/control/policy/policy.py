@@ -190,7 +190,7 @@ class _Clip(torch.autograd.Function):
 
 
 class Policy(nn.Module):
-    """See the module docstring.
+    """Features of an observation, an MLP, and limits and gates on what it wishes: raw targets.
 
     Args:
         shape: what it takes and gives.

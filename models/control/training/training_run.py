@@ -177,7 +177,7 @@ class Learner(Protocol):
 
 def run(environment: Environment, learner: Learner, settings: RunSettings, seed: int, checkpoint: Path | None,
         progress: Progress | None, digest: Mapping[str, Any]) -> TrainedPolicy:
-    """Rounds, measurements, checkpoints; see the module docstring.
+    """Trains round after round, measures, and keeps checkpoints and the best policy.
 
     Args:
         checkpoint: file; goes on from it where it is there. None: nothing is written.

@@ -21,7 +21,7 @@ from models.tasks.control.training import TrainedForAims
 
 def on_held_out_applications(task: ControlTask, system: ControlledSystem, trained: TrainedForAims, chosen: int,
                              rules: dict[str, TunedRule]) -> dict[str, Any]:
-    """See the module docstring; chosen: number of the policy that stays."""
+    """Policy and rules in the same held-out episodes; chosen: number of the policy that stays."""
     judged = JudgedEpisodes(task, system)
     played = [_played(judged, trained.policies.member(number)) for number in range(len(trained.aims))]
     of_rules = {name: judged.play_rule(system.rules[name], rule) for name, rule in rules.items()}

@@ -26,7 +26,7 @@ BASES: tuple[Bases, ...] = get_args(Bases)
 
 
 class FewShot(Written):
-    """See the module docstring."""
+    """How workloads are learned from one to a few measured runs each."""
 
     pool: ListOf[ColumnName] = Field(
         default=(), description="Workloads that are not adapted; leave it out below a mapping's `task`")

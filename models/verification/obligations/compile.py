@@ -284,6 +284,6 @@ def _sum_above(a: FloatArray, b: FloatArray) -> FloatArray:
 
 
 def open_constant(exact: Fraction) -> float:
-    """The constant d with which {c y + d >= 0} stands for {c y + exact > 0}, see the module docstring."""
+    """The constant d with which {c y + d >= 0} stands for {c y + exact > 0}: a unit lower where it is exact."""
     near = above(exact)
     return near if near > exact else min(math.nextafter(near, -math.inf), near - TINY)

@@ -28,7 +28,7 @@ TINY32, TINY64 = 2.0**-126, 2.0**-1022
 
 @dataclass(frozen=True)
 class Forest:
-    """See the module docstring.
+    """Trees as boxes of inputs with a value each, which are added up.
 
     Attributes:
         tree: (L,) number of the tree, ascending; each has at least one box.
