@@ -65,7 +65,8 @@ def _better(task: ControlTask, name: str, environment: Environment, generic: Pol
     scores = member_scores(task, environment, trained.policies, seed)
     tuned = trained.policies.member(best_of(task, scores))
     found = better(task, environment, tuned, generic, seed)
-    choice: dict[str, Any] = {"history": list(trained.history), "stopped": trained.stopped,
+    choice: dict[str, Any] = {"experience": None if known is None else len(known),
+                              "history": list(trained.history), "stopped": trained.stopped,
                               "policies": [{"aim": aim, **vars(score)}
                                            for aim, score in zip(trained.aims, scores, strict=True)]}
     if not found.taken:

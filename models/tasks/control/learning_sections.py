@@ -29,8 +29,18 @@ def pretraining(evidence: Json | None, page: str) -> tuple[Part, ...]:
     levels = {} if allowed is None else {"violating_share": {f"allowed, {percent(allowed)}": allowed}}
     curves = _curves(evidence, ("training", "pretraining", "history"), levels, f"{page}-pretraining",
                      "The generic policies: training episodes of randomised applications, judged every few rounds; "
-                     "means over those that were trained side by side.")
-    return (*curves, *generic_front(evidence, f"{page}-generic"))
+                     "means over those that were trained.")
+    return (*_by(evidence), *curves, *generic_front(evidence, f"{page}-generic"))
+
+
+def _by(evidence: Json | None) -> tuple[Part, ...]:
+    """The method, and how much others did that it learned from."""
+    found = mapping(evidence, "training", "pretraining")
+    name, steps = name_at(found, "method"), finite_number(found.get("experience"))
+    if not name:
+        return ()
+    watched = "" if steps is None else f" It learned from {steps:,.0f} steps of the fallback and never acted."
+    return (Note(f"Method: {name.replace('_', ' ')}.{watched}"),)
 
 
 def generic_front(evidence: Json | None, name: str) -> tuple[Part, ...]:
@@ -65,7 +75,10 @@ def adaptation(evidence: Json | None, page: str) -> tuple[Part, ...]:
     curves = _curves(evidence, ("training", "history"), levels, f"{page}-adaptation",
                      "From the generic policy on, in the twin of this workload: training episodes, judged every few "
                      "rounds.")
-    return (*curves, *_early(mappings(evidence, "training", "history"), score, fallback), Note(_taken(evidence)))
+    steps = finite_number(at(evidence, "training", "experience"))
+    learned = () if steps is None else (Note(f"It learned from {steps:,.0f} steps that others took."),)
+    return (*learned, *curves, *_early(mappings(evidence, "training", "history"), score, fallback),
+            Note(_taken(evidence)))
 
 
 def _curves(evidence: Json | None, keys: Sequence[str], levels: Mapping[str, Mapping[str, float]], name: str,

@@ -56,7 +56,8 @@ def pretrain(task: ControlTask, seed: int, output: Path, checkpoints: Path, prog
         trained = train(task, environment, rounds, seed, checkpoints / "policy.npz", progress, experience=watched)
         scores = member_scores(task, environment, trained.policies, seed)
         number = best_of(task, scores)
-    training = {"history": list(trained.history), "stopped": trained.stopped, "chosen": number,
+    training = {"method": task.training.method, "experience": None if watched is None else len(watched),
+                "history": list(trained.history), "stopped": trained.stopped, "chosen": number,
                 "policies": [{"aim": aim, **vars(score)} for aim, score in zip(trained.aims, scores, strict=True)],
                 "held_out": on_held_out_applications(task, environment, trained, number, rules)}
     save_pretrained(Pretrained(trained.policies.member(number), rules, training), output)

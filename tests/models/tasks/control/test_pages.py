@@ -53,6 +53,17 @@ def test_headline_and_summary_say_what_was_measured():
     assert len(PAGES.cells(evidence())) == len(PAGES.columns([]).names) == 6
 
 
+def test_how_a_policy_was_trained_and_what_it_learned_from_is_said():
+    found = evidence()
+    assert not any(isinstance(one, Note) and "Method" in one.text for one in learning_sections.pretraining(found, "p"))
+    found["training"]["pretraining"] |= {"method": "td3_bc", "experience": 102_400, "history": []}
+    found["training"]["experience"] = 1200
+    notes = [one.text for one in (*learning_sections.pretraining(found, "p"), *learning_sections.adaptation(found, "p"))
+             if isinstance(one, Note)]
+    assert notes[0] == "Method: td3 bc. It learned from 102,400 steps of the fallback and never acted."
+    assert "It learned from 1,200 steps that others took." in notes
+
+
 def test_a_guarantee_of_the_loop_is_printed_where_it_is_proved_alone():
     statement, table, reason = sections.closed_loop(evidence(), "p")
     assert isinstance(statement, Note) and statement.text == "It holds." and reason.text == "The time ended."
