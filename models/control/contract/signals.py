@@ -146,8 +146,9 @@ class Control:
         if self.whole or not inside or not all(ratio > 1.0 for ratio in ratios):
             raise ValueError(f"expected ascending levels above 0 of a target that is not whole, low and high among "
                              f"them, got {self.levels} (control {self.name})")
-        if max(ratios) > (1.0 + self.most_up) * _EXACT or max(ratios) * (1.0 - self.most_down) > _EXACT:
-            raise ValueError(f"expected most_up and most_down that reach the next level, {max(ratios):g} times the one "
+        most = max(ratios, default=1.0)
+        if most > (1.0 + self.most_up) * _EXACT or most * (1.0 - self.most_down) > _EXACT:
+            raise ValueError(f"expected most_up and most_down that reach the next level, {most:g} times the one "
                              f"below, got {self.most_up:g} and {self.most_down:g} (control {self.name})")
 
     @property

@@ -54,6 +54,11 @@ def test_gradients_pass_as_if_nothing_was_rounded() -> None:
     assert targets.grad is not None and targets.grad.tolist() == [[2.0, 5.0]]
 
 
+def test_one_level_is_a_fixed_target() -> None:
+    fixed = replace(CLOCK, low=1500.0, high=1500.0, levels=(1500.0,))
+    assert float(settable(np.asarray(900.0), fixed, np)) == 1500.0 and fixed.span == 1500.0
+
+
 @pytest.mark.parametrize(("changed", "message"), [
     ({"levels": (800.0, 1500.0, 1000.0, 3000.0)}, "ascending levels"),
     ({"levels": (0.0, 800.0, 3000.0)}, "ascending levels"),

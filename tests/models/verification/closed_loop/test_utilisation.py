@@ -17,6 +17,7 @@ from models.verification.verdict import Status
 from tests.models.verification.closed_loop.policies import law, policy
 
 SLACK = 1e-9
+START = 1.0
 
 
 @pytest.mark.parametrize("kinks", [2, 6, 24])
@@ -36,15 +37,15 @@ def test_the_chain_is_as_near_as_it_says(kinks: int, step_s: float) -> None:
 @pytest.mark.slow
 def test_a_policy_that_sees_utilisation_alone_is_proved_in_the_loop(tmp_path: Path) -> None:
     scaler = policy([np.array([[1.0]]), np.array([[1.1]])], [np.array([-0.3]), np.array([0.3])])
-    chain, off = utilisation(law(), 3.0)
+    chain, off = utilisation(law(), START + 1.0)
     seen = Observation.of([[0, 0, 0, 1]], [-off], [off], chain)
-    found = closed_loop_guarantee(scaler, seen, law(), 2.0, tmp_path, seconds=400.0)
+    found = closed_loop_guarantee(scaler, seen, law(), START, tmp_path, seconds=400.0)
     assert found.status is Status.PROVED and found.steps is not None and found.excess_steps is not None
     assert found.backlog is not None and found.excess is not None
     assert check_guarantee(tmp_path, scaler, seen, law()).accepted
     # trajectories in which the policy sees the true utilisation
-    true = OneStep(scaler, Observation.of([[0, 0, 0, 1]], function=utilisation(law(), 3.0, 2000)[0]), law())
-    trajectories = simulate(true, 2.0, found.excess_steps + 300)
+    true = OneStep(scaler, Observation.of([[0, 0, 0, 1]], function=utilisation(law(), START + 1.0, 2000)[0]), law())
+    trajectories = simulate(true, START, found.excess_steps + 300)
     assert trajectories.largest(found.steps)[0] <= found.backlog + SLACK
     assert trajectories.largest(found.excess_steps)[1] <= found.excess + SLACK
 

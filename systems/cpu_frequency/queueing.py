@@ -1,0 +1,31 @@
+"""Latency of a service of c cores with general arrivals and service, in one second.
+
+Mean wait of those who wait and probability of waiting by Sakasegawa (Ann. Inst. Stat. Math. 29, 1977) with the
+variability of Allen and Cunneen (Allen, 1990, section 5.2.2), W_q = v tau / (c (1 - rho)) rho^(sqrt(2 (c + 1)) - 1);
+its tail is exponential (exact for M/M/c). A second is finite: 1 - rho is never less than what diffusion fills in it.
+Wait, spread of the service and work left over, of which rarely two are large at once, add as squares.
+"""
+
+import torch
+from torch import Tensor
+
+_Z99, _LN100 = 2.3263478740408408, 4.605170185988092  # normal quantile of 0.99; of a wait: -ln(0.01)
+_LEAST_RHO = 1e-4
+
+
+def p99_latency(rate: Tensor, cores: Tensor, service_s: Tensor, arrival_cv2: Tensor, service_cv2: Tensor,
+                backlog_s: Tensor, step_s: float) -> Tensor:
+    """(N,) 99th percentile of wait and service, s, of the requests that arrive in a step; all (N,).
+
+    Args:
+        arrival_cv2, service_cv2: squared coefficients of variation; service times are log-normal.
+        backlog_s: work that is left over, s of all cores.
+    """
+    rho = (rate * service_s / cores).clamp(_LEAST_RHO, 1.0)
+    spread = 0.5 * (arrival_cv2 + service_cv2) * service_s / cores
+    wait = spread / ((1.0 - rho).square() + spread / step_s).sqrt()
+    log_waiting = ((2.0 * (cores + 1.0)).sqrt() - 1.0) * rho.log()
+    tail = wait * (log_waiting + _LN100).clamp(min=0.0)
+    variance = torch.log1p(service_cv2)
+    body = service_s * (torch.exp(_Z99 * variance.sqrt() - 0.5 * variance) - 1.0)
+    return service_s + (tail.square() + body.square() + backlog_s.square() + 1e-12).sqrt()

@@ -1,0 +1,212 @@
+"""A processor's clock through the kernel's files, and what is read of it: actuator and reader in one.
+
+    assay control --actuator systems.cpu_frequency.sysfs --controller clock.yaml ...
+
+    clock:                                       # its part of the controller's file
+      policies: [policy0, policy1]               # below `cpufreq`, default /sys/devices/system/cpu/cpufreq
+      temperature: /sys/class/hwmon/hwmon1/temp1_input     # millidegrees
+      limit_c: 84.5                              # of the processor
+      status: /run/shop.json                     # written once a second by whoever counts: STATUS, name -> number
+      powercap: /sys/class/powercap/intel-rapl:0           # the default: energy_uj, constraint_0_power_limit_uw
+      power_limit_w: 155                         # only where there is no such limit to read, as on AMD
+
+Set is scaling_setspeed where the governor is `userspace`, else scaling_max_freq, in kHz (kernel, admin-guide/pm/
+cpufreq.rst), never the governor or the power limit. What was found is on disk before the first change, and given back
+by `restore`; what somebody else set since stays. Tried on a tree of plain files of this form alone: no machine at hand
+shows its clock.
+"""
+
+import json
+import math
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from feature_store.errors import InputError, SourceError
+from serving.actuators.actuator import ActuatorError, Applied
+from serving.actuators.control_group.file_lease import FileLease
+from serving.actuators.control_group.found_limits import FoundLimits, forget_found, read_found, write_found
+from serving.actuators.kind import ActuatorKind
+from serving.contract import Contract
+from serving.control.file_part import FilePart
+from serving.control.parts import Readings
+from systems.cpu_frequency.interface import CONTROLS, SIGNALS
+
+STATUS = ("rate_rps", "latency_ms", "ips_1e9", "usage", "stall_share")
+_CONTROL, _KHZ = CONTROLS[0].name, 1e6
+(_ROOM,) = (signal for signal in SIGNALS if signal.name == "room_c")
+_BOOT = Path("/proc/sys/kernel/random/boot_id")  # what was found before a restart stands again by itself
+
+
+@dataclass(frozen=True)
+class Target:
+    """The files of a processor. power_limit_w: 0 where it is read."""
+
+    policies: tuple[Path, ...]
+    temperature: Path
+    limit_c: float
+    status: Path
+    powercap: Path
+    power_limit_w: float
+    state: Path
+
+
+class Clock:
+    """Implements `Actuator` and `Reader`."""
+
+    interval_s: float | None = None  # as the operator says
+
+    def __init__(self, target: Target) -> None:
+        self._target, key = target, sha256("\0".join(map(str, target.policies)).encode()).hexdigest()[:12]
+        self._path = target.state / f"clock-{key}.json"
+        self._lease = FileLease(self._path.with_suffix(".lock"))
+        self._seen: dict[str, str] | None = None  # what the present decision started from
+        self._energy: tuple[float, float] | None = None  # s, J
+        self.name = f"clock of {', '.join(policy.name for policy in target.policies)}"
+
+    def present(self) -> Mapping[str, float]:
+        """See `Actuator`: the largest of the policies."""
+        self._seen = self._now()
+        return {"frequency_ghz": max(map(int, self._seen.values())) / _KHZ}
+
+    def apply(self, targets: Mapping[str, float]) -> Applied:
+        """See `Actuator`. Refused, with nothing set: no lease, no clock that every policy has. Conflict, with nothing
+        set: somebody changed one since `present`."""
+        if not self._lease.is_held():
+            raise ActuatorError("refused", f"whoever sets a clock must hold the lease, nobody here does ({self.name})")
+        if set(targets) != {_CONTROL} or not math.isfinite(targets[_CONTROL]):
+            raise ActuatorError("refused", f"{_CONTROL} must be a clock in GHz, got {dict(targets)}")
+        text, now = str(round(_KHZ * targets[_CONTROL])), self._now()
+        for policy in self._target.policies:
+            least, most = (int(_text(policy / name)) for name in ("scaling_min_freq", "cpuinfo_max_freq"))
+            if not least <= int(text) <= most:
+                raise ActuatorError("refused", f"{_CONTROL} must be {least} to {most} kHz for {policy}, got {text}")
+        if self._seen not in (None, now):
+            raise ActuatorError("conflict", f"{self.name} was changed by somebody else: expected {self._seen}, found "
+                                            f"{now}; decide again")
+        if changes := {name: text for name in now if now[name] != text}:
+            try:
+                write_found(self._path, (self._found() or FoundLimits(_text(_BOOT))).before(changes, now))
+            except OSError as error:
+                raise ActuatorError("refused", f"what {self.name} was set to must be on disk before it is changed, "
+                                               f"got {error}; nothing was set") from error
+        self._seen = None
+        for name in changes:
+            _write(Path(name), text)
+        return Applied({_CONTROL: self.present()["frequency_ghz"]})
+
+    def acquire(self, holder: str) -> str:
+        """See `Actuator`. What a killed controller found stays what is given back in the end."""
+        return self._lease.acquire(holder)
+
+    def release(self, holder: str) -> None:
+        """See `Actuator`."""
+        self._lease.release(holder)
+
+    def restore(self, *, lowering: bool = True) -> None:
+        """See `Actuator`."""
+        if not (held := self._lease.is_held()) and (other := self._lease.acquire("restore")):
+            raise ActuatorError("conflict", f"{other} has the lease on {self.name}, and gives back what stood")
+        try:
+            self._give_back(lowering)
+        finally:
+            if not held:
+                self._lease.release("restore")
+
+    def _give_back(self, lowering: bool) -> None:
+        self._seen, left, later = None, [], {}
+        if (found := self._found()) is None:
+            return
+        for name, kept in found.limits.items():
+            if not kept.is_ours(now := _text(Path(name))):
+                left.append(f"{name} was set to {now} by somebody else and stays so; it had been {kept.found}")
+            elif not lowering and int(kept.found) < int(now):
+                later[name] = kept
+                left.append(f"{name} stays at {now}, more than the {kept.found} that was found")
+            elif kept.found != now:
+                _write(Path(name), kept.found)
+        if later:
+            write_found(self._path, FoundLimits(found.target, later))
+        else:
+            forget_found(self._path)
+        if left:
+            raise ActuatorError("refused" if later else "conflict", "; ".join(left))
+
+    def read(self) -> Readings:
+        """See `Reader`. Power is the mean since the reading before, and not known at the first."""
+        target, cap, now = self._target, self._target.powercap, time.monotonic()
+        try:
+            status = json.loads(target.status.read_text())
+            values = {name: float(status.get(name, math.nan)) for name in STATUS}
+            age_s = max(0.0, time.time() - target.status.stat().st_mtime)
+            clocks = [int(_text(policy / "scaling_cur_freq")) for policy in target.policies]
+            room_c = target.limit_c - 1e-3 * int(_text(target.temperature))  # below 0 it would be no observation
+            values |= {"delivered_ghz": sum(clocks) / len(clocks) / _KHZ,
+                       "room_c": min(max(room_c, _ROOM.low), _ROOM.high)}
+            joules, wraps = (1e-6 * int(_text(cap / name)) for name in ("energy_uj", "max_energy_range_uj"))
+            limit_w = target.power_limit_w or 1e-6 * int(_text(cap / "constraint_0_power_limit_uw"))
+        except (OSError, ValueError, TypeError, AttributeError, ActuatorError) as error:
+            raise SourceError(f"{self.name} must have all of its files, got {error}") from error
+        power_w, before, self._energy = math.nan, self._energy, (now, joules)
+        if before is not None and now > before[0]:
+            power_w = (joules - before[1] + (wraps if joules < before[1] else 0.0)) / (now - before[0])
+        return Readings(values | {"power_share": power_w / limit_w}, dict.fromkeys(STATUS, age_s))
+
+    def _now(self) -> dict[str, str]:
+        """What is set, by file."""
+        files = [policy / ("scaling_setspeed" if _text(policy / "scaling_governor") == "userspace"
+                           else "scaling_max_freq") for policy in self._target.policies]
+        found = {str(file): _text(file) for file in files}
+        if wrong := [name for name, text in found.items() if not text.isdigit()]:
+            raise ActuatorError("refused", f"{wrong[0]} must hold a clock in kHz, got {found[wrong[0]]!r}")
+        return found
+
+    def _found(self) -> FoundLimits | None:
+        """What an earlier change found, since this host started."""
+        try:
+            found = read_found(self._path)
+        except (OSError, ValueError) as error:
+            raise ActuatorError("refused", f"{self._path} must be what a controller wrote, got {error}: {self.name} "
+                                           "stays as it is") from error
+        return found if found is not None and found.target == _text(_BOOT) else None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError as error:
+        raise _failed(error, path, "read") from error
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        with path.open("r+") as opened:  # a file that is missing is not made
+            opened.write(text)
+            opened.truncate()
+    except OSError as error:
+        raise _failed(error, path, "set") from error
+
+
+def _failed(error: OSError, path: Path, what: str) -> ActuatorError:
+    return ActuatorError("gone" if isinstance(error, FileNotFoundError) else "forbidden" if isinstance(
+        error, PermissionError) else "refused", f"{path} must be a file that can be {what}, got {error.strerror}")
+
+
+def _read(part: FilePart) -> Target:
+    part.only(("cpufreq", "policies", "temperature", "limit_c", "status", "powercap", "power_limit_w", "state"))
+    if not (policies := part.texts("policies")):
+        raise InputError("clock.policies must name a policy, such as policy0, got none")
+    root = Path(part.text("cpufreq", "/sys/devices/system/cpu/cpufreq"))
+    return Target(tuple(root / name for name in policies), Path(part.text("temperature")), part.number("limit_c", 85.0),
+                  Path(part.text("status")), Path(part.text("powercap", "/sys/class/powercap/intel-rapl:0")),
+                  part.number("power_limit_w", 0.0, least=0.0), Path(part.text("state", "/run/assay")))
+
+
+def _make(target: Target, contract: Contract | None, held: Collection[str]) -> Clock:
+    return Clock(target)
+
+
+ACTUATOR = ActuatorKind("clock", "say which policies it sets, and where temperature and status are read", _read, _make,
+                        gives_back=True, measures=True)

@@ -1,0 +1,273 @@
+"""The clock through files: set, read, given back, whoever else writes there."""
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from feature_store.errors import InputError, SourceError
+from serving.actuators.actuator import ActuatorError
+from serving.control.controller_file import read_controller_file
+from serving.control.file_part import FilePart
+from serving.control.parts import Reader
+from systems.cpu_frequency import sysfs
+from systems.cpu_frequency.sysfs import ACTUATOR, Clock
+from tests.systems.cpu_frequency.kernel_files import STATUS, kernel_files
+
+TARGET = "target_frequency_ghz"
+
+
+def made(part: dict[str, object]) -> Clock:
+    return Clock(ACTUATOR.read(FilePart(part, "clock", "a file")))
+
+
+@pytest.fixture
+def part(tmp_path: Path) -> dict[str, object]:
+    return kernel_files(tmp_path)
+
+
+@pytest.fixture
+def clock(part: dict[str, object]) -> Iterator[Clock]:
+    one = made(part)
+    assert one.acquire("one") == ""
+    yield one
+    one.release("one")
+
+
+def held(root: Path, name: str = "scaling_max_freq") -> list[str]:
+    return [(root / "cpufreq" / policy / name).read_text().strip() for policy in ("policy0", "policy1")]
+
+
+def contents(root: Path) -> dict[str, str]:
+    return {str(path): path.read_text() for path in root.rglob("*") if path.is_file() and "state" not in path.parts}
+
+
+def test_it_sets_the_limit_of_every_policy_and_nothing_else(clock: Clock, tmp_path: Path) -> None:
+    before = contents(tmp_path)
+    assert clock.present() == {"frequency_ghz": 3.0}
+    assert clock.apply({TARGET: 2.1000000001}).values == {TARGET: 2.1}
+    after = contents(tmp_path)
+    assert {name for name in after if after[name] != before[name]} == {
+        str(tmp_path / "cpufreq" / policy / "scaling_max_freq") for policy in ("policy0", "policy1")}
+    assert held(tmp_path) == ["2100000"] * 2 and clock.present() == {"frequency_ghz": 2.1}
+    clock.apply({TARGET: 2.3})
+    clock.restore()
+    assert held(tmp_path) == ["3000000"] * 2 and not list((tmp_path / "state").glob("*.json"))
+    clock.restore()
+    assert held(tmp_path) == ["3000000"] * 2, "giving back twice does no harm"
+
+
+def test_under_the_userspace_governor_it_sets_the_speed(tmp_path: Path) -> None:
+    one = made(kernel_files(tmp_path, governor="userspace"))
+    one.acquire("one")
+    assert one.present() == {"frequency_ghz": 2.0}
+    one.apply({TARGET: 2.6})
+    assert held(tmp_path, "scaling_setspeed") == ["2600000"] * 2 and held(tmp_path) == ["3000000"] * 2
+    one.restore()
+    assert held(tmp_path, "scaling_setspeed") == ["2000000"] * 2
+    one.release("one")
+
+
+def test_what_somebody_else_set_since_stays_and_is_said(clock: Clock, tmp_path: Path) -> None:
+    clock.present()
+    clock.apply({TARGET: 2.0})
+    (tmp_path / "cpufreq" / "policy1" / "scaling_max_freq").write_text("1500000\n")
+    with pytest.raises(ActuatorError, match="changed by somebody else") as found:
+        clock.apply({TARGET: 2.2})
+    assert found.value.kind == "conflict" and held(tmp_path) == ["2000000", "1500000"]
+    message = r"policy1/scaling_max_freq was set to 1500000 by somebody else and stays so; it had been 3000000"
+    with pytest.raises(ActuatorError, match=message) as found:
+        clock.restore()
+    assert found.value.kind == "conflict" and held(tmp_path) == ["3000000", "1500000"]
+
+
+def test_the_successor_of_a_killed_one_gives_back_what_was_found_first(part: dict[str, object], tmp_path: Path) -> None:
+    killed = made(part)
+    killed.acquire("killed")
+    killed.apply({TARGET: 1.4})
+    killed.release("killed")  # as the kernel does of a process that ends
+    other = made(part)
+    assert other.acquire("other") == "" and other.present() == {"frequency_ghz": 1.4}
+    other.apply({TARGET: 1.8})
+    other.release("other")
+    made(part).restore()  # as `assay release` does, without a controller
+    assert held(tmp_path) == ["3000000"] * 2
+
+
+def test_what_was_found_before_a_restart_of_the_host_is_nobodys(
+    clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock.apply({TARGET: 1.4})
+    (tmp_path / "boot").write_text("another\n")
+    monkeypatch.setattr(sysfs, "_BOOT", tmp_path / "boot")
+    clock.restore()
+    assert held(tmp_path) == ["1400000"] * 2
+
+
+def test_giving_back_without_lowering_keeps_a_higher_clock_for_later(part: dict[str, object], tmp_path: Path) -> None:
+    for policy in ("policy0", "policy1"):
+        (tmp_path / "cpufreq" / policy / "scaling_max_freq").write_text("1600000\n")
+    one = made(part)
+    one.acquire("one")
+    one.apply({TARGET: 2.4})
+    with pytest.raises(ActuatorError, match="stays at 2400000, more than the 1600000 that was found") as found:
+        one.restore(lowering=False)
+    assert found.value.kind == "refused" and held(tmp_path) == ["2400000"] * 2
+    one.restore()
+    assert held(tmp_path) == ["1600000"] * 2
+    one.release("one")
+
+
+def test_without_the_lease_nothing_is_set_or_given_back(part: dict[str, object], clock: Clock, tmp_path: Path) -> None:
+    clock.apply({TARGET: 2.0})
+    other = made(part)
+    assert "one" in other.acquire("other")
+    with pytest.raises(ActuatorError, match="must hold the lease"):
+        other.apply({TARGET: 1.5})
+    with pytest.raises(ActuatorError, match="has the lease on clock of policy0, policy1"):
+        other.restore()
+    assert held(tmp_path) == ["2000000"] * 2
+
+
+@pytest.mark.parametrize(("targets", "message"), [
+    ({}, "must be a clock in GHz"), ({TARGET: math.nan}, "must be a clock in GHz"),
+    ({TARGET: 2.0, "other": 1.0}, "must be a clock in GHz"), ({TARGET: 1.1}, "must be 1200000 to 3000000 kHz"),
+    ({TARGET: 3.1}, "must be 1200000 to 3000000 kHz")])
+def test_what_is_no_clock_of_it_is_refused(
+    clock: Clock, tmp_path: Path, targets: dict[str, float], message: str
+) -> None:
+    with pytest.raises(ActuatorError, match=message) as found:
+        clock.apply(targets)
+    assert found.value.kind == "refused" and held(tmp_path) == ["3000000"] * 2
+
+
+def test_a_lost_permission_is_forbidden_and_what_was_set_is_still_given_back(
+    clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second policy's file is lost between two decisions (the tests may run as root, whom no mode stops)."""
+    clock.apply({TARGET: 2.0})
+    opened = Path.open
+
+    def forbidden(path: Path, mode: str = "r", **others: object) -> object:
+        if mode == "r+" and path.parent.name == "policy1":
+            raise PermissionError(13, "Permission denied")
+        return opened(path, mode, **others)  # type: ignore[call-overload]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", forbidden)
+        with pytest.raises(ActuatorError, match=r"policy1/scaling_max_freq must be a file that can be set") as found:
+            clock.apply({TARGET: 2.5})
+    assert found.value.kind == "forbidden" and held(tmp_path) == ["2500000", "2000000"]
+    assert clock.present() == {"frequency_ghz": 2.5}
+    clock.restore()
+    assert held(tmp_path) == ["3000000"] * 2
+
+
+def test_what_cannot_be_remembered_is_not_set(clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, found: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(sysfs, "write_found", full)
+    with pytest.raises(ActuatorError, match="must be on disk before it is changed"):
+        clock.apply({TARGET: 2.0})
+    assert held(tmp_path) == ["3000000"] * 2
+
+
+def test_a_damaged_memory_is_said_and_nothing_is_set(clock: Clock, tmp_path: Path) -> None:
+    clock.apply({TARGET: 2.0})
+    (memory,) = (tmp_path / "state").glob("*.json")
+    memory.write_text("{")
+    for act in (clock.restore, lambda: clock.apply({TARGET: 2.2})):
+        with pytest.raises(ActuatorError, match="must be what a controller wrote"):
+            act()
+    assert held(tmp_path) == ["2000000"] * 2
+
+
+def test_it_reads_clock_room_and_mean_power(clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Power is energy over the time between two readings, other than a second, also where the counter began anew."""
+    assert isinstance(clock, Reader)
+    now = {"s": 100.0}
+    monkeypatch.setattr(sysfs.time, "monotonic", lambda: now["s"])
+    first = clock.read()
+    assert math.isnan(first.values["power_share"])
+    assert {name: first.values[name] for name in STATUS} == STATUS and first.ages_s["latency_ms"] < 60.0
+    assert first.values["delivered_ghz"] == pytest.approx(2.0) and first.values["room_c"] == pytest.approx(23.5)
+    energy = tmp_path / "rapl" / "energy_uj"
+    for seconds, joules, watts in ((1.3, 1.0 + 78.0, 60.0), (0.7, 262_143.32885 - 12.0, None), (2.5, 18.0, 12.0)):
+        now["s"] += seconds
+        energy.write_text(f"{round(joules * 1e6)}\n")
+        found = clock.read().values["power_share"]
+        assert watts is None or found == pytest.approx(watts / 120.0, rel=1e-6)
+
+
+@pytest.mark.parametrize(("celsius", "room"), [(91.0, 0.25), (84.5, 0.25), (70.25, 14.25), (-3.0, 64.0)])
+def test_beyond_its_limit_a_processor_has_the_least_room_that_can_be_observed(
+    clock: Clock, tmp_path: Path, celsius: float, room: float
+) -> None:
+    """Less would be no observation, and a policy would be blind where it is hot."""
+    (tmp_path / "temp1_input").write_text(f"{round(1000 * celsius)}\n")
+    assert clock.read().values["room_c"] == pytest.approx(room)
+
+
+def test_a_number_that_the_status_lacks_is_not_known(clock: Clock, tmp_path: Path) -> None:
+    (tmp_path / "status.json").write_text(json.dumps({"usage": 0.5}))
+    found = clock.read().values
+    assert found["usage"] == 0.5 and math.isnan(found["latency_ms"]) and found["room_c"] == pytest.approx(23.5)
+
+
+@pytest.mark.parametrize("file", ["status.json", "temp1_input", "rapl/energy_uj", "rapl/constraint_0_power_limit_uw",
+                                  "cpufreq/policy1/scaling_cur_freq"])
+@pytest.mark.parametrize("text", [None, "nonsense"])
+def test_a_file_that_is_missing_or_damaged_is_one_error_and_comes_back(
+    clock: Clock, tmp_path: Path, file: str, text: str | None
+) -> None:
+    kept = (tmp_path / file).read_text()
+    if text is None:
+        (tmp_path / file).unlink()
+    else:
+        (tmp_path / file).write_text(text)
+    with pytest.raises(SourceError, match="clock of policy0, policy1 must have all of its files, got ") as found:
+        clock.read()
+    assert "\n" not in str(found.value)
+    (tmp_path / file).write_text(kept)
+    assert clock.read().values["usage"] == 0.5
+
+
+def test_a_policy_that_is_gone_is_said(clock: Clock, tmp_path: Path) -> None:
+    clock.present()
+    (tmp_path / "cpufreq" / "policy1" / "scaling_max_freq").unlink()
+    for act in (clock.present, lambda: clock.apply({TARGET: 2.0})):
+        with pytest.raises(ActuatorError, match=r"policy1/scaling_max_freq must be a file that can be read") as found:
+            act()
+        assert found.value.kind == "gone"
+    assert not (tmp_path / "cpufreq" / "policy1" / "scaling_max_freq").exists(), "nor is it made"
+    (tmp_path / "cpufreq" / "policy1" / "scaling_max_freq").write_text("<unsupported>")
+    with pytest.raises(ActuatorError, match="must hold a clock in kHz, got '<unsupported>'"):
+        clock.present()
+
+
+def test_a_limit_that_no_file_says_is_the_operators(part: dict[str, object], tmp_path: Path) -> None:
+    (tmp_path / "rapl" / "constraint_0_power_limit_uw").unlink()
+    one = made({**part, "power_limit_w": 155.0})
+    assert math.isnan(one.read().values["power_share"])
+    (tmp_path / "rapl" / "energy_uj").write_text("200000000\n")
+    assert one.read().values["power_share"] > 0
+
+
+@pytest.mark.parametrize(("part", "message"), [
+    ({}, "clock.policies must name a policy"), ({"policies": ["policy0"]}, "clock.temperature must be given"),
+    ({"policies": ["policy0"], "temperature": "a", "status": "b", "limit_c": 0}, "clock.limit_c must be a number > 0"),
+    ({"policy": 1}, "clock must be one of")])
+def test_its_part_of_the_controller_file_is_read_strictly(part: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        ACTUATOR.read(FilePart(part, "clock", "a file"))
+
+
+def test_the_page_s_controller_file_is_read(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "cpu-frequency.md").read_text()
+    (block,) = (one for one in page.split("```") if one.startswith("\n# clock.yaml"))
+    (tmp_path / "clock.yaml").write_text(block)
+    read = read_controller_file(tmp_path / "clock.yaml", "systems.cpu_frequency.sysfs")
+    assert read.actuators["clock"].limit_c == 84.5 and not read.prometheus
