@@ -4,17 +4,19 @@
                  "safe_ranges": {"target_replicas": {"minimum": 1, "maximum": 64, "most_down": 0.25, "most_up": 1.0}}}
 
 Whoever acts must not carry out a target beyond a safe range, nor a change by a larger share of the present value in one
-step, nor one away from `safe_side` ("more", which may be left out, or "less") while the objective is missed or unseen.
+step, nor one away from `safe_side` ("more", which may be left out, or "less") while the objective is missed or unseen,
+nor one above its `ceilings`, where there are some ({"room_c": {"start": 3, "end": 1, "at_most": 2}}).
 """
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from feature_store.errors import InputError
 from feature_store.finite_numbers import is_finite_number
 from feature_store.names import check_label
-from models.control.contract.signals import SafeSide
+from models.control.contract.signals import Ceiling, SafeSide
 
 _WHERE = "contract.json, fallback"
 _KEYS = {"rule", "settings", "safe_ranges"}
@@ -23,20 +25,28 @@ _KEYS = {"rule", "settings", "safe_ranges"}
 @dataclass(frozen=True)
 class SafeRange:
     """Of one target, in its unit; most_down and most_up: shares of the present value that one step may change.
-    safe_side: where it may go at any time (`Control.safe_side`)."""
+    safe_side: where it may go at any time (`Control.safe_side`). ceilings: input -> what it may be at most."""
 
     minimum: float
     maximum: float
     most_down: float
     most_up: float
     safe_side: SafeSide = "more"
+    ceilings: Mapping[str, Ceiling] = field(default_factory=dict)
+
+    def at_most(self, seen: Mapping[str, float]) -> float:
+        """The most by the range and its ceilings; of an input that is not known nothing follows."""
+        off = (one.taken_off(self.maximum) * one.share(seen[name]) for name, one in self.ceilings.items()
+               if math.isfinite(seen.get(name, math.nan)))
+        return self.maximum - sum(off)
 
     def to_json(self) -> dict[str, Any]:
         """As in contract.json."""
         found = vars(self).copy()
         if self.safe_side == "more":
             del found["safe_side"]
-        return found
+        ceilings = {name: vars(one).copy() for name, one in found.pop("ceilings").items()}
+        return {**found, "ceilings": ceilings} if ceilings else found
 
 
 @dataclass(frozen=True)
@@ -77,10 +87,17 @@ def fallback_spec(data: Any, outputs: Sequence[str]) -> FallbackSpec:
 
 
 def _range(name: str, data: Any) -> SafeRange:
-    numbers = set(SafeRange.__dataclass_fields__) - {"safe_side"}
-    usable = isinstance(data, Mapping) and numbers <= set(data) <= {*numbers, "safe_side"} and \
+    numbers = set(SafeRange.__dataclass_fields__) - {"safe_side", "ceilings"}
+    usable = isinstance(data, Mapping) and numbers <= set(data) <= {*numbers, "safe_side", "ceilings"} and \
         all(is_finite_number(data[key]) for key in numbers) and data.get("safe_side", "more") in get_args(SafeSide)
     if not usable or data["minimum"] > data["maximum"] or not 0 <= data["most_down"] <= 1 or data["most_up"] < 0:
         raise InputError(f"safe range of {name} must have minimum <= maximum, most_down from 0 to 1, most_up from 0 "
                          f"and a safe_side, more or less, if any, got {data!r} ({_WHERE})")
-    return SafeRange(**data)
+    ceilings = data.get("ceilings", {})
+    if not isinstance(ceilings, Mapping) or not all(
+            isinstance(signal, str) and isinstance(one, Mapping) and set(one) == set(Ceiling.__dataclass_fields__)
+            and all(map(is_finite_number, one.values())) and one["start"] != one["end"]
+            for signal, one in ceilings.items()):
+        raise InputError(f"ceilings of {name} must be inputs with numbers start, end and at_most, start and end not "
+                         f"equal, got {ceilings!r} ({_WHERE})")
+    return SafeRange(**{**data, "ceilings": {signal: Ceiling(**one) for signal, one in ceilings.items()}})

@@ -30,6 +30,7 @@ from models.verification.language.properties import (
 )
 from models.verification.language.specification import Specification
 from serving.contract import InputSpec, OutputSpec
+from serving.fallback_spec import SafeRange
 from serving.promise import Promise
 
 GATE = "specification_not_weaker"
@@ -271,6 +272,13 @@ def _safe_ranges(new: Promise, champion: Promise) -> Iterator[str]:
             yield (f"safe range of {name} is {one.minimum:g} to {one.maximum:g}, by at most -{one.most_down:.0%} and "
                    f"+{one.most_up:.0%} a step, safe side {one.safe_side}; the champion's is {old.minimum:g} to "
                    f"{old.maximum:g}, -{old.most_down:.0%} and +{old.most_up:.0%}, {old.safe_side}")
+        if one is not None and one.ceilings != old.ceilings and old.ceilings:
+            yield f"ceilings of {name} are {_ceilings(one)}, the champion's are {_ceilings(old)}"
+
+
+def _ceilings(of: SafeRange) -> str:
+    return "; ".join(f"{one.at_most:g} from {name} {one.end:g} on, falling from {one.start:g}"
+                     for name, one in of.ceilings.items()) or "none"
 
 
 def _amount(value: float, unit: str) -> str:

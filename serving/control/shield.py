@@ -9,6 +9,8 @@ In this order, so that what comes later holds in the end:
     cool-down    after something moved away from its safe side, it does not for a while
     range        the target's safe range; where one of the three above holds, it moves nothing away either
     rate         at most a share of the present value, up or down; a whole number may always move by one
+    ceiling      what the system's task allows while a signal is high, or low: a clock without room below the limit of
+                 temperature; where the signal is seen it holds whatever is said above
     budget       cores and replicas of all together; only what grows is cut, nothing that is there is taken for it
 
 The safe side of a resource is more: nothing is taken away from a service that may need it. What someone else set above
@@ -30,7 +32,7 @@ from feature_store.errors import InputError
 from models.control.contract.signals import ROUNDING, SafeSide, settable
 from serving.fallback_spec import SafeRange
 
-Reason = Literal["hysteresis", "blind", "missed", "cool_down", "range", "rate", "budget"]
+Reason = Literal["hysteresis", "blind", "missed", "cool_down", "range", "rate", "ceiling", "budget"]
 _EXACT = 1e-6  # share by which a target may miss a limit of its own network, which computes in float32
 
 
@@ -146,7 +148,7 @@ class Shield:
 
         Args:
             targets: control -> finite value, one for each limit.
-            present: signal -> finite value of what is set now, one for each limit's `current`.
+            present: signal -> value; finite of what is set now, each limit's `current`.
             moved_away_s: control -> seconds since it moved away from its safe side; left out: long ago.
             blind: whether measurements are missing or not fit to decide on.
             missed: whether the objective is missed, or nobody knows that it is met.
@@ -160,12 +162,13 @@ class Shield:
             wanted, now = _finite(targets, limit.control, "target"), _finite(present, limit.current, "present value")
             cooling = moved_away_s.get(limit.control, math.inf) < limit.cool_down_s
             keeps: Reason | None = "blind" if blind else "missed" if missed else "cool_down" if cooling else None
-            found[limit.control] = self._one(limit, wanted, now, keeps, changes)
+            found[limit.control] = self._one(limit, wanted, now, keeps, present, changes)
         for budget in self.budgets:
             self._within(budget, found, present, changes)
         return Shielded(found, tuple(changes))
 
-    def _one(self, limit: Limit, wanted: float, now: float, keeps: Reason | None, changes: list[Change]) -> float:
+    def _one(self, limit: Limit, wanted: float, now: float, keeps: Reason | None, seen: Mapping[str, float],
+             changes: list[Change]) -> float:
         """What may be set of one target. keeps: why it may not move away from its safe side now, None: it may."""
         if limit.held:
             return now
@@ -189,6 +192,9 @@ class Shield:
         cut("range", min(max(value, least), most))
         least, most = self.reachable(limit, now)
         cut("rate", min(max(value, least), most))
+        if limit.safe.ceilings:
+            ceiling = float(settable(np.asarray(limit.safe.at_most(seen)), limit, np))  # as what a policy says is
+            cut("ceiling", min(value, ceiling))
         return value
 
     @staticmethod

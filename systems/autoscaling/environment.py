@@ -51,10 +51,10 @@ class AutoscalingSystem(Autoscaling):
                    limits: Mapping[str, tuple[float, float]]) -> Mapping[str, Any]:
         """See guarantees.py."""
         from systems.autoscaling.guarantee.guarantee_check import ASSUMED
-        from systems.autoscaling.guarantee.guarantees import autoscaling_guarantees
+        from systems.autoscaling.guarantee.guarantees import WORDS, autoscaling_guarantees
 
         found, shipped = autoscaling_guarantees(model, properties, settings, limits)
-        return {"assumed": ASSUMED, "found": found, "shipped": shipped}
+        return {"assumed": ASSUMED, "words": WORDS, "found": found, "shipped": shipped}
 
 
 ENVIRONMENT = AutoscalingSystem(generate(recorded=recorded_applications()))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -64,6 +64,13 @@ class CpuFrequencySystem(CpuFrequency):
         own = replace(control, low=levels[0], high=levels[-1], levels=levels)
         return _OneService({"train": rate[:cut], "held_out": rate[cut:]}, float(telemetry["window_s"].iloc[0]), known,
                            processor, own)
+
+    def guarantees(self, model: bytes, properties: Sequence[Mapping[str, Any]], settings: Mapping[str, float | str],
+                   limits: Mapping[str, tuple[float, float]]) -> Mapping[str, Any]:
+        """See guarantee.py."""
+        from systems.cpu_frequency.guarantee import guarantees
+
+        return guarantees(properties, {one.name: settings.get(one.name, one.default) for one in SETTINGS}, limits)
 
 
 class _OneService(CpuFrequency):

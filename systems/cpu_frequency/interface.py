@@ -18,7 +18,7 @@ from systems.cpu_frequency.processors import LEVELS
 STEP_SECONDS = 1.0  # thesis, section 5.6.2
 # Weight of the first part of the paper's reward; the thesis gives none, half is assumed (as it says of its autoscaler).
 ALPHA = 0.5
-AT_LIMIT_C = 1.0  # of room: a digital thermal sensor tells no less apart (Intel SDM, volume 3B, 15.8.5: 1 degree)
+AT_LIMIT_C = 3.0  # of room: a second heats by less, and a thermal sensor tells 1 degree (Intel SDM, 3B, 15.8.5)
 LEAST_MS = 2.0**-4
 MEAN_WEIGHT = 1.0 / 16.0  # of a second, in the exponential mean of the load
 NUMBERS = SimpleNamespace(log=math.log, clamp=lambda value, low, high: min(max(value, low), high),

@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from models.control.training.trajectory_log import read_log
+from pipelines.command_line import app
 from serving.control.kill_switch import LEDGER_FILE, SIGNAL_FILE
+from tests.components.steps import IGNORED_WARNING
 from tests.e2e.tiny import ROOT
 from tests.feature_store.prometheus_server import prometheus_with
 from tests.pipelines.test_control_command import FILE, VALUES, needs_prometheus
@@ -170,6 +173,7 @@ def _holds(status: str) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings(IGNORED_WARNING)
 def test_an_operator_s_entry_of_the_ledger_stops_a_running_controller(place: Path, home: Path, tmp_path: Path) -> None:
     folder = tmp_path / "controller"
     with controller(place, home, folder) as process:
@@ -193,9 +197,8 @@ def test_an_operator_s_entry_of_the_ledger_stops_a_running_controller(place: Pat
 
 
 def _assay(home: Path, command: str, *options: str) -> str:
+    """What an operator's command says: another process than the controller's, which is what matters."""
     options = ("--task", "autoscaling", *options) if command != "history" else options
-    done = subprocess.run([sys.executable, "-c", "from pipelines.command_line import main; main()", command,
-                           "--workload", "nginx", *options], cwd=ROOT, capture_output=True, text=True,
-                          env={**os.environ, "ASSAY_HOME": str(home)})
-    assert done.returncode == 0, done.stderr
+    done = CliRunner().invoke(app, [command, "--workload", "nginx", *options], env={"ASSAY_HOME": str(home)})
+    assert done.exit_code == 0, done.output
     return " ".join(done.stdout.split())

@@ -16,6 +16,12 @@ def test_what_is_written_is_read_back() -> None:
     assert fallback_spec(GOOD, ["replicas"]).to_json() == GOOD
     less = {**GOOD, "safe_ranges": {"replicas": {**RANGE, "safe_side": "less"}}}
     assert fallback_spec(less, ["replicas"]).to_json() == less
+    ceilings = {"heat": {"start": 3, "end": 1, "at_most": 2}}
+    ceiled = {**GOOD, "safe_ranges": {"replicas": {**RANGE, "ceilings": ceilings}}}
+    found = fallback_spec(ceiled, ["replicas"])
+    assert found.to_json() == ceiled
+    assert [found.safe_ranges["replicas"].at_most({"heat": heat}) for heat in (0.5, 2.0, 3.5)] == [2.0, 33.0, 64.0]
+    assert found.safe_ranges["replicas"].at_most({}) == 64.0
 
 
 @pytest.mark.parametrize(("change", "message"), [
@@ -26,6 +32,10 @@ def test_what_is_written_is_read_back() -> None:
     ({"safe_ranges": {"replicas": {**RANGE, "minimum": 65}}}, "safe range of replicas must have minimum <= maximum"),
     ({"safe_ranges": {"replicas": {**RANGE, "most_down": 2}}}, "safe range of replicas"),
     ({"safe_ranges": {"replicas": {**RANGE, "safe_side": "up"}}}, "safe_side, more or less, if any"),
+    *(({"safe_ranges": {"replicas": {**RANGE, "ceilings": ceilings}}}, "ceilings of replicas must be inputs with")
+      for ceilings in ([], {"heat": 3}, {"heat": {"start": 3, "end": 1}},
+                       {"heat": {"start": 1, "end": 1, "at_most": 2}},
+                       {"heat": {"start": "3", "end": 1, "at_most": 2}})),
     ({"more": 1}, "fallback must have the keys"),
 ])
 def test_anything_else_is_one_line(change: dict[str, Any], message: str) -> None:

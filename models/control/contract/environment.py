@@ -210,7 +210,8 @@ class GuaranteedSystem(Protocol):
             settings, limits: as of `ControlledSystem.twin`.
 
         Returns:
-            `assumed`: in words; `found`: a list with `change` (how much of the disturbance), `change_unit`, `status`,
-            `statement` and `reason` in words, `bound` and `bound_unit`, `steps` (both None where nothing is proved),
-            `leaves` of the certificates, `seconds`; `shipped`: what goes with the bundle (guarantee.py), or None.
+            `assumed`: in words; `words`: what `change` and `bound` are, and a `caption`, for a table; `found`: a list
+            with `change` (how much of the disturbance), `change_unit`, `status`, `statement` and `reason` in words,
+            `bound` and `bound_unit`, `steps` (both None where nothing is proved), `leaves` of the certificates,
+            `seconds`; `shipped`: what goes with the bundle (guarantee.py), or None.
         """

@@ -158,6 +158,24 @@ class Control:
 
 
 @dataclass(frozen=True)
+class Ceiling:
+    """What a target may be at most: the control's `high` up to `start` of a signal, `at_most` from `end` on, in between
+    on the line through both; with an end below its start the other way round. It goes before the limits of change."""
+
+    start: float
+    end: float
+    at_most: float
+
+    def taken_off(self, high: float) -> float:
+        """Of a control's `high`, from `end` on; a workload's limits may be below `at_most`."""
+        return max(high - self.at_most, 0.0)
+
+    def share(self, value: float) -> float:
+        """Of what is taken off, at a value of the signal."""
+        return min(max((value - self.start) / (self.end - self.start), 0.0), 1.0)
+
+
+@dataclass(frozen=True)
 class Feature:
     """A sum of scaled signals that a network takes: log(p99 / SLO) is {"p99_ms": 1, "slo_ms": -1}.
 

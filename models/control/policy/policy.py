@@ -33,7 +33,7 @@ from torch import Tensor, nn
 
 from feature_store.errors import InputError
 from feature_store.whole_files import write_file
-from models.control.contract.signals import Anchor, Control, Feature, Signal, feature_matrix
+from models.control.contract.signals import Anchor, Ceiling, Control, Feature, Signal, feature_matrix
 from models.control.simulation.scaling import Scaling, interpolated_exp
 
 # Wished changes of an untrained policy, against what He's initialisation gives: it nearly stands still.
@@ -42,20 +42,6 @@ _FIRST_CHANGE = 0.02
 SURE = 4.0
 # A feature that hardly varied where it was normalised may vary later: its unit is not made smaller than this.
 _LEAST_SPREAD = 0.1
-
-
-@dataclass(frozen=True)
-class Ceiling:
-    """What a target may be at most: the control's `high` up to `start` of a signal, `at_most` from `end` on, in between
-    on the line through both; with an end below its start the other way round. It goes before the limits of change."""
-
-    start: float
-    end: float
-    at_most: float
-
-    def taken_off(self, high: float) -> float:
-        """Of a control's `high`, from `end` on; a workload's limits may be below `at_most`."""
-        return max(high - self.at_most, 0.0)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@
     least    relu(c - least), c = current + up - down
     low      relu(max(c, least) - low)
     high     relu(ceiling - low - that);  target = ceiling - that, or high where low = high
+    ceiling  relu(target - low), only where a ceiling falls;  target = low + that
 
 A logarithm is concave, log(x) = log(high) - sum of c_k relu(k - x) with all c_k > 0, an exponential convex with
 positive coefficients, and every limit is a ReLU of its own layer: derivatives by intervals then keep their sign on the
@@ -133,7 +134,7 @@ class _Carried(NamedTuple):
         down_one: by how much most_down of it is less than one, of a whole number.
         holds_down: what holds changes down back, as a share of the control's `high`.
         holds_up: what holds changes up back, likewise.
-        taken_off: of the control's `high`, by its ceilings.
+        beyond: of each ceiling, what it would take off the control's `high` if there was no `at_most`.
     """
 
     below_top: _Row
@@ -142,7 +143,7 @@ class _Carried(NamedTuple):
     down_one: _Row
     holds_down: _Row
     holds_up: _Row
-    taken_off: _Row
+    beyond: tuple[_Row, ...]
 
 
 class _Builder:
@@ -169,7 +170,7 @@ class _Builder:
         carried = [
             _Carried(anchor * -1.0 + float(top), self._clipped(column),
                      self._beyond(column, control, control.most_up), self._beyond(column, control, control.most_down),
-                     *self._gates(control), self._taken_off(control))
+                     *self._gates(control), self._beyond_start(control))
             for (control, column), anchor, top in zip(self.columns, anchors, self.tops, strict=True)]
         self.layers.close()
         return self._limits(*self._hidden(scaled, carried))
@@ -214,14 +215,13 @@ class _Builder:
         missed, idle = self._missed(control), self._idle(control)
         return (missed, idle) if control.safe_side == "more" else (idle, missed)
 
-    def _taken_off(self, control: Control) -> _Row:
-        """Of `high`, by ceilings."""
-        found = _Row()
+    def _beyond_start(self, control: Control) -> tuple[_Row, ...]:
+        """Of each ceiling; a later layer stops it at `at_most`, so that intervals of it are exact."""
+        found = []
         for name, one in self.shape.gates.ceilings.get(control.name, {}).items():
-            column, way = self.shape.column(name), 1.0 if one.start < one.end else -1.0
-            beyond = [self._neuron(column, way, -way * place) for place in (one.start, one.end)]
-            found += (beyond[0] - beyond[1]) * (one.taken_off(control.high) / abs(one.end - one.start))
-        return found
+            slope = one.taken_off(control.high) / (one.end - one.start)
+            found.append(self._neuron(self.shape.column(name), slope, -slope * one.start))
+        return tuple(found)
 
     def _missed(self, control: Control) -> _Row:
         """What holds changes away from the safe side back."""
@@ -264,7 +264,9 @@ class _Builder:
 
     def _close(self, carried: Sequence[_Carried]) -> list[_Carried]:
         """Ends a layer, over which these are carried."""
-        found = [_Carried(*(self.layers.relu(row) for row in one)) for one in carried]
+        relu = self.layers.relu
+        found = [_Carried(relu(one.below_top), relu(one.current), relu(one.up_one), relu(one.down_one),
+                          relu(one.holds_down), relu(one.holds_up), tuple(map(relu, one.beyond))) for one in carried]
         self.layers.close()
         return found
 
@@ -289,16 +291,26 @@ class _Builder:
         carried = self._close(carried)
         found = [relu(_least(control, one) + above - control.low)
                  for control, one, above in zip(controls, carried, found, strict=True)]
-        ceilings = [relu(one.taken_off) * -1.0 + control.high for control, one in zip(controls, carried, strict=True)]
+        ceilings = [self._ceiling(control, one) for control, one in zip(controls, carried, strict=True)]
         self.layers.close()
         found = [relu(ceiling - control.low - above)
                  for control, ceiling, above in zip(controls, ceilings, found, strict=True)]
         ceilings = [relu(ceiling) for ceiling in ceilings]
         self.layers.close()
-        moving = {control.name: ceiling - below
-                  for control, ceiling, below in zip(controls, ceilings, found, strict=True)}
+        found = [ceiling - below for ceiling, below in zip(ceilings, found, strict=True)]
+        if self.shape.gates.ceilings:  # else no interval of this difference would show that it is `low` at least
+            found = [relu(row - control.low) + control.low for control, row in zip(controls, found, strict=True)]
+            self.layers.close()
+        moving = {control.name: row for control, row in zip(controls, found, strict=True)}
         self.layers.end([moving.get(control.name, _Row({}, control.high)) for control in self.shape.controls])
         return self.layers.weights, self.layers.biases
+
+    def _ceiling(self, control: Control, one: _Carried) -> _Row:
+        """What the target may be at most."""
+        found = _Row({}, control.high)
+        for of, beyond in zip(self.shape.gates.ceilings.get(control.name, {}).values(), one.beyond, strict=True):
+            found += self.layers.relu(beyond * -1.0 + of.taken_off(control.high)) - of.taken_off(control.high)
+        return found
 
     def _exponential(self, position: int, log: _Row) -> _Row:
         """The wished value, of its logarithm less `top`; right up to the most that the control may become."""

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from models.control.contract.environment import Environment
-from models.control.policy.policy import Ceiling, Gates, Policy, PolicyShape
+from models.control.contract.signals import Ceiling
+from models.control.policy.policy import Gates, Policy, PolicyShape
 from models.control.training.monotone import Demands, Monotone, NoDemands
 from models.tasks.control.task import ControlTask
 

@@ -8,10 +8,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from models.control.contract.acting import code_sha256
 from models.control.contract.environment import Environment
+from models.control.contract.signals import Ceiling
 from models.control.contract.systems import environment_of
 from models.control.policy.policy import Policy
 from models.control.policy.policy_chain import Box, chain
@@ -57,15 +59,24 @@ def policy_product(task: ControlTask, workload: str, environment: Environment, p
         tuple(ProductInput(one.name, one.unit, one.meaning, one.low, one.high) for one in environment.signals),
         tuple(ProductOutput(one.name, one.unit, "target", one.low, one.high, one.low, one.high)
               for one in environment.controls), versions, seconds=task.training.verify_seconds,
-        fallback=fallback_of(fallback, environment), driving=driving_of(task, workload, environment))
+        fallback=fallback_of(fallback, environment, policy.shape.gates.ceilings),
+        driving=driving_of(task, workload, environment))
 
 
-def fallback_of(rule: TunedRule, environment: Environment) -> dict[str, Any]:
-    """What a contract says of the controller that acts where the policy may not."""
-    ranges: Mapping[str, Any] = {control.name: {"minimum": control.low, "maximum": control.high,
-                                                "most_down": control.most_down, "most_up": control.most_up,
-                                                **({"safe_side": "less"} if control.safe_side == "less" else {})}
-                                 for control in environment.controls}
+def fallback_of(rule: TunedRule, environment: Environment,
+                ceilings: Mapping[str, Mapping[str, Ceiling]] = MappingProxyType({})) -> dict[str, Any]:
+    """What a contract says of the controller that acts where the policy may not, and of what nobody may exceed.
+
+    Args:
+        ceilings: control -> {signal: ceiling}.
+    """
+    ranges: dict[str, dict[str, Any]] = {}
+    for control in environment.controls:
+        own = {name: vars(one).copy() for name, one in ceilings.get(control.name, {}).items()}
+        ranges[control.name] = {"minimum": control.low, "maximum": control.high, "most_down": control.most_down,
+                                "most_up": control.most_up,
+                                **({"safe_side": "less"} if control.safe_side == "less" else {}),
+                                **({"ceilings": own} if own else {})}
     return {"rule": rule.name, "settings": dict(rule.settings), "safe_ranges": ranges}
 
 

@@ -189,9 +189,10 @@ def closed_loop(evidence: Json | None, page: str) -> tuple[Part, ...]:
     proved_last = [one for one in found if finite_number(one.get("bound")) is not None][-1:]
     statement = str((proved_last or found[-1:])[0].get("statement", ""))
     reasons = [str(one["reason"]) for one in found if one.get("reason")]
+    words = mapping(evidence, "closed_loop", "words")
+    change, bound, caption = (str(words.get(key, key.capitalize())) for key in ("change", "bound", "caption"))
     return (Note(statement, "statement"),
-            Table(("Load changes by at most", "Verdict", "Backlog at most", "After steps", "Proved boxes", "Proved in"),
-                  tuple(rows), "For ever after so many steps, from any backlog and any capacity that runs",
+            Table((change, "Verdict", bound, "After steps", "Proved boxes", "Proved in"), tuple(rows), caption,
                   str(at(evidence, "closed_loop", "assumed") or "")),
             *(Note(reason) for reason in reasons))
 

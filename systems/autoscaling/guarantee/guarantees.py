@@ -27,6 +27,8 @@ from systems.autoscaling.twin.twin import RECORDED, SETTINGS
 # in core seconds, headroom in cores; for the proofs of all changes.
 CHANGES = (0.0, 0.0025, 0.005)
 LOAD, LIMITS, REPLICAS = (1.0, 5.0), (LEAST_LIMIT, 2.0), (LEAST_REPLICAS, 32)
+WORDS = {"change": "Load changes by at most", "bound": "Backlog at most",
+         "caption": "For ever after so many steps, from any backlog and any capacity that runs"}
 START, THRESHOLD, HEADROOM, SECONDS = 60.0, 4.0, 0.5, 45.0
 
 

@@ -1,6 +1,7 @@
 """Whatever a policy says: what leaves the shield may be set."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feature_store.errors import InputError
-from models.control.contract.signals import SafeSide
+from models.control.contract.signals import Ceiling, SafeSide
 from serving.control.shield import Budget, Limit, Reason, Shield
 from serving.fallback_spec import SafeRange
 
@@ -202,3 +203,28 @@ def test_what_somebody_else_set_between_two_levels_leads_back_to_one() -> None:
     shield = Shield([limit])
     assert _sees(shield, {"target_mhz": 1600.0}, {"mhz": 1600.0}).targets == {"target_mhz": 3000.0}
     assert _sees(shield, {"target_mhz": 100.0}, {"mhz": 9000.0}).targets == {"target_mhz": 3000.0}
+
+
+HOT = SafeRange(1.0, 4.0, 0.75, 1.0, ceilings={"room_c": Ceiling(3.0, 1.0, 2.0)})
+
+
+@given(wanted, st.floats(1.0, 4.0), st.floats(0.0, 8.0), st.booleans(), st.booleans(), st.floats(0.0, 900.0))
+def test_a_ceiling_holds_whatever_is_said_above(target, now, room, blind, missed, ago):
+    limit = Limit("target_ghz", "ghz", HOT, cool_down_s=300.0)
+    found = Shield([limit]).allowed({"target_ghz": target}, {"ghz": now, "room_c": room}, {"target_ghz": ago},
+                                    blind=blind, missed=missed)
+    ceiling = 4.0 if room >= 3.0 else 2.0 if room <= 1.0 else 1.0 + room
+    assert found.targets["target_ghz"] <= ceiling + 1e-9
+    without = Shield([replace(limit, safe=replace(HOT, ceilings={}))]).allowed(
+        {"target_ghz": target}, {"ghz": now}, {"target_ghz": ago}, blind=blind, missed=missed).targets["target_ghz"]
+    assert found.targets["target_ghz"] == pytest.approx(min(without, ceiling))
+    assert ("ceiling" in [one.reason for one in found.changes]) == (without > ceiling * (1 + 2e-6))
+
+
+def test_of_a_signal_that_is_not_seen_no_ceiling_follows_and_a_level_is_the_one_that_a_policy_would_set():
+    limit = Limit("target_ghz", "ghz", HOT)
+    assert _sees(Shield([limit]), {"target_ghz": 4.0}, {"ghz": 3.0, "room_c": math.nan}).targets["target_ghz"] == 4.0
+    levels = replace(limit, levels=(1.0, 1.9, 2.6, 4.0))
+    found = _sees(Shield([levels]), {"target_ghz": 4.0}, {"ghz": 4.0, "room_c": 0.5})
+    assert found.targets["target_ghz"] == 2.6  # what 2.0 is rounded to
+    assert str(found.changes[0]) == "target_ghz 4 -> 2.6 (ceiling)"

@@ -204,8 +204,8 @@ def test_the_outcome_is_the_same_of_numbers_as_of_tensors_and_by_hand() -> None:
 
 
 def test_a_latency_presses_only_where_there_is_room() -> None:
-    assert law.pressing_latency(90.0, 1.01, law.NUMBERS) == 90.0
-    assert law.pressing_latency(90.0, 1.0, law.NUMBERS) == law.LEAST_MS
+    assert law.pressing_latency(90.0, 3.01, law.NUMBERS) == 90.0
+    assert law.pressing_latency(90.0, 3.0, law.NUMBERS) == law.LEAST_MS
 
 
 def test_limits_of_a_workload_leave_its_levels() -> None:

@@ -67,7 +67,7 @@ def test_leading_loads_goes_down_slowly_and_never_up_without_room() -> None:
     (least,) = said("leading-loads", [{"latency_ms": 20.0}], patience=1.0, **plain)
     (half,) = said("leading-loads", [{"latency_ms": 20.0}], patience=0.5, **plain)
     assert least < 2.0 and half == pytest.approx((2.0 + least) / 2)
-    assert said("leading-loads", [{"latency_ms": 99.0, "room_c": 1.0}, {"latency_ms": 99.0, "room_c": 1.1}],
+    assert said("leading-loads", [{"latency_ms": 99.0, "room_c": 3.0}, {"latency_ms": 99.0, "room_c": 3.1}],
                 **plain) == [2.0, 3.3]
 
 

@@ -44,6 +44,8 @@ def test_a_small_policy_is_trained_proved_signed_and_sets_a_clock(tmp_path: Path
     assert (entry["status"], entry["alias"], entry["verdict"]) == ("registered", "champion", "PROVED")
     contract = check_bundle(Path(entry["bundle"]), made.configuration.public_key_path, deep=True).contract
     assert contract.fallback is not None and contract.fallback.safe_ranges["target_frequency_ghz"].safe_side == "more"
+    assert contract.guarantee is not None
+    assert "never gets hotter than its limit of 84.5 degC" in contract.guarantee.statement
     assert contract.driving is not None
     assert tuple(contract.driving.levels["target_frequency_ghz"]) == PROCESSORS[0].levels
 
@@ -69,6 +71,8 @@ def test_a_small_policy_is_trained_proved_signed_and_sets_a_clock(tmp_path: Path
     clocks = [step["done"]["target_frequency_ghz"] for step in steps if step["done"]]
     assert all(min(abs(clock - level) for level in PROCESSORS[0].levels) < 1e-6 for clock in clocks)
     assert all(0.599 < later / now < 1.667 for now, later in pairwise(clocks)) and len(set(clocks)) > 2
+    hot = [step for step in steps if step["done"] and (step["seen"].get("room_c") or 99.0) <= 1.0]
+    assert hot and all(step["done"]["target_frequency_ghz"] <= 2.0 + 1e-6 for step in hot), "whoever acts"
     pressed = full = 0
     for step in acted:
         seen, clock = step["seen"], step["done"]["target_frequency_ghz"]

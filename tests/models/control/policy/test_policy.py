@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from feature_store.errors import InputError
-from models.control.policy.policy import Ceiling, Gates, Policy, PolicyShape
+from models.control.contract.signals import Ceiling
+from models.control.policy.policy import Gates, Policy, PolicyShape
 from models.control.policy.policy_chain import Box, chain
 from models.control.policy.policy_model import INPUT, chain_onnx
 from systems.autoscaling.interface import ANCHORS, CONTROLS, FEATURES, SIGNALS

@@ -21,11 +21,12 @@ from serving.control.controller_file import read_controller_file
 from systems.autoscaling.environment import ENVIRONMENT
 from systems.autoscaling.observer import AutoscalingObserver
 from systems.autoscaling.service.files import TASK, task_text
-from systems.autoscaling.service.fit import fit_service
+from systems.autoscaling.service.fit import Fitted, fit_service
 from tests.systems.autoscaling.service.recorded_server import counters, prometheus_with, write_history
 from tests.systems.autoscaling.service.test_fit import TRUTH, recorded
 
 HOURS = 3
+FITTED: dict[str, Fitted] = {}  # see `fitted_once`
 
 
 def history(seconds: float = 15.0) -> pd.DataFrame:
@@ -111,6 +112,19 @@ def test_what_cannot_be_begun_is_refused_in_one_line(arguments: list[str], said:
     assert found.exit_code == 2 and said in found.output and len(found.output.strip().splitlines()) == 1
 
 
+@pytest.fixture
+def fitted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal windows are fitted once, which takes a second: for tests that are not about the fit."""
+    def fitted(windows: pd.DataFrame, came: list[float] | None) -> Fitted:
+        key = repr((windows.to_csv(), windows.attrs, came))
+        if key not in FITTED:
+            FITTED[key] = fit_service(windows, came)
+        return FITTED[key]
+
+    monkeypatch.setattr("systems.autoscaling.service.begin.fit_service", fitted)
+
+
+@pytest.mark.usefixtures("fitted_once")
 @pytest.mark.parametrize("objective", ["0", "-5", "3.9", "20000", "nan", "inf"])
 def test_an_objective_that_no_twin_has_is_refused(tmp_path: Path, objective: str) -> None:
     write_history(history(60.0), tmp_path / "shop.csv")
@@ -133,6 +147,7 @@ def test_whatever_the_windows_say_the_task_is_one_that_validates(tmp_path: Path,
     assert checked.exit_code in (0, 1), checked.output  # 1: the data gate, with the rule; never an unusable task
 
 
+@pytest.mark.usefixtures("fitted_once")
 @pytest.mark.parametrize(("name", "folder"), [
     ("a b", "a-b"), ('web"q', "web-q"), ("../up", "up"), ("shop/web", "shop-web"), ("web@docker", "web-docker"),
     ("x\nminimum_rows: 2", "x-minimum_rows-2")])

@@ -1,0 +1,137 @@
+"""A package that never gets hotter than its limit: what follows, in the thermal law, of a clock that is proved.
+
+    T' = E + (T - E) exp(-1 s / (R C)),    E = air + R P(f, all cores busy and active, T)
+
+A specification that bounds the clock where there is little room below the limit (`range` with `when: {room_c: ...}`)
+leaves, for each amount of room, a level; by it and the hottest that the package may be there, a second of the law ends
+at most at the limit: so it does for ever. Power, and with it T', grows with activity, busy cores, clock, temperature
+and resistance: the worst of each stands for all. Turbo limits, power limits and throttling of the hardware are not
+counted on. The largest resistance of which this is so is part of what is guaranteed. No torch.
+"""
+
+import json
+import math
+import time
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from models.control.contract.guarantee import Shipped
+from models.control.contract.signals import ROUNDING
+from models.verification.checker.archive import Rejected
+from models.verification.closed_loop.document_check import GuaranteeCheck
+from models.verification.language.amounts import amount, plain
+from systems.cpu_frequency.interface import CONTROLS, SIGNALS, STEP_SECONDS
+from systems.cpu_frequency.processors import HEAT_J_PER_K, PROCESSORS, Processor, power_w
+
+FORMAT = "assay-cpu-heat/1"
+ASSUMED = ("A package is one heat capacity behind one resistance to the air, its sensor is exact, and a clock that is "
+           "set runs at once. It rests on the bounds of the clock that are proved of the file itself, and on the "
+           "shield, which keeps them for whoever acts.")
+WORDS = {"change": "Air at most", "bound": "Power at most", "caption": "For ever, from any temperature up to the limit"}
+HOTTER_C, WITHIN_C, MOST_S = 15.0, 0.1, 36_000  # a start above the limit, what counts as back, how long is looked
+_TARGET = CONTROLS[0].name
+(_ROOM,) = (signal for signal in SIGNALS if signal.name == "room_c")
+
+
+def bounds_of(properties: Sequence[Mapping[str, Any]], highest_ghz: float) -> list[tuple[float, float]]:
+    """(room, most GHz), by room: with at most so much room the clock is at most that; the last: with any.
+
+    Args:
+        properties: as specification.yaml has them, proved.
+        highest_ghz: of the workload's limits.
+    """
+    found = {math.inf: highest_ghz}
+    for one in (one["range"] for one in properties if "range" in one):
+        when = one.get("when") or {}
+        if one["output"] == _TARGET and one.get("maximum") is not None and set(when) <= {_ROOM.name}:
+            low, high = when.get(_ROOM.name, (_ROOM.low, math.inf))
+            if low <= _ROOM.low:  # less room is seen as that
+                found[high] = min(found.get(high, math.inf), one["maximum"])
+    ordered = sorted(found)
+    return [(room, min(found[wider] for wider in ordered if wider >= room)) for room in ordered]
+
+
+def worst(of: Processor, air_c: float, resistance: float, bounds: Sequence[tuple[float, float]],
+          levels: Sequence[float]) -> tuple[float, float, int] | None:
+    """(W, degrees, s): the most power of a second, the hottest afterwards, and after how many seconds a package that is
+    HOTTER_C above the limit is WITHIN_C of it; None: it may get hotter than the limit, or does not come back."""
+    numbers, share = SimpleNamespace(**of.numbers), math.exp(-STEP_SECONDS / (resistance * HEAT_J_PER_K))
+
+    def level(most_ghz: float) -> float:
+        """What is set of a target: the next level above, unless the one below is nearer than ROUNDING."""
+        return min((one for one in levels if one >= most_ghz - ROUNDING), default=levels[-1])
+
+    def after(temperature_c: float, ghz: float) -> tuple[float, float]:
+        power = float(power_w(numbers, ghz, numbers.cores, 1.0, temperature_c))
+        ends_c = air_c + resistance * power
+        return power, ends_c + (temperature_c - ends_c) * share
+
+    rooms = [0.0, *(room for room, _ in bounds[:-1])]
+    ends = [after(of.limit_c - room, level(most)) for room, (_, most) in zip(rooms, bounds, strict=True)]
+    hottest = max(temperature for _, temperature in ends)
+    if hottest > of.limit_c - 1e-9:  # rounding
+        return None
+    now, seconds = of.limit_c + HOTTER_C, 0
+    while now > of.limit_c + WITHIN_C and seconds < MOST_S:
+        now, seconds = after(now, level(bounds[0][1]))[1], seconds + 1
+    return None if seconds == MOST_S else (max(power for power, _ in ends), hottest, seconds)
+
+
+def statement(of: Processor, air_c: float, resistance: float, watts: float, seconds: int) -> str:
+    """What is guaranteed, in words."""
+    return (f"In the thermal law, an {of.name} with air of at most {plain(air_c)} degC and a resistance of at most "
+            f"{plain(resistance)} K/W to it never gets hotter than its limit of {plain(of.limit_c)} degC, from any "
+            f"temperature up to that, whatever the load and the programs, and takes at most {amount(watts, 'W')} in "
+            f"any second; from {plain(HOTTER_C)} degrees above the limit it is within {plain(WITHIN_C)} of it after "
+            f"{math.ceil(seconds * STEP_SECONDS)} s. By the clock alone, without turbo or power limit or throttling.")
+
+
+def guarantees(properties: Sequence[Mapping[str, Any]], settings: Mapping[str, float | str],
+               limits: Mapping[str, tuple[float, float]]) -> Mapping[str, Any]:
+    """See `GuaranteedSystem.guarantees`. settings: of the workload, none left out."""
+    began = time.monotonic()
+    (of,) = (one for one in PROCESSORS if one.name == settings["processor"])
+    low, high = limits.get(_TARGET, (CONTROLS[0].low, CONTROLS[0].high))
+    levels = [level for level in of.levels if low <= level <= high]
+    bounds, air_c = bounds_of(properties, levels[-1]), float(settings["ambient_c"])
+    # ever more of it is ever hotter: the largest thousandth of K/W that holds
+    thousandth = next((one for one in range(3000, 0, -1) if worst(of, air_c, one / 1000, bounds, levels)), 0)
+    one: dict[str, Any] = {"change": air_c, "change_unit": "degC", "status": "UNKNOWN", "statement": "", "bound": None,
+                           "bound_unit": "W", "steps": None, "growth": None, "leaves": 0,
+                           "reason": "" if thousandth else "No resistance keeps the package at its limit: the clock is "
+                           "not bounded enough where there is little room.", "seconds": 0.0}
+    shipped = None
+    if thousandth:
+        content = json.dumps({"format": FORMAT, "processor": of.name, "air_c": air_c, "resistance": thousandth / 1000,
+                              "levels": levels}).encode()
+        checked = check(content, properties)
+        found = worst(of, air_c, thousandth / 1000, bounds, levels)
+        assert checked.accepted and found is not None, checked.reason
+        shipped = Shipped(content, checked.statement)
+        one |= {"status": "PROVED", "statement": checked.statement, "bound": found[0], "steps": found[2]}
+    one["seconds"] = time.monotonic() - began
+    return {"assumed": ASSUMED, "words": WORDS, "found": [one], "shipped": shipped}
+
+
+def check(content: bytes, properties: Sequence[Mapping[str, Any]]) -> GuaranteeCheck:
+    """Whether a shipped guarantee follows of what is proved; never raises on a bad one."""
+    try:
+        document = json.loads(content)
+        if set(document) != {"format", "processor", "air_c", "resistance", "levels"} or document["format"] != FORMAT:
+            raise Rejected(f"guarantee must be {FORMAT}, got {str(document)[:200]}")
+        of = next((one for one in PROCESSORS if one.name == document["processor"]), None)
+        air_c, resistance = float(document["air_c"]), float(document["resistance"])
+        levels = [float(level) for level in document["levels"]]
+        if of is None or not levels or sorted(levels) != levels or not {*levels} <= {*of.levels}:
+            raise Rejected("processor must be a known one, with some of its levels, got another")
+        if not (math.isfinite(air_c) and 0 < resistance < math.inf):
+            raise Rejected(f"air and resistance must be numbers, got {air_c} and {resistance}")
+        found = worst(of, air_c, resistance, bounds_of(properties, levels[-1]), levels)
+        if found is None:
+            raise Rejected("the clock must be bounded so that the package keeps its limit, got bounds that do not")
+        return GuaranteeCheck(True, statement=statement(of, air_c, resistance, found[0], found[2]))
+    except Rejected as error:
+        return GuaranteeCheck(False, str(error))
+    except Exception as error:  # a malformed file of any kind is a refusal, not a crash
+        return GuaranteeCheck(False, f"guarantee must be readable, got {type(error).__name__}: {error}")

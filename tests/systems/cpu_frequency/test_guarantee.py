@@ -1,0 +1,110 @@
+"""The package never gets hotter than its limit: by the law stepped out, by what is taken from it, by its check."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from systems.cpu_frequency import simulator
+from systems.cpu_frequency.environment import SETTINGS
+from systems.cpu_frequency.guarantee import bounds_of, check, guarantees, worst
+from systems.cpu_frequency.processors import HEAT_J_PER_K, PROCESSORS, Processor
+
+PROPERTIES = yaml.safe_load((Path(__file__).parents[3] / "systems/cpu_frequency/cpu_frequency.yaml").read_text())[
+    "specification"]["properties"]
+BOUNDS = [(1.0, 2.0005), (2.0, 2.6505), (math.inf, 3.0)]
+every = pytest.mark.parametrize("of", PROCESSORS, ids=lambda of: of.name)
+
+
+def found_of(properties: Any = PROPERTIES, **changed: Any) -> dict[str, Any]:
+    settings = {one.name: one.default for one in SETTINGS} | changed
+    return dict(guarantees(properties, settings, {}))
+
+
+def after(of: Processor, air_c: float, resistance: float, now: float, ghz: float) -> float:
+    """A second of the law, by small steps of its differential equation with the power of its beginning."""
+    numbers = of.numbers
+    volts = numbers["base_volts"] + numbers["volts_slope"] * (ghz - numbers["base_ghz"])
+    watts = numbers["tdp_w"] * (0.2 + 0.25 * 2 ** ((now - of.limit_c) / 30) * volts / numbers["base_volts"]) \
+        + numbers["capacity"] * volts**2 * ghz * of.cores
+    for _ in range(1000):
+        now += 1e-3 * (watts - (now - air_c) / resistance) / HEAT_J_PER_K
+    return now
+
+
+@every
+def test_no_order_of_clocks_within_the_bounds_heats_it_above_its_limit(of: Processor) -> None:
+    document = json.loads(found_of(processor=of.name)["shipped"].content)
+    resistance, random = document["resistance"], np.random.default_rng(0)
+    now, hottest = of.limit_c - 6.0, 0.0
+    for second in range(3000):
+        room = of.limit_c - now
+        most = 2.0005 if room <= 1 else 2.6505 if room <= 2 else of.levels[-1]
+        most = min(level for level in of.levels if level >= most - 1e-3)
+        allowed = [level for level in of.levels if level <= most]
+        now = after(of, 35.0, resistance, now, max(allowed) if second % 50 else random.choice(allowed))
+        hottest = max(hottest, now)
+    assert of.limit_c - 3.0 < hottest <= of.limit_c + 1e-3  # it is tried, and the steps are of a thousandth
+    assert worst(of, 35.0, resistance * 1.02, bounds_of(PROPERTIES, of.levels[-1]), of.levels) is None
+
+
+def test_the_law_is_the_simulators() -> None:
+    (of,) = (one for one in PROCESSORS if one.name == "E5-2683 v3")
+    ends = torch.tensor([60.0, 90.0])
+    found = simulator.heated(torch.tensor([80.0, 80.0]), ends, torch.tensor([0.3, 0.3]), 1.0)
+    assert found.tolist() == pytest.approx([float(end + (80 - end) * math.exp(-1 / (0.3 * HEAT_J_PER_K)))
+                                            for end in ends])
+    known = worst(of, 35.0, 0.4, BOUNDS, of.levels)
+    assert known is not None
+    watts = []
+    for room, ghz in ((0.0, 2.0), (1.0, 2.7), (2.0, 3.0)):  # what 2.6505 is rounded to is 2.7
+        volts = (0.87 + 0.15 * (ghz - 2.0)) / 0.87
+        watts.append(120 * (0.2 + 0.25 * 2 ** (-room / 30) * volts + 0.55 * volts**2 * ghz / 2.0))
+    assert known[0] == pytest.approx(max(watts), rel=1e-6)
+
+
+def test_bounds_are_those_that_are_proved_where_there_is_little_room() -> None:
+    assert bounds_of(PROPERTIES, 3.0) == BOUNDS
+    assert bounds_of([], 3.0) == [(math.inf, 3.0)]
+    mine: dict[str, Any] = {"output": "target_frequency_ghz", "maximum": 1.5}
+    others = [{"range": {**mine, "when": {"room_c": [2, 3]}}}, {"range": {**mine, "output": "another"}},
+              {"range": {**mine, "when": {"room_c": [0.25, 1], "usage": [0, 0.5]}}}, {"monotone": {}}]
+    assert bounds_of(others, 3.0) == [(math.inf, 3.0)], "none of them holds for all that is hot"
+    assert bounds_of([{"range": mine}], 3.0) == [(math.inf, 1.5)]
+
+
+@every
+def test_it_says_of_which_air_cooling_and_power(of: Processor) -> None:
+    cool, warm = (found_of(processor=of.name, ambient_c=air)["found"][0] for air in (20.0, 40.0))
+    assert cool["status"] == warm["status"] == "PROVED" and warm["change"] == 40.0
+    assert f"an {of.name} with air of at most 40 degC" in warm["statement"]
+    assert cool["bound"] == warm["bound"] > of.tdp_w * 0.95
+    resistances = [json.loads(found_of(processor=of.name, ambient_c=air)["shipped"].content)["resistance"]
+                   for air in (20.0, 40.0)]
+    assert resistances[0] > resistances[1]
+
+
+def test_without_bounds_nothing_is_guaranteed_of_a_hot_package() -> None:
+    unbounded = [one for one in PROPERTIES if "when" not in one.get("range", {})]
+    least = json.loads(found_of(unbounded)["shipped"].content)["resistance"]
+    assert least < 0.75 * json.loads(found_of()["shipped"].content)["resistance"], "a sink for the highest clock"
+    content = found_of()["shipped"].content
+    assert "do not" in check(content, unbounded).reason
+
+
+@pytest.mark.parametrize(("change", "reason"), [
+    ({"resistance": 0.5}, "bounds that do not"), ({"air_c": 60.0}, "bounds that do not"),
+    ({"resistance": -1.0}, "must be numbers"), ({"air_c": None}, "readable"), ({"processor": "Z80"}, "a known one"),
+    ({"levels": [1.2, 9.9]}, "a known one"), ({"levels": []}, "a known one"), ({"format": "x"}, "must be assay-cpu"),
+    ({"more": 1}, "must be assay-cpu")])
+def test_a_changed_guarantee_is_refused(change: dict[str, Any], reason: str) -> None:
+    content = found_of()["shipped"].content
+    assert check(content, PROPERTIES).accepted
+    found = check(json.dumps({**json.loads(content), **change}).encode(), PROPERTIES)
+    assert not found.accepted and reason in found.reason
+    assert not check(b"PK", PROPERTIES).accepted
