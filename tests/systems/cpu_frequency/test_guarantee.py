@@ -89,6 +89,16 @@ def test_it_says_of_which_air_cooling_and_power(of: Processor) -> None:
     assert resistances[0] > resistances[1]
 
 
+@every
+def test_the_page_says_what_follows(of: Processor) -> None:
+    page = (Path(__file__).parents[3] / "docs/reference/cpu-frequency.md").read_text(encoding="utf-8")
+    found = found_of(processor=of.name, ambient_c=35.0)
+    resistance = json.loads(found["shipped"].content)["resistance"]
+    watts = math.ceil(found["found"][0]["bound"])
+    row = f"| {of.name} | {resistance:g} K/W | {of.numbers['resistance']:.3g} K/W | {watts} W |"
+    assert row in page
+
+
 def test_without_bounds_nothing_is_guaranteed_of_a_hot_package() -> None:
     unbounded = [one for one in PROPERTIES if "when" not in one.get("range", {})]
     least = json.loads(found_of(unbounded)["shipped"].content)["resistance"]

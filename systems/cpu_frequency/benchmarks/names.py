@@ -1,0 +1,3 @@
+"""The benchmarks of CPU frequency by name (`python -m benchmarks NAME`)."""
+
+BENCHMARKS = {"cpu-frequency-policies": "systems.cpu_frequency.benchmarks.policies"}
