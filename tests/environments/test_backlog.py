@@ -39,6 +39,7 @@ TASK = Path(__file__).with_name("backlog.yaml")
 GATES = {"specification": {"verdict": "PROVED"},
          "violations": {"metric": "violating_share", "better": "smaller", "at_most": 0.3, "least_cases": 24},
          "saves": {"metric": "cost_saved", "better": "larger", "at_least": -0.5, "least_cases": 24},
+         "capacity": {"metric": "mean_capacity_rps", "unit": "1/s", "better": "smaller", "at_most": 150.0},
          "champion": {"metric": "mean_reward", "better": "larger", "relative_to": "champion",
                       "at_least_difference": -0.05},
          "parity": {"metric": "parity_max_abs", "better": "smaller", "at_most": 0.0001},

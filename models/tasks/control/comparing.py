@@ -50,7 +50,8 @@ def figures(played: Played) -> dict[str, float]:
             "violating_share_upper": ends(played.violating_share)[1],
             "reward_deviation": float(played.reward.std()), "cost_deviation": float(played.cost.std()),
             "worst_tenth_reward": float(np.sort(played.reward)[:worst].mean()),
-            "worst_tenth_violating_share": float(np.sort(played.violating_share)[-worst:].mean())}
+            "worst_tenth_violating_share": float(np.sort(played.violating_share)[-worst:].mean()),
+            **{f"mean_{name}": float(values.mean()) for name, values in played.measures.items()}}
 
 
 def ends(values: FloatArray) -> tuple[float, float]:

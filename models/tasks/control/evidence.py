@@ -159,5 +159,6 @@ def _units(environment: Environment) -> dict[str, str]:
     """Of the metrics whose unit is the environment's or the task's own."""
     costs, rewards = ("mean_cost", "cost_deviation", "rule_cost"), (
         "mean_reward", "worst_tenth_reward", "reward_deviation", "reward_gain", "reward_gain_lower", "rule_reward")
-    units = {**dict.fromkeys(costs, environment.cost_unit), **dict.fromkeys(rewards, "reward a step")}
+    units = {**dict.fromkeys(costs, environment.cost_unit), **dict.fromkeys(rewards, "reward a step"),
+             **{f"mean_{name}": unit for name, unit in environment.measures.items()}}
     return {f"{prefix}{name}": unit for prefix in ("", "own_", "generic_") for name, unit in units.items()}

@@ -1,5 +1,7 @@
 """What a policy saves against rules: the best rule is one that keeps the objective, and differences are paired."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,11 @@ NOTHING = np.zeros((1, 1, 1), dtype=np.float32)
 
 def played(cost: "np.ndarray", share: float, reward: float = 1.0) -> Played:
     return Played(np.full(len(cost), reward), cost, np.full(len(cost), share), {}, NOTHING, NOTHING, {})
+
+
+def test_a_gate_may_ask_for_the_mean_of_a_measure() -> None:
+    one = replace(played(np.full(4, 1.0), 0.0), measures={"power_w": np.array([40.0, 60.0, 50.0, 90.0])})
+    assert figures(one)["mean_power_w"] == 60.0 and "mean_power_w" not in figures(played(np.full(4, 1.0), 0.0))
 
 
 def noise(seed: int, count: int = 100) -> "np.ndarray":
