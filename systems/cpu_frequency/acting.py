@@ -14,6 +14,6 @@ RULES: Mapping[str, RuleFamily] = rules.RULES
 def check_guarantee(content: bytes, model: bytes, properties: Sequence[Mapping[str, Any]],
                     settings: Mapping[str, float], seconds: float) -> Checked:
     """See `GuaranteeChecker`: what is proved of the model says all that this needs of it."""
-    from systems.cpu_frequency import guarantee  # onnx comes with it
+    from systems.cpu_frequency import guarantee
 
     return guarantee.check(content, properties)

@@ -6,20 +6,20 @@ A specification that bounds the clock where there is little room below the limit
 leaves, for each amount of room, a level; by it and the hottest that the package may be there, a second of the law ends
 at most at the limit: so it does for ever. Power, and with it T', grows with activity, busy cores, clock, temperature
 and resistance: the worst of each stands for all. Turbo limits, power limits and throttling of the hardware are not
-counted on. The largest resistance of which this is so is part of what is guaranteed. No torch.
+counted on. The largest resistance of which this is so is part of what is guaranteed. No torch, no onnx.
 """
 
 import json
 import math
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 from models.control.contract.guarantee import Shipped
 from models.control.contract.signals import ROUNDING
 from models.verification.checker.archive import Rejected
-from models.verification.closed_loop.document_check import GuaranteeCheck
 from models.verification.language.amounts import amount, plain
 from systems.cpu_frequency.interface import CONTROLS, SIGNALS, STEP_SECONDS
 from systems.cpu_frequency.processors import HEAT_J_PER_K, PROCESSORS, Processor, power_w
@@ -32,6 +32,16 @@ WORDS = {"change": "Air at most", "bound": "Power at most", "caption": "For ever
 HOTTER_C, WITHIN_C, MOST_S = 15.0, 0.1, 36_000  # a start above the limit, what counts as back, how long is looked
 _TARGET = CONTROLS[0].name
 (_ROOM,) = (signal for signal in SIGNALS if signal.name == "room_c")
+
+
+@dataclass(frozen=True)
+class HeatCheck:
+    """Implements `Checked`."""
+
+    accepted: bool
+    reason: str = ""
+    statement: str = ""
+    leaves: int = 0
 
 
 def bounds_of(properties: Sequence[Mapping[str, Any]], highest_ghz: float) -> list[tuple[float, float]]:
@@ -114,7 +124,7 @@ def guarantees(properties: Sequence[Mapping[str, Any]], settings: Mapping[str, f
     return {"assumed": ASSUMED, "words": WORDS, "found": [one], "shipped": shipped}
 
 
-def check(content: bytes, properties: Sequence[Mapping[str, Any]]) -> GuaranteeCheck:
+def check(content: bytes, properties: Sequence[Mapping[str, Any]]) -> HeatCheck:
     """Whether a shipped guarantee follows of what is proved; never raises on a bad one."""
     try:
         document = json.loads(content)
@@ -130,8 +140,8 @@ def check(content: bytes, properties: Sequence[Mapping[str, Any]]) -> GuaranteeC
         found = worst(of, air_c, resistance, bounds_of(properties, levels[-1]), levels)
         if found is None:
             raise Rejected("the clock must be bounded so that the package keeps its limit, got bounds that do not")
-        return GuaranteeCheck(True, statement=statement(of, air_c, resistance, found[0], found[2]))
+        return HeatCheck(True, statement=statement(of, air_c, resistance, found[0], found[2]))
     except Rejected as error:
-        return GuaranteeCheck(False, str(error))
+        return HeatCheck(False, str(error))
     except Exception as error:  # a malformed file of any kind is a refusal, not a crash
-        return GuaranteeCheck(False, f"guarantee must be readable, got {type(error).__name__}: {error}")
+        return HeatCheck(False, f"guarantee must be readable, got {type(error).__name__}: {error}")

@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,13 +25,27 @@ every_system = pytest.mark.parametrize("system", SYSTEMS)
 
 def imported(path: Path) -> set[str]:
     """Modules that a file names in its imports, at the top or inside of functions."""
+    return _looked_at(path)[0]
+
+
+def words(path: Path) -> set[str]:
+    """Those of the texts in a file's code that are names and paths, not sentences."""
+    return _looked_at(path)[1]
+
+
+@cache
+def _looked_at(path: Path) -> tuple[set[str], set[str]]:
+    """Each file is parsed once, for all tests and systems."""
+    modules: set[str] = set()
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
-            found |= {f"{node.module}", *(f"{node.module}.{one.name}" for one in node.names)}
+            modules |= {f"{node.module}", *(f"{node.module}.{one.name}" for one in node.names)}
         elif isinstance(node, ast.Import):
-            found |= {one.name for one in node.names}
-    return found
+            modules |= {one.name for one in node.names}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and " " not in node.value:
+            found |= set(re.split(r"\W+", node.value))
+    return modules, found
 
 
 def test_the_systems_are_the_folders_that_have_an_environment() -> None:
@@ -58,10 +73,7 @@ def test_no_code_outside_of_its_folders_names_it(system: str) -> None:
     others = [path for folder in ("systems", "tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
     for path in (*OUTSIDE, *others):
         if not any(path.is_relative_to(folder) for folder in own):
-            words = {word for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-                     if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " not in node.value
-                     for word in re.split(r"\W+", node.value)}  # of names and paths, not of sentences
-            assert system not in words and f"systems.{system}" not in imported(path), path
+            assert system not in words(path) and f"systems.{system}" not in imported(path), path
 
 
 @every_system

@@ -33,8 +33,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.filterwar
 
 RUN = ("run", "--task", "tiny.yaml", "--telemetry", "samples.parquet")
 DISK_KB = 128 * 1024
-# Of the steps that only turn files into files, which the cache takes over whole or not at all, one is enough.
-KILLED_AT = tuple(stage for stage in STAGES if stage not in ("validate", "audit", "pages"))
 PAIR = ("tiny", "redis")
 
 
@@ -88,7 +86,7 @@ def killed_at(project: Project, stage: str, kill: Callable[["subprocess.Popen[st
 
 
 def test_a_run_killed_at_any_stage_starts_again(project: Project) -> None:
-    for number, stage in enumerate(KILLED_AT):
+    for number, stage in enumerate(STAGES):
         killed_at(project, stage, kill_group if number % 2 else kill_command)
         ledger(project).verify()
 

@@ -209,8 +209,8 @@ def test_no_verdict_on_a_small_network_disagrees_with_enumeration() -> None:
 
 @pytest.mark.slow
 def test_no_verdict_on_a_small_network_disagrees_with_enumeration_in_a_long_attack() -> None:
-    counts = compare_with_enumeration(range(1000, 1200))
-    assert counts[Status.PROVED] > 40 and counts[Status.REFUTED] > 40
+    counts = compare_with_enumeration(range(1000, 1500))
+    assert counts[Status.PROVED] > 100 and counts[Status.REFUTED] > 100
 
 
 @pytest.mark.parametrize("seed", range(10))

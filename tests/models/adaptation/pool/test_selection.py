@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pytest
@@ -167,8 +168,7 @@ def test_candidates_must_be_named_apart(bad: list[str]) -> None:
 
 @pytest.mark.slow
 def test_large_pool_with_metrics_tries_every_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How large a pool of all candidates is, is tested above: this one is half as large, for they all learn it."""
-    every = names(candidates_for(NETWORK_WORKLOADS, metrics=True))
-    monkeypatch.setattr(selection, "NETWORK_WORKLOADS", BOOSTED_WORKLOADS)
-    found = choose_learner(pool(BOOSTED_WORKLOADS, 8, metrics=1), shots=(1,))
-    assert list(found.errors) == every
+    """With a network of few steps: that it is tried is asked here, not how well it learns."""
+    monkeypatch.setattr(selection, "MetaNetwork", partial(MetaNetwork, steps=20))
+    found = choose_learner(pool(NETWORK_WORKLOADS, 8, metrics=1), shots=(1,))
+    assert list(found.errors) == names(candidates_for(NETWORK_WORKLOADS, metrics=True))

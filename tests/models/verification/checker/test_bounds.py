@@ -312,7 +312,7 @@ def test_wild_scales_and_cancellation_do_not_push_a_bound_above_the_derivative(c
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(case=st.one_of(wild_networks(), SMALL, DEEP, annihilating_networks()))
 def test_no_exact_derivative_lies_below_its_bound_in_a_long_attack(case) -> None:
     network, lower, upper, rng = one_of_the_boxes(case)

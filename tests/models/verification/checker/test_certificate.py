@@ -234,7 +234,7 @@ def test_every_changed_file_is_refused(proof: Proof, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_every_changed_file_is_refused_in_a_long_attack(proof: Proof, tmp_path: Path) -> None:
-    refuse_all(proof, tmp_path, count=600, seed=2)
+    refuse_all(proof, tmp_path, count=2500, seed=2)
 
 
 def test_a_file_that_is_missing_is_said(proof: Proof, tmp_path: Path) -> None:
@@ -282,16 +282,16 @@ def attack_rehashed(proof: Proof, folder: Path, count: int, seed: int) -> tuple[
 
 
 def test_a_mutant_with_fresh_digests_is_refused_where_its_claim_is_false(proof: Proof, tmp_path: Path) -> None:
-    false, accepted = attack_rehashed(proof, tmp_path, count=100, seed=3)
-    assert false > 5 and accepted > 5  # the attack has teeth on both sides
+    false, accepted = attack_rehashed(proof, tmp_path, count=250, seed=3)
+    assert false > 12 and accepted > 12  # the attack has teeth on both sides
 
 
 @pytest.mark.slow
 def test_a_mutant_with_fresh_digests_is_refused_where_its_claim_is_false_in_a_long_attack(
     proof: Proof, tmp_path: Path,
 ) -> None:
-    false, accepted = attack_rehashed(proof, tmp_path, count=250, seed=4)
-    assert false > 12 and accepted > 12
+    false, accepted = attack_rehashed(proof, tmp_path, count=750, seed=4)
+    assert false > 37 and accepted > 37
 
 
 def rescaled(proof: Proof, layer: str, scaling: str, by: float) -> Proof:
