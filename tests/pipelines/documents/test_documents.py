@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 from feature_store.errors import InputError
 from feature_store.strict_yaml import parse_yaml, read_yaml
 from feature_store.written.model import check_written
+from models.tasks.control.training import method_settings
 from models.tasks.task import task_path
 from pipelines.documents.__main__ import main
 from pipelines.documents.field_tables import field_table, fill
@@ -100,11 +101,22 @@ def test_the_recipes_workload_fits_into_the_task_that_it_is_added_to() -> None:
     fits("task-prediction", {**task, "workloads": {**task["workloads"], **added}}, page)
 
 
+def test_a_training_method_s_example_fits_into_a_control_task() -> None:
+    page = "docs/reference/training-by-acting.md"
+    written = parse_yaml(block(page, "training:\n  method"), "example", page)
+    content = read_yaml(task_path("autoscaling"), "task")
+    whole = {**content, **written}
+    fits("task-control", whole, page)
+    task = check_written(FILES["task-control"].model, whole, "task", page)
+    assert method_settings(task, 3, 0.02).discount == 0.95 and task.workload("web").experience
+
+
 def test_every_page_with_a_block_of_yaml_has_it_tried() -> None:
     """A new example has to stand in EXAMPLES, or be the recipe's workload; a controller's file has no schema."""
     tried = {page for page, _, _ in EXAMPLES} | {"docs/reference/specification.md", WORKLOAD_EXAMPLE[0]}
     # tests/serving/control/test_documents.py
     tried |= {"docs/reference/control.md", "docs/reference/kubernetes-actuator.md"}
+    tried.add("docs/reference/training-by-acting.md")  # above
     pages = [path for path in (ROOT / "docs").rglob("*.md") if "```yaml" in path.read_text()]
     assert {path.relative_to(ROOT).as_posix() for path in pages} <= tried
 
