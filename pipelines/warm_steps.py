@@ -8,12 +8,17 @@ compiled, and kfp.local runs its steps in forks of it. Nothing but imports is sh
 import multiprocessing
 import os
 import tempfile
+import threading
+from multiprocessing.connection import wait
 from pathlib import Path
 
 # What more than one step imports. Great Expectations is for one step alone, and takes as long as all of these.
 PRELOADED = ("kfp.dsl.executor_main", "pandas", "onnxruntime", "sklearn.linear_model", "scipy.stats", "torch", "mlflow")
 RUNTIME = "_KFP_RUNTIME"  # kfp then imports what a step needs, and no compiler
 SHORT, LONGEST = "/tmp", 60  # where the server's socket stands if this process's own place is longer: a path of 107
+# Starting a process also looks after those that ended; two threads that look after the same one both read its exit
+# code, which is there once: the second takes the end of the file for code 255.
+_REAPING = threading.Lock()
 SHELL = ("sh", "-ec")  # how a command of kfp.local begins; a script, the step's source and its arguments follow
 
 
@@ -47,8 +52,11 @@ def _run_local_subprocess(full_command: list[str], env_vars: dict[str, str] | No
         raise RuntimeError(f"command of a step must begin with {' '.join(SHELL)}, got {' '.join(shell)}")
     step = multiprocessing.get_context("forkserver").Process(target=_step, args=(source, full_command[4:],
                                                                                  env_vars or {}))
-    step.start()
-    step.join()
+    with _REAPING:
+        step.start()
+    wait([step.sentinel])
+    with _REAPING:
+        step.join()
     assert step.exitcode is not None
     return step.exitcode
 

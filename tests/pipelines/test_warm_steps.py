@@ -77,3 +77,35 @@ def test_another_form_of_command_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(RuntimeError, match="command of a step must begin with sh -ec, got bash -c"):
         _run_local_subprocess(["bash", "-c", "script", SOURCE])
+
+
+SIDE_BY_SIDE = """
+import json, random, sys, threading, time
+from multiprocessing import forkserver
+from pipelines.warm_steps import run_steps_warm
+if __name__ == "__main__":
+    run_steps_warm()
+    from kfp.local import subprocess_task_handler
+    read, codes = forkserver.read_signed, []
+    def slowly(sentinel):  # so that who else looks after this step does so at the same time
+        time.sleep(0.3 * random.random())
+        return read(sentinel)
+    forkserver.read_signed = slowly
+    def run(steps):
+        codes.extend(subprocess_task_handler.run_local_subprocess(one) for one in steps)
+    commands = json.loads(sys.argv[1])
+    threads = [threading.Thread(target=run, args=(commands[number::3],)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    print(json.dumps(codes))
+"""
+
+
+def test_steps_side_by_side_do_not_take_each_others_exit_codes(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(SIDE_BY_SIDE)
+    steps = [command(f"well{number}", "well", tmp_path) for number in range(12)]
+    done = subprocess.run([sys.executable, "program.py", json.dumps(steps)], cwd=tmp_path, capture_output=True,
+                          text=True, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}, check=False)
+    assert done.returncode == 0 and json.dumps([0] * 12) in done.stdout, done.stdout + done.stderr
