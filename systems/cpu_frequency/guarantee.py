@@ -17,20 +17,23 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+from feature_store.finite_numbers import is_finite_number
 from models.control.contract.guarantee import Shipped
 from models.control.contract.signals import ROUNDING
 from models.verification.checker.archive import Rejected
 from models.verification.language.amounts import amount, plain
 from systems.cpu_frequency.interface import CONTROLS, SIGNALS, STEP_SECONDS
-from systems.cpu_frequency.processors import HEAT_J_PER_K, PROCESSORS, Processor, power_w
+from systems.cpu_frequency.processors import AIR_C, HEAT_J_PER_K, PROCESSORS, Processor, power_w
 
 FORMAT = "assay-cpu-heat/1"
 ASSUMED = ("A package is one heat capacity behind one resistance to the air, its sensor is exact, and a clock that is "
            "set runs at once. It rests on the bounds of the clock that are proved of the file itself, and on the "
-           "shield, which keeps them for whoever acts.")
+           "shield, which keeps them for whoever acts as long as the temperature is read; a clock that an operator "
+           "holds is the operator's.")
 WORDS = {"change": "Air at most", "bound": "Power at most", "caption": "For ever, from any temperature up to the limit"}
 HOTTER_C, WITHIN_C, MOST_S = 15.0, 0.1, 36_000  # a start above the limit, what counts as back, how long is looked
 _TARGET = CONTROLS[0].name
+_PLAIN = {"output", "minimum", "maximum", "when"}  # a `range` with more is of something else than the clock
 (_ROOM,) = (signal for signal in SIGNALS if signal.name == "room_c")
 
 
@@ -54,7 +57,8 @@ def bounds_of(properties: Sequence[Mapping[str, Any]], highest_ghz: float) -> li
     found = {math.inf: highest_ghz}
     for one in (one["range"] for one in properties if "range" in one):
         when = one.get("when") or {}
-        if one["output"] == _TARGET and one.get("maximum") is not None and set(when) <= {_ROOM.name}:
+        if set(one) <= _PLAIN and one["output"] == _TARGET and one.get("maximum") is not None and \
+                set(when) <= {_ROOM.name}:
             low, high = when.get(_ROOM.name, (_ROOM.low, math.inf))
             if low <= _ROOM.low:  # less room is seen as that
                 found[high] = min(found.get(high, math.inf), one["maximum"])
@@ -62,15 +66,18 @@ def bounds_of(properties: Sequence[Mapping[str, Any]], highest_ghz: float) -> li
     return [(room, min(found[wider] for wider in ordered if wider >= room)) for room in ordered]
 
 
-def worst(of: Processor, air_c: float, resistance: float, bounds: Sequence[tuple[float, float]],
-          levels: Sequence[float]) -> tuple[float, float, int] | None:
+def worst(of: Processor, air_c: float, resistance: float,
+          bounds: Sequence[tuple[float, float]]) -> tuple[float, float, int] | None:
     """(W, degrees, s): the most power of a second, the hottest afterwards, and after how many seconds a package that is
     HOTTER_C above the limit is WITHIN_C of it; None: it may get hotter than the limit, or does not come back."""
     numbers, share = SimpleNamespace(**of.numbers), math.exp(-STEP_SECONDS / (resistance * HEAT_J_PER_K))
 
     def level(most_ghz: float) -> float:
-        """What is set of a target: the next level above, unless the one below is nearer than ROUNDING."""
-        return min((one for one in levels if one >= most_ghz - ROUNDING), default=levels[-1])
+        """What is set of a target: the next level above, unless the one below is nearer than ROUNDING.
+
+        Of all levels of the processor: a workload's limits leave neighbours, of which no target is below the least.
+        """
+        return min((one for one in of.levels if one >= most_ghz - ROUNDING), default=of.levels[-1])
 
     def after(temperature_c: float, ghz: float) -> tuple[float, float]:
         power = float(power_w(numbers, ghz, numbers.cores, 1.0, temperature_c))
@@ -97,26 +104,23 @@ def statement(of: Processor, air_c: float, resistance: float, watts: float, seco
             f"{math.ceil(seconds * STEP_SECONDS)} s. By the clock alone, without turbo or power limit or throttling.")
 
 
-def guarantees(properties: Sequence[Mapping[str, Any]], settings: Mapping[str, float | str],
-               limits: Mapping[str, tuple[float, float]]) -> Mapping[str, Any]:
+def guarantees(properties: Sequence[Mapping[str, Any]], settings: Mapping[str, float | str]) -> Mapping[str, Any]:
     """See `GuaranteedSystem.guarantees`. settings: of the workload, none left out."""
     began = time.monotonic()
     (of,) = (one for one in PROCESSORS if one.name == settings["processor"])
-    low, high = limits.get(_TARGET, (CONTROLS[0].low, CONTROLS[0].high))
-    levels = [level for level in of.levels if low <= level <= high]
-    bounds, air_c = bounds_of(properties, levels[-1]), float(settings["ambient_c"])
+    bounds, air_c = bounds_of(properties, of.levels[-1]), float(settings["ambient_c"])
     # ever more of it is ever hotter: the largest thousandth of K/W that holds
-    thousandth = next((one for one in range(3000, 0, -1) if worst(of, air_c, one / 1000, bounds, levels)), 0)
+    thousandth = next((one for one in range(3000, 0, -1) if worst(of, air_c, one / 1000, bounds)), 0)
     one: dict[str, Any] = {"change": air_c, "change_unit": "degC", "status": "UNKNOWN", "statement": "", "bound": None,
                            "bound_unit": "W", "steps": None, "growth": None, "leaves": 0,
                            "reason": "" if thousandth else "No resistance keeps the package at its limit: the clock is "
                            "not bounded enough where there is little room.", "seconds": 0.0}
     shipped = None
     if thousandth:
-        content = json.dumps({"format": FORMAT, "processor": of.name, "air_c": air_c, "resistance": thousandth / 1000,
-                              "levels": levels}).encode()
+        content = json.dumps({"format": FORMAT, "processor": of.name, "air_c": air_c, "resistance": thousandth / 1000}
+                             ).encode()
         checked = check(content, properties)
-        found = worst(of, air_c, thousandth / 1000, bounds, levels)
+        found = worst(of, air_c, thousandth / 1000, bounds)
         assert checked.accepted and found is not None, checked.reason
         shipped = Shipped(content, checked.statement)
         one |= {"status": "PROVED", "statement": checked.statement, "bound": found[0], "steps": found[2]}
@@ -128,16 +132,17 @@ def check(content: bytes, properties: Sequence[Mapping[str, Any]]) -> HeatCheck:
     """Whether a shipped guarantee follows of what is proved; never raises on a bad one."""
     try:
         document = json.loads(content)
-        if set(document) != {"format", "processor", "air_c", "resistance", "levels"} or document["format"] != FORMAT:
+        if set(document) != {"format", "processor", "air_c", "resistance"} or document["format"] != FORMAT:
             raise Rejected(f"guarantee must be {FORMAT}, got {str(document)[:200]}")
         of = next((one for one in PROCESSORS if one.name == document["processor"]), None)
-        air_c, resistance = float(document["air_c"]), float(document["resistance"])
-        levels = [float(level) for level in document["levels"]]
-        if of is None or not levels or sorted(levels) != levels or not {*levels} <= {*of.levels}:
-            raise Rejected("processor must be a known one, with some of its levels, got another")
-        if not (math.isfinite(air_c) and 0 < resistance < math.inf):
-            raise Rejected(f"air and resistance must be numbers, got {air_c} and {resistance}")
-        found = worst(of, air_c, resistance, bounds_of(properties, levels[-1]), levels)
+        air_c, resistance = document["air_c"], document["resistance"]
+        if of is None:
+            raise Rejected(f"processor must be a known one, got {document['processor']!r:.40}")
+        known = is_finite_number(air_c) and is_finite_number(resistance)
+        if not (known and -50.0 <= air_c <= AIR_C and resistance > 0):
+            raise Rejected(f"air must be -50 to {AIR_C:g} degC and resistance above 0, got {air_c!r} and "
+                           f"{resistance!r}")
+        found = worst(of, air_c, resistance, bounds_of(properties, of.levels[-1]))
         if found is None:
             raise Rejected("the clock must be bounded so that the package keeps its limit, got bounds that do not")
         return HeatCheck(True, statement=statement(of, air_c, resistance, found[0], found[2]))

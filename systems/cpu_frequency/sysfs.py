@@ -19,7 +19,7 @@ shows its clock.
 import json
 import math
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -37,6 +37,7 @@ from systems.cpu_frequency.interface import CONTROLS, SIGNALS
 STATUS = ("rate_rps", "latency_ms", "ips_1e9", "usage", "stall_share")
 _CONTROL, _KHZ = CONTROLS[0].name, 1e6
 (_ROOM,) = (signal for signal in SIGNALS if signal.name == "room_c")
+_COLDEST_C, _HOTTEST_C = 1.0, 150.0  # what is no reading of a sensor is none of heat: 0, -128, degrees for millidegrees
 _BOOT = Path("/proc/sys/kernel/random/boot_id")  # what was found before a restart stands again by itself
 
 
@@ -59,9 +60,9 @@ class Clock:
     interval_s: float | None = None  # as the operator says
 
     def __init__(self, target: Target) -> None:
-        self._target, key = target, sha256("\0".join(map(str, target.policies)).encode()).hexdigest()[:12]
-        self._path = target.state / f"clock-{key}.json"
-        self._lease = FileLease(self._path.with_suffix(".lock"))
+        self._target, ordered = target, sorted(map(str, target.policies))
+        self._path = target.state / f"clock-{_key(ordered)}.json"
+        self._leases = [FileLease(target.state / f"clock-{_key([policy])}.lock") for policy in ordered]
         self._seen: dict[str, str] | None = None  # what the present decision started from
         self._energy: tuple[float, float] | None = None  # s, J
         self.name = f"clock of {', '.join(policy.name for policy in target.policies)}"
@@ -74,7 +75,7 @@ class Clock:
     def apply(self, targets: Mapping[str, float]) -> Applied:
         """See `Actuator`. Refused, with nothing set: no lease, no clock that every policy has. Conflict, with nothing
         set: somebody changed one since `present`."""
-        if not self._lease.is_held():
+        if not self._is_held():
             raise ActuatorError("refused", f"whoever sets a clock must hold the lease, nobody here does ({self.name})")
         if set(targets) != {_CONTROL} or not math.isfinite(targets[_CONTROL]):
             raise ActuatorError("refused", f"{_CONTROL} must be a clock in GHz, got {dict(targets)}")
@@ -98,22 +99,31 @@ class Clock:
         return Applied({_CONTROL: self.present()["frequency_ghz"]})
 
     def acquire(self, holder: str) -> str:
-        """See `Actuator`. What a killed controller found stays what is given back in the end."""
-        return self._lease.acquire(holder)
+        """See `Actuator`: of each policy. What a killed controller found stays what is given back in the end."""
+        for number, lease in enumerate(self._leases):
+            if other := lease.acquire(holder):
+                for taken in self._leases[:number]:
+                    taken.release(holder)
+                return other
+        return ""
 
     def release(self, holder: str) -> None:
         """See `Actuator`."""
-        self._lease.release(holder)
+        for lease in self._leases:
+            lease.release(holder)
 
     def restore(self, *, lowering: bool = True) -> None:
         """See `Actuator`."""
-        if not (held := self._lease.is_held()) and (other := self._lease.acquire("restore")):
+        if not (held := self._is_held()) and (other := self.acquire("restore")):
             raise ActuatorError("conflict", f"{other} has the lease on {self.name}, and gives back what stood")
         try:
             self._give_back(lowering)
         finally:
             if not held:
-                self._lease.release("restore")
+                self.release("restore")
+
+    def _is_held(self) -> bool:
+        return all(lease.is_held() for lease in self._leases)
 
     def _give_back(self, lowering: bool) -> None:
         self._seen, left, later = None, [], {}
@@ -142,12 +152,15 @@ class Clock:
             values = {name: float(status.get(name, math.nan)) for name in STATUS}
             age_s = max(0.0, time.time() - target.status.stat().st_mtime)
             clocks = [int(_text(policy / "scaling_cur_freq")) for policy in target.policies]
-            room_c = target.limit_c - 1e-3 * int(_text(target.temperature))  # below 0 it would be no observation
+            celsius = 1e-3 * int(_text(target.temperature))
+            room_c = min(max(target.limit_c - celsius, _ROOM.low), _ROOM.high)  # below 0 it would be no observation
             values |= {"delivered_ghz": sum(clocks) / len(clocks) / _KHZ,
-                       "room_c": min(max(room_c, _ROOM.low), _ROOM.high)}
+                       "room_c": room_c if _COLDEST_C < celsius < _HOTTEST_C else math.nan}
             joules, wraps = (1e-6 * int(_text(cap / name)) for name in ("energy_uj", "max_energy_range_uj"))
             limit_w = target.power_limit_w or 1e-6 * int(_text(cap / "constraint_0_power_limit_uw"))
-        except (OSError, ValueError, TypeError, AttributeError, ActuatorError) as error:
+            if limit_w <= 0:
+                raise ValueError(f"a power limit of {limit_w:g} W")
+        except (OSError, ValueError, TypeError, AttributeError, OverflowError, ActuatorError) as error:
             raise SourceError(f"{self.name} must have all of its files, got {error}") from error
         power_w, before, self._energy = math.nan, self._energy, (now, joules)
         if before is not None and now > before[0]:
@@ -171,6 +184,10 @@ class Clock:
             raise ActuatorError("refused", f"{self._path} must be what a controller wrote, got {error}: {self.name} "
                                            "stays as it is") from error
         return found if found is not None and found.target == _text(_BOOT) else None
+
+
+def _key(policies: Sequence[str]) -> str:
+    return sha256("\0".join(policies).encode()).hexdigest()[:12]
 
 
 def _text(path: Path) -> str:
@@ -199,8 +216,9 @@ def _read(part: FilePart) -> Target:
     if not (policies := part.texts("policies")):
         raise InputError("clock.policies must name a policy, such as policy0, got none")
     root = Path(part.text("cpufreq", "/sys/devices/system/cpu/cpufreq"))
-    return Target(tuple(root / name for name in policies), Path(part.text("temperature")), part.number("limit_c", 85.0),
-                  Path(part.text("status")), Path(part.text("powercap", "/sys/class/powercap/intel-rapl:0")),
+    return Target(tuple(root / name for name in policies), Path(part.text("temperature")),
+                  part.number("limit_c", math.nan), Path(part.text("status")),
+                  Path(part.text("powercap", "/sys/class/powercap/intel-rapl:0")),
                   part.number("power_limit_w", 0.0, least=0.0), Path(part.text("state", "/run/assay")))
 
 

@@ -202,7 +202,7 @@ def test_it_reads_clock_room_and_mean_power(clock: Clock, tmp_path: Path, monkey
         assert watts is None or found == pytest.approx(watts / 120.0, rel=1e-6)
 
 
-@pytest.mark.parametrize(("celsius", "room"), [(91.0, 0.25), (84.5, 0.25), (70.25, 14.25), (-3.0, 64.0)])
+@pytest.mark.parametrize(("celsius", "room"), [(91.0, 0.25), (84.5, 0.25), (70.25, 14.25), (3.0, 64.0)])
 def test_beyond_its_limit_a_processor_has_the_least_room_that_can_be_observed(
     clock: Clock, tmp_path: Path, celsius: float, room: float
 ) -> None:
@@ -271,3 +271,27 @@ def test_the_page_s_controller_file_is_read(tmp_path: Path) -> None:
     (tmp_path / "clock.yaml").write_text(block)
     read = read_controller_file(tmp_path / "clock.yaml", "systems.cpu_frequency.sysfs")
     assert read.actuators["clock"].limit_c == 84.5 and not read.prometheus
+
+
+@pytest.mark.parametrize("rubbish", ["0", "-1", "-128000", "60", "900000"])
+def test_what_is_no_reading_of_a_sensor_is_no_room(clock: Clock, tmp_path: Path, rubbish: str) -> None:
+    (tmp_path / "temp1_input").write_text(f"{rubbish}\n")
+    assert math.isnan(clock.read().values["room_c"])
+
+
+def test_a_policy_has_one_controller_in_whatever_order_and_company_it_is_named(part: dict[str, object],
+                                                                               tmp_path: Path) -> None:
+    first, other = made(part), made({**part, "policies": ["policy1", "policy0"]})
+    single = made({**part, "policies": ["policy1"]})
+    assert first.acquire("first") == ""
+    assert "first" in other.acquire("other") and "first" in single.acquire("single")
+    first.release("first")
+    assert single.acquire("single") == "" and "single" in first.acquire("first")
+    single.release("single")
+    assert first.acquire("first") == "", "what was taken before it was refused was given back"
+
+
+def test_no_power_limit_is_one_clear_line(clock: Clock, tmp_path: Path) -> None:
+    (tmp_path / "rapl" / "constraint_0_power_limit_uw").write_text("0\n")
+    with pytest.raises(SourceError, match="a power limit of 0 W"):
+        clock.read()
