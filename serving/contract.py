@@ -197,6 +197,12 @@ class Contract:
         inputs = _items(data["inputs"], "inputs", _INPUT_KEYS, _input)
         outputs = _items(data["outputs"], "outputs", _OUTPUT_KEYS, _output)
         names, targets = [item.name for item in inputs], [item.name for item in outputs]
+        fallback = fallback_spec(data["fallback"], targets, names) if "fallback" in data else None
+        driving = driving_spec(data["driving"], names, targets) if "driving" in data else None
+        for name, levels in (driving.levels if driving else {}).items():
+            safe = fallback.safe_ranges[name] if fallback else None
+            _check(safe is None or {safe.minimum, safe.maximum} <= {*levels}, f"levels of {name}",
+                   "have the ends of its safe range among them", list(levels), "contract.json")
         return cls(
             task=data["task"],
             workload=data["workload"],
@@ -209,8 +215,8 @@ class Contract:
             seed=data["seed"],
             embedding=_embedding(data["embedding"], inputs) if "embedding" in data else None,
             one_hot=_groups(data["one_hot"], names) if "one_hot" in data else (),
-            fallback=fallback_spec(data["fallback"], targets) if "fallback" in data else None,
-            driving=driving_spec(data["driving"], names, targets) if "driving" in data else None,
+            fallback=fallback,
+            driving=driving,
             guarantee=guarantee_spec(data["guarantee"]) if "guarantee" in data else None,
         )
 

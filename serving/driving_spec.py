@@ -92,9 +92,9 @@ def driving_spec(data: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Dr
     levels = data.get("levels", {})
     if not isinstance(levels, Mapping) or not all(
             name in outputs and name not in whole and isinstance(values, list) and len(values) > 1
-            and all(is_finite_number(value) for value in values)
+            and all(is_finite_number(value) and value > 0 for value in values)
             and all(below < above for below, above in pairwise(values)) for name, values in levels.items()):
-        raise InputError(f"levels must be outputs with ascending numbers, got {levels!r} ({_WHERE})")
+        raise InputError(f"levels must be outputs with ascending numbers > 0, got {levels!r} ({_WHERE})")
     return DrivingSpec(ActingSpec(**acting), float(step_s), dict(current), tuple(whole),
                        {name: float(value) for name, value in settings.items()}, seen_spec(data["seen"], inputs),
                        {name: tuple(map(float, values)) for name, values in levels.items()})

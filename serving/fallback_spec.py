@@ -63,11 +63,12 @@ class FallbackSpec:
                 "safe_ranges": {name: one.to_json() for name, one in self.safe_ranges.items()}}
 
 
-def fallback_spec(data: Any, outputs: Sequence[str]) -> FallbackSpec:
+def fallback_spec(data: Any, outputs: Sequence[str], inputs: Sequence[str] = ()) -> FallbackSpec:
     """Reads it.
 
     Args:
         outputs: names of the model's, each of which has a safe range.
+        inputs: names of the model's, of which ceilings are.
 
     Raises:
         InputError: a key is unknown or missing, a value is of a wrong type, a range is empty.
@@ -83,10 +84,10 @@ def fallback_spec(data: Any, outputs: Sequence[str]) -> FallbackSpec:
         raise InputError(f"settings must be names with numbers or words, got {settings!r} ({_WHERE})")
     if not isinstance(ranges, Mapping) or set(ranges) != set(outputs):
         raise InputError(f"safe_ranges must be one for each of {', '.join(outputs)}, got {ranges!r} ({_WHERE})")
-    return FallbackSpec(data["rule"], dict(settings), {name: _range(name, one) for name, one in ranges.items()})
+    return FallbackSpec(data["rule"], dict(settings), {name: _range(name, one, inputs) for name, one in ranges.items()})
 
 
-def _range(name: str, data: Any) -> SafeRange:
+def _range(name: str, data: Any, inputs: Sequence[str]) -> SafeRange:
     numbers = set(SafeRange.__dataclass_fields__) - {"safe_side", "ceilings"}
     usable = isinstance(data, Mapping) and numbers <= set(data) <= {*numbers, "safe_side", "ceilings"} and \
         all(is_finite_number(data[key]) for key in numbers) and data.get("safe_side", "more") in get_args(SafeSide)
@@ -95,9 +96,15 @@ def _range(name: str, data: Any) -> SafeRange:
                          f"and a safe_side, more or less, if any, got {data!r} ({_WHERE})")
     ceilings = data.get("ceilings", {})
     if not isinstance(ceilings, Mapping) or not all(
-            isinstance(signal, str) and isinstance(one, Mapping) and set(one) == set(Ceiling.__dataclass_fields__)
+            isinstance(signal, str) and signal in inputs and isinstance(one, Mapping)
+            and set(one) == set(Ceiling.__dataclass_fields__)
             and all(map(is_finite_number, one.values())) and one["start"] != one["end"]
             for signal, one in ceilings.items()):
         raise InputError(f"ceilings of {name} must be inputs with numbers start, end and at_most, start and end not "
                          f"equal, got {ceilings!r} ({_WHERE})")
-    return SafeRange(**{**data, "ceilings": {signal: Ceiling(**one) for signal, one in ceilings.items()}})
+    found = SafeRange(**{**data, "ceilings": {signal: Ceiling(**one) for signal, one in ceilings.items()}})
+    least = found.maximum - sum(one.taken_off(found.maximum) for one in found.ceilings.values())
+    if least < found.minimum:
+        raise InputError(f"ceilings of {name} must leave its least value, {found.minimum:g}, got {least:g} where all "
+                         f"of them hold ({_WHERE})")
+    return found

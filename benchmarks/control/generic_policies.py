@@ -9,6 +9,7 @@ is there for the same code is kept.
 """
 
 import argparse
+import hashlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -40,7 +41,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def measure(name: str, options: argparse.Namespace) -> None:
     """Measures what is not there yet. name: of a task that comes with Assay."""
-    task, code = load_task(name), code_digest("models.tasks.control.pretraining", ("models.control", f"systems.{name}"))
+    task = load_task(name)
+    parts = [code_digest("models.tasks.control.pretraining", "models"),
+             code_digest(f"systems.{name}.environment", (f"systems.{name}", "models.control")), task.model_dump_json()]
+    code = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
     entries = Entries(options.output, FORMAT, lambda one: one["seed"], made_by(code))
     entries.content |= {"code": code, "machine": describe_machine(), "date": now_utc(), "task": name,
                         "violating_share": task.objective.violating_share}
@@ -81,7 +85,8 @@ def policies_table(results: Mapping[str, Any]) -> str:
         table(("controller", "cost", "violating steps", "reward"), rows, (1, 2, 3)), "",
         paragraph(f"Means of {third} seeds of training and tuning ± their standard deviation, "
                   f"{entries[0]['episodes']} held-out episodes each; at most "
-                  f"{100 * results['violating_share']:g} % of the steps may violate.",
-                  "Cost that the policy saves against the best rule at its violations, with 99 % intervals, by seed: "
-                  f"{against}."),
+                  f"{100 * results['violating_share']:g} % of the steps may violate. The episodes are the same for all "
+                  "seeds.",
+                  "Cost that the policy saves against the best rule at its violations, each end of an interval at "
+                  f"99 %, by seed: {against}."),
     ])

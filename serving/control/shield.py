@@ -2,7 +2,7 @@
 
 In this order, so that what comes later holds in the end:
 
-    hold         a target that an operator keeps as it is
+    hold         a target that an operator keeps as it is, whatever is said below
     hysteresis   a change too small to be worth one is none
     blind        while measurements are missing or not fit to decide on, nothing moves away from its safe side
     missed       while the objective is missed, or nobody knows whether it is met, neither

@@ -38,6 +38,7 @@ def test_what_is_written_is_read_back() -> None:
     ({"levels": {"target": [1.0, 2.0]}}, "levels must be outputs"),  # it is whole
     ({"whole": [], "levels": {"target": [2.0, 1.0]}}, "levels must be outputs"),
     ({"whole": [], "levels": {"target": [1.0]}}, "levels must be outputs"),
+    ({"whole": [], "levels": {"target": [0.0, 1.0]}}, "levels must be outputs"),
     ({"whole": [], "levels": {"target": [1.0, float("inf")]}}, "levels must be outputs"),
     ({"whole": "target"}, "whole must be a list of outputs"),
     ({"settings": {"slo_ms": float("inf")}}, "settings must be inputs with finite numbers"),

@@ -18,7 +18,7 @@ def test_what_is_written_is_read_back() -> None:
     assert fallback_spec(less, ["replicas"]).to_json() == less
     ceilings = {"heat": {"start": 3, "end": 1, "at_most": 2}}
     ceiled = {**GOOD, "safe_ranges": {"replicas": {**RANGE, "ceilings": ceilings}}}
-    found = fallback_spec(ceiled, ["replicas"])
+    found = fallback_spec(ceiled, ["replicas"], ["heat"])
     assert found.to_json() == ceiled
     assert [found.safe_ranges["replicas"].at_most({"heat": heat}) for heat in (0.5, 2.0, 3.5)] == [2.0, 33.0, 64.0]
     assert found.safe_ranges["replicas"].at_most({}) == 64.0
@@ -32,13 +32,17 @@ def test_what_is_written_is_read_back() -> None:
     ({"safe_ranges": {"replicas": {**RANGE, "minimum": 65}}}, "safe range of replicas must have minimum <= maximum"),
     ({"safe_ranges": {"replicas": {**RANGE, "most_down": 2}}}, "safe range of replicas"),
     ({"safe_ranges": {"replicas": {**RANGE, "safe_side": "up"}}}, "safe_side, more or less, if any"),
+    *(({"safe_ranges": {"replicas": {**RANGE, "ceilings": ceilings}}}, "ceilings of replicas must leave its least")
+      for ceilings in ({"heat": {"start": 3, "end": 1, "at_most": -5}},
+                       {name: {"start": 3, "end": 1, "at_most": 20} for name in ("heat", "noise")})),
     *(({"safe_ranges": {"replicas": {**RANGE, "ceilings": ceilings}}}, "ceilings of replicas must be inputs with")
-      for ceilings in ([], {"heat": 3}, {"heat": {"start": 3, "end": 1}},
+      for ceilings in ([], {"heet": {"start": 3, "end": 1, "at_most": 2}}, {"heat": 3},
+                       {"heat": {"start": 3, "end": 1}},
                        {"heat": {"start": 1, "end": 1, "at_most": 2}},
                        {"heat": {"start": "3", "end": 1, "at_most": 2}})),
     ({"more": 1}, "fallback must have the keys"),
 ])
 def test_anything_else_is_one_line(change: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message) as refused:
-        fallback_spec({**GOOD, **change}, ["replicas"])
+        fallback_spec({**GOOD, **change}, ["replicas"], ["heat", "noise"])
     assert "\n" not in str(refused.value)

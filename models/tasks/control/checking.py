@@ -70,7 +70,7 @@ def _check_ceilings(written: ByConstruction, limits: Mapping[str, Any], environm
 
 
 def _check_training(task: ControlTask, workload: str, where: str, lines: Lines | None) -> None:
-    from models.tasks.control.experience import log_folder  # they import torch
+    from models.tasks.control.experience import PARTS, log_folder  # they import torch
     from models.tasks.control.training import LEAST_AIM, method_settings, takes_experience
 
     method_settings(task, 1, LEAST_AIM, where, lines)
@@ -80,7 +80,7 @@ def _check_training(task: ControlTask, workload: str, where: str, lines: Lines |
     if not takes_experience(task):
         raise field_error(place, "expected a method that can learn from what others did, got "
                           f"{task.training.method}", where, lines)
-    if not folder.is_absolute() or not any(folder.glob("steps-*.jsonl")):
+    if not folder.is_absolute() or not any(part.is_file() for part in folder.glob(PARTS)):
         raise field_error(place, "expected the absolute path of a folder with a controller's log, got "
                           f"{task.workload(workload).experience!r}", where, lines)
 

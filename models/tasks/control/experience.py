@@ -3,19 +3,26 @@
 So a loop is closed: a controller acts and writes its log (docs/reference/control.md), the next run learns from it.
 """
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
 
 from feature_store.errors import InputError
 from models.control.contract.acting import load_acting
 from models.control.contract.environment import Environment
 from models.control.contract.systems import environment_of
 from models.control.simulation.rollout import acting_of
-from models.control.training.trajectories import Transitions, collect, from_log, transitions
-from models.control.training.trajectory_log import Header, ReadLog, read_log
+from models.control.training.trajectories import OUTCOMES, Transitions, collect, transitions
+from models.control.training.trajectory_log import Header, Step, read_log
 from models.tasks.control.rule_tuning import TunedRule
 from models.tasks.control.task import ControlTask
 
 MOST_EPISODES = 1024
+PARTS = "steps-*.jsonl"
 _SEED = 900_000  # added to the run's: no episode of training or judging
 
 
@@ -31,15 +38,31 @@ def of_fallback(task: ControlTask, environment: Environment, rule: TunedRule, ro
                                environment.steps, seed + _SEED))
 
 
-def of_log(task: ControlTask, workload: str, environment: Environment) -> Transitions | None:
-    """What a controller did to the workload, by its log; None where the task names none.
+def parts_of_log(task: ControlTask, workload: str) -> dict[str, str]:
+    """The parts of the log by name, which `featurize` keeps in features/<workload>: a controller goes on writing, and
+    all later steps, those of a run that was killed among them, learn from the same. {} where the task names none.
+
+    Raises:
+        InputError: a part cannot be read.
+    """
+    source = log_folder(task, workload)
+    try:
+        return {} if source is None else {part.name: part.read_text(encoding="utf-8", errors="replace")
+                                          for part in sorted(source.glob(PARTS))}
+    except OSError as error:
+        raise InputError(f"experience must be a log whose parts can be read, got {error.strerror} ({error.filename})"
+                         ) from error
+
+
+def of_log(task: ControlTask, workload: str, environment: Environment, features: Path) -> Transitions | None:
+    """What a controller did to the workload, by the log that `featurize` kept; None where the task names none.
 
     Raises:
         InputError: the log is of another task or other signals, or has no two steps in a row of the workload.
     """
-    folder = log_folder(task, workload)
-    if folder is None:
+    if log_folder(task, workload) is None:
         return None
+    folder = features / workload
     read = read_log(folder)
     expected = Header(task.name, tuple((one.name, one.unit) for one in environment.signals),
                       tuple((one.name, one.unit) for one in environment.controls))
@@ -51,10 +74,25 @@ def of_log(task: ControlTask, workload: str, environment: Environment) -> Transi
     if not own:
         raise InputError(f"experience must hold steps of workload {workload}, got "
                          f"{', '.join(sorted({step.application for step in read.steps})) or 'no step'} ({folder})")
-    try:
-        return transitions(from_log(ReadLog(read.header, own, read.lost)))
-    except InputError as error:
-        raise InputError(f"experience: {error} ({folder})") from error
+    return _in_a_row(own, folder)
+
+
+def _in_a_row(steps: Sequence[Step], folder: Path) -> Transitions:
+    """All measured steps whose next step is there."""
+    by_place = {(step.episode, step.step): step for step in steps}
+    pairs = [(step, following) for place, step in sorted(by_place.items())
+             if (following := by_place.get((place[0], place[1] + 1))) is not None
+             and all(map(math.isfinite, (*step.observation, *step.targets, *following.observation,
+                                         *(getattr(step, name) for name in OUTCOMES))))]
+    if not pairs:
+        raise InputError(f"experience must hold a measured step with a successor, got none of {len(steps)} ({folder})")
+
+    def tensor(values: Sequence[Any]) -> Tensor:
+        return torch.tensor(values, dtype=torch.float32)
+
+    outcomes = {name: tensor([getattr(one, name) for one, _ in pairs]) for name in OUTCOMES}
+    return Transitions(tensor([one.observation for one, _ in pairs]), tensor([one.targets for one, _ in pairs]),
+                       **outcomes, following=tensor([other.observation for _, other in pairs]))
 
 
 def log_folder(task: ControlTask, workload: str) -> Path | None:

@@ -51,14 +51,15 @@ def _finetune_one(task: ControlTask, name: str, seed: int, features: Path, start
     generic = with_limits(start.policy, environment)
     policy, choice = generic, {"taken": "generic", "reason": "fine-tuning is switched off"}
     if rounds := settings.times_budget(settings.finetune_rounds):
-        policy, choice = _better(task, name, environment, generic, rounds, seed, own, checkpoints, progress)
+        policy, choice = _better(task, name, environment, generic, rounds, seed, own, checkpoints, progress, features)
     write_learner(folder, policy, {**choice, "pretraining": dict(start.training)}, start.rules, own)
 
 
 def _better(task: ControlTask, name: str, environment: Environment, generic: Policy, rounds: int, seed: int,
-            rules: Mapping[str, TunedRule], checkpoints: Path, progress: OnProgress) -> tuple[Policy, dict[str, Any]]:
+            rules: Mapping[str, TunedRule], checkpoints: Path, progress: OnProgress,
+            features: Path) -> tuple[Policy, dict[str, Any]]:
     """The fine-tuned policy or the generic one, and why."""
-    known = of_log(task, name, environment)
+    known = of_log(task, name, environment, features)
     if known is None and never_acts(task):
         known = of_fallback(task, environment, rules[task.fallback_of(name)], rounds, seed)
     trained = train(task, environment, rounds, seed + 1, checkpoints / "policy.npz", progress, generic, known)

@@ -68,10 +68,10 @@ class Control:
 
     def logs(self, task: ControlTask, workloads: Sequence[str]) -> tuple[Path, ...]:
         """The parts of the controllers' logs that the workloads name."""
-        from models.tasks.control.experience import log_folder
+        from models.tasks.control.experience import PARTS, log_folder
 
         folders = [folder for name in workloads if (folder := log_folder(task, name)) is not None]
-        return tuple(part for folder in folders for part in sorted(folder.glob("steps-*.jsonl")))
+        return tuple(part for folder in folders for part in sorted(folder.glob(PARTS)))
 
     def recognises(self, mapping: Any) -> bool:
         """No mapping of its own form: a load map is for a server, and needs no telling apart."""
@@ -108,13 +108,15 @@ class Control:
         """The longest stretch of load without a gap; that a twin can be made of it."""
         from models.control.contract.first_steps import check_settings_shown
         from models.control.contract.systems import environment_of
+        from models.tasks.control.experience import parts_of_log
         from models.tasks.control.telemetry import write_load
         from models.tasks.control.workload import numbers_of, twin_of
 
         columns = tuple(environment_of(task.environment).columns)
 
         def work(name: str) -> None:
-            write_load(samples, name, columns, task.minimum_rows, checks[name], output / name)
+            write_load(samples, name, columns, task.minimum_rows, checks[name], output / name,
+                       parts_of_log(task, name))
             check_settings_shown(twin_of(task, name, output), numbers_of(task, name), f"workload {name}")
 
         return {name: attempt(partial(work, name)) for name in checks}

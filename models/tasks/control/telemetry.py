@@ -7,9 +7,11 @@ and `combination` may be left out. A gap is never filled in: the longest stretch
     features/<workload>/quality.json    data_version, rows, rows outside of the stretch, results of the data gate
 """
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -69,8 +71,12 @@ def load_schema(task: ControlTask, environment: ControlledSystem, workload: str)
 
 
 def write_load(samples: pd.DataFrame, workload: str, columns: Sequence[str], least: int,
-               checks: Sequence[Mapping[str, Any]], folder: Path) -> None:
+               checks: Sequence[Mapping[str, Any]], folder: Path,
+               log: Mapping[str, str] = MappingProxyType({})) -> None:
     """Writes features/<workload>/.
+
+    Args:
+        log: parts of a controller's log by name, which belong to the version of the data.
 
     Raises:
         InputError: the stretch is shorter than `least` rows, or there is no load in it.
@@ -84,10 +90,13 @@ def write_load(samples: pd.DataFrame, workload: str, columns: Sequence[str], lea
         raise InputError(f"load: expected a window with any, got only zeros in {len(stretch)} windows in a row "
                          f"(workload {workload})")
     table = stretch.reset_index(drop=True)
-    quality = {"data_version": combined_digest({"load": table}), "rows": len(table),
+    version = combined_digest({"load": table})
+    if log:
+        version = hashlib.sha256("\0".join([version, *log.values()]).encode()).hexdigest()
+    quality = {"data_version": version, "rows": len(table),
                "rows_outside": len(rows) - len(table), "start": str(table["window_start"].iloc[0]),
                "window_s": float(table["window_s"].iloc[0]), "checks": [dict(check) for check in checks]}
-    write_whole(folder, {"load": table}, {"quality.json": json.dumps(quality, indent=1)})
+    write_whole(folder, {"load": table}, {"quality.json": json.dumps(quality, indent=1), **log})
 
 
 def longest_stretch(rows: pd.DataFrame) -> pd.DataFrame:

@@ -1,9 +1,11 @@
 """Training of a control task: it goes on after a kill to the same result, and stops where it diverges."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 import yaml
@@ -17,11 +19,12 @@ from models.control.training.methods import METHODS, OFFLINE
 from models.control.training.trajectories import collect, to_steps, transitions
 from models.control.training.trajectory_log import Header, Step, TrajectoryLog
 from models.tasks.control.checking import check_task
-from models.tasks.control.experience import of_fallback, of_log
+from models.tasks.control.experience import of_fallback, of_log, parts_of_log
 from models.tasks.control.kind import KIND
 from models.tasks.control.policies import demands_of, policy_shape
 from models.tasks.control.rule_tuning import TunedRule
 from models.tasks.control.scoring import Score
+from models.tasks.control.telemetry import write_load
 from models.tasks.control.training import THROUGH_ENVIRONMENT, never_acts, train
 from models.tasks.task import parse_task
 from models.training.methods import POLICY_METHODS
@@ -166,16 +169,46 @@ def with_log(folder: Path, method: str = "cql") -> Any:
     return parse_task({**content, "workloads": workloads, "training": {"method": method}}, "task.yaml")
 
 
+def kept(task: Any, features: Path) -> Path:
+    """As `featurize` keeps the log."""
+    (features / "shop").mkdir(parents=True)
+    for name, text in parts_of_log(task, "shop").items():
+        (features / "shop" / name).write_text(text)
+    return features
+
+
+def test_the_log_belongs_to_the_version_of_the_data(tmp_path: Path) -> None:
+    moments = pd.date_range("2026-01-05T00:00:00Z", periods=80, freq="1s")
+    samples = pd.DataFrame({"workload": "shop", "window_start": moments, "window_s": 1.0, "rate_rps": 10.0})
+    versions = []
+    for number, log in enumerate(({}, {"steps-000001.jsonl": "a"}, {"steps-000001.jsonl": "ab"})):
+        write_load(samples, "shop", ("rate_rps",), 60, (), tmp_path / str(number), log)
+        versions.append(json.loads((tmp_path / str(number) / "quality.json").read_text())["data_version"])
+    assert len(set(versions)) == 3 and (tmp_path / "2" / "steps-000001.jsonl").read_text() == "ab\n"
+
+
+def test_an_episode_of_a_year_takes_no_more_room_than_its_steps(tmp_path: Path) -> None:
+    task = with_log(tmp_path)
+    log_of(tmp_path, task)
+    text = next((tmp_path / "steps").glob("*")).read_text()
+    (tmp_path / "steps" / "steps-000002.jsonl").write_text(
+        text.splitlines()[0] + "\n" + text.splitlines()[1].replace('"step":0', '"step":9999999999') + "\n")
+    found = of_log(task, "shop", ENVIRONMENT, kept(task, tmp_path / "features"))
+    assert found is not None and len(found) == 11
+
+
 def test_a_controllers_log_is_what_fine_tuning_learns_from(tmp_path: Path) -> None:
     task = with_log(tmp_path)
     done = log_of(tmp_path, task)
     check_task(task, "shop", "task.yaml", None)
-    found = of_log(task, "shop", ENVIRONMENT)
+    kept(task, tmp_path / "features")
+    log_of(tmp_path, task, "later")  # a controller goes on writing
+    found = of_log(task, "shop", ENVIRONMENT, tmp_path / "features")
     assert found is not None and len(found) == 11
     torch.testing.assert_close(found.observation, done.observation)
     torch.testing.assert_close(found.targets, done.targets)
     assert KIND.logs(task, ("shop",)) == (tmp_path / "steps" / "steps-000001.jsonl",)
-    assert of_log(by("cql"), "shop", ENVIRONMENT) is None and KIND.logs(by("cql"), ("shop",)) == ()
+    assert of_log(by("cql"), "shop", ENVIRONMENT, tmp_path) is None and KIND.logs(by("cql"), ("shop",)) == ()
 
 
 def test_a_log_of_something_else_is_refused(tmp_path: Path) -> None:
@@ -184,7 +217,7 @@ def test_a_log_of_something_else_is_refused(tmp_path: Path) -> None:
         check_task(task, "shop", "task.yaml", None)
     log_of(tmp_path, task, "pond")
     with pytest.raises(InputError, match="must hold steps of workload shop, got pond"):
-        of_log(task, "shop", ENVIRONMENT)
+        of_log(task, "shop", ENVIRONMENT, kept(task, tmp_path / "features"))
     with pytest.raises(InputError, match="expected a method that can learn from what others did, got ppo"):
         check_task(with_log(tmp_path, "ppo"), "shop", "task.yaml", None)
     other = tmp_path / "other"
@@ -192,4 +225,4 @@ def test_a_log_of_something_else_is_refused(tmp_path: Path) -> None:
     TrajectoryLog(other, Header(task.name, (("depth", "m"),), (("serving", "1/s"),))).append(
         [Step("shop", 0, 0, "policy", (1.0,), (1.0,), 1.0)])
     with pytest.raises(InputError, match=r"signals differ in .*depth"):
-        of_log(with_log(other), "shop", ENVIRONMENT)
+        of_log(with_log(other), "shop", ENVIRONMENT, kept(with_log(other), tmp_path / "others"))
