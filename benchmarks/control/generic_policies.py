@@ -4,7 +4,7 @@
 
 What `assay run` does before it comes to a workload: rules tuned and policies trained on the training applications, the
 policy that stays chosen there, and all of them in the same held-out episodes (models/tasks/control/held_out.py), once
-for each seed of training and tuning. A system's own benchmark names its task (`benchmark_of`). Resumable: a seed that
+for each seed of training and tuning. A system's own benchmark names its task (`measure`). Resumable: a seed that
 is there for the same code is kept.
 """
 
@@ -34,8 +34,8 @@ def output_of(task: str) -> Path:
     return RESULTS / f"{task}_policies.json"
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """See benchmarks/harness/runner.py."""
+def add_seeds(parser: argparse.ArgumentParser) -> None:
+    """The option of all such benchmarks."""
     parser.add_argument("--seeds", type=int, default=SEEDS, help=f"of training and tuning; default: {SEEDS}")
 
 

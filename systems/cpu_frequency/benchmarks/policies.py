@@ -1,14 +1,18 @@
-"""The generic policy beside the governors (benchmarks/control/generic_policies.py).
+"""The generic policy beside the governors (benchmarks/control/generic_policies.py), on services that nobody was tuned on.
 
     python -m benchmarks cpu-frequency-policies [--seeds 3]
 """
 
 import argparse
 
-from benchmarks.control.generic_policies import add_options, measure, output_of
+from benchmarks.control.generic_policies import add_seeds, measure, output_of
 
-__all__ = ["OUTPUT", "add_options", "run"]
 OUTPUT = output_of("cpu_frequency")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """See benchmarks/harness/runner.py."""
+    add_seeds(parser)
 
 
 def run(options: argparse.Namespace) -> None:
