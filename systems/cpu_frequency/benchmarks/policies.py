@@ -1,4 +1,4 @@
-"""The generic policy beside the governors (benchmarks/control/generic_policies.py), on services that nobody was tuned on.
+"""The generic policy beside the governors, on services that nobody was tuned on (control/generic_policies.py).
 
     python -m benchmarks cpu-frequency-policies [--seeds 3]
 """
