@@ -30,15 +30,15 @@ def total(results: dict[str, Any], attacker: str, column: str) -> int:
 
 @pytest.mark.slow
 def test_no_mutant_is_falsely_accepted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, results = campaign(tmp_path, 200)
+    code, results = campaign(tmp_path, 300)
     assert code == 0 and results["falsely_accepted"] == []
-    assert total(results, AS_THEY_ARE, "refused") == 100
+    assert total(results, AS_THEY_ARE, "refused") == 150
     # some claims stay true when something is changed: a checker that refused everything would prove nothing
     refused, equivalent = (total(results, ANEW, column) for column in ("refused", "equivalent"))
-    assert refused + equivalent == 100 and min(refused, equivalent) > 20
+    assert refused + equivalent == 150 and min(refused, equivalent) > 20
     assert results["leaves"] >= 24 and results["network"] == "2x12"
     assert {row["kind"] for row in results["rows"]} == set(KINDS)
-    assert "| digests as they are | all | 100 | 0 | 0 |" in capsys.readouterr().out
+    assert "| digests as they are | all | 150 | 0 | 0 |" in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -46,9 +46,9 @@ def test_a_checker_that_believes_everything_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(tampered_proof, "check_proof", lambda *_: ProofCheck(True, ""))
-    code, results = campaign(tmp_path, 240)
+    code, results = campaign(tmp_path, 480)
     assert code == 1
-    assert total(results, AS_THEY_ARE, "falsely_accepted") == 120
+    assert total(results, AS_THEY_ARE, "falsely_accepted") == 240
     caught = {entry["kind"]: entry["why"] for entry in results["falsely_accepted"] if entry["attacker"] == ANEW}
     # a wrong proof of a right claim is beyond an oracle that knows the claim alone
     assert {"byte of the model", "wall moved", "limit", "direction", "feature names"} <= set(caught)
@@ -62,12 +62,11 @@ def proof(tmp_path_factory: pytest.TempPathFactory) -> Proof:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_mutant_differs_and_is_made_again_from_its_seed(proof: Proof, kind: str) -> None:
-    unchanged = (proof, proof.rehashed())
     for rehash in (False, True) if kind in REHASHED_KINDS else (False,):
         for seed in range(20):
             made = [mutant(proof, kind, rehash, np.random.default_rng(seed)) for _ in range(2)]
             assert made[0] == made[1]
-            assert made[0] not in unchanged
+            assert made[0] not in (proof, proof.rehashed())
 
 
 def test_a_file_that_a_runtime_runs_otherwise_than_it_was_read_is_refuted(

@@ -122,7 +122,7 @@ def test_a_point_is_unsafe_exactly_where_the_asserts_hold(asserts: list[Tree], p
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @properties_and_points
 def test_a_point_is_unsafe_exactly_where_the_asserts_hold_in_a_long_attack(
         asserts: list[Tree], points: list[Point]) -> None:
