@@ -11,12 +11,14 @@ Symbols: N episodes, T steps, n signals, m controls; numbers are raw and float32
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from feature_store.errors import InputError
@@ -147,29 +149,62 @@ def collect(environment: Environment, act: Acting, split: str, count: int, steps
 def from_log(read: ReadLog) -> Trajectories:
     """The episodes of a log, in the order of its applications and their episodes.
 
+    Where steps lack, one place of a row stands for them, however many they are.
+
     Raises:
         InputError: it holds no step.
     """
-    groups: dict[tuple[str, int], list[Step]] = {}
-    for step in read.steps:
-        groups.setdefault((step.application, step.episode), []).append(step)
+    groups = _by_episode(read)
     if not groups:
         raise InputError("trajectory log must hold a step, got none")
     keys = sorted(groups)
-    length = 1 + max(step.step for step in read.steps)
+    places = {key: _places([step.step for step in groups[key]]) for key in keys}
+    length = 1 + max(int(place.max()) for place in places.values())
     shape = (len(keys), length)
     arrays = {name: np.full(shape, np.nan, dtype=np.float32) for name in OUTCOMES}
     arrays["observation"] = np.full((*shape, len(read.header.signals)), np.nan, dtype=np.float32)
     arrays["targets"] = np.full((*shape, len(read.header.controls)), np.nan, dtype=np.float32)
     taken = np.zeros(shape, dtype=bool)
     for row, key in enumerate(keys):
-        at = [step.step for step in groups[key]]
+        at = places[key]
         taken[row, at] = True
         for name, array in arrays.items():
             array[row, at] = [getattr(step, name) for step in groups[key]]
     return Trajectories(**{name: torch.from_numpy(array) for name, array in arrays.items()},
                         taken=torch.from_numpy(taken), application=tuple(name for name, _ in keys),
                         episode=tuple(number for _, number in keys))
+
+
+def _by_episode(read: ReadLog) -> dict[tuple[str, int], list[Step]]:
+    groups: dict[tuple[str, int], list[Step]] = {}
+    for step in read.steps:
+        groups.setdefault((step.application, step.episode), []).append(step)
+    return groups
+
+
+def _places(steps: Sequence[int]) -> NDArray[np.int64]:
+    """Where steps stand in a row: next to each other, or with one place between them where some lack."""
+    order = np.argsort(steps)
+    ordered = np.asarray(steps, dtype=np.int64)[order]
+    places = np.empty(len(steps), dtype=np.int64)
+    places[order] = np.cumsum(np.clip(np.diff(ordered, prepend=-1), 1, 2)) - 1
+    return places
+
+
+def transitions_of_log(read: ReadLog) -> Transitions:
+    """`transitions` of a log, episode by episode: the room of its steps, not that of its longest episode for each.
+
+    Raises:
+        InputError: there is none.
+    """
+    groups, found = _by_episode(read), []
+    for key in sorted(groups):
+        with suppress(InputError):  # an episode without any
+            found.append(transitions(from_log(ReadLog(read.header, tuple(groups[key]), ()))))
+    if not found:
+        raise InputError(f"trajectory log must have a measured step with a successor, got none of {len(read.steps)} "
+                         f"steps in {len(groups)} episodes")
+    return joined(found)
 
 
 def to_steps(trajectories: Trajectories, actor: Actor) -> list[Step]:

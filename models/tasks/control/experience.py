@@ -3,21 +3,15 @@
 So a loop is closed: a controller acts and writes its log (docs/reference/control.md), the next run learns from it.
 """
 
-import math
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import Tensor
 
 from feature_store.errors import InputError
 from models.control.contract.acting import load_acting
 from models.control.contract.environment import Environment
 from models.control.contract.systems import environment_of
 from models.control.simulation.rollout import acting_of
-from models.control.training.trajectories import OUTCOMES, Transitions, collect, transitions
-from models.control.training.trajectory_log import Header, Step, read_log
+from models.control.training.trajectories import Transitions, collect, transitions, transitions_of_log
+from models.control.training.trajectory_log import Header, ReadLog, read_log
 from models.tasks.control.rule_tuning import TunedRule
 from models.tasks.control.task import ControlTask
 
@@ -74,25 +68,10 @@ def of_log(task: ControlTask, workload: str, environment: Environment, features:
     if not own:
         raise InputError(f"experience must hold steps of workload {workload}, got "
                          f"{', '.join(sorted({step.application for step in read.steps})) or 'no step'} ({folder})")
-    return _in_a_row(own, folder)
-
-
-def _in_a_row(steps: Sequence[Step], folder: Path) -> Transitions:
-    """All measured steps whose next step is there."""
-    by_place = {(step.episode, step.step): step for step in steps}
-    pairs = [(step, following) for place, step in sorted(by_place.items())
-             if (following := by_place.get((place[0], place[1] + 1))) is not None
-             and all(map(math.isfinite, (*step.observation, *step.targets, *following.observation,
-                                         *(getattr(step, name) for name in OUTCOMES))))]
-    if not pairs:
-        raise InputError(f"experience must hold a measured step with a successor, got none of {len(steps)} ({folder})")
-
-    def tensor(values: Sequence[Any]) -> Tensor:
-        return torch.tensor(values, dtype=torch.float32)
-
-    outcomes = {name: tensor([getattr(one, name) for one, _ in pairs]) for name in OUTCOMES}
-    return Transitions(tensor([one.observation for one, _ in pairs]), tensor([one.targets for one, _ in pairs]),
-                       **outcomes, following=tensor([other.observation for _, other in pairs]))
+    try:
+        return transitions_of_log(ReadLog(read.header, own, read.lost))
+    except InputError as error:
+        raise InputError(f"experience: {error} ({folder})") from error
 
 
 def log_folder(task: ControlTask, workload: str) -> Path | None:

@@ -70,9 +70,9 @@ def train(task: ControlTask, environment: Environment, rounds: int, seed: int, c
     first = _first(task, environment, seed, experience) if start is None else start
     policies, histories, stopped = [], [], []
     for number, aim in enumerate(aims):
-        told = partial(_told, progress, task, rounds, number, len(aims))
-        path = checkpoint.with_name(f"{checkpoint.stem}-{number}{checkpoint.suffix}")
         found, settings = METHODS[task.training.method], method_settings(task, rounds, aim)
+        told = partial(_told, progress, settings, number, len(aims))
+        path = checkpoint.with_name(f"{checkpoint.stem}-{number}{checkpoint.suffix}")
         if isinstance(found, Offline):
             assert experience is not None
             one: Any = found.train(first, experience, settings, seed + number, path, told, demands_of(task))
@@ -92,13 +92,13 @@ def _first(task: ControlTask, environment: Environment, seed: int, experience: T
     return new_policy(environment, shape, seed) if experience is None else policy_for(shape, experience, seed)
 
 
-def _told(progress: OnProgress, task: ControlTask, rounds: int, number: int, count: int, row: Any) -> None:
+def _told(progress: OnProgress, settings: Any, number: int, count: int, row: Any) -> None:
     if isinstance(row, Row):
-        done, said = row.episode / rounds, (f"round {row.episode} of {rounds}, cost {row.cost:.4g}, violating "
-                                            f"{row.violating_share:.1%}")
+        done, said = row.episode / settings.episodes, (f"round {row.episode} of {settings.episodes}, cost "
+                                                       f"{row.cost:.4g}, violating {row.violating_share:.1%}")
     else:
-        updates = method_settings(task, rounds, LEAST_AIM).updates
-        done, said = row.updates / updates, f"update {row.updates} of {updates}, loss {row.loss:.4g}"
+        done, said = row.updates / settings.updates, (f"update {row.updates} of {settings.updates}, loss "
+                                                      f"{row.loss:.4g}")
     progress({"done": (number + done) / count, "said": f"policy {number + 1} of {count}, {said}"})
 
 
