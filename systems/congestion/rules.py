@@ -4,74 +4,33 @@ Each decides once an interval from what a sender measures; all applications at o
 its default and may be tuned. Where something is not measured the rate stays.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from models.control.contract.controller import Array, RuleFamily
-from models.control.contract.setting import Setting, Value, Values, checked
+from models.control.contract.one_target_rule import Decide, Memory, OneTargetRule, Seen
+from models.control.contract.setting import Setting, Values
 from systems.congestion.equations import LOSS, THROUGHPUT
-from systems.congestion.interface import MOST_PPS, PACKET_BYTES
+from systems.congestion.interface import CONTROLS, MOST_PPS, PACKET_BYTES
 
-Seen = Mapping[str, Array]
-Memory = dict[str, Array]
 Where = NDArray[np.bool_]
-Decide = Callable[[Seen, Memory, Values], Array]
 _NEEDED = ("rate_pps", "acked_pps", "most_acked_pps", "rtt_s", "min_rtt_s", "queueing_s", "rtt_slope", "loss_share",
            "mean_loss_share", "interval_s")
 _MBPS = PACKET_BYTES * 8e-6  # of a packet a second
 
 
-@dataclass(frozen=True)
-class Rule:
-    """Implements `RuleFamily`.
+def _rule(name: str, declared: Sequence[Setting], decide: Decide,
+          first: Mapping[str, float] = MappingProxyType({})) -> OneTargetRule:
+    """`time_s` and `since_cut_s` are kept for every rule."""
+    def timed(seen: Seen, memory: Memory, settings: Values) -> Array:
+        for clock in ("time_s", "since_cut_s"):
+            memory[clock] = memory[clock] + seen["interval_s"]
+        return decide(seen, memory, settings)
 
-    Attributes:
-        first: memory at the beginning, the same for all; `time_s` and `since_cut_s` are kept for every rule.
-    """
-
-    name: str
-    declared: Sequence[Setting]
-    decide: Decide
-    first: Mapping[str, float] = field(default_factory=dict)
-
-    def make(self, settings: Mapping[str, Value]) -> "RuleController":
-        """See `RuleFamily`."""
-        return RuleController(self, checked(settings, self.declared, self.name))
-
-
-class RuleController:
-    """Implements `Controller`."""
-
-    def __init__(self, rule: Rule, values: Values) -> None:
-        self.name, self._rule, self._values = rule.name, rule, values
-        self._memory: Memory = {}
-
-    @property
-    def settings(self) -> Mapping[str, float | str]:
-        """See `Controller`."""
-        return {name: float(value) for name, value in self._values.items()}
-
-    def start(self, applications: int) -> None:
-        """See `Controller`."""
-        first = {"time_s": 0.0, "since_cut_s": 1e9, **self._rule.first}
-        self._memory = {name: np.full(applications, value) for name, value in first.items()}
-
-    def act(self, observation: Mapping[str, Array], seconds: float) -> dict[str, Array]:
-        """See `Controller`."""
-        seen = {name: np.asarray(observation[name], dtype=np.float64) for name in _NEEDED}
-        known = np.all([np.isfinite(values) for values in seen.values()], axis=0)
-        usable = {name: np.where(known, values, 1.0) for name, values in seen.items()}
-        before = dict(self._memory)
-        self._memory["time_s"] = self._memory["time_s"] + usable["interval_s"]
-        self._memory["since_cut_s"] = self._memory["since_cut_s"] + usable["interval_s"]
-        with np.errstate(all="ignore"):
-            rate = self._rule.decide(usable, self._memory, self._values)
-        self._memory = {name: np.where(known, values, before[name]) for name, values in self._memory.items()}
-        rate = np.where(known & np.isfinite(rate), rate, np.nan_to_num(seen["rate_pps"], nan=1.0))
-        return {"target_rate_pps": np.clip(rate, 1.0, MOST_PPS)}
+    return OneTargetRule(name, declared, timed, CONTROLS[0], _NEEDED, {"time_s": 0.0, "since_cut_s": 1e9, **first})
 
 
 def _cut(seen: Seen, memory: Memory, tolerated: Array) -> Where:
@@ -193,24 +152,24 @@ def _headroom(seen: Seen, memory: Memory, settings: Values) -> Array:
 
 
 _LOSS = Setting("tolerated_loss_share", 0.0, "share", 0.0, 1.0, (0.0, 0.12), meaning="loss that is taken for chance")
-_CUBIC = Rule("cubic", (
+_CUBIC = _rule("cubic", (
     Setting("beta", 0.7, low=0.1, high=0.99, search=(0.5, 0.95), meaning="of the window, after a loss"),
     Setting("scale", 0.4, "packets/s^3", 1e-3, 100.0, (0.05, 10.0), log=True, meaning="C of RFC 9438"), _LOSS),
     _cubic, {"window": 0.0, "slow": 1.0})
-_BBR = Rule("bbr", (
+_BBR = _rule("bbr", (
     Setting("probe_gain", 1.25, low=1.0, high=2.0, search=(1.02, 1.5), meaning="of the round trip that probes"),
     Setting("cruise_gain", 1.0, low=0.1, high=1.5, search=(0.8, 1.05), meaning="of those that cruise"),
     Setting("window_gain", 2.0, low=0.5, high=10.0, search=(0.9, 3.0), meaning="most in flight, of what a link holds")),
     _bbr, {"round_s": 0.0, "flat": 0.0, "full_pps": 0.0, "drained": 0.0})
-_VEGAS = Rule("vegas", (
+_VEGAS = _rule("vegas", (
     Setting("alpha", 2.0, "packets", 1e-2, 1e3, (0.2, 40.0), log=True, meaning="least in the queue"),
     Setting("beta_over_alpha", 2.0, low=1.0, high=100.0, search=(1.0, 4.0), meaning="most over least"),
     Setting("step_packets", 1.0, "packets", 1e-2, 1e3, (0.5, 32.0), log=True, meaning="a round trip"), _LOSS),
     _vegas, {"slow": 1.0})
-_COPA = Rule("copa", (
+_COPA = _rule("copa", (
     Setting("delta", 0.5, "1/packet", 1e-4, 100.0, (0.01, 2.0), log=True, meaning="price of delay"),),
     _copa, {"slow": 1.0, "up": 1.0, "velocity": 1.0, "rounds": 0.0, "round_s": 0.0})
-_VIVACE = Rule("vivace", (
+_VIVACE = _rule("vivace", (
     Setting("latency", 900.0, low=0.0, search=(1.0, 2000.0), log=True, meaning="price of a growing round trip"),
     Setting("loss", 11.35, low=0.0, search=(0.5, 30.0), log=True, meaning="price of loss"),
     Setting("trial_share", 0.05, low=1e-3, high=0.5, search=(0.01, 0.15), log=True, meaning="a little more, less"),
@@ -218,7 +177,7 @@ _VIVACE = Rule("vivace", (
     Setting("most_change", 0.05, low=1e-3, high=1.0, search=(0.02, 0.3), log=True, meaning="of the rate at once")),
     _vivace, {"slow": 1.0, "phase": 0.0, "base_pps": 0.0, "utility": -1e9, "more": 0.0, "slope": 0.0,
               "amplifier": 1.0})
-_HEADROOM = Rule("headroom", (
+_HEADROOM = _rule("headroom", (
     Setting("goal_s", 0.01, "s", 1e-4, 10.0, (1e-3, 0.2), log=True, meaning="of queueing"),
     Setting("gain", 0.25, low=0.0, high=1.0, search=(0.02, 0.5), log=True, meaning="of the rate, a round trip"),
     Setting("loss_weight", 1.0, low=0.0, high=100.0, search=(0.0, 4.0), meaning="of loss against what comes through")),
