@@ -22,6 +22,7 @@ from models.verification.checker.chain import Chain
 from models.verification.language.claim import Part
 from models.verification.language.unsafe_set import UnsafeSet
 from models.verification.network.graph import FloatArray, Graph
+from models.verification.network.runtime_agreement import chain_stages, stage_values
 from models.verification.obligations.compile import PairObligation, RelationObligation
 from models.verification.obligations.slopes import Slopes
 from models.verification.search.search_result import Check, SearchResult
@@ -113,11 +114,8 @@ def agrees(chain: Chain, graph: Graph, lower: FloatArray, upper: FloatArray) -> 
     """Whether chain and normal form, which are read from the file by different code, compute the same in the boxes."""
     share = np.random.default_rng(0).random((16, 1))
     x = (lower[:1] * (1 - share) + upper[:1] * share).astype(np.float64)
-    values = x
+    values = stage_values(chain_stages(chain.weights, chain.biases, chain.kinds), x)
     with np.errstate(over="ignore", invalid="ignore"):
-        for k, (weight, bias) in enumerate(zip(chain.weights, chain.biases, strict=True)):
-            values = values @ weight.T + bias
-            values = np.maximum(values, 0.0) if k < len(chain.relus) and chain.relus[k] else values
         off = np.abs(values - graph.value(x))
         return values.shape[1] == graph.outputs and bool((off <= 4 * graph.rounding(x) * len(chain.weights)).all())
 

@@ -77,7 +77,7 @@ class ProofCheck:
 def checkable(model: Path) -> Chain:
     """The network as the checker reads it. Raises InputError where no proof about it can be checked."""
     try:
-        return read_chain(model_bytes(model))
+        return read_chain(model_bytes(model), curves=True)
     except Rejected as error:
         raise InputError(f"certificate is not to be had for this network: {error}") from error
     except Exception as error:  # the reader of the search has accepted the file
@@ -106,7 +106,7 @@ def _slopes(chain: Chain, slopes: Slopes, lower: FloatArray, upper: FloatArray,
         row, chosen = chain.row(output), np.flatnonzero(slopes.rows[:, output])
         if len(chosen):
             queries = [(slopes.features[f], int(slopes.rows[f, output])) for f in chosen]
-            bounds = leaf_bounds(row.weights, row.biases, lower, upper, queries, relus=row.relus,
+            bounds = leaf_bounds(row.weights, row.biases, lower, upper, queries, kinds=row.kinds,
                                  enough=-slopes.allowed[chosen])
             holds &= (bounds >= -slopes.allowed[chosen]).all(axis=1)
             margin = np.fmin(margin, (bounds + slopes.allowed[chosen]).min(axis=1))
@@ -118,7 +118,7 @@ def _unsafe(chain: Chain, unsafe: UnsafeSet, lower: FloatArray, upper: FloatArra
     """A box is safe if at every point one constraint of each alternative is below zero; of outputs, or inputs too."""
     coefficients, constants, outputs = -unsafe.coefficients[root], -unsafe.constants[root], len(chain.biases[-1])
     bounds = leaf_margins(chain.weights, chain.biases, lower, upper, coefficients[..., :outputs], constants,
-                          relus=chain.relus,
+                          kinds=chain.kinds,
                           on_inputs=coefficients[..., outputs:] if coefficients.shape[-1] > outputs else None)
     margin = np.nan_to_num(bounds, nan=-np.inf).min(axis=1)
     return margin > 0, margin
@@ -223,7 +223,7 @@ def _of_network(model: Path, specification: Path, seconds: float, file: bytes, t
     network = read_onnx(model, seconds)
     claim = read_claim(specification, network.graph, network.number, seconds - (time.monotonic() - began))
     chain = checkable(model)
-    require_agreement(file, network.sha256, chain_stages(chain.weights, chain.biases, chain.relus), claim.fed,
+    require_agreement(file, network.sha256, chain_stages(chain.weights, chain.biases, chain.kinds), claim.fed,
                       str(model), chain.executed)
     return _Question(file, text, claim, partial(part_check, chain), partial(execution_of, file, network.graph, claim))
 

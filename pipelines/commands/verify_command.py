@@ -42,7 +42,8 @@ def verify(
                                                  "printed. Nothing is written where none is found.")] = None,
     certificate: Annotated[Path | None, typer.Option(
         help="File that a proof is written to, for `assay check`. Boxes then count as proved only if the independent "
-             "checker proves them too, which takes longer; only chains of affine maps and ReLUs have one.")] = None,
+             "checker proves them too, which takes longer; only chains of affine maps, ReLUs, tanhs and sigmoids have "
+             "one.")] = None,
     instances: Annotated[Path | None, typer.Option(
         help="CSV with a question a line, as in VNN-COMP: model, property, seconds; paths are relative to it. Decides "
              "them all in one process, instead of MODEL and --specification.")] = None,

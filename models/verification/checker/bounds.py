@@ -1,12 +1,11 @@
 """Bounds of the checker: what a network's rows can reach over boxes, plain NumPy in float64, rounding included.
 
-Behind an affine layer z = W v + b stands v' = relu(z), or v' = d z with a ReLU's derivative d, which is 1 where the
-ReLU is active, 0 where it is off, and anything in [0, 1] where it is unstable. Two lines hold it for z in its interval:
-below_slope z + below <= v' <= above_slope z + above. Forward: linear bounds in the inputs, in coordinates in which the
-box is the unit cube, intersected with intervals. Backward (CROWN, Zhang et al. 2018): what is undecided then, and in
-the end the rows asked for, are carried through the lines to the inputs. For the first two layers both are the same.
-The rows asked for may end at any layer, at the intervals of its v', all or the open ones alone (`_cut_backward`): what
-clips its outputs keeps the limits.
+Behind an affine layer z = W v + b stands v', an activation of z or its derivative times z, between two lines for z in
+its interval (relaxations.py): below_slope z + below <= v' <= above_slope z + above. Forward: linear bounds in the
+inputs, in coordinates in which the box is the unit cube, intersected with intervals. Backward (CROWN, Zhang et al.
+2018): what is undecided then, and in the end the rows asked for, are carried through the lines to the inputs. For the
+first two layers both are the same. The rows asked for may end at any layer, at the intervals of its v', all or the open
+ones alone (`_cut_backward`): what clips its outputs keeps the limits.
 
 Rounding. u = 2^-53. A product of k terms, in any order and with or without fused operations, is off by at most
 g(k) = k u / (1 - k u) times the product of the absolute values (Higham, Accuracy and Stability, section 3.1).
@@ -15,9 +14,7 @@ g(k) = k u / (1 - k u) times the product of the absolute values (Higham, Accurac
      off by at most g(k) size; the errors of a bound's slopes go to its constant.
   2. Backward: a coefficient that is off by e on v moves a bound by at most e |v|, and |v| <= total, |z| <= size. With c
      on z, the step c z = (c W) v + c b costs at most g(k) |c| size.
-  3. Lines: a slope may be rounded at will, for the constant is taken from the rounded one: the distance from a line to
-     a convex or concave function is largest at an end of the interval.
-EPS(k) = (4 k + 64) u is more than three times what the few operations around a product, the sums of constants and
+eps(k) = (4 k + 64) u is more than three times what the few operations around a product, the sums of constants and
 the rounding of the bounds themselves add to g(k), and leaves room for weights that are off by u of themselves (the
 reciprocals of divisors): by items 1 and 2 they cost another u size, u |c| size. An underflow is off by at
 most 2^-1075; `floor` and TINY cover it.
@@ -26,15 +23,15 @@ Overflow makes infinities and NaNs: a neuron with such bounds counts as undecide
 Symbols: B boxes, n inputs, w neurons of a layer, o outputs, Q rows a box, P rows of a backward pass.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from models.verification.checker.archive import TINY, UNIT, Array, Mask
+from models.verification.checker.relaxations import Lines, Relaxation, eps, identity, relu
 from models.verification.checker.time_limit import require_time
 
 Numbers = NDArray[np.signedinteger[Any]]
@@ -44,20 +41,6 @@ CUT = 1e-3
 LINE = np.arange(17) / 16
 # Elements of one temporary array of the backward passes: about ten of these stay in the cache.
 PIECE = 2**16
-
-
-class Lines(NamedTuple):
-    """below_slope z + below <= v' <= above_slope z + above, least <= v' <= most: (B, w); below <= 0 <= above."""
-
-    below_slope: Array
-    below: Array
-    above_slope: Array
-    above: Array
-    least: Array
-    most: Array
-
-
-Relaxation = Callable[[Array, Array], Lines]
 
 
 class Box(NamedTuple):
@@ -114,7 +97,7 @@ class Cube(NamedTuple):
             return cls(centre, radius, varying, np.zeros((len(centre), 0, len(varying) + 1)))
         on_x, offset = given[..., :-1], given[..., -1]
         size = np.abs(on_x) @ (np.abs(centre) + radius)[..., None]
-        constant = offset + (on_x * centre[:, None]).sum(axis=2) + _eps(on_x.shape[2]) * (size[..., 0] + np.abs(offset))
+        constant = offset + (on_x * centre[:, None]).sum(axis=2) + eps(on_x.shape[2]) * (size[..., 0] + np.abs(offset))
         slopes = (on_x * radius[:, None])[..., varying]
         return cls(centre, radius, varying, np.concatenate([slopes, constant[..., None]], axis=2))
 
@@ -131,7 +114,7 @@ class Cube(NamedTuple):
                     times = slopes[:, i] / on_u[:, i]
                 times = np.where(np.isfinite(times) & (times > 0), times, 0.0)
                 moved, shift = times[:, None] * on_u, times * offset
-                charge = _eps(len(self.varying)) * (np.abs(moved).sum(axis=1) + np.abs(slopes).sum(axis=1)
+                charge = eps(len(self.varying)) * (np.abs(moved).sum(axis=1) + np.abs(slopes).sum(axis=1)
                                                     + np.abs(shift) + np.abs(constant))
                 best = np.fmax(best, constant - shift - np.abs(slopes - moved).sum(axis=1) - charge)
         return best
@@ -156,14 +139,14 @@ class Layer:
 
     def through(self, on_z: Array, constant: Array, box: Numbers) -> tuple[Array, Array]:
         """Coefficients (P, .) on v and constant (P,) for coefficients (P, w) on z over the boxes numbered (P,)."""
-        charge = _dots(np.abs(on_z), self.error[box]) + self.floor[box] + _eps(8) * np.abs(constant)
+        charge = _dots(np.abs(on_z), self.error[box]) + self.floor[box] + eps(8) * np.abs(constant)
         return on_z @ self.weight, constant + on_z @ self.bias - charge
 
 
 def bound_rows(weights: Sequence[Array], biases: Sequence[Array], boxes: Box, relaxations: Sequence[Relaxation],
                coefficients: Array, constants: Array, tight: bool = True) -> Array:
     """Lower bounds (B, Q) of coefficients (B, Q, o) @ y + constants (B, Q); a relaxation for each hidden layer."""
-    *layers, last = bound_layers(weights, biases, boxes, [*relaxations, partial(switched, np.True_, np.False_)], tight)
+    *layers, last = bound_layers(weights, biases, boxes, [*relaxations, identity], tight)
     asked = _rows_behind(last, coefficients, constants, None)
     return _backward(layers, boxes, asked.rows, asked.constant, asked.box, ends=True).reshape(constants.shape)
 
@@ -179,7 +162,7 @@ def bound_largest(weights: Sequence[Array], biases: Sequence[Array], boxes: Box,
     condition that does not hold there. Combined are the rows' linear lower bounds in the inputs (`_combined`).
     Last, of alternatives with rows of inputs alone, the other rows are bounded where none of those is above 0.
     """
-    *layers, last = bound_layers(weights, biases, boxes, [*relaxations, partial(switched, np.True_, np.False_)])
+    *layers, last = bound_layers(weights, biases, boxes, [*relaxations, identity])
     direct = None if on_inputs is None else on_inputs.reshape(constants.size, -1)
     asked = _rows_behind(last, coefficients, constants, direct)
     bounds = _backward(layers, boxes, asked.rows, asked.constant, asked.box, direct, ends=True)
@@ -211,7 +194,7 @@ def bound_largest(weights: Sequence[Array], biases: Sequence[Array], boxes: Box,
 def _under_conditions(weights: Sequence[Array], biases: Sequence[Array], box: Box, relaxations: Sequence[Relaxation],
                       given: Array, coefficients: Array, constants: Array, on_inputs: Array) -> float:
     """The largest lower bound of the rows (M, ...) in one box where the functions `given` (1, C, n + 1) are >= 0."""
-    kinds: list[Relaxation] = [*relaxations, partial(switched, np.True_, np.False_)]
+    kinds: list[Relaxation] = [*relaxations, identity]
     *layers, last = bound_layers(weights, biases, box, kinds, tight=False, given=given)
     asked = _rows_behind(last, coefficients[None], constants[None], on_inputs)
     return float(np.nan_to_num(_forward(layers, Cube.of(box, given), asked), nan=-np.inf).max())
@@ -231,7 +214,7 @@ def _forward(layers: Sequence[Layer], cube: Cube, asked: Rows) -> Array:
         slopes = slopes + (direct * cube.radius[box])[:, cube.varying]
         offset = offset + _dots(direct, cube.centre[box])
         size = size + _dots(np.abs(direct), np.abs(cube.centre[box]) + cube.radius[box])
-    charge = 2 * _eps(rows.shape[1] + cube.centre.shape[1]) * size + TINY
+    charge = 2 * eps(rows.shape[1] + cube.centre.shape[1]) * size + TINY
     return cube._replace(given=cube.given[box]).least(slopes[..., None], offset[:, None])[:, 0] - charge
 
 
@@ -260,7 +243,7 @@ def bound_layers(weights: Sequence[Array], biases: Sequence[Array], boxes: Box, 
         half = _times(np.concatenate([(high - low) / 2, total[:, None]], axis=1), np.abs(weight).T)
         size = half[:, -1] + np.abs(bias)
         # forward the sums are over the columns, in a backward step (`through`) over the rows
-        error = 2 * _eps(max(weight.shape) + len(varying)) * size + TINY
+        error = 2 * eps(max(weight.shape) + len(varying)) * size + TINY
         low, high = middle - half[:, :-1], middle + half[:, :-1]
         low[:, -2:] += (bias - error)[:, None]
         high[:, -2:] += (bias + error)[:, None]
@@ -282,7 +265,7 @@ def bound_layers(weights: Sequence[Array], biases: Sequence[Array], boxes: Box, 
         low[:, -2] += carried.below
         high[:, -2] += carried.above
         low[:, -1], high[:, -1] = carried.least, carried.most
-        summed = carried.above - carried.below
+        summed = np.abs(carried.above) + np.abs(carried.below)
         behind = Functions(low, high, np.abs(low).sum(axis=1) + np.abs(high).sum(axis=1) + summed + TINY)
         layers.append(Layer(weight, bias, z_low, z_high, lines, error, floor, behind))
     return layers
@@ -330,7 +313,7 @@ def _backward(layers: Sequence[Layer], boxes: Box, rows: Array, constant: Array,
     for layer in reversed(layers):
         if ends:
             here = _at_ends(rows, layer.lines.least[box], layer.lines.most[box], constant)
-            best = np.fmax(best, here + beside - _eps(8) * (np.abs(here) + np.abs(beside)))
+            best = np.fmax(best, here + beside - eps(8) * (np.abs(here) + np.abs(beside)))
         rows, constant = _through(layer, rows, constant, box)
     rows = rows if direct is None else rows + direct
     return np.fmax(best, _at_ends(rows, boxes.lower[box], boxes.upper[box], constant))
@@ -341,10 +324,10 @@ def _through(layer: Layer, rows: Array, constant: Array, box: Numbers) -> tuple[
     require_time()
     lines, positive = layer.lines, np.maximum(rows, 0)
     negative = rows - positive
-    lifts = _dots(positive, lines.below[box]) + _dots(negative, lines.above[box])  # no term is above 0
+    lifts = _dots(positive, lines.below[box]) + _dots(negative, lines.above[box])  # rounding: relaxations.py
     positive *= lines.below_slope[box]
     negative *= lines.above_slope[box]
-    return layer.through(positive + negative, constant + (1 + _eps(rows.shape[1])) * lifts, box)
+    return layer.through(positive + negative, constant + (1 + eps(rows.shape[1])) * lifts, box)
 
 
 def _cut_backward(layers: Sequence[Layer], boxes: Box, asked: Rows) -> Array:
@@ -390,7 +373,7 @@ def _combined(rows: Array, constant: Array, low: Array, high: Array) -> Array:
         moved = weights[:, None] + LINE[:, None] * (np.eye(size)[other] - weights[:, None])  # (G, T, M), all >= 0
         on_x, offset = moved @ rows, (moved * constant[:, None]).sum(axis=2)
         ends = np.where(on_x == 0, 0.0, on_x * np.where(on_x > 0, low[:, None], high[:, None]))
-        doubt = _eps(2 * size + rows.shape[2]) * (moved @ terms[..., None])[..., 0]
+        doubt = eps(2 * size + rows.shape[2]) * (moved @ terms[..., None])[..., 0]
         bound = np.nan_to_num(offset + ends.sum(axis=2) - doubt - TINY, nan=-np.inf)
         at = bound.argmax(axis=1)
         best = np.fmax(best, bound[np.arange(count), at])
@@ -401,41 +384,7 @@ def _combined(rows: Array, constant: Array, low: Array, high: Array) -> Array:
 def _at_ends(rows: Array, low: Array, high: Array, constant: Array) -> Array:
     """Lower bounds (P,) of rows @ v + constant for v between low and high (P, w)."""
     ends = np.where(rows == 0, 0.0, rows * np.where(rows > 0, low, high))
-    return np.asarray(constant + ends.sum(-1) - _eps(rows.shape[1]) * (np.abs(ends).sum(-1) + np.abs(constant)) - TINY)
-
-
-def relu(low: Array, high: Array) -> Lines:
-    """relu(z): below, z or 0, whichever is nearer to the larger side; above, the chord."""
-    active, unstable = low >= 0, ~(low >= 0) & ~(high <= 0)
-    ground = np.where(unstable, high > -low, active).astype(np.float64)
-    chord = np.where(unstable, high / np.where(unstable, high - low, 1.0), active)
-    lift = np.maximum(-chord * low, high - chord * high) + 16 * UNIT * (np.abs(low) + np.abs(high)) + TINY
-    zero = np.zeros_like(low)
-    return Lines(ground, zero, chord, np.where(unstable, lift, zero), np.maximum(low, 0), np.maximum(high, 0))
-
-
-def linear(low: Array, high: Array) -> Lines:
-    """z itself: a layer without a ReLU."""
-    one, zero = np.ones_like(low), np.zeros_like(low)
-    return Lines(one, zero, one, zero, low, high)
-
-
-def switched(active: Mask | np.bool_, unstable: Mask | np.bool_, low: Array, high: Array) -> Lines:
-    """d z: z where active, between min(0, z) (concave) and max(0, z) (convex) where unstable, else 0."""
-    crossing = unstable & ~(low >= 0) & ~(high <= 0)
-    width = np.where(crossing, high - low, 1.0)
-    falling, rising = np.where(unstable, np.minimum(low, 0), 0), np.where(unstable, np.maximum(high, 0), 0)
-    below = np.where(crossing, -low / width, active | ~(falling >= 0))
-    above = np.where(crossing, high / width, active | ~(rising <= 0))
-    slack = 16 * UNIT * (np.abs(low) + np.abs(high)) + TINY
-    drop = np.minimum(low - below * low, -below * high) - slack
-    lift = np.maximum(-above * low, high - above * high) + slack
-    return Lines(below, np.where(crossing, drop, 0), above, np.where(crossing, lift, 0),
-                 np.where(active, low, falling), np.where(active, high, rising))
-
-
-def _eps(terms: int) -> float:
-    return (4 * terms + 64) * UNIT
+    return np.asarray(constant + ends.sum(-1) - eps(rows.shape[1]) * (np.abs(ends).sum(-1) + np.abs(constant)) - TINY)
 
 
 def _times(values: Array, matrix: Array) -> Array:

@@ -1,16 +1,17 @@
-"""The network in anybody's ONNX file as the checker sees it: a chain of affine maps, some followed by a ReLU.
+"""The network in anybody's ONNX file as the checker sees it: a chain of affine maps, some followed by an activation.
 
 Reads one shape of graph: a chain of Flatten, Reshape, Identity, Gemm, MatMul, Add, Sub, Mul, Div by constants of the
-file, Relu, Clip, and ONNX-ML's Scaler and LinearRegressor, from the one input to the one output; or such a chain in
-float64 between two conversions, Cast and Cast, of an input and to an output of float32. Nothing is multiplied out, so
-that nothing is rounded: a Sub is a layer of its own, with the identity as its matrix, and a Clip has a ReLU for each
-limit. A Div by c is one of 1 / c, off by a relative u = 2^-53 at most, which the bounds' charge for the layer covers
-(64 u of it are to spare, bounds.py). Whatever else a file holds is refused: its proof cannot be checked here.
+file, Relu, Clip, Tanh, Sigmoid, and ONNX-ML's Scaler and LinearRegressor, from the one input to the one output; or such
+a chain in float64 between two conversions, Cast and Cast, of an input and to an output of float32. Nothing is
+multiplied out, so that nothing is rounded: a Sub is a layer of its own, with the identity as its matrix, and a Clip has
+a ReLU for each limit. A Div by c is one of 1 / c, off by a relative u = 2^-53 at most, which the bounds' charge for the
+layer covers (64 u of it are to spare, bounds.py). Whatever else a file holds is refused: its proof cannot be checked
+here.
 
 Flow: proof_file.py checks proofs about what is read here, of bundles and of anybody's files.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -21,31 +22,43 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from models.verification.checker.archive import Array, Rejected
+from models.verification.checker.relaxations import Kind
 from models.verification.checker.scalar_factors import ScalarFactors
 from models.verification.checker.time_limit import require_time
 
 FLOATS = {onnx.TensorProto.FLOAT: np.float32, onnx.TensorProto.DOUBLE: np.float64, onnx.TensorProto.FLOAT16: np.float16}
 Type = np.dtype[Any]
 FLOAT64: Type = np.dtype(np.float64)
+CURVES: dict[str, Kind] = {"Tanh": "tanh", "Sigmoid": "sigmoid"}
 LEARNING = "ai.onnx.ml"  # the domain of ONNX-ML's operators
+# What a refusal of the operator says besides its name: it is neither affine nor monotone in one input at a time.
+REFUSED = {"Normalizer": ", whose division by a norm is not read: export the steps behind it, and give the box of what "
+                         "it gives"}
 CLIP_BY_INPUTS = 11  # opset from which on its limits are operands; attributes before
 
 
 @dataclass(frozen=True)
 class Chain:
-    """v[k + 1] = relu or identity of weights[k] @ v[k] + biases[k], v[0] = x; y is the last, without a ReLU.
+    """v[k + 1] = activation[k](weights[k] @ v[k] + biases[k]), v[0] = x; y is the last, without an activation.
 
-    weights[k] (w[k], w[k - 1]) and biases[k] (w[k],) in float64; relus[k]: whether a ReLU follows layer k; fed,
-    executed: the types that the file takes and gives, and that it computes in; exact: whether the weights are the
-    file's own, none of them a rounded 1 / c.
+    weights[k] (w[k], w[k - 1]) and biases[k] (w[k],) in float64; kinds[k]: what follows layer k; fed, executed: the
+    types that the file takes and gives, and that it computes in; exact: whether the weights are the file's own, none of
+    them a rounded 1 / c.
     """
 
     weights: tuple[Array, ...]
     biases: tuple[Array, ...]
-    relus: tuple[bool, ...]
+    kinds: tuple[Kind, ...]
     fed: Type = FLOAT64
     executed: Type = FLOAT64
     exact: bool = True
+
+    @property
+    def relus(self) -> tuple[bool, ...]:
+        """After which layers a ReLU stands. Raises Rejected where there is another activation."""
+        if others := set(self.kinds) - {"identity", "relu"}:
+            raise Rejected(f"activations must be ReLUs, got {', '.join(sorted(others))}")
+        return tuple(kind == "relu" for kind in self.kinds)
 
     def row(self, output: int) -> "Chain":
         """The chain to one of its outputs."""
@@ -64,11 +77,11 @@ class Chain:
         weights = [np.block([[w, np.zeros_like(w)], [np.zeros_like(w), w]]) for w in one.weights]
         return replace(self, weights=(np.vstack([held, held]), *weights, np.array([[-1.0, 1.0]])),
                        biases=(point, *(np.tile(b, 2) for b in one.biases), np.zeros(1)),
-                       relus=(False, *one.relus, False))
+                       kinds=("identity", *one.kinds, "identity"))
 
 
-def read_chain(file: bytes) -> Chain:
-    """The chain in an ONNX file. Raises Rejected for any other graph, naming the node."""
+def read_chain(file: bytes, curves: bool = False) -> Chain:
+    """The chain in an ONNX file, with Tanh and Sigmoid where asked. Raises Rejected for any other, naming the node."""
     model = onnx.load_model_from_string(file)
     graph = model.graph
     stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
@@ -85,7 +98,8 @@ def read_chain(file: bytes) -> Chain:
         nodes, first, last = _between_casts(graph, source.name, last)
         executed = FLOAT64
     opset = max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=0)
-    reader = _Reader(first, tuple(sizes), executed, any(node.op_type == "MatMul" for node in nodes), opset)
+    reader = _Reader(first, tuple(sizes), executed, any(node.op_type == "MatMul" for node in nodes), opset,
+                     {"Relu": "relu", **(CURVES if curves else {})})
     for node in nodes:
         require_time()
         if node.op_type == "Constant":
@@ -121,12 +135,13 @@ def _between_casts(graph: onnx.GraphProto, source: str, result: str) -> tuple[li
 
 
 class _Reader:
-    def __init__(self, name: str, shape: tuple[int, ...], dtype: Type, fused: bool, opset: int) -> None:
-        self.flowing, self.shape, self.dtype, self.opset = name, shape, dtype, opset
+    def __init__(self, name: str, shape: tuple[int, ...], dtype: Type, fused: bool, opset: int,
+                 activations: Mapping[str, Kind]) -> None:
+        self.flowing, self.shape, self.dtype, self.opset, self.activations = name, shape, dtype, opset, activations
         self.factors = ScalarFactors() if fused else None
         self.exact = True
         self.layers: list[tuple[Array, Array]] = []
-        self.relus: list[bool] = []
+        self.kinds: list[Kind] = []
 
     def run(self, node: onnx.NodeProto, stored: dict[str, NDArray[Any]]) -> None:
         """One node of the chain."""
@@ -152,8 +167,8 @@ class _Reader:
             raise Rejected(f"weights must be finite numbers of {self.dtype} ({where})")
         size = prod(self.shape)
         match node.op_type:
-            case "Relu" if not constants and len(node.input) == 1:
-                self._relu()
+            case kind if kind in self.activations and len(node.input) == 1 and not attributes:
+                self._activation(self.activations[kind])
             case "Flatten" if not constants and attributes.get("axis", 1) == 1:
                 self.shape = (self.shape[0], prod(self.shape[1:]))
             case "Identity" if not constants:
@@ -182,15 +197,15 @@ class _Reader:
                 bias = np.broadcast_to(constants[1], (1, len(weight))) if len(constants) == 2 else np.zeros(len(weight))
                 self._linear(weight, bias.reshape(-1), where)
             case _:
-                raise Rejected("a network that can be checked is a chain of Relu, Clip, Flatten, Reshape, Identity, "
-                               "Scaler, LinearRegressor, and Gemm, MatMul, Add, Sub, Mul, Div by constants "
-                               f"({where})")
+                raise Rejected(f"a network that can be checked is a chain of {', '.join(self.activations)}, Clip, "
+                               "Flatten, Reshape, Identity, Scaler, LinearRegressor, and Gemm, MatMul, Add, Sub, Mul, "
+                               f"Div by constants ({where})")
 
-    def _relu(self) -> None:
-        if not self.relus or self.relus[-1]:
+    def _activation(self, kind: Kind) -> None:
+        if not self.kinds or self.kinds[-1] != "identity":
             size = prod(self.shape)
             self._affine(np.eye(size), np.zeros(size))
-        self.relus[-1] = True
+        self.kinds[-1] = kind
 
     def _clip(self, node: onnx.NodeProto, attributes: dict[str, Any], stored: dict[str, NDArray[Any]], where: str
               ) -> None:
@@ -210,11 +225,11 @@ class _Reader:
         least, most = (None if one is None else np.full(size, float(one.item())) for one in limits)
         if least is not None:
             self._shift(-least)
-            self._relu()
+            self._activation("relu")
             self._affine(np.eye(size), least)
         if most is not None:
             self._affine(-np.eye(size), most)
-            self._relu()
+            self._activation("relu")
             self._affine(-np.eye(size), most)
 
     def _learning(self, node: onnx.NodeProto, attributes: dict[str, Any], where: str) -> None:
@@ -270,20 +285,21 @@ class _Reader:
         self.shape = (*self.shape[:-1], len(weight))
 
     def _shift(self, values: Array) -> None:
-        if self.layers and not self.relus[-1] and not self.layers[-1][1].any():  # MatMul, Add: one layer, exactly
+        if self.layers and self.kinds[-1] == "identity" and not self.layers[-1][1].any():
+            # MatMul, Add: one layer, exactly
             self.layers[-1] = self.layers[-1][0], values.copy()
         elif values.any():
             self._affine(np.eye(len(values)), values.copy())
 
     def _affine(self, weight: Array, bias: Array) -> None:
         self.layers.append((weight, bias))
-        self.relus.append(False)
+        self.kinds.append("identity")
 
     def chain(self) -> Chain:
-        if not self.layers or self.relus[-1]:
+        if not self.layers or self.kinds[-1] != "identity":
             size = prod(self.shape)
             self._affine(np.eye(size), np.zeros(size))
-        return Chain(tuple(w for w, _ in self.layers), tuple(b for _, b in self.layers), tuple(self.relus[:-1]),
+        return Chain(tuple(w for w, _ in self.layers), tuple(b for _, b in self.layers), tuple(self.kinds[:-1]),
                      exact=self.exact)
 
 

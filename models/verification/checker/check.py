@@ -5,7 +5,7 @@ partial derivatives, or combinations of outputs and inputs, over every leaf (bou
 costs). Linear in the number of leaves. proof_file.py asks of each leaf what its part of the property demands; the
 network comes from the file itself (chain.py).
 
-A partial derivative is the value of a network without biases, with the ReLUs' derivatives in their place: started
+A partial derivative is the value of a network without biases, with the activations' derivatives in their place: started
 from the feature's direction towards the output, or transposed, from the output towards the feature. Relaxed, the two
 differ, and neither is always better: the better bound counts.
 
@@ -22,14 +22,11 @@ from models.verification.checker.archive import Array, Rejected
 from models.verification.checker.bounds import (
     Box,
     Numbers,
-    Relaxation,
     bound_largest,
     bound_layers,
     bound_rows,
-    linear,
-    relu,
-    switched,
 )
+from models.verification.checker.relaxations import ACTIVATIONS, Activation, Kind, scaled
 from models.verification.checker.time_limit import require_time
 
 # Elements of one temporary array, 2 MB.
@@ -98,50 +95,51 @@ def _splits(dimension: Any, value: Any) -> Iterator[tuple[int, float]]:
 
 def leaf_bounds(weights: Sequence[Array], biases: Sequence[Array], lower: Array, upper: Array,
                 queries: Sequence[tuple[int, int]], batch: int | None = None,
-                relus: Sequence[bool] | None = None, enough: Array | None = None) -> Array:
+                kinds: Sequence[Kind] | None = None, enough: Array | None = None) -> Array:
     """Rigorous lower bounds (m, F) of sign * dy/dx[feature] over the leaves (m, n), `batch` of them at a time.
 
-    relus: after which layers but the last a ReLU stands; None: after each. enough (F,): leaves whose plain bounds reach
-    it are not bounded again, more tightly; None: all are. A bound is -inf or NaN where a number left float64's range:
-    no proof.
+    kinds: what stands behind each layer but the last; None: ReLUs. enough (F,): leaves whose plain bounds reach it are
+    not bounded again, more tightly; None: all are. A bound is -inf or NaN where a number left float64's range: no
+    proof.
     """
     directions = np.zeros((len(queries), lower.shape[1]))
     for row, (feature, sign) in zip(directions, queries, strict=True):
         row[feature] = sign
-    parts, kinds = [], _relaxations(weights, relus)
+    parts, activations = [], _activations(weights, kinds)
     with np.errstate(over="ignore", invalid="ignore"):
         for now in _batches(weights, len(lower), len(queries), batch):
             require_time()
             boxes = Box(lower[now], upper[now])
-            bounds = np.fmax(*_derivatives(weights, biases, boxes, kinds, directions, tight=enough is None))
+            bounds = np.fmax(*_derivatives(weights, biases, boxes, activations, directions, tight=enough is None))
             rest = np.flatnonzero(~(bounds >= (np.inf if enough is None else enough)).all(axis=1))
             if enough is not None and len(rest):
                 left = Box(*(wall[rest] for wall in boxes))
-                bounds[rest] = np.fmax(*_derivatives(weights, biases, left, kinds, directions, tight=True))
+                bounds[rest] = np.fmax(*_derivatives(weights, biases, left, activations, directions, tight=True))
             parts.append(bounds)
     return np.concatenate(parts)
 
 
 def leaf_margins(weights: Sequence[Array], biases: Sequence[Array], lower: Array, upper: Array, coefficients: Array,
-                 constants: Array, batch: int | None = None, relus: Sequence[bool] | None = None,
+                 constants: Array, batch: int | None = None, kinds: Sequence[Kind] | None = None,
                  on_inputs: Array | None = None) -> Array:
     """Rigorous lower bounds (m, K) of the largest of M rows, coefficients (m, K, M, o) @ y + constants (m, K, M).
 
     Over the leaves (m, n), `batch` of them at a time. on_inputs (m, K, M, n): coefficients on x, which are added to
-    that; None: none. relus: after which layers but the last a ReLU stands; None: after each. A bound is -inf where a
-    number left float64's range: no proof.
+    that; None: none. kinds: what stands behind each layer but the last; None: ReLUs. A bound is -inf where a number
+    left float64's range: no proof.
     """
-    parts, kinds = [], _relaxations(weights, relus)
+    parts, lines = [], [activation.lines for activation in _activations(weights, kinds)]
     with np.errstate(over="ignore", invalid="ignore"):
         for now in _batches(weights, len(lower), constants[0].size, batch):
             require_time()
-            parts.append(bound_largest(weights, biases, Box(lower[now], upper[now]), kinds, coefficients[now],
+            parts.append(bound_largest(weights, biases, Box(lower[now], upper[now]), lines, coefficients[now],
                                        constants[now], None if on_inputs is None else on_inputs[now]))
     return np.concatenate(parts)
 
 
-def _relaxations(weights: Sequence[Array], relus: Sequence[bool] | None) -> list[Relaxation]:
-    return [relu if follows else linear for follows in relus or [True] * (len(weights) - 1)]
+def _activations(weights: Sequence[Array], kinds: Sequence[Kind] | None) -> list[Activation]:
+    behind: Sequence[Kind] = ["relu"] * (len(weights) - 1) if kinds is None else kinds
+    return [ACTIVATIONS[kind] for kind in behind]
 
 
 def _batches(weights: Sequence[Array], leaves: int, rows: int, batch: int | None) -> list[slice]:
@@ -151,23 +149,20 @@ def _batches(weights: Sequence[Array], leaves: int, rows: int, batch: int | None
     return [slice(i, i + step) for i in range(0, leaves, step)]
 
 
-def _derivatives(weights: Sequence[Array], biases: Sequence[Array], boxes: Box, kinds: Sequence[Relaxation],
-                 directions: Array, tight: bool) -> tuple[Array, Array]:
+def _derivatives(weights: Sequence[Array], biases: Sequence[Array], boxes: Box,
+                 activations: Sequence[Activation], directions: Array, tight: bool) -> tuple[Array, Array]:
     """Two lower bounds (B, F) of the derivatives in the directions (F, n) over the boxes."""
     count, queries = len(boxes.lower), len(directions)
-    layers = bound_layers(weights[:-1], biases[:-1], boxes, kinds, tight)
-    # (not "low < 0 < high": bounds that overflowed to NaN must not pass for a neuron that is switched off)
-    states = [(layer.low >= 0, ~(layer.low >= 0) & ~(layer.high <= 0)) if kind is relu else
-              (np.full(layer.low.shape, True), np.full(layer.low.shape, False))
-              for layer, kind in zip(layers, kinds, strict=True)]
+    layers = bound_layers(weights[:-1], biases[:-1], boxes, [activation.lines for activation in activations], tight)
+    slopes = [activation.slopes(layer.low, layer.high) for layer, activation in zip(layers, activations, strict=True)]
     start, one = np.tile(directions, (count, 1)), np.ones((count * queries, 1))
     up = bound_rows(weights, _without_biases(weights), Box(start, start),
-                    [partial(switched, active.repeat(queries, axis=0), unstable.repeat(queries, axis=0))
-                     for active, unstable in states],
+                    [partial(scaled, least.repeat(queries, axis=0), most.repeat(queries, axis=0))
+                     for least, most in slopes],
                     one[:, None], 0 * one, tight).reshape(count, queries)
     turned, end = [weight.T for weight in reversed(weights)], np.ones((count, 1))
     down = bound_rows(turned, _without_biases(turned), Box(end, end),
-                      [partial(switched, *pair) for pair in reversed(states)],
+                      [partial(scaled, *pair) for pair in reversed(slopes)],
                       np.tile(directions, (count, 1, 1)), np.zeros((count, queries)), tight)
     return up, down
 

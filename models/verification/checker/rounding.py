@@ -30,8 +30,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.verification.checker.archive import Array, Mask
-from models.verification.checker.bounds import Box, bound_layers, linear, relu
+from models.verification.checker.bounds import Box, bound_layers
 from models.verification.checker.chain import Chain
+from models.verification.checker.relaxations import identity, relu
 from models.verification.checker.time_limit import require_time
 
 GROWN = 1 + 1e-9
@@ -99,9 +100,9 @@ def execution_error(weights: Sequence[Array], biases: Sequence[Array], lower: Ar
     relus: after which layers but the last a ReLU stands. The input is taken to be exact: what the runtime is fed.
     """
     box = Box(lower[None], upper[None])
-    kinds = [relu if follows else linear for follows in (*relus, False)]
+    lines = [relu if follows else identity for follows in (*relus, False)]
     with np.errstate(over="ignore", invalid="ignore"):
-        layers = bound_layers(weights, biases, box, kinds, tight=False)
+        layers = bound_layers(weights, biases, box, lines, tight=False)
         size = np.maximum(np.abs(lower), np.abs(upper))
         error = np.zeros_like(size)
         for weight, bias, layer, follows in zip(weights, biases, layers, (*relus, False), strict=True):
@@ -134,9 +135,9 @@ def chain_error(chain: Chain, lower: Array, upper: Array) -> Array:
     error = execution_error(chain.weights, chain.biases, low, high, chain.relus, Arithmetic.of(chain.executed))
     if chain.executed == chain.fed:
         return error
-    kinds = [relu if follows else linear for follows in (*chain.relus, False)]
+    lines = [relu if follows else identity for follows in (*chain.relus, False)]
     with np.errstate(over="ignore", invalid="ignore"):
-        last = bound_layers(chain.weights, chain.biases, Box(low[None], high[None]), kinds)[-1]
+        last = bound_layers(chain.weights, chain.biases, Box(low[None], high[None]), lines)[-1]
         largest = (np.maximum(np.abs(last.low[0]), np.abs(last.high[0])) + error).astype(chain.fed)
         step = np.spacing(largest).astype(np.float64)
         return np.asarray(np.where(np.isfinite(step), error + step / 2, np.inf))

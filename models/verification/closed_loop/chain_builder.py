@@ -17,8 +17,9 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from feature_store.errors import InputError
-from models.verification.checker.bounds import Box, bound_layers, linear, relu
+from models.verification.checker.bounds import Box, bound_layers
 from models.verification.checker.chain import Chain
+from models.verification.checker.relaxations import Kind, identity, relu
 from models.verification.network.graph import FloatArray, Graph
 
 # How a value is made: of other values, each by a matrix, and a constant.
@@ -33,7 +34,7 @@ class ChainBuilder:
     sizes: dict[str, int]
     weights: list[FloatArray] = field(default_factory=list)
     biases: list[FloatArray] = field(default_factory=list)
-    relus: list[bool] = field(default_factory=list)
+    kinds: list[Kind] = field(default_factory=list)
 
     def layer(self, blocks: Mapping[str, Block], kept: Iterable[str] = (), relu: bool = True) -> None:
         """Adds a layer of the blocks, and of the values that are kept, which are >= 0 where a ReLU follows."""
@@ -48,7 +49,7 @@ class ChainBuilder:
             rows.append(row)
         self.weights.append(np.vstack(rows))
         self.biases.append(np.concatenate([bias for _, bias in made.values()]))
-        self.relus.append(relu)
+        self.kinds.append("relu" if relu else "identity")
         self.sizes = {name: len(bias) for name, (_, bias) in made.items()}
 
     def through(self, policy: Chain, seen: str, target: str, kept: Sequence[str]) -> None:
@@ -66,7 +67,7 @@ class ChainBuilder:
 
     def chain(self) -> Chain:
         """The chain; its last layer has no ReLU."""
-        return Chain(tuple(self.weights), tuple(self.biases), tuple(self.relus[:-1]))
+        return Chain(tuple(self.weights), tuple(self.biases), tuple(self.kinds[:-1]))
 
 
 def scalars(constant: float, **of: float) -> Block:
@@ -83,7 +84,7 @@ def chain_of(graph: Graph) -> Chain:
         raise InputError("policy must be a chain of affine maps and ReLUs, exact as stored, got skips, other "
                          "activations or weights that were rounded: read its file with read_chain")
     return Chain(tuple(affine.matrices[k] for k, affine in enumerate(affines)),
-                 tuple(affine.offset for affine in affines), (True,) * len(graph.layers))
+                 tuple(affine.offset for affine in affines), tuple("relu" for _ in graph.layers))
 
 
 def chain_values(chain: Chain, x: FloatArray) -> FloatArray:
@@ -97,8 +98,8 @@ def chain_values(chain: Chain, x: FloatArray) -> FloatArray:
 
 def chain_interval(chain: Chain, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Walls (o,) of what the chain gives over a box (n,), by the checker's bounds."""
-    kinds = [relu if follows else linear for follows in (*chain.relus, False)]
-    last = bound_layers(chain.weights, chain.biases, Box(low[None], high[None]), kinds)[-1]
+    lines = [relu if follows else identity for follows in (*chain.relus, False)]
+    last = bound_layers(chain.weights, chain.biases, Box(low[None], high[None]), lines)[-1]
     return last.low[0], last.high[0]
 
 

@@ -174,7 +174,7 @@ def behind(policy: Chain, layers: int) -> Chain:
     """The policy without its first layers: what it makes of their values. Raises InputError where none are left."""
     if not 0 <= layers < len(policy.weights):
         raise InputError(f"layers must be less than the policy's {len(policy.weights)}, got {layers}")
-    return replace(policy, weights=policy.weights[layers:], biases=policy.biases[layers:], relus=policy.relus[layers:])
+    return replace(policy, weights=policy.weights[layers:], biases=policy.biases[layers:], kinds=policy.kinds[layers:])
 
 
 def affine_law(*parts: FloatArray, offset: FloatArray) -> Chain:

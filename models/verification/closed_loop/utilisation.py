@@ -49,7 +49,7 @@ def utilisation(law: FluidLaw, backlog: float, kinks: int = 24) -> tuple[Chain, 
                np.append(-np.diff(slope), slope[-1])[None])
     biases = (np.concatenate([of_demand[0], of_capacity[0]]), np.array([np.log(law.capacity_high) - np.log(most)]),
               at[1:], np.array([np.exp(-deepest)]))
-    return Chain(weights, biases, (True, True, True)), demand_off + capacity_off + 1 - s + s * np.log(s) + ROUNDED
+    return Chain(weights, biases, ("relu",) * 3), demand_off + capacity_off + 1 - s + s * np.log(s) + ROUNDED
 
 
 def _logarithm(low: float, high: float, kinks: int) -> tuple[tuple[FloatArray, FloatArray], float]:

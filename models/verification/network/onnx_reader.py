@@ -30,7 +30,7 @@ import onnx
 from onnx import TensorProto, defs, helper, numpy_helper
 
 from feature_store.errors import InputError
-from models.verification.checker.chain import CLIP_BY_INPUTS, LEARNING
+from models.verification.checker.chain import CLIP_BY_INPUTS, LEARNING, REFUSED
 from models.verification.checker.scalar_factors import ScalarFactors
 from models.verification.checker.time_limit import require_time
 from models.verification.network.affine_expression import (
@@ -243,7 +243,8 @@ class _Reader:
         """ONNX-ML's operators, which compute in float32."""
         x = operands[0]
         if kind not in LEARNED or len(operands) != 1 or not isinstance(x, Expression):
-            raise InputError(f"operator of ONNX-ML must be one of {', '.join(LEARNED)}, got {kind}")
+            raise InputError(f"operator of ONNX-ML must be one of {', '.join(LEARNED)}, got {kind}"
+                             f"{REFUSED.get(kind, '')}")
         if self.dtype != np.float32:
             raise InputError(f"{kind} must be of float32, in which onnxruntime computes it, got {self.dtype}")
         found = LEARNED[kind](attributes, x)
@@ -308,7 +309,8 @@ def _require_plain(model: onnx.ModelProto) -> None:
     for what, names in (("input", [i.name for i in graph.input if i.name not in stored]),
                         ("output", [o.name for o in graph.output])):
         if len(names) != 1:
-            raise InputError(f"network must have one {what}, got {len(names)}: {', '.join(names) or 'none'}")
+            advice = "; onnx.utils.extract_model makes a file of one" if what == "output" and names else ""
+            raise InputError(f"network must have one {what}, got {len(names)}: {', '.join(names) or 'none'}{advice}")
     named = [i.name for i in graph.input if i.name not in stored] + [tensor.name for tensor in graph.initializer]
     named += [name for node in graph.node for name in node.output if name]
     if repeated := [name for name, count in Counter(named).items() if count > 1]:

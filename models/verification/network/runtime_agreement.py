@@ -70,10 +70,10 @@ class Stage:
     offset_error: Array | None = None
 
 
-def chain_stages(weights: Sequence[Array], biases: Sequence[Array], relus: Sequence[bool]) -> list[Stage]:
-    """A chain as the checker reads it; relus: after which maps but the last a ReLU stands."""
-    kinds = [*("relu" if relu else "identity" for relu in relus), "identity"]
-    return [Stage({k: w}, b, kind) for k, (w, b, kind) in enumerate(zip(weights, biases, kinds, strict=True))]
+def chain_stages(weights: Sequence[Array], biases: Sequence[Array], kinds: Sequence[str]) -> list[Stage]:
+    """A chain as the checker reads it; kinds: what stands behind each map but the last."""
+    return [Stage({k: w}, b, kind)
+            for k, (w, b, kind) in enumerate(zip(weights, biases, (*kinds, "identity"), strict=True))]
 
 
 def require_agreement(file: bytes, sha256: str, stages: Sequence[Stage], boxes: Sequence[Boxes], where: str,
@@ -135,8 +135,8 @@ def evaluate(stages: Sequence[Stage], x: Array, dtype: np.dtype[Any], nodes: int
 
     The latter (o,) is infinite where a sum may leave the type's range.
     """
-    exact = _executed(stages, x, None)
-    rounded = _executed(stages, np.tile(x, (SAMPLES, 1)), _Rounding(dtype, nodes))
+    exact = stage_values(stages, x)
+    rounded = stage_values(stages, np.tile(x, (SAMPLES, 1)), _Rounding(dtype, nodes))
     with np.errstate(invalid="ignore"):  # of infinities
         deviation = np.abs(rounded.reshape(SAMPLES, *exact.shape) - exact).max(axis=(0, 1))
     return exact, np.where(np.isnan(deviation), np.inf, SAFETY * deviation)
@@ -168,7 +168,8 @@ class _Rounding:
         return np.asarray(off * self.rng.choice((-1.0, 1.0), off.shape))
 
 
-def _executed(stages: Sequence[Stage], x: Array, rounding: _Rounding | None) -> Array:
+def stage_values(stages: Sequence[Stage], x: Array, rounding: _Rounding | None = None) -> Array:
+    """y (m, o) at x (m, n), in float64; with what each execution in another type adds, if any."""
     values = [x]
     with np.errstate(over="ignore", invalid="ignore"):
         for stage in stages:

@@ -10,6 +10,7 @@ base value and, of an average, one division (Higham, Accuracy and Stability of N
 Symbols: n inputs, o outputs, T trees, L boxes of all trees together, m points, B boxes of inputs, q rows.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -123,7 +124,6 @@ class Forest:
         sizes = abs(self.values) @ abs(rows.T)
         exact = np.isin(rows, (-1.0, 0.0, 1.0)).all(axis=1) & (np.count_nonzero(rows, axis=1) <= 2)
         for part in self._parts(len(low), len(rows)):
-            require_time()
             met = self.met(low[part], high[part])
             each = np.maximum.reduceat(np.where(met[:, :, None], scores, -np.inf), self.starts, axis=1)
             most = np.maximum.reduceat(np.where(met[:, :, None], sizes, 0.0), self.starts, axis=1).sum(axis=1)
@@ -162,9 +162,12 @@ class Forest:
         return Forest(numbers, np.concatenate(lows), np.concatenate(highs), np.array(values)[:, None], np.zeros(1),
                       self.divisor)
 
-    def _parts(self, boxes: int, columns: int) -> list[slice]:
+    def _parts(self, boxes: int, columns: int) -> Iterator[slice]:
+        """Boxes or points that are looked at together, with a look at the clock before each part."""
         size = max(1, AT_ONCE // (len(self.tree) * max(4, columns)))
-        return [slice(first, first + size) for first in range(0, boxes, size)]
+        for first in range(0, boxes, size):
+            require_time()
+            yield slice(first, first + size)
 
 
 def rounded_inward(low: Floats, high: Floats) -> tuple[Floats, Floats]:

@@ -17,10 +17,11 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from models.verification.checker.archive import Rejected
+from models.verification.checker.chain import LEARNING, REFUSED
 from models.verification.checker.time_limit import require_time
 from models.verification.trees.forest import Floats, Forest, Integers
 
-OPERATOR, SCALER, LEARNING = "TreeEnsembleRegressor", "Scaler", "ai.onnx.ml"
+OPERATOR, SCALER = "TreeEnsembleRegressor", "Scaler"
 MOST_LEAVES, MOST_INPUTS = 200_000, 10_000
 MODES = {b"BRANCH_LEQ", b"BRANCH_LT", b"LEAF"}
 IGNORED = {"nodes_hitrates", "nodes_missing_value_tracks_true"}  # of no meaning for numbers
@@ -83,7 +84,7 @@ def read_forest(content: bytes) -> Forest:
                 found = _forest(attributes, sizes[1], scalings)
             case _:
                 raise Rejected("forest must be made of Identity, Cast to float, Scaler, Add, Sub, Mul and Div by "
-                               f"constants, and one {OPERATOR}, got {_named(node)}")
+                               f"constants, and one {OPERATOR}, got {_named(node)}{REFUSED.get(node.op_type, '')}")
     if found is None or name != graph.output[0].name:
         raise Rejected(f"output must be that of the last node, {name!r}, got {graph.output[0].name!r}")
     return found

@@ -98,6 +98,8 @@ def _apply(kind: str, given: list[Any], attributes: dict[str, Any]) -> Any:
             return given[0] + given[1]
         case "Relu":
             return np.maximum(given[0], 0)
+        case "Sigmoid":
+            return 1 / (1 + np.exp(-given[0]))
         case "Gemm":
             a = given[0].T if attributes.get("transA") else given[0]
             b = given[1].T if attributes.get("transB") else given[1]

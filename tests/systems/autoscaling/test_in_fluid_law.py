@@ -26,7 +26,7 @@ def policy() -> Chain:
     """An untrained one: its anchor is a rule of its own."""
     weights, biases = chain(Policy(PolicyShape(SIGNALS, CONTROLS, Autoscaling.features, (8,),
                                                anchors=Autoscaling.anchors), torch.Generator().manual_seed(0)))
-    return Chain(tuple(weights), tuple(biases), (True,) * (len(weights) - 1))
+    return Chain(tuple(weights), tuple(biases), ("relu",) * (len(weights) - 1))
 
 
 def test_summaries_of_the_load_are_as_near_to_it_as_is_assumed() -> None:

@@ -14,8 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from models.verification.checker import bounds as checker_bounds
-from models.verification.checker.bounds import Box, Layer, Lines, bound_layers, relu, switched
+from models.verification.checker.bounds import Box, Layer, bound_layers
 from models.verification.checker.check import _derivatives, leaf_bounds
+from models.verification.checker.relaxations import ACTIVATIONS, Lines, relu, scaled
 from models.verification.language.specification import FloatArray
 from models.verification.network.fully_connected import ReluNetwork
 from models.verification.obligations.slopes import Slopes
@@ -91,7 +92,8 @@ def two_bounds(
     """The checker's two bounds (m, F) over boxes (m, n)."""
     weights, biases = as_float64(network)
     with np.errstate(over="ignore", invalid="ignore"):
-        return _derivatives(weights, biases, Box(lower, upper), [relu] * (len(weights) - 1), directions, tight)
+        return _derivatives(weights, biases, Box(lower, upper), [ACTIVATIONS["relu"]] * (len(weights) - 1), directions,
+                            tight)
 
 
 def attack(network: ReluNetwork, lower: FloatArray, upper: FloatArray, rng: np.random.Generator, points: int) -> None:
@@ -258,8 +260,8 @@ def test_lines_hold_at_the_walls_at_the_kink_and_between_without_any_tolerance(
     left, right = (-1e301 if no_low else min(first, second)), (1e301 if no_high else max(first, second))
     low, high = np.array([no_low or left]), np.array([no_high or right])
     with np.errstate(all="ignore"):
-        lines = relu(low, high) if kind == "relu" else switched(
-            np.array([kind == "on"]), np.array([kind == "open"]), low, high)
+        lines = relu(low, high) if kind == "relu" else scaled(
+            np.array([float(kind == "on")]), np.array([float(kind != "off")]), low, high)
     points = {Fraction(left), Fraction(right), Fraction(left) + Fraction(inner) * (Fraction(right) - Fraction(left))}
     for z in points | ({Fraction(0)} if left <= 0 <= right else set()):
         values = {"relu": [max(z, 0)], "on": [z], "off": [0], "open": [0, z, z / 3]}[kind]
@@ -273,8 +275,7 @@ def test_lines_that_touch_at_both_walls_are_rounded_outwards(seed) -> None:
     # walls of like sizes: neither line has anything to spare
     rng = np.random.default_rng(seed)
     low, high = -(10.0 ** rng.uniform(-3, 3, size=(1, 20))), 10.0 ** rng.uniform(-3, 3, size=(1, 20))
-    open_ = np.ones((1, 20), dtype=bool)
-    for lines in (relu(low, high), switched(~open_, open_, low, high)):
+    for lines in (relu(low, high), scaled(np.zeros((1, 20)), np.ones((1, 20)), low, high)):
         for i, walls in enumerate(zip(low[0], high[0], strict=True)):
             for z in (*walls, 0.0):
                 assert_lines_hold(Lines(*(number[:, i] for number in lines)), Fraction(z), Fraction(max(z, 0)))

@@ -25,6 +25,7 @@ from feature_store.errors import InputError
 from models.verification import proof_file
 from models.verification.checker.chain import read_chain
 from models.verification.checker.check import leaf_bounds
+from models.verification.network.runtime_agreement import chain_stages, stage_values
 from models.verification.proof_file import check_proof
 from tests.models.verification.certified import (
     SCALING,
@@ -706,12 +707,8 @@ def scrambled(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 def as_the_checker_reads(model: bytes, x: np.ndarray) -> np.ndarray:
     """The function that a proof of this file is about."""
-    chain = read_chain(model)
-    a = x
-    for k, (weight, bias) in enumerate(zip(chain.weights, chain.biases, strict=True)):
-        a = a @ weight.T + bias
-        a = np.maximum(a, 0) if k < len(chain.relus) and chain.relus[k] else a
-    return a
+    chain = read_chain(model, curves=True)
+    return stage_values(chain_stages(chain.weights, chain.biases, chain.kinds), x)
 
 
 def check_reading(proof: Proof, count: int, seed: int) -> int:

@@ -116,13 +116,13 @@ def test_bounds_over_a_chain_hold_with_layers_that_have_no_relu(seed: int) -> No
     upper = lower + rng.random((3, inputs)) * rng.choice([1e-3, 0.3, 2.0])
     row = rng.normal(size=outputs)
     margins = leaf_margins(chain.weights, chain.biases, lower, upper, np.tile(row, (3, 1, 1, 1)),
-                           np.full((3, 1, 1), 0.5), relus=chain.relus)
+                           np.full((3, 1, 1), 0.5), kinds=chain.kinds)
     for box in range(3):
         points = points_inside(rng, lower[box], upper[box], 30)
         assert (value(chain, points) @ row + 0.5 >= margins[box, 0] - PARITY).all()
     output, feature = int(rng.integers(outputs)), int(rng.integers(inputs))
     one, sign = chain.row(output), int(rng.choice([-1, 1]))
-    bounds = leaf_bounds(one.weights, one.biases, lower, upper, [(feature, sign)], relus=one.relus)
+    bounds = leaf_bounds(one.weights, one.biases, lower, upper, [(feature, sign)], kinds=one.kinds)
     for box in range(3):  # a difference quotient is a mean of derivatives
         points = points_inside(rng, lower[box], upper[box], 30)
         low, high = points.copy(), points.copy()
@@ -150,7 +150,7 @@ def test_a_dense_network_is_read_layer_by_layer() -> None:
     rng = np.random.default_rng(0)
     weights, biases = [rng.normal(size=(4, 3)), rng.normal(size=(2, 4))], [rng.normal(size=4), rng.normal(size=2)]
     chain = read_chain(dense_model(weights, biases).SerializeToString())
-    assert chain.relus == (True,) and [w.shape for w in chain.weights] == [(4, 3), (2, 4)]
+    assert chain.kinds == ("relu",) and [w.shape for w in chain.weights] == [(4, 3), (2, 4)]
     np.testing.assert_array_equal(chain.weights[0], weights[0].astype(np.float32))
 
 
@@ -202,13 +202,13 @@ def test_bounds_hold_for_the_exact_quotients_not_for_the_rounded_reciprocals_alo
     assert not chain.exact and divided(np.array([0.25, 1.0, 8.0])).exact
     for row in (*np.eye(3), *-np.eye(3)):
         of_value = leaf_margins(chain.weights, chain.biases, point[None], point[None], row[None, None, None],
-                                np.zeros((1, 1, 1)), relus=chain.relus)[0, 0]
+                                np.zeros((1, 1, 1)), kinds=chain.kinds)[0, 0]
         at = int(np.argmax(np.abs(row)))
         quotient = Fraction(point[at]) / Fraction(constant[at]) ** 3
         assert Fraction(of_value) <= int(row[at]) * quotient
         one = chain.row(at)
         of_slope = leaf_bounds(one.weights, one.biases, point[None], point[None], [(at, int(row[at]))],
-                               relus=one.relus)[0, 0]
+                               kinds=one.kinds)[0, 0]
         assert Fraction(of_slope) <= int(row[at]) / Fraction(constant[at]) ** 3
 
 

@@ -22,7 +22,7 @@ def law(change: float = 0.05) -> FluidLaw:
 def policy(weights: list[Array], biases: list[Array]) -> Chain:
     """As stored in float32."""
     stored = [[np.asarray(a, dtype=np.float32).astype(np.float64) for a in arrays] for arrays in (weights, biases)]
-    return Chain(tuple(stored[0]), tuple(stored[1]), (True,) * (len(weights) - 1), FLOAT32, FLOAT32)
+    return Chain(tuple(stored[0]), tuple(stored[1]), ("relu",) * (len(weights) - 1), FLOAT32, FLOAT32)
 
 
 def affine(of_backlog: float = 0.5, headroom: float = 0.1) -> Chain:

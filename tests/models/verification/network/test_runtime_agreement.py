@@ -86,7 +86,7 @@ def test_public_networks_are_never_refused(path: Path) -> None:
     compare(path.read_bytes())
     chain = read_chain(path.read_bytes())
     require_agreement(path.read_bytes(), read_onnx(path).sha256,
-                      chain_stages(chain.weights, chain.biases, chain.relus), cube(chain.weights[0].shape[1]), "model")
+                      chain_stages(chain.weights, chain.biases, chain.kinds), cube(chain.weights[0].shape[1]), "model")
 
 
 def changed(graph: Graph, share: float) -> Graph:
@@ -202,8 +202,8 @@ def test_a_proof_about_a_network_that_the_checker_reads_wrong_is_refused(tmp_pat
     claim = one_input(0, 2, {"range": {"maximum": 2.5}})
     assert verify(tmp_path, model, claim, certificate=proof).verdict == "PROVED"
     right = read_chain(model.read_bytes())
-    monkeypatch.setattr(proof_file, "read_chain", lambda file: replace(right, biases=(right.biases[0] - 0.25,
-                                                                                      right.biases[1])))
+    monkeypatch.setattr(proof_file, "read_chain", lambda file, curves: replace(
+        right, biases=(right.biases[0] - 0.25, right.biases[1])))
     with pytest.raises(InputError, match="network as read must"):
         proof_file.check_proof(proof, model, tmp_path / "claim.yaml")
 
@@ -214,8 +214,8 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Proof:
                  task_with([monotone("pressure")]))
 
 
-def off_by_a_hundredth(file: bytes) -> Chain:
-    chain = read_chain(file)
+def off_by_a_hundredth(file: bytes, curves: bool) -> Chain:
+    chain = read_chain(file, curves)
     return replace(chain, biases=(*chain.biases[:-1], chain.biases[-1] * 1.01 + 0.01))
 
 
@@ -238,7 +238,7 @@ def test_a_bundle_s_file_is_compared_in_the_type_that_it_computes_in(dtype: type
     assert chain.executed == read.executed == dtype and chain.fed == read.number == np.float32
 
     def ask(weights: tuple[FloatArray, ...]) -> None:
-        stages = chain_stages(weights, chain.biases, chain.relus)
+        stages = chain_stages(weights, chain.biases, chain.kinds)
         require_agreement(content, hashlib.sha256(content).hexdigest(), stages, box, "model.onnx", chain.executed)
 
     ask(chain.weights)

@@ -8,10 +8,11 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
+from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LinearRegression, Ridge
-from sklearn.neural_network import MLPRegressor
+from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, RobustScaler, StandardScaler
 
 from feature_store.errors import InputError
 from models.verification.checker.archive import Rejected
@@ -19,6 +20,7 @@ from models.verification.checker.chain import Chain, read_chain
 from models.verification.decide import decide
 from models.verification.network.graph_tensors import GraphTensors
 from models.verification.network.onnx_reader import read_onnx
+from models.verification.network.runtime_agreement import chain_stages, stage_values
 from models.verification.proof_file import check_proof
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of scikit-learn: a few iterations are enough here
@@ -33,6 +35,8 @@ MODELS: dict[str, Callable[[], Any]] = {
     "min-max, mlp": lambda: make_pipeline(MinMaxScaler(), mlp()), "linear": LinearRegression, "ridge": Ridge,
     "max-abs, mlp": lambda: make_pipeline(MaxAbsScaler(), mlp()),
     "robust, linear": lambda: make_pipeline(RobustScaler(), LinearRegression()),
+    "tanh": lambda: mlp(activation="tanh"),
+    "standard, logistic": lambda: make_pipeline(StandardScaler(), mlp(activation="logistic")),
     "standard without a mean, linear": lambda: make_pipeline(StandardScaler(with_mean=False), LinearRegression()),
 }
 SPECIFICATION = """
@@ -58,11 +62,7 @@ def exported(name: str, dtype: type = np.float32) -> tuple[Any, bytes]:
 
 
 def through(chain: Chain, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    value = x.astype(np.float64)
-    for weight, bias, relu in zip(chain.weights, chain.biases, (*chain.relus, False), strict=True):
-        value = value @ weight.T + bias
-        value = np.maximum(value, 0) if relu else value
-    return value
+    return stage_values(chain_stages(chain.weights, chain.biases, chain.kinds), x.astype(np.float64))
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -71,7 +71,7 @@ def test_both_readers_compute_what_scikit_learn_computes(name: str) -> None:
     x, expected = rows(50), model.predict(rows(50)).reshape(-1, 1)
     graph = GraphTensors(read_onnx(file).graph)
     np.testing.assert_allclose(graph(graph.tensor(x.astype(np.float64))).numpy(), expected, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(through(read_chain(file), x), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(through(read_chain(file, curves=True), x), expected, rtol=1e-4, atol=1e-5)
 
 
 # Of float64 a StandardScaler is exported as Sub and Div.
@@ -165,6 +165,46 @@ def test_another_operator_of_onnx_ml_is_refused_by_its_name() -> None:
 
     with pytest.raises(InputError, match="of ONNX-ML must be one of LinearRegressor, Scaler, got ArrayFeatureExtr"):
         read_onnx(changed(exported("linear")[1], choice))
+
+
+@pytest.mark.parametrize("behind", [LinearRegression, lambda: RandomForestRegressor(2)], ids=["linear", "forest"])
+@pytest.mark.parametrize("norm", ["l1", "l2", "max"])
+def test_a_normalizer_is_refused_with_what_to_do_and_the_steps_behind_it_are_decided(
+    tmp_path: Path, norm: str, behind: Callable[[], Any],
+) -> None:
+    from skl2onnx import to_onnx
+
+    x = rows()
+    pipeline = make_pipeline(Normalizer(norm), behind()).fit(x, x[:, 0])
+    model, specification = tmp_path / "model.onnx", tmp_path / "spec.yaml"
+    model.write_bytes(to_onnx(pipeline, x[:1]).SerializeToString())
+    specification.write_text(SPECIFICATION)
+    with pytest.raises(InputError, match="division by a norm is not read: export the steps behind it"):
+        decide(model, specification)
+    model.write_bytes(to_onnx(pipeline[1:], x[:1]).SerializeToString())
+    specification.write_text(SPECIFICATION.replace("[0.25, 1]", "[0, 1]"))
+    assert decide(model, specification).verdict == "PROVED"
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", "logistic"])
+def test_a_classifier_is_certified_of_its_probability_once_the_file_has_that_output_alone(
+    tmp_path: Path, activation: str,
+) -> None:
+    from skl2onnx import to_onnx
+
+    x = rows()
+    classifier = MLPClassifier((8,), activation=activation, max_iter=30, random_state=0).fit(x, x[:, 0] > x[:, 1])
+    whole, model, specification, proof = (tmp_path / one for one in ("w.onnx", "m.onnx", "spec.yaml", "proof.npz"))
+    whole.write_bytes(to_onnx(classifier, x[:1], options={"zipmap": False}).SerializeToString())
+    with pytest.raises(InputError, match=r"one output, got 2: label, probabilities; onnx\.utils\.extract_model"):
+        read_onnx(whole)
+    onnx.utils.extract_model(str(whole), str(model), ["X"], ["out_activations_result"])
+    chance = through(read_chain(model.read_bytes(), curves=True), x)[:, 0]
+    np.testing.assert_allclose(chance, classifier.predict_proba(x)[:, 1], atol=1e-5)
+    low, high = chance.min() - 0.1, chance.max() + 0.1
+    specification.write_text(SPECIFICATION.replace("-20", str(low)).replace("20", str(high)))
+    assert decide(model, specification, certificate=proof).verdict == "PROVED"
+    assert check_proof(proof, model, specification).accepted
 
 
 def test_the_same_opset_may_be_imported_twice() -> None:

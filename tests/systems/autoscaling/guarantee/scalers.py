@@ -20,7 +20,7 @@ def hpa(aim: float = 0.7, most: float = 2.0) -> Chain:
     first = np.stack([of["used"] / aim - of["replicas"], of["replicas"], of["limit"]])
     second = np.array([[-1.0, most - 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
     third = np.array([[0.0, 0.0, 1.0], [-1.0, most, 0.0]])
-    return Chain((first, second, third), (np.zeros(3), np.zeros(3), np.zeros(2)), (True, True))
+    return Chain((first, second, third), (np.zeros(3), np.zeros(3), np.zeros(2)), ("relu", "relu"))
 
 
 def scaler(policy: Chain) -> Scaler:
