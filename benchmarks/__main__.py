@@ -40,6 +40,7 @@ BENCHMARKS: Mapping[str, str] = {
     "later-runs": "benchmarks.gates.later_runs",
     "code-mutation": "benchmarks.test_quality.code_mutation",
     "light-install": "benchmarks.pipeline.light_install",
+    "serve-predictions": "benchmarks.serving.predictions",
     "tables": "benchmarks.tables",
     **{name: module for found in systems("names") for name, module in found.BENCHMARKS.items()},
 }

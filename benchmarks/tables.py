@@ -22,6 +22,7 @@ from benchmarks.learning import performance_tables, stacked_training
 from benchmarks.pipeline import light_install
 from benchmarks.pipeline import tables as pipeline_tables
 from benchmarks.pipeline.scale_plot import draw_scale
+from benchmarks.serving import predictions
 from benchmarks.test_quality import code_mutation_tables
 from benchmarks.verification import (
     campaign_tables,
@@ -94,6 +95,8 @@ TABLES: dict[str, Source] = {
     "pipeline-stages": Source("pipeline", pipeline_tables.stages_table),
     "pipeline-shares": Source("pipeline", pipeline_tables.shares_table),
     "pipeline-scale": Source("pipeline", pipeline_tables.scale_table),
+    "serve-predictions": Source("serve_predictions", predictions.predictions_table),
+    "serve-predictions-conditions": Source("serve_predictions", predictions.conditions_line),
     "stacked-training": Source("stacked_training", stacked_training.stacked_table),
     "stacked-training-conditions": Source("stacked_training", stacked_training.conditions_line),
     "pipeline-without-shards": Source("pipeline_without_shards", pipeline_tables.without_shards_line),

@@ -16,6 +16,7 @@ from pipelines.commands import (
     record_command,
     registry_commands,
     schedule_commands,
+    serve_command,
     shadow_command,
     train_commands,
     validate_command,
@@ -41,6 +42,7 @@ app.add_typer(schedule_commands.app, name="schedule")
 app.command("verify")(verify_command.verify)
 app.command("check")(bundle_commands.check)
 app.command("predict")(bundle_commands.predict)
+app.command("serve")(serve_command.serve)
 app.command("control")(control_command.control)
 app.command("release")(control_command.release)
 app.command("shadow-report")(shadow_command.shadow_report)

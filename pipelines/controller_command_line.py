@@ -1,5 +1,5 @@
-"""The `assay` command of the light install (`assay-serving`): control, check and predict, with the standard library's
-parser alone.
+"""The `assay` command of the light install (`assay-serving`): control, check, predict and serve, with the standard
+library's parser alone.
 
 The whole project's command is pipelines/command_line.py; its parser, typer, needs pydantic and rich. What stands beside
 a controller has no mlflow.yaml: --home names the state folder, or a copy of it.
@@ -25,6 +25,7 @@ from serving.control.control_step import ControlStep
 from serving.control.controller_file import read_controller_file
 from serving.control.kill_switch import hold_signal
 from serving.control.start import ControlRequest, control, json_of, line_of, release
+from serving.predictions.start import ServeRequest, serve
 from serving.session import Predictor
 from serving.state_folder import StateFolder, state_folder
 
@@ -115,6 +116,8 @@ def make_parser() -> argparse.ArgumentParser:
     predicted.add_argument("--bundle", type=_path, help="a bundle folder instead of the ledger's champion")
     predicted.add_argument("--task", default="performance", help="task of the champion")
     predicted.add_argument("--row", required=True, help="JSON object of the inputs, raw units; '-': from stdin")
+    _add_serve(command("serve", _serve, "serve predictions of checked champions over HTTP (extra `serve`)",
+                       "--home state --workload redis --port 8080"))
     return parser
 
 
@@ -137,6 +140,34 @@ def _add_control(parser: argparse.ArgumentParser) -> None:
                                     "state folder, shadow/<task>/<workload> with --shadow")
     add("--metrics-port", type=_port, help="serve /metrics for Prometheus there")
     add("--metrics-address", default=default.metrics_address, help="address that /metrics is served at")
+
+
+def _add_serve(parser: argparse.ArgumentParser) -> None:
+    default = ServeRequest()
+    add = parser.add_argument
+    add("--workload", "-w", dest="workloads", action="append", default=[],
+        help="champion of this workload, as often as needed; default: all of the ledger")
+    add("--task", help="task of the champions; default: all")
+    add("--bundle", dest="bundles", type=_path, action="append", default=[],
+        help="a bundle folder instead of the ledger's champions, as often as needed")
+    add("--folder", type=_path, help="remembers the ledger there, so that an older one is refused after a restart too")
+    add("--extender", type=_path, help="file of a Kubernetes scheduler's extender: answers at /scheduler/prioritize "
+                                       "and /scheduler/filter")
+    add("--host", default=default.host, help="address to listen at; default: this machine alone")
+    add("--port", type=_port_or_any, default=default.port, help="0: any that is free, which is printed")
+    add("--max-body", type=_positive, default=default.max_body, help="largest body of a request, bytes")
+    add("--max-rate", type=float, help="most requests a second; default: any number")
+    add("--poll", type=float, default=default.poll, help="seconds between two looks at the ledger")
+
+
+def _serve(given: argparse.Namespace) -> int:
+    state = _state(given)
+    for name in given.workloads:
+        require_in_ledger(state, given.task, name)
+    chosen = {name: getattr(given, name) for name in ServeRequest.__dataclass_fields__}
+    request = ServeRequest(**{**chosen, "workloads": tuple(given.workloads), "bundles": tuple(given.bundles)})
+    serve(request, state, lambda line: print(printable(line), flush=True))
+    return 0
 
 
 def _control(given: argparse.Namespace) -> int:
@@ -239,6 +270,11 @@ def _port(text: str) -> int:
     if (port := _positive(text)) > LARGEST_PORT:
         raise ValueError
     return port
+
+
+def _port_or_any(text: str) -> int:
+    """Raises ValueError, as `_positive`."""
+    return 0 if text == "0" else _port(text)
 
 
 def _path(text: str) -> Path:

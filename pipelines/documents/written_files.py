@@ -14,6 +14,7 @@ from feature_store.sources.production_map import ProductionMap
 from models.configuration_file import ConfigurationFile
 from models.tasks.kinds import kind_names, kind_of
 from models.verification.language.specification_file import SpecificationFields, SpecificationFile
+from serving.predictions.extender_file import ExtenderFile
 
 
 @dataclass(frozen=True)
@@ -43,5 +44,6 @@ FILES: dict[str, WrittenFile] = {
     "specification": WrittenFile("Assay: SPEC.yaml of assay verify", SpecificationFile),
     "task-specification": WrittenFile("Assay: specification of a workload in a task file", SpecificationFields),
     "production-map": WrittenFile("Assay: metric map that makes a training set", ProductionMap),
+    "scheduler-extender": WrittenFile("Assay: Kubernetes scheduler's extender of assay serve", ExtenderFile),
     **_of_kinds(),
 }

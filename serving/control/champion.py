@@ -143,14 +143,21 @@ def champion_of_ledger(state: Configuration | StateFolder, task: str, workload: 
         raise RefusedError(f"workload must have a champion, got none for {task}, {workload} ({ledger.path})")
     sha256 = standing.registered[version]
     try:
-        return _opened(state, task, workload, version, sha256)
+        return open_version(state, task, workload, version, sha256)
     except RefusedError:
         raise
     except Exception as error:  # whatever a file system or MLflow's client raises: what the ledger says is known
         raise BundleAwayError(str(error), sha256) from error
 
 
-def _opened(state: Configuration | StateFolder, task: str, workload: str, version: int, sha256: str) -> CheckedBundle:
+def open_version(state: Configuration | StateFolder, task: str, workload: str, version: int,
+                 sha256: str) -> CheckedBundle:
+    """A version's checked bundle, as `champion_of_ledger`. sha256: its digest in the ledger.
+
+    Raises:
+        RefusedError: it does not check, or is another one.
+        AssayError: it cannot be had.
+    """
     kept = kept_bundle(state.home, task, workload, version)
     if not kept.is_dir():
         if isinstance(state, StateFolder):

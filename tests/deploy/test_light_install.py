@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import requests
 
-from deploy.assay_serving.build import ROOT, build_wheel, light_closure
+from deploy.assay_serving.build import ROOT, build_wheel, description, light_closure
 from tests.deploy.light_place import HEAVY, make_place, metrics_for
 
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs/controllers.md").read_text(), re.DOTALL)
@@ -75,8 +76,9 @@ def test_the_page_s_code_runs_as_it_stands(place):
     _is_what_the_page_says([_checked([sys.executable, "-c", from_sources + block], place) for block in BLOCKS])
 
 
-# What reads models, for which a controller's machine needs the extra `proofs`: the checker, and the law of a guarantee.
-PROOFS = ("models.verification.", "systems.autoscaling.guarantee.")
+# What needs an extra: `proofs` for the checker and the law of a guarantee, `serve` for files and HTTP.
+EXTRAS = ("models.verification.", "systems.autoscaling.guarantee.", "feature_store.written.",
+          "models.configuration_file", "serving.predictions.")
 
 
 @pytest.mark.slow
@@ -85,8 +87,8 @@ def test_the_page_s_code_runs_in_the_light_install(installed, place):
 
 
 @pytest.mark.slow
-def test_nothing_heavy_is_installed_and_all_modules_but_the_proof_s_load_without(installed, tmp_path):
-    modules = [name for name in light_closure().modules if not name.startswith(PROOFS)]
+def test_nothing_heavy_is_installed_and_all_modules_but_those_of_extras_load_without(installed, tmp_path):
+    modules = [name for name in light_closure().modules if not name.startswith(EXTRAS)]
     found = json.loads(_checked([str(installed / "python"), "-c", INSPECTION.format(modules=modules, heavy=HEAVY)],
                                 tmp_path))
     assert Path(found["from"]).is_relative_to(installed.parent)
@@ -150,3 +152,26 @@ def test_with_the_extra_every_leaf_of_a_proof_is_proved_again(installed, place):
     refused = _run([str(installed / "assay"), "check", "other", "--public-key", "assay.pub"], place)
     assert refused.returncode == 1
     assert "proof must prove the specification" in refused.stderr
+
+
+@pytest.mark.slow
+def test_with_the_extra_it_serves(installed, place):
+    """Last too: it adds the extra's packages."""
+    command = [str(installed / "assay"), "serve", "--bundle", "bundle", "--public-key", "assay.pub", "--port", "0"]
+    without = _run(command, place)
+    assert (without.returncode, without.stdout) == (2, "")
+    assert "pip install 'assay-serving[serve]'" in without.stderr
+    _checked([str(installed / "pip"), "install", "--quiet", "--disable-pip-version-check", "-c",
+              str(ROOT / "constraints.txt"), *description()["project"]["optional-dependencies"]["serve"]], place)
+    (place / "extender.yaml").write_text(json.dumps({"pod_label": "app", "workloads": {"redis": {
+        "model": "performance.redis", "best": 1.0, "worst": 9.0, "features": {
+            name: {"node_label": name} for name in ("psi_cpu_some", "psi_io_full", "connections")}}}}))
+    with subprocess.Popen([*command, "--extender", "extender.yaml"], cwd=place, env=_environment(), text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            url = process.stdout.readline().split()[-1]
+            ready = requests.get(f"{url}/v2/models/performance.redis/ready", timeout=20)
+        finally:
+            process.send_signal(signal.SIGTERM)
+        said = process.communicate(timeout=60)[1]
+    assert (process.returncode, said, ready.json()["ready"]) == (0, "", True)

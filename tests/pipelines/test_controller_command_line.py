@@ -15,9 +15,10 @@ import pytest
 import typer
 
 from feature_store.strict_yaml import read_yaml
-from pipelines.commands import control_command
+from pipelines.commands import control_command, serve_command
 from pipelines.controller_command_line import make_parser, run
 from serving.control.start import ControlRequest
+from serving.predictions.start import ServeRequest
 from serving.state_folder import LEDGER, PUBLIC_KEY
 from tests.deploy.light_place import make_place, metrics_for
 
@@ -213,6 +214,17 @@ def test_control_has_the_options_of_the_whole_project_s_command():
         option = f"--{name.replace('_', '-')}"
         assert make_parser().parse_args(["control", "-w", "w", "--controller", "c", *(
             [option] if name in ("give_back", "shadow") else [option, "1"])])
+
+
+def test_serve_has_the_options_of_the_whole_project_s_command():
+    parameters = inspect.signature(serve_command.serve).parameters
+    given = vars(make_parser().parse_args(["serve"]))
+    alike = {"workload": "workloads", "bundle": "bundles"}
+    defaults = {alike.get(name, name): one.default for name, one in parameters.items() if name != "config"}
+    assert set(defaults) == {*ServeRequest.__dataclass_fields__, "public_key"}
+    assert {name: given[name] or None for name in defaults} == defaults
+    for name in parameters.keys() - {"config"}:  # and is written the same
+        assert make_parser().parse_args(["serve", f"--{name.replace('_', '-')}", "1"])
 
 
 def test_every_command_on_the_page_is_one():

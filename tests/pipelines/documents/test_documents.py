@@ -30,8 +30,10 @@ EXAMPLES = (
     ("docs/recipes/bring-your-own-telemetry.md", "window_s: 60\n", "production-map"),
     ("docs/reference/measurements.md", "workload: {column: workload}\nconfiguration:", "measurement-mapping"),
     ("docs/recipes/add-a-control-task.md", "name: backlog\n", "task-control"),
+    ("docs/reference/serve.md", "pod_label: app", "scheduler-extender"),
     ("feature_store/measurement_mapping.py", "workload: {column: workload}\n", "measurement-mapping"),
     ("feature_store/sources/production_map.py", "window_s: 60 ", "production-map"),
+    ("serving/predictions/extender_file.py", "pod_label: app", "scheduler-extender"),
     ("models/tasks/few_shot/measurements_task.py", "demand: {nodes: decreasing} ", "measurements-task"),
 )
 
@@ -131,6 +133,7 @@ def test_every_page_with_a_block_of_yaml_has_it_tried() -> None:
     ("task-few_shot", {"name": "a", "kind": "prediction", "target": "latency_ms", "inputs": ["cpu_time"],
                        "workloads": {"a": {}}}),
     ("measurements-task", {"demand": {"nodes": "down"}}),
+    ("scheduler-extender", {"pod_label": "app", "workloads": {}}),
 ])
 def test_a_schema_refuses_what_the_reader_refuses(name: str, wrong: Any) -> None:
     with pytest.raises(InputError):

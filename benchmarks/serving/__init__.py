@@ -1,0 +1,1 @@
+"""What `assay serve` takes for an answer."""

@@ -1,0 +1,1 @@
+"""Predictions over HTTP: champions behind the Open Inference Protocol, and an extender of a Kubernetes scheduler."""

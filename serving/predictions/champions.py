@@ -1,0 +1,169 @@
+"""Which models are served now: the champions of a ledger, followed, or the bundles of folders.
+
+    Served(predictor, version, reason)      by name, "<task>.<workload>": a task has no dot, so no two are called alike
+
+A model comes only as a checked bundle. What follows from a look at the ledger (`reason` tells the last three):
+
+    the ledger names another champion       it takes the place of the one before, once its bundle has been checked
+    its bundle does not check, or is away   the one before goes on, unless it was retired or rolled back
+    no champion, or acting is stopped       nothing is served
+    the ledger is away, or does not verify  all go on as they are
+
+Unlike a controller's (serving/control/champion.py), who has a fallback to go to, whoever asks here has nothing but the
+answer: so the last good model goes on answering.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from feature_store.errors import InputError, RefusedError
+from models.configuration import Configuration
+from serving.bundle import CheckedBundle, check_bundle
+from serving.control.champion import open_version
+from serving.control.seen_ledger import SeenLedger
+from serving.moves import Standing
+from serving.session import Predictor
+from serving.state_folder import StateFolder
+
+_NAME = 12  # characters of a digest
+
+
+@dataclass(frozen=True)
+class Served:
+    """A model as it stands now.
+
+    Attributes:
+        predictor: None: it is not served.
+        version: in the ledger, or the first digits of a folder's bundle; "" where nothing is served.
+        reason: why it is not served, or why what the ledger names cannot take its place; "" where all is well.
+    """
+
+    predictor: Predictor | None
+    version: str = ""
+    reason: str = ""
+
+
+Models = Callable[[], Mapping[str, Served]]  # asked once a request: a change never splits one
+
+
+def name_of(task: str, workload: str) -> str:
+    """Of the model, in addresses and metrics."""
+    return f"{task}.{workload}"
+
+
+def models_of_folders(folders: Iterable[Path], public_key: Path) -> Mapping[str, Served]:
+    """The bundles of folders, checked once.
+
+    Raises:
+        InputError: two are for the same workload.
+        RefusedError: one does not check.
+    """
+    models: dict[str, Served] = {}
+    for folder in folders:
+        bundle = check_bundle(folder, public_key)
+        name = name_of(bundle.contract.task, bundle.contract.workload)
+        if name in models:
+            raise InputError(f"bundles must be of different workloads, got two of {name} ({folder})")
+        models[name] = Served(Predictor(bundle), bundle.sha256[:_NAME])
+    return models
+
+
+class Champions:
+    """Follows a ledger. Threads may share it."""
+
+    def __init__(self, state: Configuration | StateFolder, tell: Callable[[str], None], task: str | None = None,
+                 workloads: Iterable[str] = (), folder: Path | None = None,
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        """Looks for the first time.
+
+        Args:
+            state: whose ledger, bundles and public key.
+            tell: called with a line for every change.
+            task: None: all.
+            workloads: none: all.
+            folder: where what was seen of the ledger is kept, so that after a restart an older one is refused too;
+                None: it is known to this process alone.
+            clock: seconds, never going back.
+
+        Raises:
+            AssayError: the ledger is away, or does not verify.
+            RefusedError: there is no champion that can be served.
+        """
+        self._state, self._tell, self._task, self._workloads = state, tell, task, frozenset(workloads)
+        self._ledger, self._clock, self._models = SeenLedger(state, folder), clock, dict[str, Served]()
+        self._take(self._looked())
+        if not any(one.predictor for one in self._models.values()):
+            reasons = [one.reason for one in self._models.values()]
+            raise RefusedError(f"a champion must be there to be served, got {reasons[0] if reasons else 'none'} "
+                               f"({self._ledger.path})")
+
+    def __call__(self) -> Mapping[str, Served]:
+        """By name, in order."""
+        return self._models
+
+    @property
+    def unseen_s(self) -> float:
+        """Seconds since the ledger was looked at: what happened in them is not known."""
+        return self._clock() - self._seen_at
+
+    def look(self) -> None:
+        """Looks once who is champion now. Raises nothing."""
+        try:
+            models = self._looked()
+        except Exception as error:  # whatever a file system or a registry's client raises: all go on as they are
+            reason = f"ledger: {_line(error)}"
+            models = {name: replace(one, reason=reason) if one.predictor else one for name, one in self._models.items()}
+        self._take(models)
+
+    def follow(self, every_s: float, stopped: threading.Event) -> threading.Thread:
+        """Looks in a thread of its own until `stopped`: a check or a registry that hangs delays no answer."""
+        def looks() -> None:
+            while not stopped.wait(every_s):
+                self.look()
+
+        thread = threading.Thread(target=looks, name="champions", daemon=True)
+        thread.start()
+        return thread
+
+    def _looked(self) -> dict[str, Served]:
+        standings = self._ledger.standings()
+        self._seen_at = self._clock()
+        return {name_of(*pair): self._served(pair, standings[pair]) for pair in sorted(standings)
+                if self._task in (None, pair[0]) and (not self._workloads or pair[1] in self._workloads)}
+
+    def _served(self, pair: tuple[str, str], standing: Standing) -> Served:
+        version = standing.champion
+        if standing.stopped:
+            return Served(None, reason=f"acting is stopped ({standing.stopped})")
+        if version is None:
+            return Served(None, reason=f"workload must have a champion, got none for {', '.join(pair)}")
+        before = self._models.get(name_of(*pair), Served(None))
+        if before.predictor and before.predictor.sha256 == standing.registered[version]:
+            return Served(before.predictor, str(version))
+        try:
+            return Served(Predictor(self._opened(pair, version, standing.registered[version])), str(version))
+        except Exception as error:  # as in `look`
+            reason = f"version {version} cannot be served: {_line(error)}"
+            goes_on = before.predictor and int(before.version) in standing.champions
+            return replace(before, reason=reason) if goes_on else Served(None, reason=reason)
+
+    def _opened(self, pair: tuple[str, str], version: int, sha256: str) -> CheckedBundle:
+        bundle = open_version(self._state, *pair, version, sha256)
+        if bundle.sha256 != sha256 or (bundle.contract.task, bundle.contract.workload) != pair:
+            raise RefusedError(f"bundle must be {sha256} of {', '.join(pair)} as the ledger says, got {bundle.sha256} "
+                               f"of {bundle.contract.task}, {bundle.contract.workload} ({bundle.folder})")
+        return bundle
+
+    def _take(self, models: dict[str, Served]) -> None:
+        before, self._models = self._models, models
+        for name, one in models.items():
+            if one != before.get(name):
+                does = f"version {one.version} is served" if one.predictor else "is not served"
+                self._tell(f"{name}: {does}{f'; {one.reason}' if one.reason else ''}")
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,59 @@
+"""The service on a socket: uvicorn, as `assay serve` runs it. Only this module and what it imports need the extra."""
+
+import gc
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import uvicorn
+
+from feature_store.errors import InputError
+from feature_store.written.model import read_written
+from serving.predictions.champions import Models
+from serving.predictions.extender import require_known
+from serving.predictions.extender_file import ExtenderFile
+from serving.predictions.limits import Limits, TimedProtocol
+from serving.predictions.metrics import Metrics
+from serving.predictions.service import Service
+
+MOST_CONNECTIONS = 512
+_ANSWER_S = 20  # for requests in flight when it is to stop
+
+
+def read_extender(path: Path, models: Models) -> ExtenderFile:
+    """The file of a scheduler's extender. Raises InputError: it is unusable, or does not fit the models."""
+    file = read_written(ExtenderFile, path, "extender file")
+    require_known(file, models(), str(path))
+    return file
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens. port: 0: any that is free. Raises InputError: there is no such address."""
+    sock = None
+    try:
+        # asyncio switches Nagle's algorithm off (40 ms an answer) only where the protocol is named
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM,
+                                                                proto=socket.IPPROTO_TCP)[0]
+        sock = socket.socket(family, kind, protocol)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.listen()
+        return sock
+    except (OSError, UnicodeError) as error:
+        if sock is not None:
+            sock.close()
+        raise InputError(f"host and port must be an address of this machine that is free, got {error} "
+                         f"({host}:{port})") from error
+
+
+def run(sock: socket.socket, models: Models, unseen_s: Callable[[], float], most_bytes: int,
+        most_a_second: float | None, extender: ExtenderFile | None) -> None:
+    """Answers until SIGTERM or SIGINT, which uvicorn passes on at the end to whoever handled it before; what is in
+    flight then is answered first. See `Metrics` and `Limits`.
+    """
+    gc.freeze()  # what is loaded stays: no collection needs to look at it while somebody waits
+    app = Service(models, Limits(most_bytes, most_a_second), Metrics(models, unseen_s), extender).application()
+    uvicorn.Server(uvicorn.Config(
+        app, http=TimedProtocol, ws="none", lifespan="off", loop="asyncio", interface="asgi3", log_config=None,
+        log_level="error", access_log=False, proxy_headers=False, server_header=False,
+        limit_concurrency=MOST_CONNECTIONS, timeout_graceful_shutdown=_ANSWER_S)).run([sock])

@@ -1,0 +1,99 @@
+"""Starts the service as an operator asked for it, and runs it to its end: what every `assay serve` does."""
+
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from feature_store.errors import InputError, MissingToolError
+from models.configuration import Configuration
+from serving.control.run import stops_on_signals
+from serving.control.start import POLL_S
+from serving.predictions.champions import Champions, Models, models_of_folders
+from serving.state_folder import StateFolder
+
+_OWN = ("serving", "feature_store", "models")  # packages whose absence is no missing extra
+
+
+@dataclass(frozen=True)
+class ServeRequest:
+    """What an operator asks for; see the options of `assay serve`.
+
+    Attributes:
+        task: None: all.
+        workloads: (): all.
+        bundles: folders that are served in place of the ledger's champions.
+        folder: where what was seen of the ledger is kept; None: nowhere.
+        extender: file of a Kubernetes scheduler's extender; None: there is none.
+        max_body: bytes.
+        max_rate: requests a second; None: any number.
+        poll: seconds between two looks at the ledger.
+    """
+
+    task: str | None = None
+    workloads: tuple[str, ...] = ()
+    bundles: tuple[Path, ...] = ()
+    folder: Path | None = None
+    extender: Path | None = None
+    host: str = "127.0.0.1"
+    port: int = 8080
+    max_body: int = 4_000_000
+    max_rate: float | None = None
+    poll: float = POLL_S
+
+
+def serve(request: ServeRequest, state: Configuration | StateFolder, tell: Callable[[str], None]) -> None:
+    """Serves until SIGTERM or SIGINT.
+
+    Args:
+        state: whose ledger says who is champion, and whose key signed the bundles.
+        tell: called with a line for every change of what is served, and one for the address.
+
+    Raises:
+        InputError: an option, a file or the address is unusable.
+        MissingToolError: the extra is not installed.
+        AssayError: there is no model that can be served.
+    """
+    if request.bundles and (request.workloads or request.task or request.folder):
+        raise InputError("--bundle must be given without --task, --workload and --folder, which are of the ledger")
+    for name, value in (("max-body", request.max_body), ("max-rate", request.max_rate), ("poll", request.poll)):
+        if value is not None and not 0 < value < math.inf:
+            raise InputError(f"--{name} must be a number above 0, got {value!r}")
+    server, stopped = _server(), stops_on_signals()
+    models, unseen_s = _models(request, state, tell, stopped)
+    extender = None if request.extender is None else server.read_extender(request.extender, models)
+    with server.listen(request.host, request.port) as sock:
+        host = f"[{request.host}]" if ":" in request.host else request.host
+        tell(f"serving {', '.join(models())} at http://{host}:{sock.getsockname()[1]}")
+        if not stopped.is_set():
+            server.run(sock, models, unseen_s, request.max_body, request.max_rate, extender)
+    stopped.set()
+
+
+def _models(request: ServeRequest, state: Configuration | StateFolder, tell: Callable[[str], None],
+            stopped: threading.Event) -> tuple[Models, Callable[[], float]]:
+    """The models, and seconds since the ledger was looked at."""
+    if request.bundles:
+        fixed = models_of_folders(request.bundles, state.public_key_path)
+        return lambda: fixed, lambda: math.nan
+    if request.folder is not None:
+        try:
+            request.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"--folder must be a folder, got {error.strerror} ({request.folder})") from error
+    champions = Champions(state, tell, request.task, request.workloads, request.folder)
+    champions.follow(request.poll, stopped)
+    return champions, lambda: champions.unseen_s
+
+
+def _server() -> ModuleType:
+    try:
+        from serving.predictions import server
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] in _OWN:
+            raise
+        raise MissingToolError(f"assay serve needs the package `{error.name}`, which is not installed; install it with "
+                               "`pip install 'assay-serving[serve]'`") from error
+    return server
