@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from feature_store.errors import InputError
+from models.control.simulation.made_load import made_load
+from models.control.simulation.queueing import p99_latency
 from systems.cpu_frequency.processors import AIR_C, PROCESSORS
-from systems.cpu_frequency.queueing import p99_latency
 
 SERVICES = {"train": 800, "held_out": 200}
 SCENARIOS = ("", "steady", "bursts")
@@ -81,7 +82,8 @@ def draw_programs(split: str, count: int, steps: int, seed: int, scenario: str =
     arrival_cv2, service_cv2 = _tensor(1.0 + 2.0 * own[6]), _tensor(0.2 + 1.3 * own[7])
     quiet_s = _tensor(fixed_s) + p99_latency(  # at base clock and mean load
         _tensor(mean_rps), _tensor(cores), _tensor(service_s), arrival_cv2, service_cv2, torch.zeros(count), 1.0)
-    load = np.exp(_walk(random, steps, count, scenario, _log(own[8], 40.0, 240.0)))
+    walk = made_load(random, steps, count, _log(own[8], 40.0, 240.0), 0.1 if scenario == "bursts" else 0.02)
+    load = np.exp(0.0 * walk if scenario == "steady" else walk)
     return Programs(
         torch.from_numpy(kind), _tensor(cores), _tensor(work), _tensor(cpi), _tensor(memory_ns),
         phase_s=_tensor(_log(own[9], 8.0, 60.0)), phase_factor=_tensor(_log(own[10], 0.4, 2.0)),
@@ -98,14 +100,3 @@ def _tensor(values: NDArray[Any]) -> Tensor:
 
 def _log(share: Numbers, low: float, high: float) -> Numbers:
     return np.asarray(low * (high / low) ** share)
-
-
-def _walk(random: np.random.Generator, steps: int, count: int, scenario: str, period_s: Numbers) -> Numbers:
-    """(T, N) logarithm of the load over its mean: a tide, a walk that is drawn to 0, and bursts of some seconds."""
-    tide = 0.35 * np.sin(2.0 * np.pi * (np.arange(steps)[:, None] / period_s + random.random(count)))
-    place, places, left = np.zeros(count), [], np.zeros(count)
-    for shock, begins in zip(random.standard_normal((steps, count)), random.random((steps, count)), strict=True):
-        place = 0.95 * place + 0.05 * shock
-        left = np.where(begins < (0.1 if scenario == "bursts" else 0.02), 5.0, np.maximum(left - 1.0, 0.0))
-        places.append(place + 0.4 * (left > 0))
-    return np.zeros((steps, count)) if scenario == "steady" else tide + np.stack(places)

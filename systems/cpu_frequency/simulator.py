@@ -1,7 +1,7 @@
 """A service on some cores of a processor: clock, heat and power, and requests that queue for the cores.
 
 A second: the level is set; the processor delivers what turbo, its power limit and its temperature allow
-(processors.py); requests take work (cpi / f + memory) of a core (programs.py) and queue (queueing.py), what is too much
+(processors.py); requests take work (cpi / f + memory) of a core (programs.py) and queue for the cores, what is too much
 is left over or times out; power heats the package, an RC circuit to the air, T' = (T_air + R P - T) / (R C), exactly.
 
 Symbols: N services; tensors (N,) float32 unless stated.
@@ -17,13 +17,13 @@ from torch import Tensor
 
 from models.control.contract.environment import Outcome
 from models.control.contract.signals import Anchor, Control
+from models.control.simulation.queueing import p99_latency
 from models.control.simulation.settable import settable
 from systems.cpu_frequency import interface as law
 from systems.cpu_frequency import processors as made
 from systems.cpu_frequency.interface import ANCHORS, CONTROLS, FEATURES, SIGNALS, STEP_SECONDS
 from systems.cpu_frequency.processors import PROCESSORS, power_w
 from systems.cpu_frequency.programs import SCENARIOS, Programs, draw_programs
-from systems.cpu_frequency.queueing import p99_latency
 
 TENSORS = SimpleNamespace(log=torch.log, clamp=torch.clamp, where=torch.where)
 TIMEOUT_S = 10.0  # work that is left over beyond is given up

@@ -48,6 +48,14 @@ def _looked_at(path: Path) -> tuple[set[str], set[str]]:
     return modules, found
 
 
+@pytest.mark.parametrize("system", sorted({*SYSTEMS} - {SAMPLE}))
+def test_each_goes_its_whole_way_in_a_test(system: str) -> None:
+    """From a load to a signed champion that acts: whole_way.py and what acts; the sample's is the demo's and e2e's."""
+    whole = ROOT / "tests" / "systems" / system / "test_whole.py"
+    assert "tests.systems.whole_way.small_champion" in imported(whole)
+    assert "control" in words(whole), "what was trained acts"
+
+
 def test_the_systems_are_the_folders_that_have_an_environment() -> None:
     assert environment_names() == SYSTEMS and "autoscaling" in SYSTEMS
     folders = {path.name for path in (ROOT / "systems").iterdir() if path.is_dir() and path.name != "__pycache__"}

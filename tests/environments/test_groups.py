@@ -9,12 +9,14 @@ import pytest
 import torch
 
 from feature_store.errors import InputError
-from models.control.contract.environment import Grouped, agents_of
+from models.control.contract.environment import Grouped, Outcome, agents_of
 from models.control.contract.first_steps import check_first_steps
 from models.control.simulation.gymnasium_wrappers import ApplicationEnv
 from models.control.simulation.rollout import acting_of, roll_out
+from models.control.training import through_environment
 from models.control.training.methods import METHODS
 from models.control.training.rule_tuning import Tuner
+from models.control.training.smooth_objectives import CostAndViolations
 from models.control.training.trajectories import collect, transitions
 from models.tasks.control.choosing import member_scores
 from models.tasks.control.judging import play
@@ -88,3 +90,25 @@ def test_what_wraps_one_application_refuses_a_group() -> None:
     with pytest.raises(InputError, match="expected an environment whose applications act alone, got groups of 3"):
         ApplicationEnv(THREE)  # type: ignore[arg-type]
     assert replace(ApplicationEnv(ONE)._batch._episodes).split == "train"  # type: ignore[arg-type]
+
+
+def test_training_counts_whom_it_misses_and_not_how_badly_on_average() -> None:
+    """One of four agents that misses its objective tenfold counts as about one of four, not as the whole group."""
+    zero, each = torch.zeros(1), torch.tensor([[0.0, 0.0, 0.0, 2.3]])
+    alone = CostAndViolations(torch.tensor([0.1]), 1.0)
+    missed = 2.3 / (2.3 + 0.2) + 0.1 * 2.3
+    given = Outcome(zero, zero, each.mean(dim=1), zero, {}, each)
+    assert alone(given).item() == pytest.approx(missed / 4 / 2)
+    assert alone(replace(given, each_violation=None)).item() > 1.5 * alone(given).item()
+
+
+@pytest.mark.parametrize(("environment", "agents"), [(ONE, 1), (THREE, 3)])
+def test_the_slope_of_one_agent_is_limited_whatever_its_group(environment: Any, agents: int, tmp_path: Path,
+                                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[float] = []
+    monkeypatch.setattr(through_environment, "limit_slopes", lambda targets, most: limits.append(most * len(targets)))
+    wanted = task()
+    train(wanted, environment, 1, 0, tmp_path / "policy.npz", lambda event: None)
+    members = len(wanted.training.aims)
+    assert limits == pytest.approx([10.0 * members / wanted.training.window] * len(limits)), f"of {agents} agents"
+    assert limits

@@ -36,8 +36,11 @@ class Outcome:
         reward: (N,) the paper's reward of the task; larger is better.
         cost: (N,) resources used up, in the environment's `cost_unit`; smaller is better. Differentiable.
         violation: (N,) how badly the objective was missed, >= 0, 0 where it was met; differentiable, for training.
-        violated: (N,) 1.0 where the objective was missed, else 0.0; what is reported.
+        violated: (N,) 1.0 where the objective was missed, else 0.0, of a group the share of its agents; what is
+            reported.
         measures: name -> (N,), further figures for tables and plots (`Environment.measures` gives their units).
+        each_violation: (N, A) of each agent of a group, whose mean `violation` is, for training counts whom it misses;
+            None: there are no groups.
     """
 
     reward: Tensor
@@ -45,6 +48,7 @@ class Outcome:
     violation: Tensor
     violated: Tensor
     measures: Mapping[str, Tensor]
+    each_violation: Tensor | None = None
 
 
 class Environment(Protocol):

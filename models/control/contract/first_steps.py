@@ -154,7 +154,10 @@ class _Steps:
     def outcome(self, method: str, outcome: Any) -> None:
         for name in ("reward", "cost", "violation", "violated"):
             self._figure(method, name, getattr(outcome, name, None))
-        if not bool(((outcome.violated == 0) | (outcome.violated == 1)).all()):
+        allowed = (outcome.violated >= 0) & (outcome.violated <= 1)
+        if agents_of(self._environment) == 1:  # else their share
+            allowed &= outcome.violated.frac() == 0
+        if not bool(allowed.all()):
             raise self.wrong(method, "return 0 or 1 as `violated`", f"{outcome.violated.tolist()}")
         named, given = set(self._environment.measures), set(getattr(outcome, "measures", ()))
         if named != given:

@@ -59,8 +59,10 @@ class CostAndViolations:
         self.share = targets.clone()
 
     def __call__(self, outcome: Outcome) -> Tensor:
-        """(N,): (cost + multiplier * missed) / (1 + multiplier); missed: a smooth step whose slope does not vanish."""
-        missed = outcome.violation / (outcome.violation + _HALF_MISSED) + _HOW_MUCH * outcome.violation
+        """(N,): (cost + multiplier * missed) / (1 + multiplier); missed: a smooth step whose slope does not vanish, the
+        mean over the agents of a group."""
+        violation = outcome.violation[:, None] if outcome.each_violation is None else outcome.each_violation
+        missed = (violation / (violation + _HALF_MISSED) + _HOW_MUCH * violation).mean(dim=1)
         weight = self.multipliers.repeat_interleave(len(missed) // len(self.multipliers))
         return (outcome.cost + weight * missed) / (1.0 + weight)
 

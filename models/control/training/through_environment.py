@@ -63,7 +63,7 @@ class Settings:
         rate: first learning rate of Adam.
         last_rate: of the last round, a share of the first.
         clip: largest norm of a policy's gradient.
-        slope: largest slope of (cost + multiplier * violation) / (1 + multiplier) by the logarithm of one application's
+        slope: largest slope of (cost + multiplier * violation) / (1 + multiplier) by the logarithm of one agent's
             targets in one step. Without it a few applications near collapse, with slopes of thousands beside a median
             of 0.1, decide everything.
         open_loop: gradients do not flow through what the policy sees: a window is then that of a plan whose changes
@@ -252,7 +252,7 @@ class ThroughEnvironment:
             with torch.set_grad_enabled(begin + settings.window > settings.warm_up):
                 targets = targets_of(self.state.policy, self.environment.observe(now), settings.open_loop)
                 if targets.requires_grad:
-                    limit_slopes(targets, settings.slope / (settings.applications * settings.window))
+                    limit_slopes(targets, settings.slope / (len(targets) // len(self.seeds) * settings.window))
                 now, outcome = self.environment.step(now, settable(targets, self.environment.controls))
                 now = discounted(now, settings.discount)
             if step >= settings.warm_up:

@@ -60,6 +60,9 @@ def _check_ceilings(written: ByConstruction, limits: Mapping[str, Any], environm
                 raise FieldError([*place, name], "expected start and end, not equal, inside of "
                                  f"{signals[name].low:g} to {signals[name].high:g} {signals[name].unit}, got "
                                  f"{one.start:g} and {one.end:g}")
+        lines = [(one.start, one.end, one.at_most) for one in of.values()]
+        if lines == [(control.high, control.low, control.low)] and control.name not in limits:
+            continue  # the line on which both are equal: an allotment, which whoever says it may lower by any step
         left = control.high - sum(control.high - one.at_most for one in of.values())
         # in one step from wherever it is, or the limits of change would stand against it beside a live system
         least, most = limits.get(control.name, (control.low, control.high))

@@ -7,39 +7,19 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 
-from serving.bundle import check_bundle
 from systems.congestion.interface import CONTROLS
 from tests.components.steps import IGNORED_WARNING
 from tests.e2e import tiny
-from tests.e2e.processes import Project
 from tests.systems.congestion.udp_link import udp_link
+from tests.systems.whole_way import small_champion
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings(IGNORED_WARNING), pytest.mark.timeout(900)]
 
-TASK = Path(__file__).parents[3] / "systems" / "congestion" / "congestion.yaml"
-SMALL = {"hidden": [16, 16], "judging": {"episodes": 24, "steps": 60},
-         "training": {"rounds": 12, "finetune_rounds": 4, "applications": 24, "steps": 40, "aims": [1.0],
-                      "rule_trials": 8}}
-
 
 def test_a_small_policy_is_trained_proved_signed_and_sends(tmp_path: Path) -> None:
-    settings = tiny.configuration()
-    settings["gates"]["congestion"] = {"specification": {"verdict": "PROVED"}, "parity": {
-        "metric": "parity_max_abs", "better": "smaller", "at_most": 0.001}}
-    tiny.write_yaml(settings, tmp_path / "mlflow.yaml")
-    tiny.write_yaml({**yaml.safe_load(TASK.read_text()), **SMALL}, tmp_path / "congestion.yaml")
-    moments = pd.date_range("2026-01-05T00:00:00Z", periods=200, freq="1s").as_unit("ms")
     bandwidth = 3.6 + np.random.default_rng(0).normal(0, 0.3, 200)
-    pd.DataFrame({"workload": "uplink", "window_start": moments, "window_s": 1.0,
-                  "bandwidth_mbps": bandwidth}).to_csv(tmp_path / "bandwidth.csv", index=False)
-    made = Project(tmp_path)
-    done = made.call("run", "--task", str(tmp_path / "congestion.yaml"), "--telemetry", "bandwidth.csv", "--json")
-    assert done.returncode == 0, done.stdout + done.stderr
-    (entry,) = json.loads(done.stdout)["entries"]
-    assert (entry["status"], entry["alias"], entry["verdict"]) == ("registered", "champion", "PROVED")
-    contract = check_bundle(Path(entry["bundle"]), made.configuration.public_key_path, deep=True).contract
+    made, contract = small_champion(tmp_path, "congestion", pd.DataFrame({"bandwidth_mbps": bandwidth}))
     assert contract.fallback is not None and contract.fallback.safe_ranges["target_rate_pps"].safe_side == "less"
 
     with udp_link(300.0, 0.05, 100) as to:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from models.control.simulation.queueing import p99_latency
 from systems.cpu_frequency import interface as law
 from systems.cpu_frequency.processors import HEAT_J_PER_K, LEVELS, PROCESSORS, Processor, power_w
-from systems.cpu_frequency.queueing import p99_latency
 from systems.cpu_frequency.simulator import CpuFrequency, heated, turbo_ghz
 from tests.systems.cpu_frequency.plain_programs import ENVIRONMENT, plain, targets
 

@@ -1,8 +1,8 @@
-"""Latency of a service of c cores with general arrivals and service, in one second.
+"""Latency of a service of c cores with general arrivals and service, in one step of a simulator.
 
 Mean wait of those who wait and probability of waiting by Sakasegawa (Ann. Inst. Stat. Math. 29, 1977) with the
 variability of Allen and Cunneen (Allen, 1990, section 5.2.2), W_q = v tau / (c (1 - rho)) rho^(sqrt(2 (c + 1)) - 1);
-its tail is exponential (exact for M/M/c). A second is finite: 1 - rho is never less than what diffusion fills in it.
+its tail is exponential (exact for M/M/c). A step is finite: 1 - rho is never less than what diffusion fills in it.
 Wait, spread of the service and work left over, of which rarely two are large at once, add as squares.
 """
 

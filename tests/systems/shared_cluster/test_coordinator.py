@@ -1,0 +1,147 @@
+"""Looks as files: what stands in them, when they are refused, and that each is acted on once."""
+
+import json
+import math
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from feature_store.errors import InputError, SourceError
+from serving.actuators.actuator import ActuatorError
+from systems.shared_cluster.coordinator import STATUS, Coordinator, main, read_cluster
+from systems.shared_cluster.groups import FunctionLimit, Target
+from tests.e2e import tiny
+from tests.serving.actuators.control_group.groups import PARENT, plain_files
+
+STANDING = {"rate_rps": 20.0, "served_rps": 20.0, "used_cores": 1.0, "latency_ms": 50.0, "most_latency_ms": 100.0}
+
+
+class Place:
+    """Two functions of two cores each in control groups of plain files, a status of each, a cluster of six cores."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.look = folder, folder / "look.json"
+        self.tree = plain_files(folder / "groups", 2)
+        self.parent = self.tree.folders["cpu"].parent
+        (folder / "status").mkdir()
+        for name in ("resize", "hash"):
+            shutil.copytree(self.tree.folders["cpu"], self.parent / name)
+            (self.parent / name / "cpu.max").write_text("200000 100000\n")
+            self.tell(name, **STANDING)
+        self.file = folder / "cluster.yaml"
+        tiny.write_yaml({"cores": 6, "look": str(self.look), "status": str(folder / "status"), "every_s": 0.5,
+                         "groups": {name: f"{PARENT}/{name}" for name in ("resize", "hash")},
+                         "root": str(self.tree.root)}, self.file)
+        self.coordinator = Coordinator(read_cluster(self.file))
+
+    def tell(self, name: str, **values: Any) -> None:
+        (self.folder / "status" / f"{name}.json").write_text(json.dumps(values))
+
+    def seen(self, name: str) -> dict[str, float]:
+        self.coordinator.look()
+        found: dict[str, float] = json.loads(self.look.read_text())["functions"][name]
+        return found
+
+    def limit(self, name: str, within_s: float = 5.0) -> FunctionLimit:
+        return FunctionLimit(Target(name, f"{PARENT}/{name}", self.look, within_s, self.folder / "run", self.tree.root))
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_free_cores_are_divided_by_what_functions_need(place: Place) -> None:
+    place.tell("hash", **(STANDING | {"rate_rps": 60.0, "served_rps": 40.0, "used_cores": 2.0}))
+    found = {name: place.seen(name) for name in ("resize", "hash")}
+    assert found["hash"]["demand_cores"] == pytest.approx(3.0), "of what arrives, not of what is served"
+    assert found["resize"]["allotment_cores"] == pytest.approx(2.0 + 2.0 * 1.0 / 4.0)
+    assert found["hash"]["allotment_cores"] == pytest.approx(2.0 + 2.0 * 3.0 / 4.0)
+    assert found["hash"]["cluster_limits"] == pytest.approx(4.0 / 6.0) and found["hash"]["fair_cores"] == 3.0
+    (place.parent / "resize" / "cpu.max").write_text("300000 100000\n")
+    later = place.seen("hash")
+    assert later["cluster_change"] == pytest.approx(1.0 / 6.0) and later["others_usage"] == pytest.approx(1.0 / 3.0)
+
+
+@pytest.mark.parametrize("said", ["", "[]", "{", "null", '{"rate_rps": "x"}'])
+def test_a_function_that_says_nothing_keeps_its_place(place: Place, said: str) -> None:
+    (place.folder / "status" / "hash.json").write_text(said)
+    assert "latency_ms" not in place.seen("hash") and place.seen("hash")["allotment_cores"] > 2.0
+    allotted = [place.seen(name)["allotment_cores"] for name in ("resize", "hash")]
+    assert sum(allotted) == pytest.approx(6.0)
+    assert all(math.isfinite(value) for value in place.seen("resize").values())
+
+
+def test_an_old_status_is_none(place: Place) -> None:
+    os.utime(place.folder / "status" / "hash.json", (time.time() - 60.0,) * 2)
+    assert "latency_ms" not in place.seen("hash") and "latency_ms" in place.seen("resize")
+
+
+def test_a_look_is_acted_on_once_and_not_after_the_next(place: Place) -> None:
+    place.coordinator.look()
+    mine = place.limit("resize")
+    assert mine.acquire("test") == ""
+    assert mine.present() == {"cores": 2.0}
+    with pytest.raises(ActuatorError, match="last look"):
+        mine.apply({"target_cores": 2.5})  # nothing was read yet
+    readings = mine.read()
+    assert readings.values["rate_rps"] == 20.0 and readings.ages_s["rate_rps"] < 5.0
+    assert 0.1 <= (mine.interval_s or 0.0) <= 0.55, "soon after the next look"
+    mine.present()
+    assert mine.apply({"target_cores": 2.5}).values == {"target_cores": 2.5}
+    assert (place.parent / "resize" / "cpu.max").read_text().strip() == "250000 100000"
+    with pytest.raises(ActuatorError, match="last look"):
+        mine.apply({"target_cores": 2.6})
+    mine.read()
+    place.coordinator.look()
+    with pytest.raises(ActuatorError, match="last look"):
+        mine.apply({"target_cores": 2.6})
+    mine.read()
+    mine.present()
+    mine.apply({"target_cores": 2.6})
+    with pytest.raises(ActuatorError, match="set alone"):
+        mine.apply({"target_cpu_limit_cores": 1.0})
+    mine.restore()
+    assert (place.parent / "resize" / "cpu.max").read_text().strip() == "200000 100000"
+
+
+def test_a_look_that_is_old_or_of_others_is_none(place: Place) -> None:
+    place.coordinator.look()
+    late = place.limit("resize", within_s=0.05)
+    time.sleep(0.1)
+    with pytest.raises(SourceError, match="is the coordinator running"):
+        late.read()
+    with pytest.raises(SourceError, match="a look at graph"):
+        place.limit("graph").read()
+    for content in ("", "[]", "{}", '{"look": "x", "functions": {}}'):
+        place.look.write_text(content)
+        with pytest.raises(SourceError, match="look"):
+            place.limit("resize").read()
+    place.look.unlink()
+    with pytest.raises(SourceError, match="coordinator's look"):
+        place.limit("resize").read()
+
+
+@pytest.mark.parametrize(("change", "reason"), [
+    ({"cores": 0}, "number > 0"), ({"groups": {}}, "control group of each"),
+    ({"groups": {"../x": "a"}}, "control group"), ({"core": 3}, "must be one of"),
+    ({"groups": {"a": "../b"}}, "names of control groups")])
+def test_a_cluster_file_that_cannot_be_is_refused(place: Place, capsys: pytest.CaptureFixture[str],
+                                                  change: dict[str, Any], reason: str) -> None:
+    tiny.write_yaml({**yaml.safe_load(place.file.read_text()), **change}, place.file)
+    assert main([str(place.file), "--looks", "1"]) == 2 and reason in capsys.readouterr().err
+    with pytest.raises(InputError):
+        Coordinator(read_cluster(place.file))
+
+
+def test_where_a_group_is_gone_there_is_no_look(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(place.file), "--looks", "2"]) == 0
+    before = place.look.read_text()
+    shutil.rmtree(place.parent / "hash")
+    assert main([str(place.file), "--looks", "1"]) == 0 and "no look" in capsys.readouterr().err
+    assert place.look.read_text() == before and set(STATUS) == set(STANDING)
