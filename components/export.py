@@ -25,6 +25,7 @@ def run_export(task_yaml: str, workloads: list[str], seed: int, code_version: st
     """
     with step("export", workloads) as progress:
         task, kind = task_and_kind(task_yaml)
+        validation = json.loads((features / "validation.json").read_text())
         installed = {"python": platform.python_version(), "packages": {name: version(name) for name in PACKAGES}}
 
         def work(name: str, folder: Path) -> None:
@@ -37,14 +38,16 @@ def run_export(task_yaml: str, workloads: list[str], seed: int, code_version: st
                 "format": "assay-evidence/1", "kind": task.kind, "task": task.name, "workload": name,
                 "seed": int(seed), **own,
                 "verdict": json.loads((verified / name / VERDICT).read_text()),
-                "data": _data(features / name, quality), "reproduce": {"command": command, **versions, **installed}}
+                "data": _data(features / name, quality, validation[name].get("bad_rows")),
+                "reproduce": {"command": command, **versions, **installed}}
             folder.rmdir()  # complete_bundle makes it whole
             complete_bundle(product, folder, evidence, guarantee)
 
         each("export", workloads, verified, output, work, progress.done)
 
 
-def _data(folder: Path, quality: dict[str, Any]) -> dict[str, Any]:
+def _data(folder: Path, quality: dict[str, Any], bad_rows: dict[str, Any] | None) -> dict[str, Any]:
     rows: dict[str, Any] = {key: quality[key] for key in ("train_rows", "test_rows") if key in quality}
+    rows |= {"bad_rows": bad_rows} if bad_rows else {}
     return {**rows, "quality": quality, "files": {path.name: content_digest(path) for path in
                                                   sorted(folder.glob("*.parquet"))}}

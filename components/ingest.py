@@ -2,13 +2,19 @@
 
 import json
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from components.kind import task_and_kind
 from components.progress import step
+from feature_store.bad_rows import BadRows
 from feature_store.digests import content_digest
 from feature_store.sources.production import is_prometheus
+
+SOURCE = "source.json"
 
 
 def run_ingest(task_yaml: str, telemetry: str, mapping_yaml: str, output: Path) -> dict[str, Any]:
@@ -26,9 +32,19 @@ def run_ingest(task_yaml: str, telemetry: str, mapping_yaml: str, output: Path) 
         except Exception:
             shutil.rmtree(output)  # half of it must not be taken for the whole
             raise
-        frame.to_parquet(output / "samples.parquet", index=False, compression="zstd")
-        source = {"telemetry": Path(telemetry).name if not is_prometheus(telemetry) else telemetry,
-                  "data_version": content_digest(frame), "rows": len(frame),
-                  "workloads": {str(k): int(v) for k, v in frame["workload"].value_counts().sort_index().items()}}
-        (output / "source.json").write_text(json.dumps(source, indent=1))
-        return source
+        return write_samples(frame, Path(telemetry).name if not is_prometheus(telemetry) else telemetry, output)
+
+
+def write_samples(frame: pd.DataFrame, telemetry: str, output: Path, bad_rows: BadRows | None = None) -> dict[str, Any]:
+    """Writes samples.parquet, with the rows' numbers in the source as its index, and source.json, which it returns.
+
+    Args:
+        telemetry: name of the file, or address of the server.
+        bad_rows: by what policy rows were dropped.
+    """
+    frame.to_parquet(output / "samples.parquet", compression="zstd")
+    source = {"telemetry": telemetry, "data_version": content_digest(frame), "rows": len(frame),
+              "workloads": {str(k): int(v) for k, v in frame["workload"].value_counts().sort_index().items()},
+              **({"bad_rows": asdict(bad_rows)} if bad_rows else {})}
+    (output / SOURCE).write_text(json.dumps(source, indent=1))
+    return source

@@ -2,7 +2,8 @@
 
 Flow: `validate` calls it for all workloads after ingest and cleaning; a workload that fails is stopped with
 messages that name column, rule, count and first offending row. Nothing is repaired: duplicated, unordered or
-missing rows are failures. The HTML Data Docs are kept as an artifact (data_docs.py).
+missing rows are failures, but for the few that a mapping lets be dropped beforehand (dropping.py). The HTML Data Docs
+are kept as an artifact (data_docs.py).
 
     rules.py  what must hold  ->  one expectation each  ->  messages.py  what is wrong, what to do next
 
@@ -17,15 +18,18 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
 
 from feature_store.data_docs import Page, write_data_docs
 from feature_store.data_quality import summarise
+from feature_store.dropping import BadRowsFound
 from feature_store.errors import InputError
 from feature_store.messages import Failure, Judged, describe
-from feature_store.rules import WINDOW, Rule, check_table, rules_for
+from feature_store.origin import Origin
+from feature_store.rules import WINDOW, Rule, check_table, rules_for, workload_rows
 from feature_store.schema import TelemetrySchema
 from feature_store.sources.files import has_synthetic_time
 
@@ -42,6 +46,8 @@ class ValidationResult:
         warnings: for the report, such as a constant feature.
         checks: every rule that was asked, as {rule, column, statement, fatal, passed}: for quality.json.
         statistics: {rows, rules, broken, time, quality}: counts, whether time is measured, column statistics.
+        bad_rows: BadRowsFound.to_dict() of what was dropped beforehand, or is too much to be dropped; None: the mapping
+            lets nothing be dropped.
     """
 
     workload: str
@@ -50,6 +56,7 @@ class ValidationResult:
     warnings: tuple[Failure, ...]
     checks: tuple[Mapping[str, Any], ...]
     statistics: Mapping[str, Any]
+    bad_rows: Mapping[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -63,14 +70,17 @@ def validate(frame: pd.DataFrame, schema: TelemetrySchema,
 
 
 def validate_all(frames: Mapping[str, pd.DataFrame], schemas: Mapping[str, TelemetrySchema],
-                 docs_folder: Path | None = None) -> dict[str, ValidationResult]:
+                 docs_folder: Path | None = None, origin: Origin = Origin(),
+                 bad_rows: Mapping[str, BadRowsFound] = MappingProxyType({})) -> dict[str, ValidationResult]:
     """Judges several workloads with one Great Expectations context and one site of Data Docs.
 
     Args:
-        frames: workload -> telemetry as recorded; rows of other workloads in it are left out. Row numbers in
-            messages are the frame's index, or positions where that is no index of integers.
+        frames: workload -> telemetry as recorded, or what drop_bad_rows left of it; rows of other workloads in it are
+            left out. Row numbers in messages are the frame's index, or positions where that is no index of integers.
         schemas: workload -> schema, for every key of `frames`.
         docs_folder: where the HTML goes (index.html); None: none is made.
+        origin: of the frames, for messages.
+        bad_rows: what drop_bad_rows found; a workload with too many fails.
 
     Raises:
         InputError: nothing to judge, or a schema that would check nothing. Bad data never raises: it fails.
@@ -87,7 +97,7 @@ def validate_all(frames: Mapping[str, pd.DataFrame], schemas: Mapping[str, Telem
         name = re.sub("[^A-Za-z0-9_-]", "_", workload)  # it becomes a path
         while any(page.name == name for page in pages):
             name += "_"
-        result = _validate_one(context, name, frame, schemas[workload])
+        result = _validate_one(context, name, frame, schemas[workload], origin, bad_rows.get(workload))
         results[workload] = result
         messages = [failure.message for failure in result.failures]
         messages += [f"warning: {failure.message}" for failure in result.warnings]
@@ -98,18 +108,21 @@ def validate_all(frames: Mapping[str, pd.DataFrame], schemas: Mapping[str, Telem
     return results
 
 
-def _validate_one(context: Any, page: str, frame: pd.DataFrame, schema: TelemetrySchema) -> ValidationResult:
-    rows = frame
-    if "workload" in frame:  # a row without a workload may be this one's: not_null names it
-        rows = frame[(frame["workload"] == schema.workload) | frame["workload"].isna()]
+def _validate_one(context: Any, page: str, frame: pd.DataFrame, schema: TelemetrySchema, origin: Origin,
+                  bad_rows: BadRowsFound | None) -> ValidationResult:
+    rows = frame[workload_rows(frame, schema.workload)]
     table = check_table(rows, schema)
     rules = rules_for(schema, table)
+    if bad_rows is not None and not bad_rows.too_many and "time_gap" in bad_rows.by_rule:  # the holes are left open
+        rules = tuple(replace(rule, fatal=False) if rule.kind == "time_gap" else rule for rule in rules)
     outcome = _run(context, page, table, rules)
     broken = {number: result for number, result in outcome.items() if not result["success"]}
-    judged = Judged(table, rows, frame, schema)
+    judged = Judged(table, rows, frame, schema, origin)
     findings = [(rules[number], describe(rules[number], result, judged))
              for number, result in sorted(broken.items())]
     failures = tuple(failure for rule, failure in findings if rule.fatal)
+    if bad_rows is not None and bad_rows.too_many:
+        failures = (bad_rows.failure(schema.workload), *failures)
     synthetic = has_synthetic_time(rows)
     return ValidationResult(
         workload=schema.workload,
@@ -122,6 +135,7 @@ def _validate_one(context: Any, page: str, frame: pd.DataFrame, schema: Telemetr
         statistics={"rows": len(rows), "rules": len(rules), "broken": len(broken),
                     "time": "synthetic order, the file has none" if synthetic else "measured",
                     "quality": summarise(rows, tuple(schema.numeric)).to_dict()},
+        bad_rows=None if bad_rows is None else bad_rows.to_dict(),
     )
 
 

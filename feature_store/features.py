@@ -26,6 +26,7 @@ import pandas as pd
 from feature_store.data_quality import summarise
 from feature_store.digests import content_digest
 from feature_store.errors import InputError, nearest
+from feature_store.origin import row_text
 from feature_store.scaling import FeatureScaling, MinMaxScaling
 from feature_store.schema import TelemetrySchema
 from feature_store.splits import split_by_group
@@ -125,7 +126,7 @@ def _require_values(values: pd.Series, numeric: bool, workload: str) -> None:
     if bad.any():
         first = int(bad.argmax())
         raise InputError(f"column {values.name!r} must hold a value in every row, got {values.iloc[first]} "
-                         f"at row {values.index[first]} (workload {workload}: {int(bad.sum())} of "
+                         f"at {row_text(values.index, first)} (workload {workload}: {int(bad.sum())} of "
                          f"{len(values)} rows); the data gate names every such column")
 
 

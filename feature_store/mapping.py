@@ -3,7 +3,8 @@
 Flow: `assay run --telemetry FILE --mapping mapping.yaml` loads it here, sources/files.py applies it. A
 mapping:
 
-    workload:    {constant: redis}            or {column: app}
+    workload:    {constant: redis}            or {column: app}, or of a wide file, which has a column a workload,
+                 {column_names: "{workload}_{column}"}: `column` of `columns` is then that part of the name
     environment: {constant: base}             or {column: cluster}; default: base
     combination: {column: colocation}         optional: which workloads ran together; default: unknown
     time:        {column: ts, unit: s, zone: UTC, window_s: 60}
@@ -11,6 +12,8 @@ mapping:
                  window. Without `time` the rows get a synthetic order and the checks of time are skipped.
     columns:     {psi_io_some: {column: io, unit: percent, scale: 1.0}, latency_ms: {column: rt, unit: us}}
                  the left side is a column of the schema or of the task; value * scale is in `unit`.
+    header:      {rows: 2, names: 1}          optional: rows of a CSV file above the data, and the one with the names
+    bad_rows:    {drop: true, at_most: 1 %}   optional: a few bad rows are dropped (bad_rows.py)
     keep:        [model]                      further columns, as they are (what the task splits by)
     task:        task.yaml                    path beside the mapping, or the task itself; passed on unread
 """
@@ -20,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from feature_store.bad_rows import BadRows
 from feature_store.errors import InputError, nearest
 from feature_store.mapping_file import ColumnFields, LabelFields, MappingFile
 from feature_store.schema import CONFIGURATION, METRICS, TARGETS
@@ -34,10 +38,22 @@ DEFAULT_ENVIRONMENT = "base"
 
 @dataclass(frozen=True)
 class Label:
-    """A text column of the schema: one constant for all rows, or the column of the file that holds it."""
+    """A text column of the schema: one constant for all rows, or the column of the file that holds it.
+
+    `column_names` (of the workload alone): it stands in the names of the columns that each workload has its own of.
+    """
 
     constant: str | None = None
     column: str | None = None
+    column_names: str | None = None
+
+
+@dataclass(frozen=True)
+class Header:
+    """The rows of a CSV file above the data: how many, and which of them, from 1, names the columns."""
+
+    rows: int = 1
+    names: int = 1
 
 
 @dataclass(frozen=True)
@@ -70,15 +86,20 @@ class TelemetryMapping:
     keep: tuple[str, ...] = ()
     task: Mapping[str, Any] | None = None
     where: str = "mapping"
+    header: Header = Header()
+    bad_rows: BadRows | None = None
+
+    def sources(self) -> dict[str, ColumnSource]:
+        """Column of the canonical table -> where it stands in the file, for all that is read of the file."""
+        labels = {"workload": self.workload, "environment": self.environment, "combination": self.combination}
+        found = {name: ColumnSource(label.column) for name, label in labels.items() if label.column is not None}
+        if self.time is not None:
+            found["window_start"] = ColumnSource(self.time.column)
+        return {**found, **self.columns, **{name: ColumnSource(name) for name in self.keep}}
 
     def source_columns(self) -> tuple[str, ...]:
         """The columns that must stand in the file, each once."""
-        labels = (self.workload.column, self.environment.column, self.combination.column)
-        names = [name for name in labels if name is not None]
-        if self.time is not None:
-            names.append(self.time.column)
-        names += [source.column for source in self.columns.values()]
-        return tuple(dict.fromkeys([*names, *self.keep]))
+        return tuple(dict.fromkeys(source.column for source in self.sources().values()))
 
 
 def load_mapping(path: Path) -> TelemetryMapping:
@@ -109,11 +130,12 @@ def parse_mapping(content: Any, path: Path, lines: Lines | None = None) -> Telem
     time = None if file.time is None else TimeSource(**file.time.model_dump())
     return TelemetryMapping(workload=_label(file.workload), columns=columns, environment=_label(file.environment),
                             combination=_label(file.combination), time=time, keep=file.keep, task=task,
-                            where=str(path))
+                            where=str(path), header=Header(**file.header.model_dump()),
+                            bad_rows=None if file.bad_rows is None else file.bad_rows.policy())
 
 
 def _label(fields: LabelFields) -> Label:
-    return Label(constant=fields.constant, column=fields.column)
+    return Label(**fields.model_dump())
 
 
 def _column(name: str, entry: ColumnFields, units: Mapping[str, str], where: str, lines: Lines | None) -> ColumnSource:

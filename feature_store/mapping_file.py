@@ -1,14 +1,16 @@
 """What may be written in the mapping of a user's telemetry. mapping.py makes a `TelemetryMapping` of it."""
 
+import re
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from pydantic import AfterValidator, Field, model_validator
 
+from feature_store.bad_rows import BadRowsFields
 from feature_store.schema import IDENTITY
 from feature_store.written.field_errors import FieldError
-from feature_store.written.fields import ColumnName, PositiveNumber, Text, WorkloadName
+from feature_store.written.fields import ColumnName, PositiveNumber, PositiveWholeNumber, Text, WorkloadName
 from feature_store.written.model import ListOf, Written
 
 
@@ -23,6 +25,17 @@ def _zone(zone: str) -> str:
     return zone
 
 
+# both names once, and a text between them: without one nobody could tell where the first name ends
+_NAMES = re.compile(r"[^{}]*\{(workload|column)\}[^{}]+\{(?!\1)(workload|column)\}[^{}]*")
+
+
+def _column_names(pattern: str) -> str:
+    if not _NAMES.fullmatch(pattern):
+        raise ValueError("expected {workload} and {column} once each with a text between them, such as "
+                         f"'{{workload}}_{{column}}', got {pattern!r}")
+    return pattern
+
+
 class LabelFields(Written):
     """A text column of the schema: one constant for all rows, or a column of the file."""
 
@@ -30,17 +43,36 @@ class LabelFields(Written):
     column: Text | None = Field(default=None, description="Column of the file that holds it")
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> "LabelFields":
-        if (self.constant is None) == (self.column is None):
-            given = "neither" if self.column is None else "both"
-            raise ValueError(f"expected either `constant` or `column`, got {given}")
+    def _exactly_one(self) -> "LabelFields":
+        names = list(type(self).model_fields)
+        given = [f"`{name}`" for name in names if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"expected one of {', '.join(f'`{name}`' for name in names)}, got "
+                             f"{' and '.join(given) or 'none'}")
         return self
 
 
 class WorkloadFields(LabelFields):
-    """The workload's name: one for all rows, or a column of the file."""
+    """The workload's name: one for all rows, a column of the file, or a part of the names of columns."""
 
     constant: WorkloadName | None = Field(default=None, description="One workload for all rows")
+    column_names: Annotated[Text, AfterValidator(_column_names)] | None = Field(
+        default=None, description="Names of columns that each workload has its own of, such as "
+                                  "`\"{workload}_{column}\"`; below `columns`, `column` is then that part of the name")
+
+
+class HeaderFields(Written):
+    """The rows of a CSV file above the first row of data."""
+
+    rows: PositiveWholeNumber = Field(default=1, description="How many there are")
+    names: PositiveWholeNumber = Field(default=1, description="Which of them, from 1, holds the names of the columns; "
+                                                              "the others are not read")
+
+    @model_validator(mode="after")
+    def _names_are_in_the_header(self) -> "HeaderFields":
+        if self.names > self.rows:
+            raise FieldError(["names"], f"expected one of the header's {self.rows} rows, got {self.names}")
+        return self
 
 
 class TimeFields(Written):
@@ -66,6 +98,7 @@ class ColumnFields(Written):
 class MappingFile(Written):
     """A mapping of a user's own columns to the schema."""
 
+    header: HeaderFields = Field(default=HeaderFields(), description="Where a CSV file's columns have their names")
     workload: WorkloadFields = Field(description="Which workload a row is of")
     environment: LabelFields = Field(
         default=LabelFields(constant="base"), description="Which machine and load range a row is of")
@@ -77,6 +110,8 @@ class MappingFile(Written):
     columns: dict[ColumnName, ColumnFields] = Field(
         min_length=1, description="Columns of the schema or of the task, and where each stands in the file")
     keep: ListOf[Text] = Field(default=(), description="Further columns, as they are (what the task splits by)")
+    bad_rows: BadRowsFields | None = Field(
+        default=None, description="Lets a few bad rows be dropped; without it one stops its workload")
     task: str | dict[str, Any] | None = Field(
         default=None, description="The task: the path of its file beside the mapping, or the task itself")
 

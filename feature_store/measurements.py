@@ -25,6 +25,7 @@ import pandas as pd
 from feature_store.errors import InputError, nearest
 from feature_store.measurement_mapping import ColumnRule, FailureRule, MeasurementMapping
 from feature_store.measurement_mapping_file import label
+from feature_store.origin import RECORD, ROW, numbered, row_text
 
 # A workload whose median of a column lies so many times above or below the median workload's is flagged: nearer to a
 # thousandfold (ms for s) than to none. Those of scout and CloudBandit lie between 0.125 and 10.6 times.
@@ -107,23 +108,24 @@ def _read(path: Path) -> pd.DataFrame:
         raise InputError(f"file of measurements: expected one that exists, got {path}")
     try:
         if path.suffix == ".parquet":
-            return pd.read_parquet(path)
+            return numbered(pd.read_parquet(path), 1, RECORD)
         with warnings.catch_warnings():
             # rows longer than the header would push their columns aside
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            return pd.read_csv(path, index_col=False, low_memory=False)
+            return numbered(pd.read_csv(path, index_col=False, low_memory=False), 2, ROW)
     except (OSError, ValueError, EOFError, ImportError, pd.errors.ParserWarning, zlib.error, zipfile.BadZipFile,
             lzma.LZMAError) as error:  # pandas and pyarrow errors are ValueErrors; ImportError: of a decompressor
         raise InputError(f"file of measurements must be CSV or Parquet, got {error} ({path})") from error
 
 
 def _plain(raw: pd.DataFrame, where: str) -> pd.DataFrame:
-    """Rows counted from 0, and no categorical columns, which take no other value."""
+    """Rows by their numbers in a file, else counted from 0, and no categorical columns, which take no other value."""
     twice = raw.columns[raw.columns.duplicated()]
     if len(twice):
         raise InputError(f"columns must have distinct names, got {str(twice[0])!r} twice ({where})")
     categorical = [name for name in raw if isinstance(raw[name].dtype, pd.CategoricalDtype)]
-    return raw.reset_index(drop=True).astype(dict.fromkeys(categorical, object))
+    rows = raw if raw.index.name in (ROW, RECORD) else raw.reset_index(drop=True)
+    return rows.astype(dict.fromkeys(categorical, object))
 
 
 def _failed(raw: pd.DataFrame, rules: tuple[FailureRule, ...], where: str) -> pd.Series:
@@ -194,14 +196,14 @@ def _numbers(raw: pd.DataFrame, rule: ColumnRule, where: str, may_miss: bool) ->
         if unknown.any():
             first = label(values[unknown].iloc[0])
             raise InputError(f"value of {rule.name!r} must be one that the mapping gives a number, got {first!r} "
-                             f"({where}, row {_row(unknown)}); " + nearest(first, rule.values))
+                             f"({where}, {_row(unknown)}); " + nearest(first, rule.values))
         values = known
     moment = values.dtype.kind in "mM"  # a date or a duration, which pandas would count in units of its own
     numbers = pd.Series(np.full(len(values), np.nan) if moment else _coerced(values), index=values.index)
     odd = numbers.isna() & values.notna()
     if odd.any():
         raise InputError(f"column {' or '.join(rule.columns)!r} must hold numbers, got {str(values[odd].iloc[0])!r} "
-                         f"({where}, row {_row(odd)})")
+                         f"({where}, {_row(odd)})")
     numbers = _with_default(numbers, rule).astype(float)
     if not may_miss:
         _complete(numbers, rule, where)
@@ -212,7 +214,7 @@ def _finite(numbers: pd.Series, rule: ColumnRule, where: str) -> pd.Series:
     infinite = pd.Series(np.isinf(numbers.to_numpy()), index=numbers.index)
     if infinite.any():
         raise InputError(f"column {' or '.join(rule.columns or (rule.name,))!r} must hold finite numbers, got "
-                         f"{numbers[infinite].iloc[0]} ({where}, row {_row(infinite)})")
+                         f"{numbers[infinite].iloc[0]} ({where}, {_row(infinite)})")
     return numbers
 
 
@@ -221,20 +223,20 @@ def _complete(values: pd.Series, rule: ColumnRule, where: str, must: str = "hold
     if empty.any():
         runs = "run" if rule.name == "workload" else "run that did not fail"
         raise InputError(f"column {' or '.join(rule.columns)!r} must {must} in every {runs}, got none "
-                         f"in {int(empty.sum())} of {len(values)} ({where}, row {_row(empty)} first)")
+                         f"in {int(empty.sum())} of {len(values)} ({where}, {_row(empty)} first)")
 
 
 def _positive(values: pd.Series, rule: ColumnRule, where: str) -> pd.Series:
     bad = ~(values > 0)
     if bad.any():
         raise InputError(f"column {' or '.join(rule.columns)!r} must hold numbers above 0 (predictions are ratios), "
-                         f"got {values[bad].iloc[0]} ({where}, row {_row(bad)}); name failed runs in the mapping")
+                         f"got {values[bad].iloc[0]} ({where}, {_row(bad)}); name failed runs in the mapping")
     return values
 
 
-def _row(bad: pd.Series) -> int:
-    """The first row of the file (0: the first below the header) that is marked."""
-    return int(bad.index[int(bad.to_numpy().argmax())])
+def _row(bad: pd.Series) -> str:
+    """The first row that is marked, as a message names it."""
+    return row_text(bad.index, int(bad.to_numpy().argmax()))
 
 
 def _far_levels(frame: pd.DataFrame, column: str) -> list[str]:

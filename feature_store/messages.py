@@ -1,16 +1,19 @@
 """What is wrong with the data, in words: one message for each broken rule.
 
 Flow: expectations.py hands over a broken rule with Great Expectations' result; the command line and the
-report print the message. It names column, rule, count and first offending row, and says what to do next.
+report print the message. It names column, rule, count and first offending row, as they are in the user's file
+(origin.py), and says what to do next.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
 
+from feature_store.bad_rows import DROP_THEM, MOST_ADVISED_PERCENT
 from feature_store.errors import nearest
+from feature_store.origin import Origin, row_number, row_text
 from feature_store.rules import Rule, bounds_text
 from feature_store.schema import TelemetrySchema
 
@@ -23,7 +26,7 @@ RULE_TEXT = {
     "zoned_time": "carry a time zone",
 }
 ADVICE = {
-    "not_null": "an outage or a metric that stopped: drop these rows in cleaning, or fix the source",
+    "not_null": "an outage or a metric that stopped: fix the source",
     "finite": "a division by zero in the source: fix it there",
     "unique_windows": "remove the repeated rows, or tell their environments apart",
     "time_order": "sort the file by time; where it was recorded in this order, the clock was set back",
@@ -35,6 +38,7 @@ ADVICE = {
     "repeated_rows": "each counts once; find out what wrote the copies",
     "variation": "nothing can be learned from it: measure it over a wider range, or leave it out of the task",
 }
+DROPPABLE = ("not_null", "finite", "range", "unique_windows")  # where a few rows may well be bad, and not the table
 
 
 @dataclass(frozen=True)
@@ -51,13 +55,29 @@ class Failure:
 @dataclass(frozen=True)
 class Judged:
     """What was judged: the workload's rows with the derived columns (`table`, rules.check_table) and with the
-    index of the source (`rows`), the table that they come from (`frame`, for hints), and the schema.
+    index of the source (`rows`), the table that they come from (`frame`, for hints), the schema and the table's origin.
     """
 
     table: pd.DataFrame
     rows: pd.DataFrame
     frame: pd.DataFrame
     schema: TelemetrySchema
+    origin: Origin = field(default_factory=Origin)
+
+    def column_text(self, column: str) -> str:
+        """The column as a message names it."""
+        return self.origin.column_text(self.schema.workload, column)
+
+
+def file_value(column: str, position: int, judged: Judged) -> str:
+    """What stands in the file in a column of the table, in the file's own unit."""
+    source = judged.origin.source(judged.schema.workload, column)
+    text = judged.origin.cells.get((row_number(judged.rows.index, position), source.column))
+    value = judged.table[column].iloc[position]
+    if text is not None or pd.isna(value):
+        return "none" if text is None else repr(text)
+    is_number = pd.api.types.is_numeric_dtype(judged.table[column].dtype)
+    return f"{float(value) / source.factor:g}" if is_number else str(value)
 
 
 def describe(rule: Rule, result: Mapping[str, Any], judged: Judged) -> Failure:
@@ -79,17 +99,17 @@ def describe(rule: Rule, result: Mapping[str, Any], judged: Judged) -> Failure:
     positions = [int(position) for position in details.get("partial_unexpected_index_list") or []]
     count = int(details.get("unexpected_count", 0))
     first = min(positions, default=None)
-    label = None if first is None else _label(rows, first)
+    label = None if first is None else row_number(rows.index, first)
     where = f"workload {schema.workload}: {count} of {len(rows)} rows"
     if first is not None:
-        where += f", first at row {label}{_window(rows, first)}"
+        where += f", first at {row_text(rows.index, first)}{_window(rows, first)}"
     if rule.kind == "repeated_rows":
         message = (f"rows must differ in more than their times, got {count} that repeat the numbers of an earlier one "
                    f"({where}); {ADVICE[rule.kind]}")
         return Failure("", rule.kind, count, label, message)
     text = RULE_TEXT.get(rule.kind) or _bounds_text(rule, schema)
-    message = f"column {rule.column!r} must {text}, got {_value(rule, judged.table, first)} ({where})"
-    return Failure(rule.column, rule.kind, count, label, f"{message}; {_advice(rule, count, rows, schema)}")
+    message = f"{judged.column_text(rule.column)} must {text}, got {_value(rule, first, judged)} ({where})"
+    return Failure(rule.column, rule.kind, count, label, f"{message}; {_advice(rule, count, judged)}")
 
 
 def _of_table(rule: Rule, judged: Judged) -> Failure:
@@ -109,12 +129,12 @@ def _of_table(rule: Rule, judged: Judged) -> Failure:
     values = rows[rule.column]
     if rule.kind == "numeric":
         got = f"{values.dtype} such as {values.iloc[0]!r}" if len(rows) else str(values.dtype)
-        message = f"column {rule.column!r} must hold numbers, got {got} ({where}); convert it"
+        message = f"{judged.column_text(rule.column)} must hold numbers, got {got} ({where}); convert it"
     else:
         got = f"{values.dropna().iloc[0]:g} alone"
-        message = (f"column {rule.column!r} must take at least two values, got {got} ({where}: "
+        message = (f"{judged.column_text(rule.column)} must take at least two values, got {got} ({where}: "
                    f"{len(rows)} rows); " + ADVICE["variation"])
-    return Failure(rule.column, rule.kind, len(rows), _label(rows, 0) if len(rows) else None, message)
+    return Failure(rule.column, rule.kind, len(rows), row_number(rows.index, 0) if len(rows) else None, message)
 
 
 def _bounds_text(rule: Rule, schema: TelemetrySchema) -> str:
@@ -125,10 +145,13 @@ def _bounds_text(rule: Rule, schema: TelemetrySchema) -> str:
     return f"have a year {bounds_text(rule.minimum, rule.maximum)}"
 
 
-def _value(rule: Rule, table: pd.DataFrame, first: int | None) -> str:
+def _value(rule: Rule, first: int | None, judged: Judged) -> str:
     """The first offending value in words."""
-    if rule.kind == "not_null" or first is None:
+    table = judged.table
+    if first is None:
         return "none" if rule.kind == "not_null" else "another"
+    if rule.kind == "not_null":
+        return file_value(rule.column, first, judged)
     if rule.kind == "zoned_time":
         return str(table[rule.column].dtype)
     if rule.kind in ("unique_windows", "time_plausible"):
@@ -141,24 +164,25 @@ def _value(rule: Rule, table: pd.DataFrame, first: int | None) -> str:
             return f"an overlap of {value:g} s"
         case "time_gap":
             return f"{value:g} s"
-    return f"{value:g}"
+    written = file_value(rule.column, first, judged)
+    return f"{value:g}" if f"{value:g}" == written else f"{value:g} ({written} in the file)"
 
 
-def _advice(rule: Rule, count: int, rows: pd.DataFrame, schema: TelemetrySchema) -> str:
+def _advice(rule: Rule, count: int, judged: Judged) -> str:
+    rows = judged.rows
     if rule.kind == "not_null" and count == len(rows):
         return "the whole column is empty: check the metric's name or the mapping"
-    if rule.kind != "range":
-        return ADVICE[rule.kind]
-    column = schema.numeric[rule.column]
-    highest = rows[rule.column].max()
-    if column.unit == "share" and 1.0 < highest <= 100.0:
+    advice = _range_advice(rule.column, judged) if rule.kind == "range" else ADVICE[rule.kind]
+    few = rule.kind in DROPPABLE and 100 * count <= MOST_ADVISED_PERCENT * len(rows)
+    return f"{advice}; or {DROP_THEM}" if few else advice
+
+
+def _range_advice(name: str, judged: Judged) -> str:
+    column = judged.schema.numeric[name]
+    converted = judged.origin.source(judged.schema.workload, name).factor != 1.0
+    if column.unit == "share" and not converted and 1.0 < judged.rows[name].max() <= 100.0:
         return "it looks like percent: divide by 100, or set unit: percent in the mapping"
     return f"check the unit of the source: the schema's is {column.unit}"
-
-
-def _label(rows: pd.DataFrame, position: int) -> int:
-    """The row's number in the source: its index where that holds integers, else its position."""
-    return int(rows.index[position]) if pd.api.types.is_integer_dtype(rows.index.dtype) else position
 
 
 def _window(rows: pd.DataFrame, position: int) -> str:

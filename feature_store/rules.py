@@ -59,6 +59,13 @@ class Rule:
     fatal: bool = True
 
 
+def workload_rows(frame: pd.DataFrame, workload: str) -> pd.Series:
+    """[rows]: which are judged with a workload; one without a workload may be any one's, and is judged with each."""
+    if "workload" not in frame:
+        return pd.Series(True, index=frame.index)
+    return (frame["workload"] == workload) | frame["workload"].isna()
+
+
 def rules_for(schema: TelemetrySchema, table: pd.DataFrame) -> tuple[Rule, ...]:
     """All rules for one workload's rows.
 

@@ -12,6 +12,7 @@ import pandas as pd
 
 from feature_store.errors import InputError
 from feature_store.mapping import TimeSource
+from feature_store.origin import row_text
 
 _UNITS: dict[str, Literal["s", "ms", "us", "ns"]] = {"s": "s", "ms": "ms", "us": "us", "ns": "ns"}
 _OFFSET = re.compile(r"(?:Z|[+-]\d\d:?\d\d)$", re.IGNORECASE)
@@ -58,13 +59,22 @@ def carries_zone(values: pd.Series) -> bool:
     return texts.empty or bool(_OFFSET.search(str(texts.iloc[0]).strip()))
 
 
+def is_time(values: pd.Series) -> pd.Series:
+    """[rows]: where a text is a time, with or without a zone; a value of any other type is taken for one."""
+    if pd.api.types.is_numeric_dtype(values.dtype) or pd.api.types.is_datetime64_any_dtype(values.dtype):
+        return pd.Series(True, index=values.index)
+    texts = values.astype("str").str.strip()
+    return pd.to_datetime(texts, format="ISO8601", utc=True, errors="coerce").notna()
+
+
 def _converted(values: pd.Series, source: TimeSource, place: str) -> pd.Series:
     try:
         return pd.to_datetime(values, unit=_UNITS[source.unit], utc=True)
     except (ValueError, OverflowError) as error:
         extreme = int(values.abs().to_numpy().argmax())
-        raise InputError(f"time must be a number of {source.unit} since 1970, got {values.iloc[extreme]:g} at row "
-                         f"{values.index[extreme]} ({place}); set time: {{unit: ...}} in the mapping") from error
+        raise InputError(f"time must be a number of {source.unit} since 1970, got {values.iloc[extreme]:g} at "
+                         f"{row_text(values.index, extreme)} ({place}); set time: {{unit: ...}} in the "
+                         "mapping") from error
 
 
 def _parsed(values: pd.Series, place: str) -> pd.Series:
@@ -72,12 +82,13 @@ def _parsed(values: pd.Series, place: str) -> pd.Series:
     zoned = texts.str.contains(_OFFSET).to_numpy()
     if zoned.any() and not zoned.all():
         without, beside = int(zoned.argmin()), int(zoned.argmax())
-        raise InputError(f"times must all carry a zone or none, got {texts.iloc[without]!r} at row "
-                         f"{texts.index[without]} beside {texts.iloc[beside]!r} ({place})")
+        raise InputError(f"times must all carry a zone or none, got {texts.iloc[without]!r} at "
+                         f"{row_text(texts.index, without)} beside {texts.iloc[beside]!r} ({place})")
     times = pd.to_datetime(texts, format="ISO8601", utc=bool(zoned.any()), errors="coerce")
     bad = times.isna().to_numpy()
     if bad.any():
         first = int(bad.argmax())
-        raise InputError(f"time must be written as ISO 8601, got {texts.iloc[first]!r} at row {texts.index[first]} "
-                         f"({place}: {int(bad.sum())} of {len(values)} rows); write 2024-01-31T12:00:00Z")
+        raise InputError(f"time must be written as ISO 8601, got {texts.iloc[first]!r} at "
+                         f"{row_text(texts.index, first)} ({place}: {int(bad.sum())} of {len(values)} rows); write "
+                         "2024-01-31T12:00:00Z")
     return times.reindex(values.index)

@@ -7,16 +7,18 @@ A Prometheus server is not asked: what its metric map would give is all that is 
 
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from feature_store.dropping import BadRowsFound, drop_bad_rows
 from feature_store.mapping_file import ColumnFields, MappingFile
 from feature_store.measurement_mapping import is_measurement_mapping
 from feature_store.measurement_mapping_file import MeasurementMappingFile, texts
+from feature_store.origin import Origin
 from feature_store.schema import TelemetrySchema
 from feature_store.sources.production import is_prometheus
 from feature_store.strict_yaml import parse_yaml
@@ -52,12 +54,14 @@ class WorkloadFound:
 
     Attributes:
         name: of the workload.
-        rows: of its telemetry; None: it is a server's, and was not asked for.
+        rows: of its telemetry that are left; None: it is a server's, and was not asked for.
         inputs: those that the telemetry has; needed: how many its model takes.
         missing: columns that it lacks, the target among them.
         target: what its model predicts, each with its unit.
         failures: rules of the data gate that its rows break, each a sentence; they stop it in a run.
         warnings: what a run would warn of.
+        bad_rows: what the mapping lets be dropped, or is too much of it (BadRowsFound in feature_store/dropping.py);
+            None: it lets nothing be dropped.
     """
 
     name: str
@@ -68,6 +72,7 @@ class WorkloadFound:
     target: str
     failures: tuple[str, ...]
     warnings: tuple[str, ...]
+    bad_rows: BadRowsFound | None = None
 
     @property
     def fits(self) -> bool:
@@ -111,19 +116,23 @@ def understand(request: TrainRequest) -> Understanding:
     else:
         with tempfile.TemporaryDirectory() as folder:
             frame = kind.ingest(request.task, request.telemetry, request.mapping_yaml, Path(folder))
-        workloads = _judged(frame, schemas)
+            frame, workloads = _judged(frame, schemas, Origin.read(Path(folder)))
     sources = _sources(request.mapping_yaml)
     return Understanding(request.task.name, request.task.kind, tuple(_columns(frame, schemas, sources)),
                          tuple(workloads))
 
 
-def _judged(frame: pd.DataFrame, schemas: Mapping[str, TelemetrySchema]) -> list[WorkloadFound]:
+def _judged(frame: pd.DataFrame, schemas: Mapping[str, TelemetrySchema],
+            origin: Origin) -> tuple[pd.DataFrame, list[WorkloadFound]]:
+    """The rows that a run would go on with, and what they are worth."""
     from feature_store.expectations import validate_all
 
-    results = validate_all(dict.fromkeys(schemas, frame), schemas)
-    return [_workload(schemas[name], int((frame["workload"] == name).sum()), set(frame.columns),
-                      tuple(failure.message for failure in result.failures if failure.rule != "column_present"),
-                      tuple(failure.message for failure in result.warnings)) for name, result in results.items()]
+    frame, bad_rows = drop_bad_rows(frame, schemas, origin)
+    results = validate_all(dict.fromkeys(schemas, frame), schemas, origin=origin, bad_rows=bad_rows)
+    found = [_workload(schemas[name], int((frame["workload"] == name).sum()), set(frame.columns),
+                       tuple(failure.message for failure in result.failures if failure.rule != "column_present"),
+                       tuple(failure.message for failure in result.warnings)) for name, result in results.items()]
+    return frame, [replace(one, bad_rows=bad_rows.get(one.name)) for one in found]
 
 
 def _promised(schema: TelemetrySchema, asked: Mapping[str, set[str]]) -> WorkloadFound:

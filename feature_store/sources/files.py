@@ -1,8 +1,8 @@
 """Telemetry from a file: Parquet or CSV, in the schema already or by a mapping of the user's own columns.
 
-Flow: `ingest` calls read_telemetry; expectations.py judges what it returned. Nothing is repaired here: rows
-keep the file's order and their index is the row number in the file (0 = first row after the header), so that
-a failure can name the row to look at.
+Flow: `ingest` calls read_with_origin; dropping.py and expectations.py judge what it returned. Nothing is repaired here:
+rows keep the file's order and their index is the row's number in the file (origin.py), so that a failure can name the
+row to look at. Of a wide file (wide.py) a row is there once for each workload, the workloads one after the other.
 
 Returned table: IDENTITY columns of the schema (window_start in UTC), numeric columns as float64 in the
 schema's units, kept columns as they are. A file without time gets a synthetic order: window_start counts
@@ -18,10 +18,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from feature_store.bad_rows import DROP_THEM
 from feature_store.errors import InputError, nearest
-from feature_store.mapping import Label, TelemetryMapping, TimeSource
+from feature_store.mapping import Header, Label, TelemetryMapping, TimeSource
+from feature_store.origin import ALL_WORKLOADS, RECORD, ROW, Origin, Unreadable, numbered, row_text
 from feature_store.schema import CONFIGURATION, IDENTITY, METRICS, TARGETS
-from feature_store.timestamps import carries_zone, utc_timestamps
+from feature_store.sources.wide import plain_mappings
+from feature_store.timestamps import carries_zone, is_time, utc_timestamps
 
 SYNTHETIC_EPOCH = pd.Timestamp(0, tz="UTC")
 NUMERIC = {"window_s", *METRICS, *CONFIGURATION, *TARGETS}
@@ -29,7 +32,12 @@ PARQUET, CSV = (".parquet", ".pq"), (".csv", ".csv.gz")
 
 
 def read_telemetry(path: Path, mapping: TelemetryMapping | None = None) -> pd.DataFrame:
-    """The telemetry in a file, in the schema's columns and units, rows as recorded.
+    """The table of `read_with_origin` alone."""
+    return read_with_origin(path, mapping)[0]
+
+
+def read_with_origin(path: Path, mapping: TelemetryMapping | None = None) -> tuple[pd.DataFrame, Origin]:
+    """The telemetry in a file, in the schema's columns and units, rows as recorded; and where each column stood.
 
     Args:
         path: .parquet, .pq, .csv or .csv.gz.
@@ -37,15 +45,40 @@ def read_telemetry(path: Path, mapping: TelemetryMapping | None = None) -> pd.Da
 
     Raises:
         InputError: the file is missing, empty, damaged or no table, a column is missing, or a value is no
-            number or no time.
+            number or no time (but for a few, where the mapping lets bad rows be dropped).
     """
-    columns = _header(path)
-    if mapping is not None:
-        _require(mapping.source_columns(), columns, f"{path}, asked for by {mapping.where}")
-        raw = _read(path, list(mapping.source_columns()))
-        return _mapped(raw, mapping, str(path))
-    _require(IDENTITY, columns, f"{path}; a file with other columns needs a mapping")
-    return _canonical(_read(path, None), str(path))
+    header = Header() if mapping is None else mapping.header
+    columns = _header(path, header)
+    if mapping is None:
+        _require(IDENTITY, columns, f"{path}; a file with other columns needs a mapping")
+        return _canonical(_read(path, None, header), str(path)), Origin()
+    mappings = plain_mappings(mapping, columns, str(path))
+    needed = list(dict.fromkeys(name for one in mappings for name in one.source_columns()))
+    _require(needed, columns, f"{path}, asked for by {mapping.where}")
+    raw, unreadable = _read(path, needed, header), list[Unreadable]()
+    if mapping.bad_rows is not None and "numeric" in mapping.bad_rows.rules:
+        raw, unreadable = _without_unreadable(raw, mappings, mapping.bad_rows.allowed(len(raw)))
+    frame = pd.concat([_mapped(raw, one, str(path)) for one in mappings])
+    sources = {one.workload.constant or ALL_WORKLOADS: one.sources() for one in mappings}
+    return frame, Origin(sources, tuple(unreadable), mapping.bad_rows)
+
+
+def _without_unreadable(raw: pd.DataFrame, mappings: Sequence[TelemetryMapping],
+                        allowed: int) -> tuple[pd.DataFrame, list[Unreadable]]:
+    """The rows with nothing in those cells of which no number or time can be read; all stay where they are too many."""
+    unreadable: list[Unreadable] = []
+    time = mappings[0].time
+    numbers = {source.column for one in mappings for source in one.columns.values()}
+    numbers |= {time.column} if time is not None and time.unit != "iso" else set()
+    times = {time.column} if time is not None and time.unit == "iso" else set()
+    read = raw
+    for name in sorted(numbers | times):
+        bad = _no_number(raw[name]) if name in numbers else ~is_time(raw[name]) & raw[name].notna()
+        if bad.any():
+            unreadable += [Unreadable(int(row), name, str(text)) for row, text in raw.loc[bad, name].items()]
+            left = raw[name].where(~bad)
+            read = read.assign(**{name: pd.to_numeric(left) if name in numbers else left})
+    return (raw, []) if len({cell.row for cell in unreadable}) > allowed else (read, unreadable)
 
 
 def has_synthetic_time(frame: pd.DataFrame) -> bool:
@@ -100,7 +133,7 @@ def _canonical_times(values: pd.Series, where: str) -> pd.Series:
     return utc_timestamps(values, TimeSource("window_start"), where)
 
 
-def _header(path: Path) -> list[str]:
+def _header(path: Path, header: Header) -> list[str]:
     """Column names of the file, without reading its rows."""
     if not path.is_file():
         raise InputError(f"telemetry must be an existing file, got {path}")
@@ -109,7 +142,10 @@ def _header(path: Path) -> list[str]:
     if path.stat().st_size == 0:
         raise InputError(f"telemetry file must hold a table, got an empty file ({path})")
     if path.name.lower().endswith(CSV):
-        return [str(name) for name in _read_csv(path, nrows=0).columns]
+        return [str(name) for name in _read_csv(path, header, nrows=0).columns]
+    if header != Header():
+        raise InputError(f"header: expected none of a Parquet file, which keeps names apart from rows, got "
+                         f"{header.rows} rows ({path})")
     from pyarrow import ArrowException
     from pyarrow.parquet import read_schema
 
@@ -119,10 +155,11 @@ def _header(path: Path) -> list[str]:
         raise _damaged(path, error) from error
 
 
-def _read(path: Path, columns: list[str] | None) -> pd.DataFrame:
-    """Rows of the file, in its order, with a row number as index."""
-    if path.name.lower().endswith(CSV):
-        frame = _read_csv(path)  # whole: asked for some columns, pandas does not see rows of another length
+def _read(path: Path, columns: list[str] | None, header: Header) -> pd.DataFrame:
+    """Rows of the file, in its order, with their numbers as index (origin.py)."""
+    csv = path.name.lower().endswith(CSV)
+    if csv:
+        frame = _read_csv(path, header)  # whole: asked for some columns, pandas does not see rows of another length
         frame = frame if columns is None else frame[columns]
     else:
         from pyarrow import ArrowException
@@ -134,12 +171,13 @@ def _read(path: Path, columns: list[str] | None) -> pd.DataFrame:
             raise _damaged(path, error) from error
     if frame.empty:
         raise InputError(f"telemetry file must hold rows, got a header alone ({path})")
-    return frame
+    return numbered(frame, header.rows + 1, ROW) if csv else numbered(frame, 1, RECORD)
 
 
-def _read_csv(path: Path, **options: Any) -> pd.DataFrame:
+def _read_csv(path: Path, header: Header, **options: Any) -> pd.DataFrame:
+    others = [row for row in range(header.rows) if row != header.names - 1]
     try:
-        frame = pd.read_csv(path, low_memory=False, **options)
+        frame = pd.read_csv(path, low_memory=False, skiprows=others, **options)
     except pd.errors.EmptyDataError as error:
         raise InputError(f"telemetry file must hold a table, got no columns ({path})") from error
     except (pd.errors.ParserError, UnicodeDecodeError, gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -172,14 +210,18 @@ def _numbers(values: pd.Series, where: str) -> pd.Series:
     Raises:
         InputError: a cell is no number; the message names its row.
     """
-    if pd.api.types.is_numeric_dtype(values.dtype):
-        return values.astype("float64")
-    numbers = pd.to_numeric(values, errors="coerce")
-    bad = numbers.isna() & values.notna()
+    bad = _no_number(values)
     if bad.any():
-        row = int(bad.to_numpy().argmax())
+        first = int(bad.to_numpy().argmax())
         raise InputError(
-            f"column {values.name!r} must hold numbers, got {values.iloc[row]!r} at row {row} "
-            f"({where}: {int(bad.sum())} of {len(values)} rows); write them as 0.5"
+            f"column {values.name!r} must hold numbers, got {values.iloc[first]!r} at {row_text(values.index, first)} "
+            f"({where}: {int(bad.sum())} of {len(values)} rows); write them as 0.5, or {DROP_THEM}"
         )
-    return numbers.astype("float64")
+    return pd.to_numeric(values).astype("float64")
+
+
+def _no_number(values: pd.Series) -> pd.Series:
+    """[rows]: where a cell holds something else."""
+    if pd.api.types.is_numeric_dtype(values.dtype):
+        return pd.Series(False, index=values.index)
+    return pd.to_numeric(values, errors="coerce").isna() & values.notna()

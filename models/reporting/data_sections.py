@@ -4,7 +4,7 @@ Flow: as sections.py. The data quality is free in form: a list or mapping of col
 beside it as facts, whatever keys they have (feature_store/data_quality.py and quality.json are the usual sources).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -22,11 +22,11 @@ COLUMN_KEYS = (("Minimum", ("minimum", "min")), ("Median", ("median",)), ("Maxim
 AUDIT_NOTE = ("Pairs of rows that differ in the feature and are equal in all other inputs (exact), or near in them "
               "(matched). Interval: of the share that obeys or is within the noise. Obeyed or contradicted: with the "
               "whole interval; undecided: anything else, or too few pairs.")
-SHOWN_ELSEWHERE = ("columns", "checks", "failures", "warnings", "files", "quality", "data")
+SHOWN_ELSEWHERE = ("columns", "checks", "failures", "warnings", "files", "quality", "data", "bad_rows")
 
 
 def data_quality(contract: Json | None, evidence: Json | None, context: Json) -> tuple[Part, ...]:
-    """Facts and columns of the data, then whether it passed the data gate."""
+    """Facts, bad rows and columns of the data, then whether it passed the data gate."""
     quality = mapping(context, "data_quality") or mapping(evidence, "data", "quality")
     parts: list[Part] = []
     facts = [*_facts({key: value for key, value in mapping(evidence, "data").items() if key not in quality}),
@@ -35,6 +35,7 @@ def data_quality(contract: Json | None, evidence: Json | None, context: Json) ->
         facts += [fact for fact in _facts(mapping(quality, nested)) if fact not in facts]
     if facts:
         parts.append(Table(("", ""), tuple((text(label), text(value)) for label, value in facts), "Rows"))
+    parts += _bad_rows(mapping(evidence, "data", "bad_rows"))
     columns = _columns(quality) or _columns(at(quality, "data")) or _columns(at(quality, "quality"))
     if columns:
         parts.append(_column_table(contract, columns))
@@ -49,7 +50,7 @@ def data_quality(contract: Json | None, evidence: Json | None, context: Json) ->
 # keys of quality.json that do not say by themselves what they count
 LABELS = {"first": "first window", "last": "last window", "data version": "SHA-256 of the rows",
           "train groups": "groups of the training side", "test groups": "groups of the test side",
-          "test share": "test share asked for", "dropped": "rows dropped"}
+          "test share": "test share asked for", "dropped": "rows left out as copies or failed runs"}
 
 
 def _label(key: str) -> str:
@@ -80,6 +81,27 @@ def _fact(key: str, value: Any) -> str:
     if key in ("first", "last"):
         return _time(str(value))
     return number(value)
+
+
+def _bad_rows(found: Json) -> Iterator[Part]:
+    """What was dropped by the policy of the mapping (feature_store/dropping.py), and the first of it row by row."""
+    if not found:
+        return
+    allowed = f"the mapping allows up to {number(found.get('allowed'))} ({percent(found.get('at_most'))})"
+    by_rule = mapping(found, "by_rule")
+    if not by_rule:
+        yield Note(f"None of {number(found.get('rows'))} rows is bad; {allowed}.")
+        return
+    holes = by_rule.get("time_gap")
+    said = f"{number(found.get('dropped'))} of {number(found.get('rows'))} rows were bad and are left out; "
+    said += f"{count(holes, 'hole')} in time {'is' if holes == 1 else 'are'} left open; " if holes else ""
+    rules = ", ".join(f"{number(rows)} {rule}" for rule, rows in by_rule.items())
+    listed = mappings(found, "first")
+    rows = tuple((*figures([str(bad.get("row"))]), Cell(str(bad.get("column")), code=True),
+                  Cell(str(bad.get("rule")), code=True), text(bad.get("value"))) for bad in listed)
+    more = sum(by_rule.values()) - len(listed)
+    said += f"{allowed}. By rule: {rules}." + (f" {number(more)} more not shown." if more else "")
+    yield Table((str(found.get("unit")).capitalize(), "Column in the file", "Rule", "Value"), rows, "Bad rows", said)
 
 
 def _time(text: str) -> str:

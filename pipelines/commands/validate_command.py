@@ -28,10 +28,11 @@ from pipelines.console import (
 )
 
 if TYPE_CHECKING:
+    from feature_store.dropping import BadRowsFound
     from pipelines.validation import Understanding, WorkloadFound
 
 SHOWN = 20  # workloads of which a table shows all; of more, those that do not fit come first
-WORST = 3  # failures of a workload that are shown
+WORST = 3  # failures and bad rows of a workload that are shown
 
 
 @reported
@@ -110,8 +111,19 @@ def _print_reasons(workload: "WorkloadFound", verbose: bool) -> None:
         print_line(f"{workload.name}: {failure}")
     if len(shown) < len(workload.failures):
         print_line(f"{workload.name}: {len(workload.failures) - len(shown)} more; --verbose shows all")
+    if workload.bad_rows is not None:
+        _print_bad_rows(workload.name, workload.bad_rows, verbose)
     for warning in workload.warnings if verbose else workload.warnings[:1]:
         print_line(f"{workload.name}: warning: {warning}")
+
+
+def _print_bad_rows(name: str, found: "BadRowsFound", verbose: bool) -> None:
+    if found.sentence():
+        print_line(f"{name}: {found.sentence()}")
+    for bad in found.first if verbose else found.first[:WORST]:
+        print_line(f"{name}:   {found.unit} {bad.row}, column {bad.column!r}: {bad.value} ({bad.rule})")
+    if not verbose and len(found.first) > WORST:
+        print_line(f"{name}:   and {found.count - WORST:,} more; --verbose shows the first {len(found.first)}")
 
 
 def _table(*names: str) -> Table:

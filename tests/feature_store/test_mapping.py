@@ -1,7 +1,8 @@
 import pytest
 
+from feature_store.bad_rows import BadRows
 from feature_store.errors import InputError
-from feature_store.mapping import UNKNOWN_COMBINATION, ColumnSource, Label, TimeSource, load_mapping
+from feature_store.mapping import UNKNOWN_COMBINATION, ColumnSource, Header, Label, TimeSource, load_mapping
 
 GOOD = """
 workload: {column: app}
@@ -51,7 +52,19 @@ def test_the_task_may_stand_in_the_mapping_itself(write):
     assert mapping.columns["y"].factor == 1000.0
 
 
+def test_header_bad_rows_and_names_of_columns_are_read(write):
+    mapping = load_mapping(write("workload: {column_names: '{workload}_{column}'}\nheader: {rows: 3, names: 2}\n"
+                                 "bad_rows: {drop: [range], at_most: 2 %}\ncolumns: {latency_ms: {column: rt}}\n"))
+    assert mapping.workload == Label(column_names="{workload}_{column}")
+    assert (mapping.header, mapping.bad_rows) == (Header(3, 2), BadRows(("range",), 0.02))
+
+
 @pytest.mark.parametrize(("old", "new", "message"), [
+    ("keep:", "header: {names: 2}\nkeep:", r"header.names: expected one of the header's 1 rows, got 2 \(.*line 8\)"),
+    ("keep:", "header: {rows: 0}\nkeep:", "header.rows: expected a whole number above 0, got 0"),
+    ("keep:", "bad_rows: {at_most: 1}\nkeep:", "bad_rows.at_most: expected a share above 0 and below 1, such as 1 % or "
+                                               r"0.01, got 1 \(.*yaml, line 8\)"),
+    ("{constant: lab}", "{column_names: '{workload}_{column}'}", "environment.column_names: unknown field"),
     ("keep:", "kep:", r"kep: unknown field; did you mean 'keep'\? \(.*mapping.yaml, line 8\)"),
     ("psi_io_some:", "psi_io_sone:", "columns.psi_io_sone: expected a column of the schema or of the task, got "
                                      r"'psi_io_sone'; did you mean 'psi_io_some'\? \(.*mapping.yaml, line 6\)"),
@@ -66,8 +79,9 @@ def test_the_task_may_stand_in_the_mapping_itself(write):
     ("scale: 2", "scale: '2'", "columns.latency_ms.scale: expected a number, got '2'; write it without quotes"),
     ("scale: 2", "scale: 2e-3", "columns.latency_ms.scale: .* YAML reads 2e-3 as text, write 2.0e-3"),
     ("column: io", "column: 3", "columns.psi_io_some.column: expected a text .*, got 3; write it in quotes"),
-    ("{column: app}", "{column: app, constant: x}", "workload: expected either `constant` or `column`, got both"),
-    ("{column: app}", "{}", "workload: expected either `constant` or `column`, got neither"),
+    ("{column: app}", "{column: app, constant: x}", "workload: expected one of `constant`, `column`, "
+                                                   "`column_names`, got `constant` and `column`"),
+    ("{column: app}", "{}", "workload: expected one of `constant`, `column`, `column_names`, got none"),
     ("{column: app}", "{constant: ../x}", "workload.constant: expected letters, digits, _ and -, .*, got '../x'"),
     ("workload: {column: app}", "", "mapping: the field 'workload' is missing"),
     ("{column: ts, ", "{", r"time: the field 'column' is missing \(.*mapping.yaml, line 4\)"),

@@ -53,6 +53,15 @@ def test_a_run_is_a_row_with_canonical_columns():
     assert (found.failed, found.only_failed, found.flags) == ({}, (), ())
 
 
+@pytest.mark.parametrize(("name", "row"), [("runs.csv", "row 4"), ("runs.parquet", "record 3")])
+def test_a_message_has_the_number_of_the_row_in_the_file(tmp_path, name, row):
+    """Also below a failed run, which is left out."""
+    raw = runs(took=[10.0, 20.0, -1.0], state=["bad", "ok", "ok"])
+    raw.to_csv(tmp_path / name, index=False) if name.endswith(".csv") else raw.to_parquet(tmp_path / name)
+    with pytest.raises(InputError, match=rf"{name}, {row}\)"):
+        load_measurements(tmp_path / name, mapping_of(failed=[{"column": "state", "is_not": "ok"}]))
+
+
 # how a column is made
 
 def test_the_first_column_that_holds_a_value_counts_then_the_default():

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import yaml
 from typer.testing import CliRunner, Result
@@ -97,7 +98,42 @@ def test_data_that_break_a_rule_of_the_gate_end_with_code_1_and_the_rule(project
     assert done.exit_code == 1 and not found["fits"]
     assert "psi_cpu_some" in found["workloads"][0]["failures"][0] and "between 0 and 1" in str(found["workloads"])
     said = own().stdout
-    assert "nginx: column 'psi_cpu_some' must" in said and "more; --verbose" not in said
+    assert "nginx: column 'cpu' (psi_cpu_some) must" in said and "more; --verbose" not in said
+
+
+@pytest.fixture
+def spoilt(project: Path) -> Path:
+    """Of nginx's 120 rows one has no latency, five a negative one."""
+    table = pd.read_parquet(project / "own.parquet")
+    table.loc[7, "took"] = float("nan")
+    table.loc[10:14, "took"] = -3.0
+    table.to_parquet(project / "own.parquet", index=False)
+    return project
+
+
+def test_rows_that_would_be_dropped_are_counted_and_the_first_shown(spoilt: Path) -> None:
+    before = json.loads(own("--json").stdout)
+    assert not before["fits"] and before["workloads"][0]["bad_rows"] is None
+    changed(spoilt, "mapping.yaml", {"bad_rows": {"drop": True, "at_most": "5 %"}})
+    done = own()
+    assert done.exit_code == 0, done.output
+    assert "nginx: 6 of 120 rows are dropped (1 not_null, 5 range; up to 6 may be)" in done.stdout
+    assert "nginx:   record 8, column 'took': none (not_null)" in done.stdout
+    assert "nginx:   and 3 more; --verbose shows the first 6" in done.stdout
+    assert "nginx:   record 15, column 'took': -3 (range)" in own("--verbose").stdout
+    found = json.loads(own("--json").stdout)
+    assert found["workloads"][0]["rows"] == 114 and found["workloads"][0]["bad_rows"]["by_rule"]["range"] == 5
+    assert found["columns"][-1]["minimum"] > 0, "of the rows that are left"
+
+
+def test_more_than_the_mapping_allows_end_with_code_1_and_what_to_set(spoilt: Path) -> None:
+    changed(spoilt, "mapping.yaml", {"bad_rows": {"at_most": "4 %"}})
+    done = own()
+    assert done.exit_code == 1 and "rows are dropped" not in done.stdout
+    assert "bad rows must be at most 4 of 120 (at_most: 4 %), got 6: 1 not_null, 5 range" in done.stdout
+    assert "set bad_rows: {at_most: 5 %} in the mapping" in done.stdout
+    changed(spoilt, "mapping.yaml", {"bad_rows": {"at_most": "5 %"}})
+    assert own().exit_code == 0
 
 
 def test_a_workload_without_rows_does_not_fit(project: Path) -> None:

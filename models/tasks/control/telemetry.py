@@ -20,6 +20,7 @@ import pandas as pd
 from feature_store.errors import InputError
 from feature_store.features import combined_digest, write_whole
 from feature_store.mapping import Label, TelemetryMapping, TimeSource
+from feature_store.origin import row_text
 from feature_store.schema import IDENTITY, TelemetrySchema
 from feature_store.sources.files import read_telemetry
 from feature_store.sources.production import is_prometheus
@@ -60,7 +61,8 @@ def _numbers(table: pd.DataFrame, columns: Sequence[str], where: str) -> pd.Data
         bad = numbers.isna() & table[name].notna()
         if bad.any():
             row = int(bad.to_numpy().argmax())
-            raise InputError(f"column {name!r} must hold numbers, got {table[name].iloc[row]!r} at row {row} ({where})")
+            raise InputError(f"column {name!r} must hold numbers, got {table[name].iloc[row]!r} at "
+                             f"{row_text(table.index, row)} ({where})")
         table[name] = numbers
     return table[[*IDENTITY, *columns]]
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from models.tasks.kind import OnFinished, OnProgress, OwnTask
+from models.tasks.monitored_kind import Looked, Watched
 from models.tasks.prediction.task import PredictionTask
 
 if TYPE_CHECKING:
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 
 
 class Prediction:
-    """Implements `Kind`; what the stages import is imported in them."""
+    """Implements `Kind` and `MonitoredKind`; what the stages import is imported in them."""
+
+    watches_telemetry = True
 
     @property
     def task_file(self) -> type[PredictionTask]:
@@ -78,10 +81,10 @@ class Prediction:
         return OwnTask(task, travelling, where, lines)
 
     def ingest(self, task: PredictionTask, telemetry: str, mapping_yaml: str, output: Path) -> pd.DataFrame:
-        """Of a file or of a Prometheus server, in the canonical schema."""
+        """Of a file, whose columns' origin it keeps, or of a Prometheus server, in the canonical schema."""
         from feature_store.errors import InputError
         from feature_store.mapping import parse_mapping
-        from feature_store.sources.files import read_telemetry
+        from feature_store.sources.files import read_with_origin
         from feature_store.sources.production import is_prometheus, read_production
         from feature_store.sources.production_map import ProductionMap
         from feature_store.strict_yaml import parse_yaml
@@ -93,7 +96,10 @@ class Prediction:
         content = parse_yaml(mapping_yaml, "mapping", "mapping")
         if not self.recognises(content):
             raise InputError(f"task {task.name}: expected a mapping of telemetry, got one of measurements")
-        return read_telemetry(Path(telemetry), parse_mapping(content, Path("mapping")) if mapping_yaml else None)
+        frame, origin = read_with_origin(Path(telemetry),
+                                         parse_mapping(content, Path("mapping")) if mapping_yaml else None)
+        origin.write(output)
+        return frame
 
     def asked(self, task: PredictionTask, mapping_yaml: str) -> Mapping[str, set[str]]:
         """The machine's metrics, the configuration and the latency."""
@@ -184,6 +190,12 @@ class Prediction:
         from models.tasks.supervised.pages import SupervisedPages
 
         return SupervisedPages()
+
+    def watch(self, task: PredictionTask, workload: str, watched: Watched) -> Looked:
+        """By telemetry."""
+        from models.tasks.supervised.monitoring import watch_rows
+
+        return watch_rows(task, workload, watched)
 
 
 KIND = Prediction()

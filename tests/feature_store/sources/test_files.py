@@ -1,16 +1,19 @@
 import gzip
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from feature_store.bad_rows import BadRows
 from feature_store.errors import InputError
 from feature_store.expectations import validate
 from feature_store.features import featurize
-from feature_store.mapping import ColumnSource, Label, TelemetryMapping, TimeSource, load_mapping
-from feature_store.sources.files import has_synthetic_time, read_telemetry
+from feature_store.mapping import ColumnSource, Header, Label, TelemetryMapping, TimeSource, load_mapping
+from feature_store.origin import Unreadable
+from feature_store.sources.files import has_synthetic_time, read_telemetry, read_with_origin
 from models.tasks.task import parse_task
 
 ROOT = Path(__file__).parents[3]
@@ -34,7 +37,8 @@ def test_a_table_in_the_schema_comes_back_as_it_was_written(tmp_path, telemetry,
         frame.to_csv(path, index=False)
     read = read_telemetry(path)
     assert read["window_start"].tolist() == frame["window_start"].tolist()
-    pd.testing.assert_frame_equal(read, frame, check_dtype=False)
+    pd.testing.assert_frame_equal(read.reset_index(drop=True), frame, check_dtype=False)
+    assert (read.index.name, read.index[0]) == (("record", 1) if name.endswith(".parquet") else ("row", 2))
 
 
 @pytest.mark.parametrize("name", ["t.parquet", "t.csv"])
@@ -78,8 +82,54 @@ def test_a_users_file_without_a_mapping_is_told_so(tmp_path):
 
 def test_a_word_among_numbers_is_named_with_its_row(tmp_path):
     RAW.astype({"io": "str"}).replace("7", "7,5").to_csv(tmp_path / "t.csv", index=False)
-    with pytest.raises(InputError, match=r"column 'io' must hold numbers, got '7,5' at row 1 .*1 of 2 rows"):
+    with pytest.raises(InputError, match=r"column 'io' must hold numbers, got '7,5' at row 3 .*1 of 2 rows"):
         read_telemetry(tmp_path / "t.csv", MAPPING)
+
+
+@pytest.mark.parametrize(("above", "header", "first"), [
+    ("{names}\npercent\n", Header(2, 1), 3), ("exported today\n{names}\n", Header(2, 2), 3),
+    ("a,b,c\n\"x\",,\n{names}\n,,,,,\n", Header(4, 3), 5), ("{names}\n", Header(), 2)])
+def test_a_header_may_have_several_rows_and_rows_keep_the_numbers_of_a_spreadsheet(tmp_path, above, header, first):
+    names, rows = RAW.to_csv(index=False).split("\n", 1)
+    (tmp_path / "t.csv").write_text(above.format(names=names) + rows)
+    read = read_telemetry(tmp_path / "t.csv", replace(MAPPING, header=header))
+    assert read["psi_io_full"].tolist() == [0.5, 0.07]
+    assert (read.index.name, read.index.tolist()) == ("row", [first, first + 1])
+
+
+def test_a_parquet_file_has_no_header_of_rows(tmp_path):
+    RAW.to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(InputError, match="header: expected none of a Parquet file"):
+        read_telemetry(tmp_path / "t.parquet", replace(MAPPING, header=Header(2)))
+
+
+DROPS = replace(MAPPING, bad_rows=BadRows(("numeric",), 0.5))
+
+
+@pytest.mark.parametrize(("column", "text", "canonical"), [
+    ("io", "n.a.", "psi_io_full"), ("ts", "soon", "window_start"), ("rt", "7,5", "latency_ms")])
+def test_a_cell_without_a_number_is_missing_and_told_where_it_may_be_dropped(tmp_path, column, text, canonical):
+    RAW.assign(**{column: [RAW[column][0], text]}).to_csv(tmp_path / "t.csv", index=False)
+    frame, origin = read_with_origin(tmp_path / "t.csv", DROPS)
+    assert frame[canonical].isna().tolist() == [False, True]
+    assert origin.unreadable == (Unreadable(3, column, text),) and origin.bad_rows == DROPS.bad_rows
+    for rule in (("not_null",), ()):
+        with pytest.raises(InputError, match=r"must (hold numbers|be a number)"):
+            read_telemetry(tmp_path / "t.csv", replace(MAPPING, bad_rows=BadRows(rule, 0.5)))
+
+
+def test_of_times_in_text_those_that_are_none_are_kept_as_text(tmp_path):
+    times = ["2024-01-01T00:00:00Z", "yesterday"]
+    RAW.assign(ts=times).to_csv(tmp_path / "t.csv", index=False)
+    mapping = replace(DROPS, time=TimeSource("ts", "iso"))
+    frame, origin = read_with_origin(tmp_path / "t.csv", mapping)
+    assert frame["window_start"].isna().tolist() == [False, True] and origin.unreadable[0].text == "yesterday"
+
+
+def test_more_words_than_may_be_dropped_are_an_error_as_ever(tmp_path):
+    RAW.assign(io=["x", "y"]).to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(InputError, match=r"column 'io' must hold numbers, got 'x' at row 2 .*2 of 2 rows"):
+        read_telemetry(tmp_path / "t.csv", DROPS)
 
 
 def test_an_empty_cell_becomes_nan(tmp_path):

@@ -42,7 +42,7 @@ def test_a_mapping_is_not_taken_and_says_what_the_file_must_have(tmp_path: Path)
 
 @pytest.mark.parametrize(("table", "message"), [
     (trace(70).drop(columns="rate_rps"), "expected a column 'rate_rps', got none"),
-    (trace(70).assign(rate_rps="many"), "column 'rate_rps' must hold numbers, got 'many' at row 0"),
+    (trace(70).assign(rate_rps="many"), "column 'rate_rps' must hold numbers, got 'many' at row 2"),
     (trace(70).drop(columns="workload"), "expected a column 'workload', got none"),
 ])
 def test_a_table_that_is_no_load_is_one_line(tmp_path: Path, table: pd.DataFrame, message: str) -> None:

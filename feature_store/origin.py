@@ -1,0 +1,98 @@
+"""Where a table of telemetry comes from: what messages call its rows and columns, and what is to become of bad rows.
+
+Flow: sources/files.py makes it beside the table; `ingest` keeps both, the table as samples.parquet with its index, this
+as origin.json; dropping.py and the data gate read them. A table that comes from no file of a user's has an empty one.
+
+The index of a table that was read from a file is the number by which its user finds a row, and has its name:
+
+    row      of a CSV file, as a spreadsheet shows it: 1 is the first line, so that a header of one row is row 1;
+             blank lines are not counted
+    record   of a Parquet file, from 1
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from feature_store.bad_rows import BadRows
+from feature_store.mapping import ColumnSource
+
+ORIGIN = "origin.json"
+ROW, RECORD = "row", "record"
+ALL_WORKLOADS = ""
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A cell of the file that no number or time can be read from: its row or record, its column there, its text."""
+
+    row: int
+    column: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Origin:
+    """How a table was read.
+
+    Attributes:
+        columns: workload -> column of the table -> column of the file; those of ALL_WORKLOADS are everybody's.
+        unreadable: cells that hold no number or time, and are missing in the table; there only where `bad_rows` lets
+            such rows be dropped.
+        bad_rows: None: a bad row stops its workload.
+    """
+
+    columns: Mapping[str, Mapping[str, ColumnSource]] = field(default_factory=dict)
+    unreadable: tuple[Unreadable, ...] = ()
+    bad_rows: BadRows | None = None
+
+    def source(self, workload: str, column: str) -> ColumnSource:
+        """Where a column of the table stands in the file; under its own name where nothing else is known."""
+        everybodys = self.columns.get(ALL_WORKLOADS, {}).get(column, ColumnSource(column))
+        return self.columns.get(workload, {}).get(column, everybodys)
+
+    def column_text(self, workload: str, column: str) -> str:
+        """The column as a message names it: by its name in the file, then by that of the schema if that is another."""
+        source = self.source(workload, column).column
+        return f"column {source!r}" + (f" ({column})" if source != column else "")
+
+    @cached_property
+    def cells(self) -> dict[tuple[int, str], str]:
+        """Texts of the unreadable cells by row and column of the file."""
+        return {(cell.row, cell.column): cell.text for cell in self.unreadable}
+
+    def write(self, folder: Path) -> None:
+        """Writes origin.json."""
+        (folder / ORIGIN).write_text(json.dumps(asdict(self), indent=1))
+
+    @classmethod
+    def read(cls, folder: Path) -> "Origin":
+        """What `write` left; an empty one where there is none."""
+        if not (folder / ORIGIN).is_file():
+            return cls()
+        content: dict[str, Any] = json.loads((folder / ORIGIN).read_text())
+        policy = content["bad_rows"]
+        columns = {workload: {name: ColumnSource(**source) for name, source in sources.items()}
+                   for workload, sources in content["columns"].items()}
+        return cls(columns, tuple(Unreadable(**cell) for cell in content["unreadable"]),
+                   policy and BadRows(tuple(policy["rules"]), policy["at_most"]))
+
+
+def numbered(frame: pd.DataFrame, first: int, unit: str) -> pd.DataFrame:
+    """The table with its rows' numbers in the file as index: from `first`, in `unit` (ROW or RECORD)."""
+    return frame.set_axis(pd.RangeIndex(first, first + len(frame), name=unit))
+
+
+def row_text(index: pd.Index, position: int) -> str:
+    """A row as a message names it: `row 17`, or `record 16` of a Parquet file."""
+    return f"{RECORD if index.name == RECORD else ROW} {row_number(index, position)}"
+
+
+def row_number(index: pd.Index, position: int) -> int:
+    """The row's number in the source: its index where that holds integers, else its position."""
+    return int(index[position]) if pd.api.types.is_integer_dtype(index.dtype) else position
