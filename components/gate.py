@@ -45,7 +45,7 @@ def run_gate(task_yaml: str, workloads: list[str], features: Path, bundles: list
                 passed.append(False)
                 continue
             evidence = json.loads((folder / "evidence.json").read_text())
-            champions[workload] = champion = _champion(registry, kind, task, workload, features)
+            champions[workload] = champion = _champion(registry, kind, task, workload, features, folder)
             report = evaluate_gates(evidence, champion, configuration.gates[task.name])
             write_json(folder / "gates.json", report.to_json())
             passed.append(report.passed)
@@ -53,14 +53,30 @@ def run_gate(task_yaml: str, workloads: list[str], features: Path, bundles: list
         return all(passed)
 
 
-def _champion(registry: Any, kind: Kind, task: Any, workload: str, features: Path) -> dict[str, Any] | None:
-    """The standing champion on the new cases, with its version; None: no champion."""
+def _champion(registry: Any, kind: Kind, task: Any, workload: str, features: Path,
+              bundle: Path) -> dict[str, Any] | None:
+    """The standing champion on the new cases, with its version, and what the new bundle changes; None: no champion."""
     version = registry.champion(task.name, workload)
     if version is None:
         return None
     measured: dict[str, Any] = {}
-    message = attempt(lambda: measured.update(
-        kind.champion(task, workload, features, registry.open_champion(task.name, workload))))
+
+    def measure() -> None:
+        champion = registry.open_champion(task.name, workload)
+        measured.update(kind.champion(task, workload, features, champion))
+        attempt(lambda: measured.update(changes=_changes(bundle, champion)))
+
+    message = attempt(measure)
     if message:  # a champion that cannot be compared must not be replaced unseen: a missing metric fails its gate
         return {"version": version, "metrics": {}, "reason": message}
     return {**measured, "version": version}
+
+
+def _changes(bundle: Path, champion: Any) -> dict[str, Any]:
+    """For the report alone: where it cannot be told, the report says so."""
+    from serving.contract import SPECIFICATION_FILE, Contract
+    from serving.promise import read_promise
+    from serving.version_change import changes
+
+    contract = Contract.from_json(json.loads((bundle / "contract.json").read_text()))
+    return changes(read_promise(contract, (bundle / SPECIFICATION_FILE).read_bytes(), str(bundle)), champion)

@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from components.gate import CHAMPIONS
 from components.kind import task_and_kind
 from components.progress import step
 from components.register import REGISTERED
@@ -26,8 +27,9 @@ def run_pages(task_yaml: str, workloads: list[str], run_name: str, features: Pat
         entries = {entry["workload"]: entry for entry in json.loads((registered / REGISTERED).read_text())["entries"]}
         shared = {name: json.loads((features / f"{name}.json").read_text()) for name in ("validation", "audit")}
         context = {"run_name": run_name, "correlation": heat_map(features)}
+        champions = json.loads((gated / CHAMPIONS).read_text())
         for name in workloads:
-            about = {key: value.get(name) for key, value in shared.items()}
+            about = {**{key: value.get(name) for key, value in shared.items()}, "champion": champions.get(name)}
             message = attempt(partial(_page, configuration, kind.pages, entries[name], gated / name, features / name,
                                       {**context, **about}, output))
             progress.note(f"{name} has no page: {message}" if message else "")

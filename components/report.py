@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from components.kind import task_and_kind
-from components.pages import documents, heat_map, scaling_of
+from components.pages import documents, heat_map
 from components.progress import PROGRESS_VARIABLE, emit, read_events, step
 from components.register import REGISTERED
 from components.tracking import project_configuration
@@ -17,8 +17,8 @@ from feature_store.names import inside
 from models.export.json_file import write_json
 from models.tasks.pages import Pages
 
-# Of a workload that the run's page does not plot, only the figures are needed: its curves stand in its own page.
-PLOTTED_ALONE = ("curves", "history", "cases")
+# Of a workload the run's page shows figures; its curves stand in its own page.
+IN_ITS_OWN_PAGE = ("curves", "history", "cases", "champion")
 
 
 def run_report(task_yaml: str, run_name: str, features: Path, gated: Path, registered: Path, pages: list[Path],
@@ -31,7 +31,7 @@ def run_report(task_yaml: str, run_name: str, features: Path, gated: Path, regis
     Returns:
         Path of index.html as the user will open it.
     """
-    from models.reporting.report import MOST_PLOTTED, render_run_report
+    from models.reporting.report import render_run_report
 
     with step("report"):
         (_, kind), configuration = task_and_kind(task_yaml), project_configuration()
@@ -43,11 +43,12 @@ def run_report(task_yaml: str, run_name: str, features: Path, gated: Path, regis
         for folder in pages:
             shutil.copytree(folder, output, dirs_exist_ok=True)
         entries = []
-        for number, registration in enumerate(record["entries"]):
+        for registration in record["entries"]:
             name = registration["workload"]
-            entry = {**registration, **documents(gated / name), "scaling": scaling_of(features / name)}
-            if number >= MOST_PLOTTED and entry["evidence"]:
-                entry["evidence"] = {key: value for key, value in entry["evidence"].items() if key not in PLOTTED_ALONE}
+            entry = {**registration, **documents(gated / name)}
+            if entry["evidence"]:
+                entry["evidence"] = {key: value for key, value in entry["evidence"].items()
+                                     if key not in IN_ITS_OWN_PAGE}
             if name in made:
                 entry["report_path"] = f"{name}.html"
             entries.append(entry)

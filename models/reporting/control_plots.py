@@ -137,24 +137,24 @@ def _whiskers(values: FloatArray) -> FloatArray:
     return np.clip(np.nan_to_num(lengths), 0.0, None)
 
 
-def time_series(hours: FloatArray, panels: Sequence[Panel], name: str) -> Markup:
-    """Panels under each other over the same time."""
+def time_series(times: FloatArray, panels: Sequence[Panel], name: str, unit: str = "hours") -> Markup:
+    """Panels under each other over the same times, in `unit`."""
     def draw(figure: Figure) -> None:
         axes = np.atleast_1d(figure.subplots(len(panels), 1, sharex=True))
         for one, panel in zip(axes, panels, strict=True):
             for place, (label, values) in reversed(list(enumerate(panel.lines.items()))):
                 color, dash = ((VERIFIED, "-"), (UNVERIFIED, DASHED), (BASELINE, DOTTED))[min(place, 2)]
                 alone = len(panel.lines) == 1  # its title says what it is
-                one.plot(hours, values, color=INK if alone else color, ls="-" if alone else dash, lw=1.2,
+                one.plot(times, values, color=INK if alone else color, ls="-" if alone else dash, lw=1.2,
                          label=None if alone else plain(label))
             for label, level in panel.levels.items():
                 one.axhline(level, color=SOFT, lw=1.1, ls=DOTTED, label=plain(label))
             if panel.shade is not None and panel.shade.any():
-                one.fill_between(hours, 0.0, 1.0, where=panel.shade, transform=one.get_xaxis_transform(), lw=0,
+                one.fill_between(times, 0.0, 1.0, where=panel.shade, transform=one.get_xaxis_transform(), lw=0,
                                  color=VERIFIED, alpha=0.14, step="mid", label="the policy violates")
             _finish(one, panel, [*panel.lines.values(), *(np.array([level]) for level in panel.levels.values())])
             one.set_title(plain(panel.title))
-        axes[-1].set(xlabel="hours", xlim=(float(hours[0]), float(hours[-1])))
+        axes[-1].set(xlabel=unit, xlim=(float(times[0]), float(times[-1])))
         _legend(figure, list(axes))
 
     return embed(draw, FULL_WIDTH, 0.9 + 1.25 * len(panels), name,

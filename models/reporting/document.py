@@ -129,7 +129,30 @@ class Fold:
     badges: tuple[Badge, ...] = ()
 
 
-Part = Table | Note | Code | Plot | Grid | Facts | Fold
+@dataclass(frozen=True)
+class Lines:
+    """Short sentences, one a line; the mark before each is that of its tone."""
+
+    items: tuple[tuple[str, Tone], ...]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the reader came for, in large, and the reasons, one a line."""
+
+    title: str
+    tone: Tone
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Headed groups of parts, side by side where the window is wide, under each other where it is not."""
+
+    groups: tuple[tuple[str, tuple["Part", ...]], ...]
+
+
+Part = Table | Note | Code | Plot | Grid | Facts | Fold | Lines | Decision | Beside
 
 
 @dataclass(frozen=True)
@@ -143,7 +166,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Document:
-    """A whole report. `wide` prints it in landscape."""
+    """A whole report; `lead` is its first screen. `wide` prints it in landscape."""
 
     title: str
     subtitle: str
@@ -159,12 +182,17 @@ def render(document: Document) -> str:
     A page with a sortable table has one script, report.js, and its policy lets a browser run no other.
     """
     style, script = ((FOLDER / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
-    if not any(isinstance(part, Table) and part.sortable for section in document.sections for part in section.parts):
+    if not any(_sortable(part) for section in document.sections for part in section.parts):
         script = ""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return _environment().get_template("report.html").render(
         document=document, style=Markup(style), script=Markup(script),
         script_policy=Markup(f"; script-src 'sha256-{digest}'") if script else "")
+
+
+def _sortable(part: Part) -> bool:
+    """Whether it is, or has in its fold, a table that the script sorts."""
+    return part.sortable if isinstance(part, Table) else isinstance(part, Fold) and any(map(_sortable, part.parts))
 
 
 @cache
@@ -173,7 +201,17 @@ def _environment() -> Environment:
                               trim_blocks=True, lstrip_blocks=True)
     environment.filters["kind"] = lambda part: type(part).__name__
     environment.filters["breakable"] = lambda label: escape(label).replace("_", Markup("_<wbr>"))
+    environment.filters["ticked"] = _ticked
     return environment
+
+
+def _ticked(text: str) -> Markup:
+    """A sentence, with what stands between backticks as code."""
+    pieces = text.split("`")
+    if len(pieces) % 2 == 0:  # one is not closed
+        return escape(text)
+    return Markup("").join(Markup("<code>{}</code>").format(piece) if place % 2 else escape(piece)
+                           for place, piece in enumerate(pieces))
 
 
 def text(value: object) -> Cell:

@@ -9,6 +9,11 @@ from typing import Any
 from models.metrics import finite_number
 
 MISSING = "missing"
+# Suffixes of names that say the unit, and words that readers write otherwise.
+UNIT_SUFFIXES = ("ms", "s", "rps", "pps", "cores", "mib", "gib", "ghz", "w")
+PLAIN = ("", "1", "share", "count")  # units that no name gives up its last word for, and no heading repeats
+SUFFIX_OF = {"degC": "c"}  # unit -> how a name ends that says it, where that is not the unit itself
+ABBREVIATIONS = {"cpu": "CPU", "slo": "SLO", "io": "I/O", "kpi": "KPI", "psi": "PSI", "mse": "MSE", "rtt": "RTT"}
 GAP = "\N{NO-BREAK SPACE}"  # keeps a number and its unit on one line
 
 
@@ -79,6 +84,21 @@ def duration(seconds: Any) -> str:
     if minutes < 120:
         return f"{minutes}{GAP}min {rest}{GAP}s"
     return f"{minutes // 60}{GAP}h {minutes % 60}{GAP}min"
+
+
+def said(name: str, unit: str = "") -> str:
+    """A signal's name as words, without a suffix that says its unit: p99_ms -> p99, power_w -> power."""
+    parts = name.split("_")
+    says_unit = parts[-1] in UNIT_SUFFIXES or (unit not in PLAIN and parts[-1] == SUFFIX_OF.get(unit, unit.lower()))
+    if len(parts) > 1 and says_unit:
+        parts.pop()
+    return " ".join(ABBREVIATIONS.get(part, part) for part in parts)
+
+
+def titled(name: str, unit: str = "") -> str:
+    """As said, the unit in brackets where it says more than the name: p99_ms in ms -> p99 (ms)."""
+    shown = said(name, unit)
+    return shown if unit in (*PLAIN, shown) else f"{shown} ({unit})"
 
 
 def words(name: str) -> str:

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from models.metrics import finite_number
 from models.reporting.figures import (
-    BASELINE,
     INK,
     SOFT,
     UNVERIFIED,
@@ -29,7 +28,7 @@ from models.reporting.figures import (
     logarithmic,
     plain,
 )
-from models.reporting.formatting import coefficient, duration, percent
+from models.reporting.formatting import coefficient, duration
 
 FloatArray = NDArray[np.float64]
 
@@ -42,8 +41,6 @@ MOST_POINTS = 4000  # of a scatter plot; the eye tells no more apart
 LABEL_GAP = 0.1  # least distance of two labels over the loss curve, share of its width
 MOST_STAGES = 30
 DASHED = (0, (4, 1.5))
-BAR_WIDTH = 0.27
-BAR_STYLES = {"verified": (VERIFIED, ""), "unverified twin": (UNVERIFIED, "///"), "baseline": (BASELINE, "")}
 
 
 @dataclass(frozen=True)
@@ -97,34 +94,6 @@ def _label_activations(axes: Axes, activations: Sequence[Activation], width: flo
         side = "right" if centre > 1 - LABEL_GAP / 2 else "left" if centre < LABEL_GAP / 2 else "center"
         axes.text(min(max(centre, 0.0), 1.0), 1.02, plain(activation.status) + found, transform=axes.transAxes,
                   ha=side, va="bottom", fontsize=8, color=SOFT)
-
-
-def accuracy_bars(groups: Mapping[str, Mapping[str, float]], name: str) -> Markup:
-    """Accuracy on each set of rows (vPALs, figure 6).
-
-    Args:
-        groups: set -> {one of BAR_STYLES: share 0..1, NaN where it should be there and is not}.
-    """
-    def draw(figure: Figure) -> None:
-        axes = figure.add_subplot()
-        axes.grid(axis="x", visible=False)
-        drawn: set[str] = set()
-        for centre, shares in enumerate(groups.values()):
-            for k, (label, value) in enumerate(shares.items()):
-                place = centre + (k - (len(shares) - 1) / 2) * BAR_WIDTH
-                known = bool(np.isfinite(value))
-                colour, hatch = BAR_STYLES[label]
-                axes.bar(place, value if known else 0, 0.92 * BAR_WIDTH, color=colour, hatch=hatch, edgecolor="white",
-                         lw=0, label=None if label in drawn else label)
-                drawn.add(label)
-                axes.text(place, (value if known else 0) + 0.015, percent(value), ha="center", va="bottom",
-                          fontsize=8, color=INK if known else SOFT)
-        axes.set_xticks(range(len(groups)), [plain(group) for group in groups], color=INK)
-        axes.set_yticks(np.linspace(0, 1, 6), [f"{share} %" for share in range(0, 101, 20)])
-        axes.set(ylim=(0, 1.1), xlim=(-0.5, len(groups) - 0.5), ylabel="share right")
-        figure.legend(loc="outside lower center", ncols=3)
-
-    return embed(draw, FULL_WIDTH, 3.1, name, "Accuracy of the verified learner and its unverified twin by set of rows")
 
 
 def partial_dependence(x: FloatArray, verified: FloatArray, unverified: FloatArray, sign: int, labels: tuple[str, str],

@@ -12,12 +12,12 @@ from urllib.parse import quote, urlsplit
 
 from models.gates import finite_number
 from models.reporting import data_sections, plots, sections
+from models.reporting.decision import first_screen
 from models.reporting.document import (
     Badge,
     Cell,
     Document,
     Facts,
-    Fold,
     Note,
     Part,
     Plot,
@@ -26,13 +26,12 @@ from models.reporting.document import (
     render,
 )
 from models.reporting.formatting import count, duration, number, words
+from models.reporting.promises import PROVED, REFUTED
 from models.reporting.reading import at, column, items, mapping, mappings
+from models.reporting.witness import replayed_witness
 from models.tasks.pages import Pages
 
 Json = Mapping[str, Any]
-
-# A plotted workload costs about 1 s and 220 KB; above this a run's report would outgrow a browser.
-MOST_PLOTTED = 12
 
 BEFORE, AFTER = ("Workload", "Status"), ("Verdict", "Time", "Gates", "Version")  # columns around the kind's own
 
@@ -46,27 +45,31 @@ def render_version_report(contract: Json | None, evidence: Json | None, gates: J
         evidence: content of evidence.json.
         gates: content of gates.json; None where the gates were not evaluated.
         context: of the run; every key may be absent. `version` and `alias` in the registry; `decision`: why it
-            got that alias; `correlation` {"workloads", "metrics", "pearson": rows of a workload each};
+            got that alias; `champion` as the gate step measured it, None where there was none (absent: that of the
+            evidence); `correlation` {"workloads", "metrics", "pearson": rows of a workload each};
             `data_quality`, free in form; `validation` {"passed", "failures"}; `audit`, free in form; `scaling`, the
             content of scaling.json, without which a counterexample is shown in scaled units.
         pages: of the task's kind.
     """
     workload = _workload({"contract": contract, "evidence": evidence})
+    if isinstance(evidence, Mapping) and "champion" in context:
+        evidence = {**evidence, "champion": context["champion"]}
     scaling = mapping(context, "scaling")
-    badges = (_version_badge(context), sections.verdict_badge(evidence), sections.gates_badge(gates))
     parts = (
-        ("guarantee", "What is guaranteed", sections.guarantee(contract, evidence, scaling)),
-        ("gates", "Gates", sections.gate_table(gates, str(context.get("decision") or ""))),
+        *([("counterexample", "The counterexample", tuple(replayed_witness(evidence)))]
+          if at(evidence, "verdict", "status") == REFUTED else []),
+        ("gates", "Gates", sections.gate_table(gates, evidence)),
         *pages.sections(contract, evidence, scaling, "v"),
-        ("data", "Data", data_sections.data_quality(contract, evidence, context)),
         *([("audit", "Audit", data_sections.audit(context["audit"]))] if context.get("audit") else []),
+        ("data", "Data", data_sections.data_quality(contract, evidence, context)),
+        ("reproduce", "How to reproduce", data_sections.reproduce(contract, evidence)),
         *([("correlation", "Correlation", data_sections.correlation(context, workload, "v"))]
           if has_correlation(context) else []),
-        ("reproduce", "How to reproduce", data_sections.reproduce(contract, evidence)),
     )
     task = at(contract, "task") or at(evidence, "task") or "unknown task"
-    return render(Document(f"{task} / {workload}", "Report of a model version", badges,
-                           (pages.headline(evidence),), tuple(Section(*part) for part in parts)))
+    return render(Document(f"{task} / {workload}", f"Report of a model version: {_version(context)}", (),
+                           first_screen(contract, evidence, gates, context, pages),
+                           tuple(Section(*part) for part in parts)))
 
 
 def render_run_report(entries: Sequence[Json], context: Json, pages: Pages) -> str:
@@ -82,18 +85,17 @@ def render_run_report(entries: Sequence[Json], context: Json, pages: Pages) -> s
     parts: list[tuple[str, str, tuple[Part, ...]]] = [
         ("overview", "Workloads", (_overview(entries, pages),)),
         *pages.run_sections(entries),
-        ("stages", "Stages", _stages(context)),
-        *([("correlation", "Correlation", data_sections.correlation(context, "", "run"))]
-          if has_correlation(context) else []),
-        ("details", "Each workload", _details(entries, pages)),
     ]
+    if context.get("audit"):
+        parts.append(("audit", "Audit", data_sections.audit(context["audit"])))
     if isinstance(at(context, "validation", "passed"), bool) or context.get("data_quality"):
         every = {side: [item for entry in entries for item in mappings(entry, "contract", side)]
                  for side in ("inputs", "outputs")}
-        parts.insert(-1, ("data", "Data", data_sections.data_quality(every, None, context)))
-    if context.get("audit"):
-        parts.insert(-1, ("audit", "Audit", data_sections.audit(context["audit"])))
-    proved = sum(at(entry, "evidence", "verdict", "status") == sections.PROVED for entry in entries)
+        parts.append(("data", "Data", data_sections.data_quality(every, None, context)))
+    if has_correlation(context):
+        parts.append(("correlation", "Correlation", data_sections.correlation(context, "", "run")))
+    parts.append(("stages", "Stages", _stages(context)))
+    proved = sum(at(entry, "evidence", "verdict", "status") == PROVED for entry in entries)
     passed = sum(at(entry, "gates", "passed") is True for entry in entries)
     started = context.get("started")
     facts = Facts((("Started", str(started) if started else number(None), ""),
@@ -123,7 +125,8 @@ def _overview(entries: Sequence[Json], pages: Pages) -> Part:
     rows: list[tuple[Cell, ...]] = []
     for entry in entries:
         rows.append(_overview_row(entry, pages, len(columns.names)))
-        if entry.get("message") and entry.get("alias") != "champion":  # a champion speaks for itself
+        new_champion = entry.get("alias") == "champion" and entry.get("status") != "unchanged"
+        if entry.get("message") and not new_champion:  # that one speaks for itself
             rows.append((Cell(""), Cell(_why(entry), span=len(names) - 1)))
     return Table(names, tuple(rows), groups=groups, sortable=len(entries) > 1,
                  note=f"A workload's name leads to its report. {columns.note}")
@@ -164,29 +167,14 @@ def _stages(context: Json) -> tuple[Part, ...]:
                  + (f" The {hidden} shortest are left out." if hidden > 0 else "")),)
 
 
-def _details(entries: Sequence[Json], pages: Pages) -> tuple[Part, ...]:
-    folds: list[Part] = []
-    for number_, entry in enumerate(entries[:MOST_PLOTTED]):
-        contract, evidence, page = entry.get("contract"), entry.get("evidence"), f"w{number_}"
-        message = [Note(str(entry["message"]), "bad")] if entry.get("message") else []
-        parts: tuple[Part, ...] = (Note("There is no evidence for this workload.", "missing"),)
-        if evidence is not None:
-            parts = pages.details(contract, evidence, mapping(entry, "scaling"), page)
-        folds.append(Fold(_workload(entry), (*message, *parts),
-                          (sections.verdict_badge(evidence), sections.gates_badge(entry.get("gates")))))
-    if len(entries) > MOST_PLOTTED:
-        folds.append(Note(f"The plots of the other {len(entries) - MOST_PLOTTED} workloads are in their own reports."))
-    return tuple(folds) or (Note("The run has no workload.", "missing"),)
-
-
 def _workload(entry: Json) -> str:
     named = entry.get("workload") or at(entry, "contract", "workload") or at(entry, "evidence", "workload")
     return str(named or "unknown workload")
 
 
-def _version_badge(context: Json) -> Badge:
+def _version(context: Json) -> str:
     version, alias = context.get("version"), context.get("alias")
-    return Badge("no version yet" if version is None else f"version {version}" + (f", {alias}" if alias else ""))
+    return "no version yet" if version is None else f"version {version}" + (f", {alias}" if alias else "")
 
 
 def _link(path: Any) -> str:

@@ -106,8 +106,8 @@ class Mixed:
         return str(entry["message"])
 
     def first_row(self, workload: str, position: int) -> int:
-        """Number in the file of the workload's row at `position`."""
-        return int(self.frame.index[self.frame["workload"] == workload][position])
+        """Number of the record in the file, from 1, of the workload's row at `position`."""
+        return int(self.frame.index[self.frame["workload"] == workload][position]) + 1
 
 
 @pytest.fixture(scope="module")
@@ -146,21 +146,21 @@ def test_percent_is_told_from_a_share(mixed: Mixed) -> None:
     bad = values[values > 1.0]
     message = mixed.message("percent")
     assert f"column 'psi_cpu_some' must be between 0 and 1 share, got {bad.iloc[0]:g}" in message
-    assert f"{len(bad)} of 300 rows, first at row {bad.index[0]}" in message
+    assert f"{len(bad)} of 300 rows, first at record {bad.index[0] + 1}" in message
     assert "it looks like percent: divide by 100" in message
 
 
 def test_a_column_without_any_value(mixed: Mixed) -> None:
     message = mixed.message("empty_column")
     assert "column 'psi_io_some' must have a value in every row, got none" in message
-    assert f"300 of 300 rows, first at row {mixed.first_row('empty_column', 0)}" in message
+    assert f"300 of 300 rows, first at record {mixed.first_row('empty_column', 0)}" in message
     assert "the whole column is empty: check the metric's name or the mapping" in message
 
 
 def test_a_hole_in_a_column(mixed: Mixed) -> None:
     message = mixed.message("one_hole")
     assert "column 'latency_ms' must have a value in every row" in message
-    assert f"2 of 300 rows, first at row {mixed.first_row('one_hole', 17)}" in message
+    assert f"2 of 300 rows, first at record {mixed.first_row('one_hole', 17)}" in message
 
 
 def test_too_few_rows(mixed: Mixed) -> None:
@@ -170,31 +170,31 @@ def test_too_few_rows(mixed: Mixed) -> None:
 def test_repeated_windows(mixed: Mixed) -> None:
     message = mixed.message("duplicated")
     assert "column 'window_start' must be unique for each workload and environment" in message
-    assert f"10 of 305 rows, first at row {mixed.first_row('duplicated', 95)}" in message
+    assert f"10 of 305 rows, first at record {mixed.first_row('duplicated', 95)}" in message
 
 
 def test_rows_that_go_back_in_time(mixed: Mixed) -> None:
     message = mixed.message("unordered")
     assert "column 'window_start' must not go back from row to row, got a step of -14940 s" in message
-    assert f"1 of 300 rows, first at row {mixed.first_row('unordered', 200)}" in message
+    assert f"1 of 300 rows, first at record {mixed.first_row('unordered', 200)}" in message
 
 
 def test_a_clock_that_was_set_forward(mixed: Mixed) -> None:
     message = mixed.message("clock_forward")
     assert "column 'window_start' must have no hole over" in message and "got 86460 s" in message
-    assert f"1 of 300 rows, first at row {mixed.first_row('clock_forward', 45)}" in message
+    assert f"1 of 300 rows, first at record {mixed.first_row('clock_forward', 45)}" in message
 
 
 def test_a_clock_that_was_set_back(mixed: Mixed) -> None:
     message = mixed.message("clock_back")
     assert "column 'window_start' must not go back from row to row, got a step of -1740 s" in message
-    assert f"1 of 300 rows, first at row {mixed.first_row('clock_back', 45)}" in message
+    assert f"1 of 300 rows, first at record {mixed.first_row('clock_back', 45)}" in message
 
 
 def test_an_infinite_value(mixed: Mixed) -> None:
     message = mixed.message("infinite")
     assert "column 'connections' must be finite, got inf" in message
-    assert f"1 of 300 rows, first at row {mixed.first_row('infinite', 3)}" in message
+    assert f"1 of 300 rows, first at record {mixed.first_row('infinite', 3)}" in message
 
 
 def test_a_specification_with_an_unknown_feature(mixed: Mixed) -> None:

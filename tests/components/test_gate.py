@@ -13,7 +13,7 @@ from feature_store.errors import InputError
 def measured(champion: Any, version: int | None = 3) -> Any:
     """What the gate step learns of the champion from a kind with this `champion`."""
     registry = SimpleNamespace(champion=lambda task, workload: version, open_champion=lambda task, workload: None)
-    return _champion(registry, SimpleNamespace(champion=champion), SimpleNamespace(name="t"), "w", Path())
+    return _champion(registry, SimpleNamespace(champion=champion), SimpleNamespace(name="t"), "w", Path(), Path())
 
 
 @pytest.mark.parametrize(("error", "reason"), [

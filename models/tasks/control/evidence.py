@@ -26,7 +26,7 @@ from models.export.bundle import PROOF_FILE
 from models.export.parity import one_row_latency_us
 from models.paired_cases import Cases, recorded
 from models.tasks.control.comparing import JudgedEpisodes, against, described, figures
-from models.tasks.control.judging import Played, episodes_digest, model_acting
+from models.tasks.control.judging import FloatArray, Played, episodes_digest, model_acting
 from models.tasks.control.pictures import action_map, day
 from models.tasks.control.product import CHOICE, POLICY, read_rules
 from models.tasks.control.roles import roles
@@ -39,6 +39,7 @@ from models.verification.language.specification_writing import written_out
 from models.verification.network.runtime_session import open_session
 
 PARITY_POINTS = 10_000
+EPISODE = ("reward", "cost", "violating_share")  # recorded of every episode
 UNCOUNTED = ("parity_max_abs", "parity_points", "latency_us")  # no means over episodes
 
 
@@ -91,10 +92,11 @@ def control_evidence(task: ControlTask, workload: str, seed: int, features: Path
 
 
 def champion_in_episodes(task: ControlTask, workload: str, features: Path, model: bytes) -> dict[str, Any]:
-    """The standing champion's file in the same episodes: {"metrics", "cases", "day"}."""
+    """The standing champion's file in the same episodes: {"metrics", "cases", "episodes", "day"}."""
     held_out = JudgedEpisodes(task, twin_of(task, workload, features))
     found = held_out.play(model_acting(model))
     return {"metrics": figures(found), "cases": _cases(task, held_out.environment, held_out, found).to_json(),
+            "episodes": {what: _short(getattr(found, what)) for what in EPISODE},
             "day": day(task, held_out.environment, {"champion": model_acting(model)})}
 
 
@@ -119,8 +121,12 @@ def _lifecycle(task: ControlTask, environment: Environment, model: bytes, family
 
 def _per_episode(found: Played, rule: Played) -> dict[str, list[float]]:
     """The policy and the best rule, episode by episode."""
-    return {f"{who}_{what}": [float(f"{value:.6g}") for value in getattr(one, what)]
-            for who, one in (("policy", found), ("rule", rule)) for what in ("reward", "cost", "violating_share")}
+    return {f"{who}_{what}": _short(getattr(one, what))
+            for who, one in (("policy", found), ("rule", rule)) for what in EPISODE}
+
+
+def _short(values: FloatArray) -> list[float]:
+    return [float(f"{value:.6g}") for value in values]
 
 
 def _cases(task: ControlTask, environment: Environment, judged: JudgedEpisodes, found: Played) -> Cases:

@@ -10,9 +10,6 @@ from models.reporting.formatting import number
 from models.reporting.reading import at, floats, items
 
 Json = Mapping[str, Any]
-# Suffixes of names that say the unit, and words that readers write otherwise.
-UNIT_SUFFIXES = ("ms", "s", "rps", "cores", "mib", "gib")
-ABBREVIATIONS = {"cpu": "CPU", "slo": "SLO", "io": "I/O", "kpi": "KPI"}
 
 
 def interval(evidence: Json | None, name: str, key: str) -> tuple[float, float, float]:
@@ -31,15 +28,6 @@ def name_at(evidence: Json | None, *keys: str) -> str:
 def cost_unit(evidence: Json | None) -> str:
     """"" where it is not there."""
     return name_at(evidence, "cost_unit")
-
-
-def titled(name: str, unit: str = "") -> str:
-    """A signal's name for readers; a suffix that says the unit gives way to brackets: p99_ms in ms -> p99 (ms)."""
-    parts = name.split("_")
-    if len(parts) > 1 and parts[-1] in UNIT_SUFFIXES:
-        parts.pop()
-    said = " ".join(ABBREVIATIONS.get(part, part) for part in parts)
-    return said if unit in ("", "1", "share", "count", said) else f"{said} ({unit})"
 
 
 def percent_signed(share: Any) -> str:

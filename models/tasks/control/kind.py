@@ -13,6 +13,7 @@ from feature_store.written.model import Written
 from models.tasks.attempts import attempt
 from models.tasks.control.task import ControlTask
 from models.tasks.kind import OnFinished, OnProgress, OwnTask
+from models.tasks.monitored_kind import Looked, Watched
 from models.tasks.shadowed_kind import ShadowedPolicy
 
 if TYPE_CHECKING:
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 
 
 class Control:
-    """Implements `Kind`, `LearnsFromLogs`, `PretrainsWithoutTelemetry` and `ShadowedKind`."""
+    """Implements `Kind`, `LearnsFromLogs`, `MonitoredKind`, `PretrainsWithoutTelemetry` and `ShadowedKind`."""
+
+    watches_telemetry = False
 
     @property
     def task_file(self) -> type[ControlTask]:
@@ -187,6 +190,12 @@ class Control:
         from models.tasks.control.shadow.report import shadow_report
 
         return shadow_report(task, workload, folder, policy, task_path)
+
+    def watch(self, task: ControlTask, workload: str, watched: Watched) -> Looked:
+        """By the log of its controller."""
+        from models.tasks.control.monitoring import watch_log
+
+        return watch_log(task, workload, watched)
 
 
 KIND = Control()

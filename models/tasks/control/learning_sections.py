@@ -24,11 +24,11 @@ _LEAST_POINTS = 2  # of a curve
 
 
 def pretraining(evidence: Json | None, page: str) -> tuple[Part, ...]:
-    """Curves over randomised applications, and the policies of the end among the rules on held-out ones."""
+    """Curves over randomised environments, and the policies of the end among the rules on held-out ones."""
     allowed = finite_number(at(evidence, "objective", "violating_share"))
     levels = {} if allowed is None else {"violating_share": {f"allowed, {percent(allowed)}": allowed}}
     curves = _curves(evidence, ("training", "pretraining", "history"), levels, f"{page}-pretraining",
-                     "The generic policies: training episodes of randomised applications, judged every few rounds; "
+                     "The generic policies: training episodes of randomised environments, judged every few rounds; "
                      "means over those that were trained.")
     return (*_by(evidence), *curves, *generic_front(evidence, f"{page}-generic"))
 
@@ -55,15 +55,15 @@ def generic_front(evidence: Json | None, name: str) -> tuple[Part, ...]:
     kept = Point("policy", "policy", interval(found, "policy", "violating_share"), interval(found, "policy", "cost"))
     points = [point for point in (*rules, *trained, kept) if np.isfinite([point.share[0], point.cost[0]]).all()]
     if not points:
-        return (Note("The generic policy was not judged on held-out applications.", "missing"),)
+        return (Note("The generic policy was not judged on held-out environments.", "missing"),)
     metrics = mapping(found, "metrics")
     saved, low, high = (percent_signed(metrics.get(f"cost_saved{end}")) for end in ("", "_lower", "_upper"))
     plot = control_plots.front(points, finite_number(at(evidence, "objective", "violating_share")), cost_unit(evidence),
                                name)
     violating = percent(metrics.get("violating_share"))
-    return (Plot(plot, FULL_WIDTH, "Held-out applications. Each policy was trained for a share of violating steps of "
+    return (Plot(plot, FULL_WIDTH, "Held-out environments. Each policy was trained for a share of violating steps of "
                  "its own; the one that stays is named. Bars: 99 % intervals."),
-            Note(f"On held-out applications the generic policy violates in {violating} of the steps. Cost saved "
+            Note(f"On held-out environments the generic policy violates in {violating} of the steps. Cost saved "
                  f"against the best rule ({best or 'none'}): {saved}, between {low} and {high}."))
 
 

@@ -3,43 +3,82 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from models.metrics import finite_number
+import numpy as np
+
+from models.metrics import SHARE_UNIT, Better, finite_number
 from models.reporting.control_plots import savings
 from models.reporting.document import Cell, Facts, Note, Part, Plot, figures
 from models.reporting.formatting import number, percent
+from models.reporting.gate_words import limit_of
 from models.reporting.plots import FULL_WIDTH
-from models.reporting.reading import at, mapping
+from models.reporting.reading import at, floats, mapping, mappings
 from models.tasks.control import learning_sections, sections
-from models.tasks.control.evidence_reading import percent_signed
-from models.tasks.pages import Columns, Figure, TitledSection
+from models.tasks.control.evidence_reading import cost_unit, interval, name_at, percent_signed
+from models.tasks.pages import Claim, Columns, Figure, Paired, TitledSection, paired, same_cases_of
 
 Json = Mapping[str, Any]
+# Recorded of every episode: key, name, unit ("": that of cost), which values are better.
+EPISODES: tuple[tuple[str, str, str, Better], ...] = (
+    ("cost", "cost per episode", "", "smaller"), ("reward", "reward per episode", "reward", "larger"),
+    ("violating_share", "steps that miss the objective", SHARE_UNIT, "smaller"))
 
 
 class ControlPages:
     """Implements `Pages`."""
 
-    def headline(self, evidence: Json | None) -> Facts:
-        """Cost saved at the objective, violations, reward, how long a decision takes."""
-        latency_us = _metric(evidence, "latency_us")
+    def headline(self, evidence: Json | None, gates: Json | None) -> Facts:
+        """Cost, violations and reward, all beside one rule: the cheapest that violates no more than is allowed."""
+        rule = name_at(evidence, "best_rule")
+
+        def remark(key: str, *metrics: str, share: bool = False) -> str:
+            other = interval(evidence, rule, key)[0]
+            limits = (limit_of(metric, gates, evidence) for metric in metrics)
+            return "; ".join([f"{rule or 'no rule'} {(percent if share else number)(other)}",
+                              *filter(None, limits)][:2])
+
+        saved, least = (percent_signed(_metric(evidence, f"cost_saved{end}")) for end in ("", "_lower"))
+        worst = "worst_tenth_violating_share"
         return Facts((
-            ("Cost saved against the best rule", *_saved(evidence, "")),
-            ("Against the best rule tuned to it", *_saved(evidence, "own_")),
-            ("Violating steps", percent(_metric(evidence, "violating_share")),
-             f"allowed {percent(at(evidence, 'objective', 'violating_share'))}; "
-             f"the rule {percent(_metric(evidence, 'rule_violating_share'))}"),
-            ("Mean reward", number(_metric(evidence, "mean_reward")),
-             f"the best rule's {number(_metric(evidence, 'rule_reward'))}"),
-            ("A decision", number(latency_us, "µs"), "in onnxruntime, median")))
+            (f"Cost saved against {rule or 'the best rule'}", saved, "; ".join(filter(None, (
+                f"at least {least}", limit_of("cost_saved_lower", gates, evidence))))),
+            ("Cost", number(interval(evidence, "policy", "cost")[0]),
+             "; ".join(filter(None, (cost_unit(evidence), remark("cost", "mean_cost"))))),
+            ("Steps that miss the objective", percent(_metric(evidence, "violating_share")),
+             remark("violating_share", "violating_share_upper", "violating_share", share=True)),
+            ("In the worst tenth of episodes", percent(_metric(evidence, worst)), limit_of(worst, gates, evidence)),
+            ("Reward", number(_metric(evidence, "mean_reward")), remark("reward")),
+            ("A decision takes", number(_metric(evidence, "latency_us"), "µs"),
+             limit_of("latency_us", gates, evidence) or "in onnxruntime, median")))
+
+    def claims(self, evidence: Json | None) -> Sequence[Claim]:
+        """What holds of the closed loop, for each change a step that was tried; or that nothing does."""
+        return sections.loop_claims(evidence)
+
+    def paired(self, evidence: Json) -> Sequence[Paired]:
+        """What decides; then what else was recorded of every episode, of both."""
+        decides = paired(same_cases_of(evidence), "episode")
+        more = []
+        for key, name, unit, better in EPISODES:
+            version, champion = (floats(at(evidence, *keys)) for keys in
+                                 (("episodes", f"policy_{key}"), ("champion", "episodes", key)))
+            same = len(version) == len(champion) == len(decides.version) and name != decides.name
+            if same and np.isfinite(version).all() and np.isfinite(champion).all():
+                more.append(Paired(name, unit or cost_unit(evidence), better, version, champion, "episode"))
+        return (decides, *more)
+
+    def worst(self, evidence: Json | None) -> tuple[Part, ...]:
+        """The episodes that miss the objective most."""
+        return sections.worst(evidence)
 
     def sections(self, contract: Json | None, evidence: Json | None, scaling: Json | None,
                  page: str) -> Sequence[TitledSection]:
         """From where it stands among the rules to how it was trained."""
         return (("front", "Cost and violations among the rules", sections.front(evidence, page)),
-                ("day", "The application over some hours", sections.day(evidence, page)),
+                ("day", "One episode over time", sections.day(evidence, page)),
                 ("episodes", "Episode by episode", sections.episodes(evidence, page)),
                 ("actions", "What the policy does", sections.actions(evidence, page)),
-                ("loop", "What holds of the closed loop", sections.closed_loop(evidence, page)),
+                *([("loop", "What holds of the closed loop", sections.closed_loop(evidence, page))]
+                  if mappings(evidence, "closed_loop", "found") else []),  # else the first screen says so
                 ("lifecycle", "When it would have been let act", sections.lifecycle(evidence, page)),
                 ("adaptation", "Adaptation to this workload", learning_sections.adaptation(evidence, page)),
                 ("pretraining", "Pretraining", learning_sections.pretraining(evidence, page)))
@@ -52,21 +91,21 @@ class ControlPages:
             if saved is not None and low is not None and high is not None:
                 rows.append((str(entry.get("workload", "")), (saved, low, high)))
         pretrained = next((found for entry in entries if (found := entry.get("evidence"))), None)
-        generic = ("generic", "The generic policy on held-out applications",
+        generic = ("generic", "The generic policy on held-out environments",
                    learning_sections.generic_front(pretrained, "run-generic"))
         if not rows:
             return (("savings", "What the policies save", (Note("No saving was measured.", "missing"),)), generic)
         markup = savings(rows, "cost saved against the best rule", "run-savings")
         return (("savings", "What the policies save",
                  (Plot(markup, FULL_WIDTH, "Paired held-out episodes, with 99 % intervals. Best: the cheapest rule, "
-                       "tuned on the training applications, that violates no more than is allowed, or than the policy "
+                       "tuned on the training environments, that violates no more than is allowed, or than the policy "
                        "itself."),)), generic)
 
     def columns(self, entries: Sequence[Json]) -> Columns:
         """Cost saved, violations, reward."""
         return Columns((("Cost saved", 2), ("Violating steps", 2), ("Reward", 2)),
                        ("Best rule", "Own rule", "Policy", "Rule", "Policy", "Rule"),
-                       "Cost saved: against the best rule as it was tuned on the training applications, and to the "
+                       "Cost saved: against the best rule as it was tuned on the training environments, and to the "
                        "workload itself; violating steps and reward: means over held-out episodes, beside the best "
                        "rule's.")
 
@@ -77,11 +116,6 @@ class ControlPages:
             *((percent, name) for name in ("violating_share", "rule_violating_share")),
             *((number, name) for name in ("mean_reward", "rule_reward"))]
         return tuple(figures([say(_metric(evidence, name)) for say, name in shown]))
-
-    def details(self, contract: Json | None, evidence: Json | None, scaling: Json | None,
-                page: str) -> tuple[Part, ...]:
-        """The day and the front."""
-        return (*sections.day(evidence, page), *sections.front(evidence, page)[:2])
 
     def figures(self, evidence: Json | None) -> tuple[Figure, ...]:
         """Of the run's summary."""
@@ -99,12 +133,6 @@ class ControlPages:
         """What the run chose."""
         return {"fallback": mapping(evidence, "fallback").get("name", ""),
                 "policy": mapping(evidence, "training").get("taken", "")}
-
-
-def _saved(evidence: Json | None, prefix: str) -> tuple[str, str]:
-    """The share, and at least how much of it against whom."""
-    saved, least = (percent_signed(_metric(evidence, f"{prefix}cost_saved{end}")) for end in ("", "_lower"))
-    return saved, f"at least {least}; {at(evidence, f'best_{prefix}rule') or 'no rule'}"
 
 
 def _metric(evidence: Json | None, name: str) -> float | None:

@@ -13,13 +13,16 @@ from models.metrics import finite_number
 from models.reporting import control_plots
 from models.reporting.control_plots import FloatArray, Panel, Point
 from models.reporting.document import Cell, Fold, Grid, Note, Part, Plot, Table, figures, text
-from models.reporting.formatting import count, number, percent
+from models.reporting.formatting import count, number, percent, titled
 from models.reporting.plots import FULL_WIDTH
 from models.reporting.reading import at, floats, items, mapping, mappings
-from models.tasks.control.evidence_reading import cost_unit, interval, name_at, percent_signed, titled
+from models.tasks.control.evidence_reading import cost_unit, interval, name_at, percent_signed
+from models.tasks.pages import Claim
 
 Json = Mapping[str, Any]
 OWN = ", own"
+SPANS = (("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))  # units of an episode's time, in s
+MOST_WORST = 3  # episodes on the first screen
 MOST_MEASURES = 6  # in the table of controllers, the environment's first ones
 _LEAST_POINTS = 2  # of a series
 
@@ -38,15 +41,15 @@ def front(evidence: Json | None, page: str) -> tuple[Part, ...]:
         allowed = finite_number(at(evidence, "objective", "violating_share"))
         markup = control_plots.front(points, allowed, cost_unit(evidence), f"{page}-front")
         parts.append(Plot(markup, FULL_WIDTH, "Means over held-out episodes; bars are 99 % intervals. Rules were tuned "
-                          "on the training applications, as the policy was, or to this workload."))
-    parts.append(_controllers(evidence, names))
+                          "on the training environments, as the policy was, or to this workload."))
+    parts.append(Fold(f"Every controller: {len(names)}", (_controllers(evidence, names),)))
     return tuple(parts)
 
 
 def _saved(evidence: Json | None) -> str:
     metrics = mapping(evidence, "metrics")
     sentences = []
-    for prefix, what in (("", "the best rule tuned on the training applications"),
+    for prefix, what in (("", "the best rule tuned on the training environments"),
                          ("own_", "the best rule tuned to this workload")):
         rule = name_at(evidence, f"best_{prefix}rule")
         saved = metrics.get(f"{prefix}cost_saved")
@@ -84,15 +87,16 @@ def _shown(evidence: Json | None, name: str, key: str) -> str:
 def day(evidence: Json | None, page: str) -> tuple[Part, ...]:
     """Load, what is set and what came of it, under the policy and under the fallback (and the champion)."""
     found = _day(evidence)
-    hours = floats(items(found, "seconds")) / 3600.0
+    seconds = floats(items(found, "seconds"))
     controllers = list(mapping(found, "series"))
-    usable = len(hours) >= _LEAST_POINTS and bool(np.isfinite(hours).all())
-    panels = _day_panels(evidence, found, controllers, len(hours)) if usable else []
+    usable = len(seconds) >= _LEAST_POINTS and bool(np.isfinite(seconds).all())
+    panels = _day_panels(evidence, found, controllers, len(seconds)) if usable else []
     if not panels:
         return (Note("No day was recorded.", "missing"),)
-    markup = control_plots.time_series(hours, panels, f"{page}-day")
-    return (Plot(markup, FULL_WIDTH, "One held-out episode: the same application, load and neighbours under each "
-                 "controller. Shaded: the policy misses the objective."),)
+    unit, one = next((unit, one) for unit, one in SPANS if seconds[-1] >= 2 * one or one == 1.0)
+    markup = control_plots.time_series(seconds / one, panels, f"{page}-day", unit)
+    return (Plot(markup, FULL_WIDTH, "One held-out episode: the same load and surroundings under each controller. "
+                 "Shaded: the policy misses the objective."),)
 
 
 def _day(evidence: Json | None) -> Json:
@@ -135,8 +139,41 @@ def episodes(evidence: Json | None, page: str) -> tuple[Part, ...]:
     worse = "" if len(shares[0]) != len(shares[1]) or not len(shares[0]) else (
         f" The policy violates more often than {against} in {percent(float((shares[0] > shares[1]).mean()))} of the "
         "episodes.")
-    return (Plot(markup, FULL_WIDTH, f"{count(len(policy), 'held-out episode')}, each a variation of the application."
+    return (Plot(markup, FULL_WIDTH, f"{count(len(policy), 'held-out episode')}, each a variation of the workload."
                  + worse),)
+
+
+def worst(evidence: Json | None) -> tuple[Part, ...]:
+    """The episodes that miss the objective most, beside the best rule."""
+    shares = [floats(items(evidence, "episodes", f"{who}_violating_share")) for who in ("policy", "rule")]
+    if not len(shares[0]) or len(shares[0]) != len(shares[1]):
+        return ()
+    missed = np.nan_to_num(shares[0])
+    places = [place for place in np.argsort(-missed, kind="stable")[:MOST_WORST] if missed[place] > 0]
+    if not places:
+        return (Note(f"None of {count(len(missed), 'held-out episode')} misses the objective."),)
+    rows = tuple(figures([f"{place + 1:,}", *(percent(float(values[place])) for values in shares)])
+                 for place in places)
+    return (Table(("Episode", "Policy", name_at(evidence, "best_rule") or "best rule"), rows,
+                  "Worst episodes: steps that miss the objective",
+                  f"Of {count(len(shares[0]), 'held-out episode')}."),)
+
+
+def loop_claims(evidence: Json | None) -> tuple[Claim, ...]:
+    """What was proved of the closed loop under each change that was tried, or why nothing was."""
+    found, words = mappings(evidence, "closed_loop", "found"), mapping(evidence, "closed_loop", "words")
+    if not found:
+        return (Claim("anything about the closed loop", "not tried",
+                      "The system has no law for it, or the limits or the specification leave no room"),)
+    change, bound = (str(words.get(key, key)) for key in ("change", "bound"))
+    claims = []
+    for one in found:
+        status, limit = str(one.get("status") or "no verdict"), finite_number(one.get("bound"))
+        held = (str(one.get("reason") or one.get("statement") or "No reason was given") if limit is None else
+                f"{bound.lower()} {number(_rounded_up(limit))} {one.get('bound_unit', '')}, for ever")
+        name = f"closed loop, {change.lower()} {number(one.get('change'))} {one.get('change_unit', '')}".strip()
+        claims.append(Claim(name, status, held.removesuffix("."), str(one.get("statement") or "")))
+    return tuple(claims)
 
 
 def actions(evidence: Json | None, page: str) -> tuple[Part, ...]:

@@ -6,7 +6,7 @@ from typing import Any
 from models.reporting.document import Cell, Facts, Part
 from models.reporting.reading import mapping
 from models.tasks.few_shot import sections
-from models.tasks.pages import Columns, Figure, TitledSection
+from models.tasks.pages import Claim, Columns, Figure, Paired, TitledSection
 from models.tasks.supervised.pages import SupervisedPages
 
 Json = Mapping[str, Any]
@@ -18,9 +18,21 @@ class FewShotPages:
     def __init__(self) -> None:
         self._supervised = SupervisedPages()
 
-    def headline(self, evidence: Json | None) -> Facts:
+    def headline(self, evidence: Json | None, gates: Json | None) -> Facts:
         """As of a supervised model."""
-        return self._supervised.headline(evidence)
+        return self._supervised.headline(evidence, gates)
+
+    def claims(self, evidence: Json | None) -> Sequence[Claim]:
+        """That the ends of an interval never cross, and whether the workload is one that the pool speaks for."""
+        return sections.claims(evidence)
+
+    def paired(self, evidence: Json) -> Sequence[Paired]:
+        """As of a supervised model."""
+        return self._supervised.paired(evidence)
+
+    def worst(self, evidence: Json | None) -> tuple[Part, ...]:
+        """As of a supervised model."""
+        return self._supervised.worst(evidence)
 
     def sections(self, contract: Json | None, evidence: Json | None, scaling: Json | None,
                  page: str) -> Sequence[TitledSection]:
@@ -41,11 +53,6 @@ class FewShotPages:
     def cells(self, evidence: Json | None) -> tuple[Cell, ...]:
         """As of a supervised model."""
         return self._supervised.cells(evidence)
-
-    def details(self, contract: Json | None, evidence: Json | None, scaling: Json | None,
-                page: str) -> tuple[Part, ...]:
-        """As of a supervised model."""
-        return self._supervised.details(contract, evidence, scaling, page)
 
     def figures(self, evidence: Json | None) -> tuple[Figure, ...]:
         """As of a supervised model."""

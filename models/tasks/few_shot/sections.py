@@ -10,6 +10,7 @@ from typing import Any
 from models.reporting.document import Cell, Note, Part, Table, figures, text
 from models.reporting.formatting import count, number, percent
 from models.reporting.reading import at, mapping, mappings
+from models.tasks.pages import Claim
 
 Json = Mapping[str, Any]
 
@@ -36,11 +37,19 @@ def few_shot(evidence: Json | None) -> tuple[Part, ...]:
         (text(label), *figures([percent(metrics.get(key))])) for label, key in ERRORS),
         f"Over the other {number(at(found, 'judged_configurations'))} configurations that were measured",
         note=f"{percent(at(found, 'interval_coverage'))} of them lie in their interval."))
-    crossing = mapping(found, "crossing")
-    parts.append(Note("That the ends of the narrowest interval never cross is "
-                      f"{crossing.get('status')}: {crossing.get('statement')}",
-                      "good" if crossing.get("status") == "PROVED" else "bad"))
     return (*parts, *_options(found))
+
+
+def claims(evidence: Json | None) -> tuple[Claim, ...]:
+    """Beside the specification: the ends of the narrowest interval, and whether the pool has workloads like this."""
+    found = mapping(evidence, "few_shot")
+    crossing = mapping(found, "crossing")
+    status = str(crossing.get("status") or "no verdict")
+    said = [Claim("the ends of the narrowest interval never cross", status, str(crossing.get("reason") or "proved"),
+                  str(crossing.get("statement") or ""))]
+    if found.get("out_of_distribution") is True:
+        said.append(Claim("the share of intervals that hold", "UNKNOWN", "The workload is unlike those of the pool"))
+    return tuple(said)
 
 
 def recommended(evidence: Json | None) -> str:

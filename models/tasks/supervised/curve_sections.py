@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from models.reporting import plots
 from models.reporting.document import Grid, Note, Part, Plot
 from models.reporting.formatting import count, number, percent
+from models.reporting.promises import directions
 from models.reporting.reading import at, floats, mapping, together
-from models.reporting.sections import directions
 from models.tasks.supervised.model_sections import accuracy_tolerance, tolerance
 
 Json = Mapping[str, Any]

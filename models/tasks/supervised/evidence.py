@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
+from numpy.typing import NDArray
 
 from feature_store.digests import content_digest
 from feature_store.errors import InputError
@@ -37,6 +39,7 @@ from models.training.workload import Workload, load_network, load_workload
 from models.verification.network.fully_connected import ReluNetwork
 
 PARITY_POINTS = 10_000
+MOST_WORST = 3  # rows that the report shows
 LEAST_UNSEEN = 30  # test rows, where some are left out: fewer say little about an error (as gates ask: `least_cases`)
 
 
@@ -150,8 +153,8 @@ def _test_errors(task: SupervisedTask, trained: TrainedLearner, folder: Path,
                  metrics: dict[str, Any]) -> dict[str, Any]:
     """Puts test_mse, test_mae and test_accuracy of the exported file into `metrics`; returns its paired cases."""
     scaling = trained.data.scaling
-    errors = residuals(trained.model, INPUT, scaling.features.names, ordered_test_set(folder, task.split_by),
-                       task.target.name)
+    frame = ordered_test_set(folder, task.split_by)
+    errors = residuals(trained.model, INPUT, scaling.features.names, frame, task.target.name)
     span = scaling.target.maximum[0] - scaling.target.minimum[0]
     scaled = errors / span
     zeros = np.zeros_like(scaled)
@@ -160,4 +163,17 @@ def _test_errors(task: SupervisedTask, trained: TrainedLearner, folder: Path,
     cases = squared_errors(errors, span, task.target.unit, content_digest(folder / "test.parquet"))
     counts = {**dict.fromkeys(("test_mse", "test_mae", "test_accuracy"), "test_rows"),
               "counterexample_accuracy": "counterexamples", "parity_max_abs": "parity_points"}
-    return {"cases": cases.to_json(), "case_counts": {metric: metrics[count] for metric, count in counts.items()}}
+    return {"cases": cases.to_json(), "case_counts": {metric: metrics[count] for metric, count in counts.items()},
+            "worst": _worst(trained.data, frame, errors, task.target.name)}
+
+
+def _worst(data: Workload, frame: pd.DataFrame, errors: NDArray[np.float64], target: str) -> dict[str, Any]:
+    """The rows with the largest errors (counted from 1, in order of time), and how many lie outside of the box."""
+    inputs = frame[list(data.scaling.features.names)]
+    box, rows = data.raw_specification, inputs.to_numpy(dtype=np.float64)
+    outside = ((rows < box.lower) | (rows > box.upper)).any(axis=1)
+    places = np.argsort(-np.abs(errors), kind="stable")[:MOST_WORST]
+    return {"rows_outside_box": int(outside.sum()),
+            "rows": [{"row": int(place) + 1, "inputs": {name: float(inputs[name].iloc[place]) for name in inputs},
+                      "measured": float(frame[target].iloc[place]),
+                      "predicted": float(frame[target].iloc[place] + errors[place])} for place in places]}

@@ -12,8 +12,9 @@ import numpy as np
 
 from models.metrics import finite_number
 from models.reporting import plots
-from models.reporting.document import Cell, Facts, Note, Part, Plot, Table, figures, text
-from models.reporting.formatting import count, duration, number, percent, points
+from models.reporting.document import Cell, Facts, Fold, Note, Part, Plot, Table, figures, text
+from models.reporting.formatting import GAP, count, duration, number, percent, points
+from models.reporting.gate_words import limit_of
 from models.reporting.reading import at, column, mapping, mappings, together
 from models.reporting.witness import witness_parts
 from models.tasks.supervised.task_error import task_error
@@ -23,30 +24,54 @@ Json = Mapping[str, Any]
 MOST_ROUNDS = 14  # rounds in the table: the first half and the last half
 
 
-def headline_facts(evidence: Json | None) -> Facts:
-    """The four numbers a reviewer asks for first."""
+def headline_facts(evidence: Json | None, gates: Json | None) -> Facts:
+    """The numbers a reviewer asks for first, each with the limit of its gate."""
     metrics = mapping(evidence, "metrics")
-    accuracy, kept = (metrics.get(key) for key in ("test_accuracy", "counterexample_accuracy"))
+    half, unit = tolerance(evidence), str(at(evidence, "target", "unit") or "")
+
+    def remark(metric: str, *more: str) -> str:
+        return "; ".join(filter(None, (*more, limit_of(metric, gates, evidence))))
+
+    right = f"Test rows within {number(accuracy_tolerance(evidence)) if half is None else number(half, unit)}"
     return Facts((
-        (f"Test accuracy at {number(accuracy_tolerance(evidence))}", percent(accuracy),
-         f"unverified {percent(metrics.get('twin_test_accuracy'))}"),
-        _error_fact(evidence),
-        ("Right on counterexamples", percent(kept),
-         f"unverified {percent(metrics.get('twin_counterexample_accuracy'))}"),
-        ("Verification", duration(metrics.get("verification_seconds")),
-         f"iterations: {number(metrics.get('verification_iterations'))}"),
-    ))
+        *_errors(evidence, remark("test_mape", "on test rows")),
+        (right, percent(metrics.get("test_accuracy")),
+         remark("test_accuracy", f"baseline {percent(metrics.get('baseline_accuracy'))}")),
+        ("An answer takes", number(metrics.get("latency_us"), "µs"), remark("latency_us", "in onnxruntime, median"))))
 
 
-def _error_fact(evidence: Json | None) -> tuple[str, str, str]:
-    """The error in the target's unit; of evidence without one the scaled mean squared error."""
+def _errors(evidence: Json | None, remark: str) -> tuple[tuple[str, str, str], ...]:
+    """The error, that of the baseline, and by how much the error of the twin, which has no proof, is another."""
     found = task_error(evidence)
     if found is None:
         mse, twin = (at(evidence, "metrics", key) for key in ("test_mse", "twin_test_mse"))
-        return "Test MSE (scaled)", number(mse), f"unverified {number(twin)}"
-    other = "unverified" if found["twin"] is not None else "baseline"
-    beside = found["twin"] if found["twin"] is not None else found["baseline"]
-    return f"Test: {found['name']}", number(found["value"], found["unit"]), f"{other} {number(beside, found['unit'])}"
+        return (("Test MSE (scaled)", number(mse), f"without the verifier {number(twin)}"),)
+    value, twin, baseline = (number(found[key], found["unit"]) for key in ("value", "twin", "baseline"))
+    shown = ((found["name"][:1].upper() + found["name"][1:], value, remark),
+             ("The baseline's", baseline, str(at(evidence, "baseline") or "")))
+    if not found["twin"] or found["value"] is None:
+        return shown
+    price = f"{100 * (found['value'] / found['twin'] - 1):+.1f}{GAP}%"
+    return (*shown, ("Price of the proof", price, f"error against {twin} without the verifier"))
+
+
+def worst(evidence: Json | None) -> tuple[Part, ...]:
+    """The test rows with the largest errors, their inputs on demand, and the rows outside of the box."""
+    found = mapping(evidence, "worst")
+    rows, outside = mappings(found, "rows"), finite_number(found.get("rows_outside_box"))
+    if not rows:
+        return ()
+    unit, tested = str(at(evidence, "target", "unit") or ""), at(evidence, "metrics", "test_rows")
+    names = list(mapping(rows[0], "inputs"))
+    table = Table(("Row", "Measured", "Predicted"), tuple(
+        figures([number(row.get("row")), *(number(row.get(key), unit) for key in ("measured", "predicted"))])
+        for row in rows), "Worst test rows, counted in order of time",
+        "" if outside is None else f"{number(outside)} of {number(tested)} test rows lie outside of the box: there "
+        "nothing is guaranteed.")
+    inputs = Table(("Input", *(f"Row {number(row.get('row'))}" for row in rows)), tuple(
+        (Cell(str(name), code=True), *figures([number(at(row, "inputs", name)) for row in rows])) for name in names),
+        "Inputs of these rows")
+    return table, Fold("The inputs of these rows", (inputs,))
 
 
 def training(evidence: Json | None, page: str) -> tuple[Part, ...]:
@@ -83,29 +108,20 @@ def _rounds(rounds: list[Json]) -> Part:
                  "Activations of the verifier", f"{left_out:,} in the middle are left out." if left_out else "")
 
 
-def accuracy(contract: Json | None, evidence: Json | None, scaling: Json | None, page: str) -> tuple[Part, ...]:
+def accuracy(contract: Json | None, evidence: Json | None, scaling: Json | None) -> tuple[Part, ...]:
     """Verified against unverified and the baseline, on training, test and counterexample sets."""
     metrics = mapping(evidence, "metrics")
     if not metrics:
         return (Note("No metric was recorded.", "missing"),)
     sets = (("training rows", "train"), ("test rows", "test"), ("counterexamples", "counterexample"))
-
-    def value(key: str) -> float:
-        known = finite_number(metrics.get(key))
-        return known if known is not None and 0 <= known <= 1 else float("nan")
-
-    groups = {label: {"verified": value(f"{key}_accuracy"), "unverified twin": value(f"twin_{key}_accuracy")}
-              for label, key in sets}
-    groups["test rows"]["baseline"] = value("baseline_accuracy")
-    chart = plots.accuracy_bars(groups, f"{page}-accuracy")
     rows = [_compared(f"Accuracy, {label}", metrics, f"{key}_accuracy", "baseline_accuracy" if key == "test" else "")
             for label, key in sets]
     rows += [_compared(f"MSE, {label} (scaled)", metrics, f"{key}_mse", "baseline_mse" if key == "test" else "")
              for label, key in sets[:2]]
     rows += _error_row(evidence)
-    table = Table(("", "Verified", "Unverified", "Difference", "Baseline"), tuple(rows),
-                  note=f"Baseline: {at(evidence, 'baseline') or 'not recorded'}.")
-    return (Plot(chart, plots.FULL_WIDTH), Note(_what_is_right(evidence, metrics)), table,
+    table = Table(("Measure", "Verified", "Unverified", "Difference", "Baseline"), tuple(rows),
+                  "Verified, unverified twin and baseline", f"Baseline: {at(evidence, 'baseline') or 'not recorded'}.")
+    return (Note(_what_is_right(evidence, metrics)), table,
             *witness_parts(contract, evidence, scaling, "twin_verdict", "unverified twin"))
 
 

@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from models.metrics import finite_number
+import numpy as np
+
+from models.metrics import SHARE_UNIT, finite_number
 from models.reporting.document import Cell, Facts, Part, figures
 from models.reporting.formatting import number, percent
-from models.reporting.reading import mapping
-from models.tasks.pages import Columns, Figure, TitledSection
+from models.reporting.reading import at, mapping
+from models.tasks.pages import Claim, Columns, Figure, Paired, TitledSection, paired, same_cases_of
 from models.tasks.supervised import curve_sections, model_sections
 from models.tasks.supervised.task_error import task_error
 
@@ -18,16 +20,37 @@ ACCURACIES = ("test_accuracy", "twin_test_accuracy", "counterexample_accuracy", 
 class SupervisedPages:
     """Implements `Pages`."""
 
-    def headline(self, evidence: Json | None) -> Facts:
-        """Accuracy, error, counterexamples, time of verification."""
-        return model_sections.headline_facts(evidence)
+    def headline(self, evidence: Json | None, gates: Json | None) -> Facts:
+        """Error, what it is beside the baseline, the price of the proof, accuracy, time."""
+        return model_sections.headline_facts(evidence, gates)
+
+    def claims(self, evidence: Json | None) -> Sequence[Claim]:
+        """None beside the specification."""
+        return ()
+
+    def paired(self, evidence: Json) -> Sequence[Paired]:
+        """Squared errors; of a measured target (no logarithm) absolute errors and the rows predicted right, too."""
+        cases = same_cases_of(evidence)
+        decides, tolerance = paired(cases, "test row"), model_sections.tolerance(evidence)
+        unit = str(at(evidence, "target", "unit") or "")
+        if "test_mape" in mapping(evidence, "metrics") or decides.unit != f"{unit}²" or tolerance is None:
+            return (decides,)
+        version, champion = (np.sqrt(np.abs(values)) for values in (decides.version, decides.champion))
+        right = [(values <= tolerance).astype(np.float64) for values in (version, champion)]
+        return (decides, Paired("absolute error", unit, "smaller", version, champion, decides.case, decides.block),
+                Paired(f"within {number(tolerance, unit)}", SHARE_UNIT, "larger", right[0], right[1], decides.case,
+                       decides.block))
+
+    def worst(self, evidence: Json | None) -> tuple[Part, ...]:
+        """The test rows with the largest errors, and how many rows lie outside of the box."""
+        return model_sections.worst(evidence)
 
     def sections(self, contract: Json | None, evidence: Json | None, scaling: Json | None,
                  page: str) -> Sequence[TitledSection]:
         """How training went, and how good the model is."""
         return (
             ("training", "Training and verification", model_sections.training(evidence, page)),
-            ("accuracy", "Verified against unverified", model_sections.accuracy(contract, evidence, scaling, page)),
+            ("accuracy", "Verified against unverified", model_sections.accuracy(contract, evidence, scaling)),
             ("curves", "Along each monotone feature", curve_sections.partial_dependence(evidence, page)),
             ("predictions", "Predicted against measured", curve_sections.predictions(evidence, page)))
 
@@ -53,14 +76,6 @@ class SupervisedPages:
         errors = [number(None)] * 3 if error is None else [
             "" if error[key] is None else number(error[key], error["unit"]) for key in ("value", "twin", "baseline")]
         return tuple(figures([*errors, *(percent(metrics.get(key)) for key in ACCURACIES)]))
-
-    def details(self, contract: Json | None, evidence: Json | None, scaling: Json | None,
-                page: str) -> tuple[Part, ...]:
-        """The plots."""
-        return (*model_sections.training(evidence, page)[:1],
-                *model_sections.accuracy(contract, evidence, scaling, page)[:1],
-                *curve_sections.partial_dependence(evidence, page),
-                *curve_sections.predictions(evidence, page))
 
     def figures(self, evidence: Json | None) -> tuple[Figure, ...]:
         """The error of the model and of its twin, and the share predicted right."""

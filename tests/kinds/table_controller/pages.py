@@ -7,7 +7,7 @@ from models.metrics import finite_number
 from models.reporting.document import Cell, Facts, Note, Part, figures
 from models.reporting.formatting import number
 from models.reporting.reading import mapping
-from models.tasks.pages import Columns, Figure, TitledSection
+from models.tasks.pages import Claim, Columns, Figure, Paired, TitledSection, paired, same_cases_of
 
 Json = Mapping[str, Any]
 
@@ -15,8 +15,17 @@ Json = Mapping[str, Any]
 class TableControllerPages:
     """Implements `Pages`."""
 
-    def headline(self, evidence: Json | None) -> Facts:
+    def headline(self, evidence: Json | None, gates: Json | None) -> Facts:
         return Facts((("Mean reward", number(_reward(evidence), "cores"), "over the same episodes for every version"),))
+
+    def claims(self, evidence: Json | None) -> Sequence[Claim]:
+        return ()
+
+    def paired(self, evidence: Json) -> Sequence[Paired]:
+        return (paired(same_cases_of(evidence), "episode"),)
+
+    def worst(self, evidence: Json | None) -> tuple[Part, ...]:
+        return ()
 
     def sections(self, contract: Json | None, evidence: Json | None, scaling: Json | None,
                  page: str) -> Sequence[TitledSection]:
@@ -30,10 +39,6 @@ class TableControllerPages:
 
     def cells(self, evidence: Json | None) -> tuple[Cell, ...]:
         return figures([number(_reward(evidence))])
-
-    def details(self, contract: Json | None, evidence: Json | None, scaling: Json | None,
-                page: str) -> tuple[Part, ...]:
-        return (Note(f"The mean reward is {number(_reward(evidence), 'cores')}."),)
 
     def figures(self, evidence: Json | None) -> tuple[Figure, ...]:
         return (Figure("reward", _reward(evidence), "cores", "the mean over the same episodes"),)

@@ -37,6 +37,17 @@ def contract(workload: str = "redis") -> dict[str, Any]:
             "code_version": "a41c9e0", "data_version": "5d41402abc4b2a76", "seed": 7}
 
 
+def specification() -> dict[str, Any]:
+    """Two properties, as a bundle has them."""
+    return {"features": [name for name, *_ in INPUTS], "outputs": ["latency_ms"],
+            "units": {**{name: unit for name, unit, *_ in INPUTS}, "latency_ms": "ms"},
+            "box": {name: [low, high] for name, _, low, high, _ in INPUTS}, "tolerance": {"latency_ms": 0.00382},
+            "rounding": {"latency_ms": 0.000382},
+            "properties": [
+                {"monotone": {"features": list(MONOTONE), "direction": "increasing", "output": "latency_ms"}},
+                {"range": {"output": "latency_ms", "minimum": 0.001}}]}
+
+
 def scaling() -> dict[str, Any]:
     return {"features": {name: [low, high] for name, _, low, high, _ in INPUTS}, "target": {"latency_ms": [0.21, 38.4]}}
 
@@ -86,7 +97,7 @@ def evidence(workload: str = "redis", rows: int = 420, seed: int = 7) -> dict[st
         "format": "assay-evidence/1", "task": "performance", "workload": workload, "seed": seed,
         "target": {"name": "latency_ms", "unit": "ms", "minimum": 0.21, "maximum": 38.4}, "metrics": metrics,
         "verdict": verdict(), "twin_verdict": twin_verdict(),
-        "specification": {"properties": [{"monotone": {"features": list(MONOTONE), "direction": "increasing"}}]},
+        "specification": specification(),
         "history": {"epochs": [{"epoch": int(e), "loss": float(a), "twin_loss": float(b)}
                                for e, a, b in zip(epochs, loss, twin_loss, strict=True)],
                     "rounds": [{"epoch": e, "seconds": s, "status": status, "lower_bound": b, "counterexamples": c,
@@ -161,4 +172,22 @@ def entries() -> list[dict[str, Any]]:
                 "message": "column 'psi_cpu_some' must be in 0..1 share, got 41 (workload training: 1,204 of 2,011 "
                            "rows, first at row 3); it looks like percent: divide by 100, or set unit: percent in the "
                            "mapping"}
+    return found
+
+
+def compared(worse: float = 2.0) -> dict[str, Any]:
+    """Evidence with a champion whose errors are so many times as large, on the same rows."""
+    found, span = evidence(), 38.19
+    curves = found["curves"]["predictions"]
+    squares = (np.array(curves["verified"]) - np.array(curves["measured"])) ** 2
+    cases = {"quantity": "squared error", "metric": "test_mse", "better": "smaller", "unit": "ms²",
+             "values": squares.tolist(), "sha256": "0" * 64, "scale": span**2, "block": 1}
+    found["metrics"]["test_mse"] = float(squares.mean()) / span**2
+    found |= {"cases": cases, "case_counts": {"test_mse": len(squares)}}
+    held = contract()
+    found["champion"] = {
+        "version": 3, "metrics": {"test_mse": found["metrics"]["test_mse"] * worse**2},
+        "cases": {**cases, "values": (squares * worse**2).tolist()},
+        "changes": {"weaker": [], "added": [], "box": [], "data_version": held["data_version"],
+                    "gates": {gate["name"]: [gate["comparison"], gate["threshold"]] for gate in gates()["gates"]}}}
     return found

@@ -22,9 +22,8 @@ from models.reporting.document import (
     render,
     text,
 )
-from models.reporting.formatting import count, duration, number, percent
+from models.reporting.formatting import count, duration, number, percent, titled
 from models.reporting.plots import FULL_WIDTH
-from models.tasks.control.evidence_reading import titled
 from models.tasks.control.roles import roles
 from models.tasks.control.shadow.intervals import ALIKE
 from models.tasks.control.shadow.replay import AS_SET, FALLBACK, POLICY, Replayed

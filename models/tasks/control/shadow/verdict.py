@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from models.reporting.formatting import number, percent
-from models.tasks.control.evidence_reading import percent_signed, titled
+from models.reporting.formatting import number, percent, titled
+from models.tasks.control.evidence_reading import percent_signed
 from models.tasks.control.shadow.replay import AS_SET, FALLBACK, POLICY
 
 Found = Mapping[str, Any]

@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 
 from models.reporting import control_plots
 from models.reporting.document import Document, Fold, Grid, Note, Plot, Section, Table, render
+from models.reporting.formatting import titled
 from models.tasks.control import learning_sections, sections
-from models.tasks.control.evidence_reading import titled
 from models.tasks.control.pages import ControlPages
 from models.tasks.pages import Pages
 from tests.models.tasks.control.sample import evidence
@@ -29,7 +29,7 @@ def parts(found: Any) -> dict[str, list[Any]]:
 
 def page(found: Any) -> str:
     headed = [*PAGES.sections(None, found, None, "p"), *PAGES.run_sections([{"workload": "web", "evidence": found}])]
-    return render(Document("web", "", (), (PAGES.headline(found),), tuple(Section(*one) for one in headed)))
+    return render(Document("web", "", (), (PAGES.headline(found, None),), tuple(Section(*one) for one in headed)))
 
 
 def test_every_section_has_its_plot_and_the_page_is_whole():
@@ -41,12 +41,15 @@ def test_every_section_has_its_plot_and_the_page_is_whole():
     assert text.count("<svg") == 10 and 'class="missing"' not in text
 
 
-def test_headline_and_summary_say_what_was_measured():
-    facts = {label: (value, remark) for label, value, remark in PAGES.headline(evidence()).items}
-    assert facts["Cost saved against the best rule"] == (
-        "12.0\N{NO-BREAK SPACE}%", "at least 8.0\N{NO-BREAK SPACE}%; autopilot")
-    assert facts["Against the best rule tuned to it"][0] == "-1.0\N{NO-BREAK SPACE}%"
-    assert facts["A decision"][0] == "19.5\N{NO-BREAK SPACE}µs"
+def test_headline_is_beside_one_rule_with_the_limits_of_the_gates_and_the_summary_says_what_was_measured():
+    gates = {"gates": [{"metric": "cost_saved_lower", "comparison": ">=", "threshold": 0.0, "unit": "share"},
+                       {"metric": "violating_share_upper", "comparison": "<=", "threshold": 0.03, "unit": "share"}]}
+    facts = {label: (value.replace("\N{NO-BREAK SPACE}", " "), remark.replace("\N{NO-BREAK SPACE}", " "))
+             for label, value, remark in PAGES.headline(evidence(), gates).items}
+    assert facts["Cost saved against autopilot"] == ("12.0 %", "at least 8.0 %; limit: at least 0 %")
+    assert facts["Steps that miss the objective"] == ("1.8 %", "autopilot 1.9 %; limit: at most 3.0 %")
+    assert facts["Cost"] == ("3", "cores a core of mean load; autopilot 3.4")
+    assert facts["Reward"] == ("1.45", "autopilot 1.4") and facts["A decision takes"][0] == "19.5 µs"
     assert [figure.value for figure in PAGES.figures(evidence())] == [12.0, pytest.approx(1.8), 1.45]
     assert PAGES.badness(evidence()) == -0.12
     assert PAGES.parameters(evidence()) == {"fallback": "hpa-cpu", "policy": "finetuned"}
@@ -70,12 +73,45 @@ def test_a_guarantee_of_the_loop_is_printed_where_it_is_proved_alone():
     rows = [[cell.text.replace("\N{NO-BREAK SPACE}", " ") for cell in row] for row in table.rows]
     assert rows[0][:5] == ["0 cores a step", "PROVED", "71.1 core seconds", "40", "17"]
     assert rows[1][1:5] == ["UNKNOWN", "-", "-", "-"]
-    (absent,) = sections.closed_loop(evidence() | {"closed_loop": {}}, "p")
-    assert isinstance(absent, Note) and absent.kind == "missing"
+    without = evidence() | {"closed_loop": {}}
+    assert "loop" not in [anchor for anchor, *_ in PAGES.sections(None, without, None, "p")]
+    assert [claim.status for claim in PAGES.claims(without)] == ["not tried"]
+
+
+def test_every_change_of_the_closed_loop_that_was_tried_is_claimed_or_said_not_to_be():
+    proved, unknown = PAGES.claims(evidence())
+    assert (proved.name, proved.status) == ("closed loop, change 0 cores a step", "PROVED")
+    assert proved.text == "bound 71.1 core seconds, for ever" and proved.sentence == "It holds."
+    assert (unknown.status, unknown.text) == ("UNKNOWN", "The time ended")
+
+
+def test_policy_and_champion_are_paired_in_all_that_is_recorded_of_an_episode():
+    found = evidence()
+    cases = {"quantity": "cost per episode", "metric": "mean_cost", "better": "smaller", "unit": found["cost_unit"],
+             "values": found["episodes"]["policy_cost"], "sha256": "0" * 64, "scale": 1.0, "block": None}
+    found |= {"cases": cases, "case_counts": {"mean_cost": 3}}
+    found["metrics"]["mean_cost"] = sum(cases["values"]) / 3
+    found["champion"] = {"metrics": {"mean_cost": 4.0}, "cases": {**cases, "values": [4.0, 3.0, 5.0]},
+                         "episodes": {"violating_share": [0.01, 0.0, 0.02], "reward": [1.0, 1.1, 1.2]}}
+    found["episodes"]["policy_reward"] = [1.1, 1.2, 1.3]
+    assert [one.name for one in PAGES.paired(found)] == [
+        "cost per episode", "reward per episode", "steps that miss the objective"]
+    assert PAGES.paired(found)[2].champion.tolist() == [0.01, 0.0, 0.02]
+    del found["champion"]["episodes"]
+    assert [one.name for one in PAGES.paired(found)] == ["cost per episode"]
+
+
+def test_the_worst_episodes_are_those_that_miss_the_objective_most():
+    (table,) = PAGES.worst(evidence())
+    assert [row[0].text for row in table.rows] == ["3", "2"] and table.header[2] == "autopilot"
+    found = evidence()
+    found["episodes"]["policy_violating_share"] = [0.0, 0.0, 0.0]
+    (note,) = PAGES.worst(found)
+    assert note.text == "None of 3 held-out episodes misses the objective."
 
 
 def test_table_of_controllers_has_the_policy_first_and_the_rest_by_cost():
-    (table,) = [part for part in sections.front(evidence(), "p") if isinstance(part, Table)]
+    (table,) = [part for part in parts(evidence())["front"] if isinstance(part, Table)]
     assert [row[0].text for row in table.rows] == ["policy", "hpa-cpu, own", "autopilot", "hpa-cpu"]
     assert table.header == ("Controller", "Cost", "Violating steps", "Reward", "Cores", "CPU utilization")
 
@@ -91,7 +127,7 @@ def test_early_training_is_told_by_quarters_against_the_fallback():
     assert not [part for part in without if isinstance(part, Table)]
 
 
-def test_the_generic_policy_stands_among_the_rules_on_held_out_applications():
+def test_the_generic_policy_stands_among_the_rules_on_held_out_environments():
     plot, note = learning_sections.generic_front(evidence(), "p")
     assert isinstance(plot, Plot) and isinstance(note, Note)
     said = note.text.replace("\N{NO-BREAK SPACE}", " ")
@@ -117,6 +153,8 @@ def test_map_is_over_the_objective_where_it_bounds_what_is_shown():
 
 @pytest.mark.parametrize("name, unit, shown", [
     ("p99_ms", "ms", "p99 (ms)"), ("cpu_limit_cores", "cores", "CPU limit (cores)"), ("replicas", "count", "replicas"),
+    ("power_w", "W", "power (W)"), ("clock_ghz", "GHz", "clock (GHz)"), ("room_c", "degC", "room (degC)"),
+    ("served_share", "share", "served share"),
     ("wait_over_slo", "1", "wait over SLO"), ("cores", "cores", "cores"), ("rate_rps", "1/s", "rate (1/s)")])
 def test_names_lose_the_unit_that_stands_in_brackets(name, unit, shown):
     assert titled(name, unit) == shown
@@ -150,7 +188,7 @@ def test_whatever_is_broken_in_the_evidence_leaves_a_section_of_parts(key, unsav
         found = {**evidence(points=3), key: value}
         for section in READ_BY[key]:
             assert section(found, "p")
-        PAGES.headline(found), PAGES.cells(found), PAGES.parameters(found), PAGES.figures(found)
+        PAGES.headline(found, None), PAGES.cells(found), PAGES.parameters(found), PAGES.figures(found)
 
 
 def test_of_nothing_a_page_is_made_that_says_so():
@@ -181,7 +219,7 @@ def test_broken_numbers_anywhere_leave_a_page(unsaved):
                 inner = inner[key]
             inner[path[-1]] = value
             assert all(section(found, "p") for section in READ_BY[path[0]])
-            PAGES.headline(found)
+            PAGES.headline(found, None)
 
 
 def test_the_champion_stands_in_the_day_where_it_went_through_the_same_load():
