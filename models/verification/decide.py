@@ -20,6 +20,7 @@ from models.verification.checker.time_limit import OutOfTime, time_limit
 from models.verification.decide_network import NetworkDecider
 from models.verification.execution import Execution
 from models.verification.language.claim import Claim, Part, exact, require_readable
+from models.verification.memory import is_lack_of_memory
 from models.verification.network.graph import FloatArray
 from models.verification.network.onnx_reader import model_bytes
 from models.verification.onnx_verdict import OnnxVerdict, PartVerdict
@@ -29,6 +30,7 @@ from models.verification.trees.decide_forest import ForestDecider
 from models.verification.trees.forest_reader import has_forest
 from models.verification.verdict import BoxTree, Status
 
+NO_MEMORY = "the memory that it may take is spent"
 GRACE = 1.0  # seconds after which a stage that does not look at the clock itself is ended
 DRAWN_BYTES = 16  # of fresh randomness in the inputs that a share is counted on
 OnPart = Callable[[str, Progress], None] | None
@@ -64,6 +66,11 @@ def decide(model: Path, specification: Path, seconds: float = 120.0, points: Flo
         except OutOfTime:
             raise InputError("model and property must be read within the time limit, got no further in "
                              f"{exact(seconds)} s ({model})") from None
+        except Exception as error:
+            if not is_lack_of_memory(error):
+                raise
+            raise InputError(f"model and property must be read within the memory there is, got {error} ({model})") \
+                from error
         run.work()
         try:
             return _ended(run, model, specification, certificate)
@@ -71,6 +78,12 @@ def decide(model: Path, specification: Path, seconds: float = 120.0, points: Flo
             if run.status is Status.PROVED:
                 run.add(Status.TIMEOUT, "execution", f"time budget of {exact(seconds)} s is spent")
             return run.verdict("What its execution adds is not bounded: the time is spent.")
+        except Exception as error:
+            if not is_lack_of_memory(error):
+                raise
+            if run.status is Status.PROVED:
+                run.add(Status.UNKNOWN, "execution", NO_MEMORY)
+            return run.verdict("What its execution adds is not bounded: the memory is spent.")
 
 
 class Decider(Protocol):
@@ -190,6 +203,10 @@ class _Run:
             return _undecided(Status.UNKNOWN, "interrupted"), []
         except OutOfTime:
             return _undecided(Status.TIMEOUT, f"time budget of {exact(self.seconds)} s is spent"), []
+        except Exception as error:
+            if not is_lack_of_memory(error):
+                raise
+            return _undecided(Status.UNKNOWN, NO_MEMORY), []
         self.interrupted = result.interrupted
         return result, points
 

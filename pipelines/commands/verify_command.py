@@ -49,6 +49,9 @@ def verify(
              "them all in one process, instead of MODEL and --specification.")] = None,
     csv_file: Annotated[Path | None, typer.Option("--csv", help="CSV that the verdicts of --instances are written to."
                                                   )] = None,
+    memory: Annotated[int | None, typer.Option(
+        help="MiB that it may take in all, code included; what needs more is UNKNOWN. Default: what there is.",
+        min=1)] = None,
     seed: Annotated[int, typer.Option(help="Of the search for counterexamples.", min=0)] = 0,
     json_output: JsonOption = False,
 ) -> None:
@@ -66,9 +69,11 @@ def verify(
         _only_instances(instances, {"MODEL": model, "--specification": specification, "--points": points,
                                     "--witness": witness, "--certificate": certificate})
         with _no_verdict(json_output):
+            from models.verification.memory import memory_limit
             from pipelines.commands.verify_instances import verify_instances
 
-            code = verify_instances(instances, timeout, seed, csv_file, json_output)
+            with memory_limit(memory):
+                code = verify_instances(instances, timeout, seed, csv_file, json_output)
         raise typer.Exit(code)
     if model is None or specification is None or csv_file is not None:
         raise InputError("either MODEL and --specification must be given, or --instances; --csv belongs to --instances")
@@ -80,7 +85,7 @@ def verify(
         if written is not None:
             require_writable(written, name, read)
     inputs = None if points is None else _read_points(points)
-    document = _decide(model, specification, timeout, inputs, seed, json_output, certificate)
+    document = _decide(model, specification, timeout, memory, inputs, seed, json_output, certificate)
     code = EXIT_CODES[document["verdict"]]
     if not json_output:
         _say(_text(document))
@@ -107,13 +112,14 @@ def _only_instances(instances: Path, others: dict[str, Path | None]) -> None:
         raise InputError(f"file must exist, got {instances}")
 
 
-def _decide(model: Path, specification: Path, timeout: float, inputs: Any, seed: int, quiet: bool,
+def _decide(model: Path, specification: Path, timeout: float, memory: int | None, inputs: Any, seed: int, quiet: bool,
             certificate: Path | None) -> dict[str, Any]:
     """The verdict's document."""
     with _no_verdict(quiet):
         from models.verification.decide import decide
+        from models.verification.memory import memory_limit
 
-        with _progress(quiet) as advance:
+        with _progress(quiet) as advance, memory_limit(memory):
             return decide(model, specification, timeout, inputs, seed, advance, certificate).to_json()
 
 

@@ -23,6 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from models.verification.memory import is_lack_of_memory
 from models.verification.search.open_boxes import Boxes, OpenBoxes, joined
 from models.verification.search.search_result import Budget, Progress, SearchResult
 from models.verification.verdict import BoxTree, Status
@@ -39,7 +40,6 @@ DOUBLE_SHARE = 0.25
 # A round of fewer boxes takes about as long as one of so many, so that boxes are split further before they are bounded;
 # and in float64, where they are so many times fewer than fill a round.
 LEAST_ROUND, FEW = 8, 8
-NO_MEMORY = ("out of memory", "not enough memory", "can't allocate memory", "cannot allocate memory")
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class _Search:
             try:
                 margins = self._bound(now)
             except (MemoryError, RuntimeError) as error:
-                if self.batch == 1 or not _no_memory(error):
+                if self.batch == 1 or not is_lack_of_memory(error):
                     raise
                 self.batch = max(self.batch // 2, 1)
                 self.open.put(now)
@@ -269,8 +269,3 @@ def _preorder(dimension: NDArray[np.int16], child: NDArray[np.int64], roots: int
         if inner[node]:
             stack += [left[node] + 1, left[node]]
     return np.array(order, dtype=np.int64)
-
-
-def _no_memory(error: BaseException) -> bool:
-    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or any(
-        text in str(error).lower() for text in NO_MEMORY)

@@ -2,16 +2,17 @@
 
     python -m benchmarks shared-cluster-agents [--seeds 3]
 
-As section 4.8 of the thesis measures SIMPPO, in simulation. Learners (all but `alone` in clusters of 12 functions): the
-task as it is; its policy by PPO, which the paper uses; without a word of the others; with the mean of all of the
-others' states in place of the chosen ones (SIMPPO-All); trained alone and left so (the baseline), and trained alone and
-put together (S-RL). Rules, tuned on the training clusters. All act on the same held-out clusters, whose cores grow with
+As section 4.8 of the thesis measures SIMPPO, in simulation. Learners, in clusters of 12 functions: the task as it is;
+its policy by PPO, which the paper uses; without a word of the others; with the mean of all of the others' states in
+place of the chosen ones (SIMPPO-All); trained alone, on a cluster for twelve, and left there (the baseline), or put
+together (S-RL). Rules, tuned on the training clusters. All act on the same held-out clusters, whose cores grow with
 their functions. Resumable: what is there for the same code is kept.
 """
 
 import argparse
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -33,6 +34,7 @@ from models.tasks.control.judging import play
 from models.tasks.control.task import ControlTask
 from models.tasks.control.training import train
 from models.tasks.task import load_task
+from systems.shared_cluster.functions import Clusters
 from systems.shared_cluster.interface import FEATURES, GLOBAL, SIGNALS
 from systems.shared_cluster.rules import RULES, UNLIMITED
 from systems.shared_cluster.simulator import SharedCluster, State
@@ -73,8 +75,19 @@ class Averaged(SharedCluster):
         return torch.cat([super().observe(state), torch.stack(found, dim=1)], dim=1)
 
 
+class Alone(Unknowing):
+    """One function of AGENTS, on a cluster for that many which it has for itself."""
+
+    def draw(self, split: str, count: int, steps: int, seed: int, scenario: str = "",
+             applications: Sequence[int] | None = None) -> Clusters:
+        """See `Environment`."""
+        drawn = super().draw(split, count, steps, seed, scenario, applications)
+        return replace(drawn, capacity=AGENTS * drawn.capacity, bandwidth=AGENTS * drawn.bandwidth)
+
+
 ENVIRONMENTS: Mapping[str, Callable[[int], SharedCluster]] = {
-    "no word of the others": Unknowing, "all states averaged": Averaged}
+    "alone": Alone, "trained alone, together": Unknowing, "no word of the others": Unknowing,
+    "all states averaged": Averaged}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -157,7 +170,8 @@ def _figures(environment: SharedCluster, act: Acting, scenario: str = "") -> dic
     column = [signal.name for signal in environment.signals].index
     seen = played.observations[WARM_UP:]
     over = np.log(seen[..., column("latency_ms")] / seen[..., column("most_latency_ms")])
-    return {"cost": float(played.cost.mean()), "violating_share": float(played.violating_share.mean()),
+    fair = 1.0 if environment.agents > 1 else AGENTS  # who is alone has the shares of all
+    return {"cost": fair * float(played.cost.mean()), "violating_share": float(played.violating_share.mean()),
             "reward": float(played.reward.mean()), "latency": float(np.exp(over.mean())),
             "usage": float(played.measures["usage"].mean()),
             "decision_us": 1e6 * seconds / (STEPS * count * environment.agents)}

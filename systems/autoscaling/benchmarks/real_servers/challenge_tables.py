@@ -14,7 +14,7 @@ from systems.autoscaling.benchmarks.fronts import Front, saving
 from systems.autoscaling.benchmarks.real_servers.settings import FIRST, LOST, STEP_S
 from systems.autoscaling.benchmarks.real_servers.tables import NOT_MEASURED, of_kind
 
-SHARES = (0.01, 0.02, 0.04)  # of violating intervals, at which costs are read
+SHARES = (0.01, 0.02, 0.04, 0.1)  # of violating intervals, at which costs are read; the last: where both have been
 BLOCK = 20  # intervals, five minutes: what is drawn together
 _STYLES = {"rule": (UNVERIFIED, "-."), "policy": (VERIFIED, "-")}
 
