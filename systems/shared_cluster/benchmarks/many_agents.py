@@ -3,10 +3,10 @@
     python -m benchmarks shared-cluster-agents [--seeds 3]
 
 As section 4.8 of the thesis measures SIMPPO, in simulation. Learners, in clusters of 12 functions: the task as it is;
-its policy by PPO, which the paper uses; without a word of the others; with the mean of all of the others' states in
-place of the chosen ones (SIMPPO-All); trained alone, on a cluster for twelve, and left there (the baseline), or put
-together (S-RL). Rules, tuned on the training clusters. All act on the same held-out clusters, whose cores grow with
-their functions. Resumable: what is there for the same code is kept.
+its policy by PPO, which the paper uses (three times the episodes, one aim in place of three); without a word of the
+others; with the mean of all of the others' states in place of the chosen ones (SIMPPO-All); trained alone, on a cluster
+for twelve, and left there (the baseline), or put together (S-RL). Rules, tuned on the training clusters. All act on the
+same held-out clusters, whose cores grow with their functions. Resumable: what is there for the same code is kept.
 """
 
 import argparse
@@ -136,7 +136,7 @@ def _trained(name: str, seed: int) -> Acting:
     agents = 1 if name == "alone" else AGENTS
     training = task.training.model_copy(update={
         "applications": task.training.applications * (AGENTS // agents),
-        **({"method": "ppo"} if "PPO" in name else {})})
+        **({"method": "ppo", "aims": (1.0,)} if "PPO" in name else {})})
     task = task.model_copy(update={"training": training})
     environment = ENVIRONMENTS.get(name, SharedCluster)(agents)
     rounds = training.rounds * (PPO_EPISODES if "PPO" in name else 1)

@@ -263,6 +263,6 @@ def figures(played: Played, slo_ms: float) -> dict[str, float]:
     violated = (p99 > slo_ms) | (failed > settings.LOST)
     return {"violating_share": float(violated.mean()),
             "violated_requests": float((violated * rate).sum() / max(rate.sum(), 1e-9)),
-            "cores": float((quota * replicas).mean()), "used_cores": float(used.mean()),
+            "cores": float((quota * replicas).mean()), "used_cores": float(np.nanmean(used)),
             "replicas_mean": float(replicas.mean()),
             "failed_share": float((failed * rate).sum() / max(rate.sum(), 1e-9))}

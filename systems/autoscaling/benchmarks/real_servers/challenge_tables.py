@@ -66,7 +66,8 @@ def fronts(results: Mapping[str, Any]) -> dict[str, Front]:
 
 def _blocks(arm: Arm) -> dict[str, NDArray[np.float64]]:
     """(blocks,) of violated and cost: share of violating intervals, mean cores."""
-    p99, failed, quota, replicas = (np.array(arm[name][FIRST:]) for name in ("p99_ms", "failed", "quota", "replicas"))
+    p99, failed, quota, replicas = (np.array(arm[name][FIRST:], dtype=float)
+                                    for name in ("p99_ms", "failed", "quota", "replicas"))
     violated = (p99 > arm["slo_ms"]) | (failed > LOST)
     whole = len(p99) // BLOCK * BLOCK
     return {"violated": violated[:whole].reshape(-1, BLOCK).mean(axis=1),
@@ -137,7 +138,7 @@ def draw(results: Mapping[str, Any], path: Path) -> None:
             latency.axhline(slo_ms, color=INK, linewidth=0.8)
             latency.annotate("objective", (minutes[-1], slo_ms), xytext=(0, 3), textcoords="offset points", ha="right",
                              fontsize=8)
-            seen = [value for arm in arms for value in arm["p99_ms"]]
+            seen = [value for arm in arms for value in arm["p99_ms"] if value is not None]
             logarithmic(latency, "y", min(seen), max(*seen, 1.2 * slo_ms))
             for axes, label in ((load, "requests a second"), (latency, "p99, ms"), (instances, "instances that serve"),
                                 (cores, "asked for, cores")):

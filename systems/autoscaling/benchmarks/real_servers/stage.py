@@ -201,8 +201,8 @@ def _requests(result: Result, intervals: int) -> NDArray[np.float64]:
 
 
 def to_json(played: Played) -> dict[str, Any]:
-    """As a result file keeps it."""
-    series = {name: [float(f"{value:.5g}") for value in getattr(played, name)]
+    """As a result file keeps it; null: not known, such as a p99 where no request came through."""
+    series = {name: [float(f"{value:.5g}") if np.isfinite(value) else None for value in getattr(played, name)]
               for name in ("rate", "p99_ms", "failed", "quota", "replicas", "ready", "used", "memory_mib")}
     steps = [{"actor": one.actor, "reason": one.reason, "failure": one.failure,
               "said": None if one.said is None else float(f"{one.said['target_cpu_limit_cores']:.5g}"),

@@ -1,5 +1,6 @@
 """The challenging closed loop: where its objective is looked for, what violates, and how two arms are read."""
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from systems.autoscaling.benchmarks.real_servers import challenge_tables as tables
 from systems.autoscaling.benchmarks.real_servers.challenge import calibrated, figures, next_objectives
 from systems.autoscaling.benchmarks.real_servers.settings import FIRST
+from systems.autoscaling.benchmarks.real_servers.stage import Played, to_json
 from systems.autoscaling.benchmarks.real_servers.tables import NOT_MEASURED
 
 SLO_MS = 20.0
@@ -34,6 +36,21 @@ def results() -> dict[str, Any]:
         entries.append({"kind": "compared", "run": number, "load": number % 2, "load_average": 0.1, "arms": [
             arm("rule", aim, violated, cores), arm("policy", aim, violated, 0.8 * cores)]})
     return {"machine": {"cpu_model": "a", "cores": 2, "kernel": "6", "date": "2026-11-23"}, "entries": entries}
+
+
+def test_an_interval_in_which_no_request_came_through_is_kept_and_violates() -> None:
+    """Nobody knows its p99 then, nor what was used where nothing answered."""
+    names = ("rate", "p99_ms", "failed", "quota", "replicas", "ready", "used", "memory_mib")
+    series = {name: np.ones(INTERVALS) for name in names}
+    series["failed"] = np.zeros(INTERVALS)
+    series["p99_ms"][-1] = series["used"][-1] = np.nan
+    series["failed"][-1] = 1.0
+    played = Played("static", (), **series, lateness_ms=0.3)
+    found = {**to_json(played), **figures(played, SLO_MS)}
+    kept = json.loads(json.dumps(found, allow_nan=False))
+    assert kept["p99_ms"][-1] is None and kept["used_cores"] == 1.0
+    assert kept["violating_share"] == pytest.approx(1 / (INTERVALS - FIRST))
+    assert tables._blocks({**kept, "slo_ms": SLO_MS})["violated"].sum() * tables.BLOCK == pytest.approx(1.0)
 
 
 def test_what_violates_are_intervals_above_the_objective_or_with_lost_requests() -> None:
