@@ -7,7 +7,6 @@ machine disturbs all of them.
 What counts is the generators' own record of each request, not what Prometheus showed the controllers.
 """
 
-import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -55,7 +54,8 @@ class Arm:
         models: the policy; one that is refused where the rule alone acts.
         rule: acts where the policy may not.
         checked: whether the policy may decide only on what is like what its training saw.
-        slo_ms: objective of the 99th percentile; aim: share of violating steps that it was tuned or trained to.
+        slo_ms: objective of the 99th percentile.
+        aim: share of violating steps that it was tuned or trained to; 0: to none.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Arm:
     rule: Controller
     checked: bool = True
     slo_ms: float = SLO_MS
-    aim: float = math.nan
+    aim: float = 0.0
 
 
 @dataclass(frozen=True)
