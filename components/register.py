@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from components.progress import step
+from components.signing_key import take_signing_key
 from components.tracking import project_configuration
 from components.workload_status import failure
 from feature_store.errors import AssayError
@@ -28,6 +29,7 @@ def run_register(workloads: list[str], telemetry: str, scheduled: bool, features
 
     with step("register"):
         configuration = project_configuration()
+        take_signing_key(configuration)
         registry = Registry(configuration, actor="assay run")
         for drift in registry.reconcile():
             print(drift)

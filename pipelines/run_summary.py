@@ -18,6 +18,8 @@ from pipelines.console import shortened
 MOST_ROWS = 20  # workloads that a table shows in full
 WORST = 10  # of more workloads: those that are shown
 NAME_WIDTH = 48  # a longer name is cut; the report and --json have it whole
+HOW_TO_REVIEW = ("`assay promote`; or in MLflow (`assay ui`): set the version's tag assay.review to approve or reject, "
+                 "then `assay promote --pending`")
 SETTLED = ("registered", "unchanged", "no new data")
 
 
@@ -90,7 +92,7 @@ def summary_notes(summary: dict[str, Any]) -> list[str]:
     lines += [line for entry in said for line in _reason(entry)]
     unsaid = sum(map(_needs_a_reason, entries)) - len(said)
     lines += [f"{unsaid:,} more reasons: in the report"] if unsaid else []
-    return [*lines, *_bundles(entries), f"report: {summary['report']}"]
+    return [*lines, *_waiting(entries), *_bundles(entries), f"report: {summary['report']}"]
 
 
 def _needs_a_reason(entry: dict[str, Any]) -> bool:
@@ -103,6 +105,16 @@ def _reason(entry: dict[str, Any]) -> list[str]:
     is_new = entry["status"] == "registered" and entry["alias"] == "challenger"
     first, *others = entry["message"].split("; ") if is_new else [entry["message"]]
     return [f"{shortened(entry['workload'], NAME_WIDTH)}: {first}", *(f"  {other}" for other in others)]
+
+
+def _waiting(entries: list[dict[str, Any]]) -> list[str]:
+    """What a person has to decide, and how."""
+    names = [f"{shortened(entry['workload'], NAME_WIDTH)} version {entry['version']}" for entry in entries
+             if entry["alias"] == "challenger"]
+    if not names:
+        return []
+    more = f" and {len(names) - WORST:,} more" if len(names) > WORST else ""
+    return [f"wait for a review: {', '.join(names[:WORST])}{more}", "  " + HOW_TO_REVIEW]
 
 
 def _counts(entries: list[dict[str, Any]]) -> list[str]:

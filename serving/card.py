@@ -8,13 +8,16 @@ from serving.model_function import function_digest
 # Marks everything that one registration has made, so that a later process can find what it left.
 TICKET_TAG = "assay.ticket"
 FUNCTION_TAG = "function_sha256"
-_LONGEST = 4000  # MLflow takes 5000 characters
+LONGEST_TAG = 4000  # MLflow takes 5000 characters
 
 
-def version_tags(bundle: Bundle, gates_passed: bool, command: str, ticket: str) -> dict[str, str]:
+def version_tags(
+    bundle: Bundle, gates_passed: bool, reason: str, command: str = "", ticket: str = ""
+) -> dict[str, str]:
     """Tags of the model version: what it is, what it was made from, how to make it again.
 
     Args:
+        reason: why it became what it is, as the ledger says.
         command: command line that reproduces the version.
         ticket: id of the registration.
     """
@@ -26,6 +29,8 @@ def version_tags(bundle: Bundle, gates_passed: bool, command: str, ticket: str) 
         "workload": contract.workload,
         "verdict": str(status),
         "gates_passed": str(gates_passed).lower(),
+        "gates": _gates(bundle),
+        "decision": reason,
         "data_version": contract.data_version,
         "code_version": contract.code_version,
         "seed": str(contract.seed),
@@ -35,7 +40,13 @@ def version_tags(bundle: Bundle, gates_passed: bool, command: str, ticket: str) 
         "reproduce": command,
         TICKET_TAG: ticket,
     }
-    return {key: value[:_LONGEST] for key, value in tags.items() if value}
+    return {key: value[:LONGEST_TAG] for key, value in tags.items() if value}
+
+
+def _gates(bundle: Bundle) -> str:
+    gates = bundle.gates.gates
+    failed = [gate.name for gate in gates if not gate.passed]
+    return f"{len(gates) - len(failed)} of {len(gates)}" + (f", failed: {', '.join(failed)}" if failed else "")
 
 
 def gate_table(bundle: Bundle) -> str:

@@ -4,6 +4,8 @@
     promote    a challenger, by a person's word         rollback   to the champion before
     retire     a version, for good: also where its bundle is lost
     stop_acting, resume_acting   all controllers of a workload, by a person's word
+    reviews    what a reviewer decided in the store (serving/reviews.py)
+    registry_audit   the store against the ledger (serving/registry_audit.py)
     open_champion, download_bundle                      what controllers and `assay` read
 
 The store (MLflow) holds copies and pointers; what counts is elsewhere: which version is champion says
@@ -12,11 +14,12 @@ is in the ledger. An alias, tag or artifact that someone changed in the store ch
 that someone deleted there is read from a copy, found by that digest (serving/version_bundles.py).
 """
 
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from feature_store.errors import AssayError, RefusedError
 from models.configuration import Configuration
@@ -29,6 +32,8 @@ from serving.moves import Action, Move, Standing
 from serving.outcomes import Promotion, Registration, Retirement
 from serving.promotion import Aliases, Drift, Promotions
 from serving.registration import Registrar
+from serving.registry_audit import RegistryAudit
+from serving.reviews import Reviews
 from serving.specification_change import GATE, weaker_in
 from serving.store import Store
 from serving.version_bundles import VersionBundles
@@ -58,6 +63,19 @@ class Lifecycle:
         self._registrar = Registrar(
             configuration, store, self._promotions, self._aliases, self._bundles, self._new_move, checker
         )
+        self.registry_audit = RegistryAudit(configuration, store, self._promotions, self._aliases, self._bundles)
+        self.reviews = Reviews(configuration, store, self._promotions, self._bundles, self)
+
+    @property
+    def actor(self) -> str:
+        """Who is written beside every move."""
+        return self._actor
+
+    def on_behalf_of(self, actor: str) -> Self:
+        """The same, with another name beside the moves of a person."""
+        other = copy.copy(self)
+        other._actor = actor
+        return other
 
     def history(self, task: str | None = None, workload: str | None = None) -> tuple[Entry, ...]:
         """Verified ledger entries, oldest first.

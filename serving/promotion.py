@@ -28,6 +28,7 @@ from serving.ledger import Ledger
 from serving.ledger_entry import Entry
 from serving.ledger_heads import pinned_head, registry_heads
 from serving.moves import Move, Standing
+from serving.review_tags import WAITS_FOR, WAITS_TAG
 
 
 class AliasStore(Protocol):
@@ -38,6 +39,9 @@ class AliasStore(Protocol):
 
     def set_alias(self, model: str, alias: str, version: int | None) -> None:
         """Points an alias to a version (None: removes it). Raises AssayError where it cannot."""
+
+    def set_tag(self, model: str, version: int, key: str, value: str | None) -> None:
+        """Writes a tag of a version (None: removes it, if it is there). Raises AssayError where it cannot."""
 
     def has_version(self, model: str, version: int) -> bool:
         """Whether the registry still has a version."""
@@ -196,6 +200,8 @@ class Promotions:
             found = self._store.alias(model, alias)
             if found == expected:
                 continue
+            if alias == self._aliases.challenger:  # before the alias: what a crash leaves out is done once more
+                self._mark_waiting(model, found, expected)
             repaired, gone = True, False
             try:
                 self._store.set_alias(model, alias, expected)
@@ -212,6 +218,14 @@ class Promotions:
                 if not any(drift.gone for drift in drifts):  # else the model itself may be gone
                     raise
         return tuple(drifts)
+
+    def _mark_waiting(self, model: str, before: int | None, now: int | None) -> None:
+        """The tag that tells a reviewer what the challenger waits for. It decides nothing: where it fails, an audit
+        of the registry says it."""
+        for version, text in ((before, None), (now, WAITS_FOR)):
+            if version is not None:
+                with contextlib.suppress(AssayError):
+                    self._store.set_tag(model, version, WAITS_TAG, text)
 
 
 def _named(version: int | None) -> str:

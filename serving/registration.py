@@ -110,7 +110,7 @@ class Registrar:
             version = self._store.create_version(
                 self._configuration.model_name(task, workload),
                 upload,
-                version_tags(bundle, passed, command, name),
+                version_tags(bundle, passed, reason, command, name),
                 gate_table(bundle),
                 above=standing.last_version,
             )

@@ -21,15 +21,17 @@ from typing import Any
 
 import numpy as np
 import onnx
+import pandas as pd
 
 from feature_store.errors import AssayError
 from models.configuration import Configuration
 from serving.bundle import Bundle, ProofChecker, write_folder
 from serving.card import TICKET_TAG
+from serving.contract import MODEL_FILE
 from serving.ledger_heads import HEAD_TAG
 from serving.lifecycle import Lifecycle
 from serving.relocation import HOME_TAG, is_unrecorded, locked_database, require_own_home
-from serving.store import Upload
+from serving.store import StoredModel, StoredVersion, Upload
 
 # Read when mlflow is imported.
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
@@ -42,7 +44,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.models import ModelSignature
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
-from mlflow.types import Schema, TensorSpec
+from mlflow.types import ColSpec, Schema, TensorSpec
 
 _BUNDLE = "bundle"
 _SQLITE = "sqlite:///"
@@ -51,6 +53,7 @@ _PAGE = 1000  # models a request, MLflow's limit
 # Seconds for which the head tags of all models are taken as read: a run that registers a thousand models would else
 # list a thousand models twice for each.
 HEADS_SECONDS = 10.0
+_NO_STAGE = (None, "None", "Archived")  # a version in none of these is one that tools may load as they load aliases
 # MLflow answers with the second code where an alias is not there.
 _ABSENT = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
 
@@ -135,16 +138,49 @@ class MlflowStore:
         return dict(self._heads)
 
     def _read_heads(self) -> dict[str, str]:
-        heads: dict[str, str] = {}
         with _errors("list its head tags", self._configuration.tracking_uri):
-            token: str | None = ""
-            while token is not None:
-                page = self._client.search_registered_models(max_results=_PAGE, page_token=token)
-                for model in page:
-                    if HEAD_TAG in model.tags and self._configuration.is_model_name(model.name):
-                        heads[model.name] = model.tags[HEAD_TAG]
-                token = page.token or None
-        return heads
+            return {model.name: model.tags[HEAD_TAG] for model in self._listed(self._client.search_registered_models)
+                    if HEAD_TAG in model.tags}
+
+    def models(self) -> dict[str, StoredModel]:
+        """See `serving.store.Store`."""
+        with _errors("list its models and versions", self._configuration.tracking_uri):
+            versions: dict[str, dict[int, StoredVersion]] = {}
+            for item in self._listed(self._client.search_model_versions):
+                stage = "" if item.current_stage in _NO_STAGE else str(item.current_stage)
+                versions.setdefault(item.name, {})[int(item.version)] = StoredVersion(
+                    dict(item.tags), item.description or "", stage)
+            return {model.name: StoredModel(model.tags.get(HEAD_TAG),
+                                            {alias: int(version) for alias, version in model.aliases.items()},
+                                            versions.get(model.name, {}))
+                    for model in self._listed(self._client.search_registered_models)}
+
+    def _listed(self, search: Callable[..., Any]) -> Iterator[Any]:
+        """All of this project's that a search of models or versions finds, page by page."""
+        token: str | None = ""
+        while token is not None:
+            page = search(max_results=_PAGE, page_token=token)
+            yield from (item for item in page if self._configuration.is_model_name(item.name))
+            token = page.token or None
+
+    def set_tag(self, model: str, version: int, key: str, value: str | None) -> None:
+        """See `serving.store.Store`."""
+        with _errors(f"take tag {key} of version {version}", model):
+            if value is not None:
+                self._client.set_model_version_tag(model, str(version), key, value)
+            elif key in self._client.get_model_version(model, str(version)).tags:
+                self._client.delete_model_version_tag(model, str(version), key)
+
+    def set_description(self, model: str, version: int, text: str) -> None:
+        """See `serving.store.Store`."""
+        with _errors(f"take the description of version {version}", model):
+            self._client.update_model_version(model, str(version), text)
+
+    def clear_stage(self, model: str, version: int) -> None:
+        """See `serving.store.Store`."""
+        with _errors(f"take version {version} out of its stage", model), warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # stages are deprecated, and can still be set
+            self._client.transition_model_version_stage(model, str(version), "None")
 
     def has_version(self, model: str, version: int) -> bool:
         """See `serving.store.Store`."""
@@ -202,6 +238,13 @@ class MlflowStore:
             location: str = self._client.get_model_version_download_uri(model, str(version))
             return location
 
+    def served_model(self, location: str) -> bytes:
+        """See `serving.store.Store`."""
+        with tempfile.TemporaryDirectory(prefix="assay-model-") as temporary, _errors("give a model", location):
+            repository = self._artifacts(location)
+            is_local = isinstance(repository, LocalArtifactRepository)
+            return Path(repository.download_artifacts(MODEL_FILE, None if is_local else temporary)).read_bytes()
+
     def copies(self, sha256: str) -> list[str]:
         """See `serving.store.Store`."""
         with _errors("look for a bundle", sha256):
@@ -225,9 +268,15 @@ class MlflowStore:
                     model, upload.source, upload.run_id, dict(tags), description=description
                 )
                 if int(made.version) > above:
+                    self._name_own_run(upload.run_id, tags, int(made.version))
                     return int(made.version)
                 # Numbers begin again where someone deleted the registered model; the ledger's stay used.
                 self._client.delete_model_version(model, str(made.version))
+
+    def _name_own_run(self, run_id: str, tags: Mapping[str, str], version: int) -> None:
+        """A run of this registration is named for its version; one that the caller gave keeps its name."""
+        if self._client.get_run(run_id).data.tags.get(TICKET_TAG) == tags[TICKET_TAG]:
+            self._client.update_run(run_id, name=f"{tags['task']}.{tags['workload']} version {version}")
 
     def tags(self, model: str) -> dict[int, dict[str, str]]:
         """See `serving.store.Store`."""
@@ -314,22 +363,22 @@ class MlflowStore:
 def _log_flavor(bundle: Bundle, model_id: str) -> None:
     """The model in MLflow's own format beside the bundle, for its UI and tools. Nothing of ours reads it."""
     contract = bundle.contract
-    columns = len(contract.inputs)
+    # by name, so that MLflow's tools put columns in order; its reader of ONNX files makes float32 of double
+    inputs = Schema([ColSpec("double", item.name) for item in contract.inputs])
     output = TensorSpec(np.dtype(np.float32), (-1, len(contract.outputs)), contract.model.output)
-    middle = [(item.minimum + item.maximum) / 2 for item in contract.inputs]
+    middle = {item.name: [(item.minimum + item.maximum) / 2] for item in contract.inputs}
     with warnings.catch_warnings():
         # Of MLflow's own code, when log_model first imports mlflow.pyfunc.
         warnings.filterwarnings("ignore", ".*Any type hint is inferred", UserWarning)
+        # Of its way of saving the example: it compares names of columns with a range.
+        warnings.filterwarnings("ignore", "Operation with range is deprecated")
         mlflow.onnx.log_model(
             onnx.load_model_from_string(bundle.model),
             model_id=model_id,
             save_as_external_data=False,
             onnx_execution_providers=["CPUExecutionProvider"],
-            signature=ModelSignature(
-                Schema([TensorSpec(np.dtype(np.float32), (-1, columns), contract.model.input)]),
-                Schema([output]),
-            ),
-            input_example={contract.model.input: np.array([middle], dtype=np.float32)},
+            signature=ModelSignature(inputs, Schema([output])),
+            input_example=pd.DataFrame(middle, dtype=np.float64),
             # Named, or MLflow starts a process to find out.
             pip_requirements=["onnx", "onnxruntime"],
         )

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -25,6 +25,30 @@ class Upload:
     location: str
 
 
+@dataclass(frozen=True)
+class StoredVersion:
+    """A model version as the registry shows it; `stage` is "" where it has none."""
+
+    tags: Mapping[str, str]
+    description: str = ""
+    stage: str = ""
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """A registered model as the registry shows it.
+
+    Attributes:
+        head: its head tag, None where there is none.
+        aliases: the version of every alias.
+        versions: by number.
+    """
+
+    head: str | None = None
+    aliases: Mapping[str, int] = field(default_factory=dict)
+    versions: Mapping[int, StoredVersion] = field(default_factory=dict)
+
+
 class Store(AliasStore, Protocol):
     """What the lifecycle needs of a model registry. Methods raise AssayError where the store fails."""
 
@@ -37,6 +61,9 @@ class Store(AliasStore, Protocol):
     def location(self, model: str, version: int) -> str:
         """Location of a version's bundle."""
 
+    def served_model(self, location: str) -> bytes:
+        """The registry's own copy of the ONNX file beside the bundle at a location, which its tools load."""
+
     def copies(self, sha256: str) -> Sequence[str]:
         """Locations of uploaded bundles that claim this digest, whether a version is made of them or not."""
 
@@ -47,6 +74,15 @@ class Store(AliasStore, Protocol):
 
     def tags(self, model: str) -> dict[int, dict[str, str]]:
         """Tags of every version of a model, empty where there is no such model."""
+
+    def models(self) -> dict[str, StoredModel]:
+        """All of the project's registered models, by name, as they stand now."""
+
+    def set_description(self, model: str, version: int, text: str) -> None:
+        """Writes a version's description."""
+
+    def clear_stage(self, model: str, version: int) -> None:
+        """Takes a version out of every stage."""
 
     def discard(self, ticket: str, model: str, keep: Collection[int]) -> None:
         """Removes what carries the ticket, unless its version is one to keep."""

@@ -10,7 +10,7 @@ import contextlib
 
 from feature_store.errors import AssayError, InputError, RefusedError
 from models.configuration import Configuration
-from serving.bundle import CheckedBundle, check_bundle
+from serving.bundle import Bundle, CheckedBundle, check_bundle, open_bundle
 from serving.kept_bundles import kept_bundle
 from serving.moves import Standing
 from serving.store import Store
@@ -50,6 +50,35 @@ class VersionBundles:
     def open_digest(self, task: str, workload: str, version: int, sha256: str) -> CheckedBundle:
         """The checked bundle that a version, retired or not, was registered with. Raises AssayError: there is none."""
         bundle = self._checked_bundle(task, workload, version, sha256)
+        self._require_registered(bundle, task, workload, version, sha256)
+        return bundle
+
+    def examine(self, task: str, workload: str, version: int, sha256: str, is_signed: bool) -> tuple[Bundle, bytes]:
+        """What lies at a version's own place in the registry, copies left aside.
+
+        Args:
+            is_signed: False of a version whose gates did not hold.
+
+        Returns:
+            The bundle that it was registered with, and the registry's own copy of its ONNX file.
+
+        Raises:
+            AssayError: it is gone, does not check, or is another one.
+        """
+        location = self._store.location(self._configuration.model_name(task, workload), version)
+        with self._store.fetched(location) as folder:
+            opened = check_bundle(folder, self._configuration.public_key_path) if is_signed else open_bundle(folder)
+        self._require_registered(opened, task, workload, version, sha256)
+        return opened, self._store.served_model(location)
+
+    def examine_kept(self, task: str, workload: str, version: int, sha256: str) -> None:
+        """Raises AssayError where a version's copy in the state folder is there and is not what was registered."""
+        kept = kept_bundle(self._configuration.home, task, workload, version)
+        if kept.is_dir():
+            bundle = check_bundle(kept, self._configuration.public_key_path)
+            self._require_registered(bundle, task, workload, version, sha256)
+
+    def _require_registered(self, bundle: Bundle, task: str, workload: str, version: int, sha256: str) -> None:
         model = self._configuration.model_name(task, workload)
         if bundle.sha256 != sha256:
             raise RefusedError(
@@ -59,7 +88,6 @@ class VersionBundles:
         if (bundle.contract.task, bundle.contract.workload) != (task, workload):
             actual = f"{bundle.contract.task}, {bundle.contract.workload}"
             raise RefusedError(f"bundle of {model} must be for {task}, {workload}, got one for {actual}")
-        return bundle
 
     def _checked_bundle(self, task: str, workload: str, version: int, sha256: str) -> CheckedBundle:
         key, model = self._configuration.public_key_path, self._configuration.model_name(task, workload)

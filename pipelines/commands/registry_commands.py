@@ -1,10 +1,11 @@
-"""`assay promote`, `rollback`, `retire`, `history`, `adopt` and `ui`: what a reviewer does with registered versions."""
+"""`assay promote`, `rollback`, `retire`, `history`, `audit-registry`, `adopt` and `ui`: registered versions."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from feature_store.errors import InputError
 from pipelines.commands.known_names import require_known
 from pipelines.console import (
     ConfigOption,
@@ -31,19 +32,33 @@ ReasonOption = Annotated[str, typer.Option(help="Why; goes into the ledger.")]
 
 @reported
 def promote(
-    workload: WorkloadOption, task: TaskOption = "performance",
+    workload: Annotated[str | None, typer.Option("--workload", "-w", help="Name of the workload.")] = None,
+    task: Annotated[
+        str | None, typer.Option(help="Name of the task; default: performance; with --pending: all.")] = None,
     version: Annotated[int | None, typer.Option(help="Version to promote; default: the challenger.")] = None,
     reason: ReasonOption = "",
     override_gates: Annotated[
         bool, typer.Option("--override-gates", help="Promote although a gate fails; goes into the ledger.")] = False,
+    pending: Annotated[
+        bool, typer.Option("--pending", help="Do what reviewers decided by the tag assay.review in MLflow.")] = False,
     config: ConfigOption = None, json_output: JsonOption = False,
 ) -> None:
     """Make a version champion by your word; it must pass all gates of mlflow.yaml as it is now.
 
-    In what it promises less than the champion is shown, a line each, and written into the ledger.
+    In what it promises less than the champion is shown, a line each, and written into the ledger. With --pending, for a
+    schedule: every version on whose page in MLflow somebody set the tag assay.review to approve is promoted, to reject
+    taken out. The exit code is 1 where one was refused.
 
     Example: assay promote --workload redis --reason "reviewed"
     """
+    if pending:
+        if version is not None or reason or override_gates:
+            raise InputError("--pending must stand without --version, --reason and --override-gates: the tags say them")
+        carry_out_reviews(config, task, workload, json_output)
+        return
+    if workload is None:
+        raise InputError("--workload must be given, or --pending for what reviewers decided in MLflow")
+    task = task or "performance"
     with working("promoting", json_output):
         made = open_registry(config, task, workload).promote(task, workload, version, reason, override_gates)
     _moved("promoted", made, json_output)
@@ -163,7 +178,68 @@ def ui(
     raise typer.Exit(serve(configuration.tracking_uri, chosen, configuration.home / "logs" / "ui.log", ready))
 
 
-def open_registry(config: Path | None, task: str, workload: str) -> Any:
+@reported
+def audit_registry(
+    heal: Annotated[bool, typer.Option("--heal", help="Set aliases, tags and descriptions to what the ledger and the "
+                                                      "bundles say; no artifact or version is touched.")] = False,
+    config: ConfigOption = None, json_output: JsonOption = False,
+) -> None:
+    """Hold MLflow's registry against the ledger: every alias, version, tag and bundle; a line for each that is wrong.
+
+    Safe beside a run, and to repeat. The exit code is 1 where something is wrong, after --heal where it still is.
+
+    Example: assay audit-registry
+    """
+    configuration = configuration_from(config)
+    healed: tuple[Any, ...] = ()
+    left: tuple[Any, ...] = ()
+    if configuration.home.exists():  # else there is no registry either, and reading makes none
+        with working("auditing the registry", json_output):
+            registry = _open(configuration)
+            if heal:
+                registry.clean_up()
+                healing = registry.registry_audit.heal()
+                healed, left = healing.healed, healing.left
+            else:
+                left = registry.registry_audit.audit()
+    if json_output:
+        print_json({"wrong": [_finding(one) for one in left], "healed": [_finding(one) for one in healed]})
+    else:
+        for one in healed:
+            print_line(f"set right: {one}")
+        for one in left:
+            print_line(str(one))
+        print_line(f"{len(left):,} wrong" if left else "the registry is as the ledger and the bundles say")
+    raise typer.Exit(int(bool(left)))
+
+
+def _finding(one: Any) -> dict[str, Any]:
+    return {key: getattr(one, key) for key in ("model", "version", "what", "expected", "found", "remedy")}
+
+
+def carry_out_reviews(config: Path | None, task: str | None, workload: str | None, json_output: bool) -> None:
+    """Carries out what reviewers decided in MLflow, and prints a line for each; then what still waits.
+
+    Raises:
+        typer.Exit: with 1 where one was refused, or could not be done now.
+    """
+    with working("carrying out reviews", json_output):
+        reviews = open_registry(config, task, workload).reviews
+        done, waiting = reviews.carry_out(task, workload), reviews.waiting(task, workload)
+    if json_output:
+        print_json({"reviews": [vars(one) for one in done], "waiting": [vars(one) for one in waiting]})
+    else:
+        for one in done:
+            by = f" by {one.by}" if one.by else ""
+            print_line(f"{one.outcome}{by}: {one.model} version {one.version}: {one.message}")
+        for one in waiting:
+            print_line(f"waits for a review: {one.model} version {one.version}")
+        if not done and not waiting:
+            print_line("no version waits for a review")
+    raise typer.Exit(int(any(one.outcome in ("refused", "postponed") for one in done)))
+
+
+def open_registry(config: Path | None, task: str | None, workload: str | None) -> Any:
     """The registry; a name that its ledger does not know is refused first."""
     from serving.ledger import Ledger
 

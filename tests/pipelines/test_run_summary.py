@@ -8,7 +8,7 @@ from rich.console import Console
 
 from models.reporting.formatting import significant
 from models.tasks.supervised.task_error import task_error
-from pipelines.run_summary import run_exit_code, summary_notes, summary_table
+from pipelines.run_summary import HOW_TO_REVIEW, run_exit_code, summary_notes, summary_table
 
 METRICS = {"test_mse": 0.00123, "test_accuracy": 0.987, "twin_test_accuracy": 0.9, "verification_iterations": 2,
            "verification_seconds": 12.34}
@@ -71,13 +71,15 @@ def test_markup_in_a_name_is_printed_as_it_is() -> None:
 
 def test_the_notes_give_reasons_bundles_and_the_report() -> None:
     assert summary_notes(SUMMARY)[1:] == ["training: why", "redis: why", "mysql: why",
+                                          "wait for a review: training version 12", f"  {HOW_TO_REVIEW}",
                                           "bundle: /b/performance/training/12", "report: /r/index.html"]
     assert summary_notes(SUMMARY)[0].startswith("columns: error, the mean absolute error on test rows")
 
 
 def test_a_challenger_gets_a_line_for_each_thing_that_keeps_it_from_being_champion() -> None:
     weaker = {"report": "/r", "entries": [entry("training", message="better; weaker: box a; box b", bundle=None)]}
-    assert summary_notes(weaker)[1:] == ["training: better", "  weaker: box a", "  box b", "report: /r"]
+    assert summary_notes(weaker)[1:] == ["training: better", "  weaker: box a", "  box b",
+                                         "wait for a review: training version 12", f"  {HOW_TO_REVIEW}", "report: /r"]
     new_champion = {"report": "/r", "entries": [entry("training", alias="champion", bundle=None)]}
     assert summary_notes(new_champion)[1:] == ["report: /r"]
 
@@ -96,6 +98,12 @@ def test_of_a_thousand_workloads_the_worst_are_shown_and_the_rest_is_counted() -
     assert "1,000 workloads: 997 registered as champion, 3 failed" in notes
     assert "median error 0.499 ms, largest 0.999 ms" in notes
     assert "bundles: 997 in /b/performance, each as WORKLOAD/VERSION" in notes and len(notes) < 12
+
+
+def test_of_many_versions_that_wait_the_first_are_named() -> None:
+    entries = [entry(f"w{number}", bundle=None) for number in range(12)]
+    (line,) = [note for note in summary_notes({"report": "", "entries": entries}) if note.startswith("wait for")]
+    assert "w9 version 12" in line and "w10" not in line and line.endswith(" and 2 more")
 
 
 def test_each_thing_that_keeps_a_challenger_back_is_a_line() -> None:

@@ -29,7 +29,7 @@ from serving.card import TICKET_TAG
 from serving.contract import Contract
 from serving.keys import create_key_pair
 from serving.promise import Promise, read_promise
-from serving.store import Upload
+from serving.store import StoredModel, StoredVersion, Upload
 from tests.serving.measured import GATES, TEST_ROWS, TEST_SET, cases
 
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
@@ -335,6 +335,35 @@ class FakeStore:
     def heads(self) -> dict[str, str]:
         with self._call():
             return dict(self.heads_by_model)
+
+    def set_tag(self, model: str, version: int, key: str, value: str | None) -> None:
+        with self._call():
+            if (model, version) not in self.versions:
+                raise AssayError(f"no version {version}")
+            self.versions[model, version]["tags"].pop(key, None)
+            if value is not None:
+                self.versions[model, version]["tags"][key] = value
+
+    def models(self) -> dict[str, StoredModel]:
+        with self._call():
+            names = {name for name, _ in (*self.versions, *self.aliases)} | set(self.heads_by_model)
+            return {name: StoredModel(
+                self.heads_by_model.get(name),
+                {alias: version for (model, alias), version in self.aliases.items() if model == name},
+                {number: StoredVersion(dict(item["tags"]), item["text"], item.get("stage", ""))
+                 for (model, number), item in self.versions.items() if model == name}) for name in names}
+
+    def set_description(self, model: str, version: int, text: str) -> None:
+        with self._call():
+            self.versions[model, version]["text"] = text
+
+    def clear_stage(self, model: str, version: int) -> None:
+        with self._call():
+            self.versions[model, version].pop("stage")
+
+    def served_model(self, location: str) -> bytes:
+        with self._call():
+            return (Path(location) / "model.onnx").read_bytes()
 
     def has_version(self, model: str, version: int) -> bool:
         with self._call():

@@ -18,11 +18,20 @@ from serving.keys import (
     sign_payload,
 )
 
+ROOT = Path(__file__).parents[2]
 PEM, PKCS8, PLAIN = (
     serialization.Encoding.PEM,
     serialization.PrivateFormat.PKCS8,
     serialization.NoEncryption(),
 )
+
+
+def test_no_private_key_is_in_the_repository() -> None:
+    found = subprocess.run(["git", "grep", "-lE", "-e", "-----BEGIN ([A-Z]+ )*PRIVATE KEY-----"], cwd=ROOT,
+                           capture_output=True, text=True)
+    if found.returncode > 1:
+        pytest.skip(f"not a checkout: {found.stderr.strip()}")
+    assert found.stdout == ""
 
 
 def test_the_private_key_is_readable_by_its_owner_only(tmp_path: Path) -> None:

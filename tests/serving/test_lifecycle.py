@@ -83,6 +83,8 @@ def test_the_first_version_that_passes_becomes_champion(
         "workload": "redis",
         "verdict": "PROVED",
         "gates_passed": "true",
+        "gates": "8 of 8",
+        "decision": "no champion yet",
         "data_version": "d1",
         "code_version": "c1",
         "seed": "7",

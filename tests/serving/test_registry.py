@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import mlflow
-import numpy as np
+import pandas as pd
 import pytest
 from mlflow.exceptions import MlflowException
 from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
@@ -22,8 +22,10 @@ from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
 from feature_store.errors import AssayError, InputError, RefusedError
 from models.configuration import Configuration, load_configuration
 from serving.bundle import check_bundle
+from serving.keys import load_private_key
 from serving.ledger import Ledger
 from serving.registry import MlflowStore, Registry
+from serving.registry_audit import Healing
 from serving.relocation import require_own_home
 from serving.session import Predictor
 from tests.serving.measured import measured_champion
@@ -121,7 +123,7 @@ def test_a_version_holds_bundle_signature_tags_evidence_and_lineage(
     assert "| parity | yes |" in version.description
     stored = Path(client.get_model_version_download_uri(MODEL, "1"))
     info = mlflow.models.Model.load(stored)
-    assert info.signature.inputs.inputs[0].shape == (-1, 3)
+    assert info.signature.inputs.input_names() == list(ROW)
     assert info.signature.outputs.input_names() == ["latency_ms"]
     assert info.flavors["onnx"]["providers"] == ["CPUExecutionProvider"]
     assert check_bundle(stored / "bundle", state.public_key_path, library=True).sha256 == done.bundle_sha256
@@ -129,6 +131,7 @@ def test_a_version_holds_bundle_signature_tags_evidence_and_lineage(
 
     run = client.get_run(done.run_id)
     assert run.info.status == "FINISHED"
+    assert run.info.run_name == "performance.redis version 1"
     assert run.data.metrics["test_mse"] == 1.0
     (data,) = run.inputs.dataset_inputs
     assert (data.dataset.name, data.dataset.digest) == ("performance.redis", "d1")
@@ -141,10 +144,10 @@ def test_mlflows_own_copy_of_the_model_answers_the_same(
 ) -> None:
     registry.register(write())
     path = client.get_model_version_download_uri(MODEL, "1")
-    matrix = np.array([list(ROW.values())], dtype=np.float32)
-    answer = mlflow.pyfunc.load_model(path).predict({"telemetry": matrix})["latency_ms"]
+    table = pd.DataFrame([dict(reversed(ROW.items()))])  # by name, in whatever order
+    answer = mlflow.pyfunc.load_model(path).predict(table)["latency_ms"]
     predictor = Predictor(registry.open_champion(*PAIR))
-    assert predictor.predict(ROW).value == pytest.approx(float(answer[0, 0]), rel=1e-6)
+    assert predictor.predict(ROW).value == pytest.approx(float(answer[0]), rel=1e-6)
 
 
 def test_a_predictor_comes_from_the_registry_checked(
@@ -176,7 +179,8 @@ def test_a_given_run_is_used_and_left_open(
 ) -> None:
     run = client.create_run(client.create_experiment("other", state.artifact_root))
     assert registry.register(write(), run_id=run.info.run_id).run_id == run.info.run_id
-    assert client.get_run(run.info.run_id).info.status == "RUNNING"
+    after = client.get_run(run.info.run_id).info
+    assert (after.status, after.run_name) == ("RUNNING", run.info.run_name)
     assert client.get_model_version(MODEL, "1").run_id == run.info.run_id
 
 
@@ -213,6 +217,75 @@ def test_what_is_moved_or_deleted_by_hand_in_mlflow_is_set_right_or_reported(
     assert registry.rollback(*PAIR).version == 1
     assert by_alias(client, "champion") == 1
     assert registry.reconcile() == ()
+
+
+def test_what_was_changed_by_hand_on_mlflows_pages_is_found_and_set_right(
+    registry: Registry, opened: Opener, state: Configuration, client: mlflow.MlflowClient, write: Writer
+) -> None:
+    two_champions(registry, write)
+    registry.register(write(status="REFUTED"), champion=measured_champion(2, 1.0))
+    assert registry.registry_audit.audit() == ()
+    client.delete_registered_model_alias(MODEL, "champion")
+    client.set_registered_model_alias(MODEL, "production", "3")
+    client.delete_registered_model_tag(MODEL, "assay.ledger_head")
+    client.set_model_version_tag(MODEL, "3", "verdict", "PROVED")
+    client.delete_model_version_tag(MODEL, "2", "seed")
+    client.update_model_version(MODEL, "3", "all gates passed")
+    with pytest.warns(FutureWarning):
+        client.transition_model_version_stage(MODEL, "3", "Production")
+    client.create_model_version(MODEL, client.get_model_version_download_uri(MODEL, "3"))
+    served = Path(client.get_model_version_download_uri(MODEL, "2")) / "model.onnx"
+    served.write_bytes((Path(client.get_model_version_download_uri(MODEL, "1")) / "model.onnx").read_bytes())
+
+    audit = opened(state).registry_audit  # another process, which has not read the head tags yet
+    pointers = [(None, "alias champion"), (3, "alias production"), (3, "stage Production"),
+                (None, "tag assay.ledger_head")]
+    lost = [(2, "model that MLflow serves"), (4, "version")]
+    found = [(one.version, one.what) for one in audit.audit()]
+    assert sorted(found, key=str) == sorted(
+        [*pointers, *lost, (2, "tag seed"), (3, "tag verdict"), (3, "description")], key=str)
+    healing = audit.heal()
+    assert [(one.version, one.what) for one in healing.left] == lost and len(healing.healed) == 7
+    assert (by_alias(client, "champion"), by_alias(client, "production")) == (2, None)
+    assert audit.heal() == Healing((), healing.left), "safe to repeat"
+
+
+def test_a_reviewer_decides_by_a_tag_in_mlflow(
+    opened: Opener, state: Configuration, client: mlflow.MlflowClient, write: Writer
+) -> None:
+    registry = opened(replace(state, approval="manual"))
+    registry.register(write())
+    tags = client.get_model_version(MODEL, "1").tags
+    assert (tags["verdict"], tags["gates"], tags["decision"]) == (
+        "PROVED", "8 of 8", "no champion yet; waits for assay promote")
+    assert tags["waits_for"] == "a review: set the tag assay.review to approve or reject"
+    client.set_model_version_tag(MODEL, "1", "assay.review", "approve")
+    client.set_model_version_tag(MODEL, "1", "assay.review.by", "bob")
+    assert [review.outcome for review in registry.reviews.carry_out()] == ["approved"]
+    assert by_alias(client, "champion") == 1 and registry.history()[-1].move.actor.startswith("bob, in the registry")
+    tags = client.get_model_version(MODEL, "1").tags
+    assert tags["assay.review.done"] == "approved, bob: champion now"
+    assert not {"assay.review", "assay.review.by", "waits_for"} & tags.keys()
+    assert registry.reviews.carry_out() == () and registry.registry_audit.audit() == ()
+
+
+def test_the_private_key_is_in_its_file_alone(
+    registry: Registry, state: Configuration, write: Writer, capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Not in an artifact, the database, the ledger, a copy or what is printed: not as PEM, not as bytes."""
+    caplog.set_level("DEBUG")
+    folder = write()
+    registry.register(folder)
+    pem = state.private_key_path.read_bytes()
+    number = load_private_key(state.private_key_path).private_numbers().private_value
+    secrets = (b"PRIVATE KEY", pem.splitlines()[2], number.to_bytes(32, "big"),
+               f"{number:x}".encode(), str(number).encode())
+    holders = {path for root in (state.home, folder) for path in root.rglob("*") if path.is_file()
+               if any(secret in path.read_bytes() for secret in secrets)}
+    assert holders == {state.private_key_path}
+    printed = "".join((*capfd.readouterr(), caplog.text)).encode()
+    assert not [secret for secret in secrets if secret in printed]
 
 
 def test_the_heads_of_all_of_the_projects_models_are_listed_page_by_page(
