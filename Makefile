@@ -11,10 +11,10 @@ export GX_ANALYTICS_ENABLED := False
 export ORT_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test check ui install golden tables benchmark debian clean wheel
+.PHONY: help run demo test check ui install golden tables benchmark debian clean wheel deploy-check
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed"; exit 2; }
@@ -52,6 +52,9 @@ tables: $(STAMP) ## make the tables in README and docs again: measurements, fiel
 
 benchmark: $(STAMP) ## measure the pipeline (benchmarks/results/pipeline.json)
 	$(BIN)/python -m benchmarks pipeline
+
+deploy-check: $(STAMP) ## hold the Kubernetes manifests against the published schemas, without a cluster
+	@$(BIN)/python -m deploy.manifests
 
 wheel: $(STAMP) ## build the light install's wheel, assay-serving, into dist/
 	@$(BIN)/python -m deploy.assay_serving.build

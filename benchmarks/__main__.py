@@ -38,6 +38,7 @@ BENCHMARKS: Mapping[str, str] = {
     "certificate-mutants": "benchmarks.verification.mutants",
     "false-promotion": "benchmarks.gates.false_promotion",
     "later-runs": "benchmarks.gates.later_runs",
+    "monitor": "benchmarks.gates.monitor",
     "code-mutation": "benchmarks.test_quality.code_mutation",
     "light-install": "benchmarks.pipeline.light_install",
     "serve-predictions": "benchmarks.serving.predictions",

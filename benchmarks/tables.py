@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.adaptation import accuracy_tables, cost_tables, pool_tables, sizing
 from benchmarks.adaptation.plots import draw_adaptation_scale
 from benchmarks.control.soak_tables import draw_soak, soak_conditions_line, soak_table
-from benchmarks.gates import false_promotion, later_runs
+from benchmarks.gates import false_promotion, later_runs, monitor
 from benchmarks.harness.markdown import fill, marked_tables
 from benchmarks.harness.result_file import read_results
 from benchmarks.harness.shown import Plot, Source
@@ -84,6 +84,9 @@ TABLES: dict[str, Source] = {
     "false-promotion-conditions": Source("false_promotion", false_promotion.conditions_line),
     "later-runs": Source("later_runs", later_runs.later_runs_table),
     "later-runs-series": Source("later_runs", later_runs.series_line),
+    "monitor-alarms": Source("monitor", monitor.alarms_table),
+    "monitor-delays": Source("monitor", monitor.delays_table),
+    "monitor-conditions": Source("monitor", monitor.conditions_line),
     "light-install": Source("light_install", light_install.install_table),
     "light-install-conditions": Source("light_install", light_install.conditions_line),
     "performance": Source("performance", performance_tables.verified_table),

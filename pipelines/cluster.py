@@ -61,6 +61,7 @@ def submit(
     *,
     experiment: str = EXPERIMENT,
     run_name: str | None = None,
+    service_account: str | None = None,
     caching: bool = True,
     now: datetime | None = None,
 ) -> SubmittedRun:
@@ -72,6 +73,7 @@ def submit(
         endpoint: the cluster.
         experiment: made where missing.
         run_name: without it the pipeline's name and the time.
+        service_account: Kubernetes service account of the pods; None: the cluster's.
         caching: False takes caching out of every task; True leaves what was compiled.
         now: the time for the name; without it the clock.
 
@@ -88,6 +90,7 @@ def submit(
             job_name=name,
             pipeline_package_path=str(path),
             params=checked,
+            service_account=service_account,
         )
         return SubmittedRun(run.run_id, f"{endpoint.url}/#/runs/details/{run.run_id}", name, experiment)
 
@@ -100,6 +103,7 @@ def create_schedule(
     endpoint: Endpoint,
     *,
     experiment: str = EXPERIMENT,
+    service_account: str | None = None,
     now: datetime | None = None,
 ) -> ScheduleInfo:
     """Make a recurring run, one run at a time and without catching up; one of the same name is replaced.
@@ -114,6 +118,7 @@ def create_schedule(
         arguments: as in `submit`; `data_version` is set here where the pipeline has it and it is not given.
         endpoint: the cluster.
         experiment: made where missing.
+        service_account: as in `submit`.
         now: the time for `data_version` and the next runs; without it the clock.
 
     Raises:
@@ -138,6 +143,7 @@ def create_schedule(
             params=arguments,
             pipeline_package_path=str(path),
             enable_caching=False,
+            service_account=service_account,
         )
         for old in replaced:
             client.delete_recurring_run(old.recurring_run_id)

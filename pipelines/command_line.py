@@ -9,10 +9,12 @@ from feature_store.terminal import escape_what_python_says
 from pipelines.commands import (
     acting_commands,
     bundle_commands,
+    compile_command,
     control_command,
     demo_command,
     init_command,
     measurement_commands,
+    monitor_command,
     record_command,
     registry_commands,
     schedule_commands,
@@ -36,7 +38,7 @@ app.command("run")(train_commands.run)
 app.command("validate")(validate_command.validate)
 app.command("init")(init_command.init)
 app.command("record")(record_command.record)
-app.command("compile")(train_commands.compile_pipeline)
+app.command("compile")(compile_command.compile_pipeline)
 app.command("submit")(train_commands.submit)
 app.add_typer(schedule_commands.app, name="schedule")
 app.command("verify")(verify_command.verify)
@@ -51,9 +53,11 @@ app.command("resume-acting")(acting_commands.resume_acting)
 app.command("demo")(demo_command.demo)
 app.command("recommend")(measurement_commands.recommend)
 app.command("audit")(measurement_commands.audit)
+app.command("monitor")(monitor_command.monitor)
 app.command("promote")(registry_commands.promote)
 app.command("rollback")(registry_commands.rollback)
 app.command("retire")(registry_commands.retire)
+app.command("audit-registry")(registry_commands.audit_registry)
 app.command("history")(registry_commands.history)
 app.command("adopt")(registry_commands.adopt)
 app.command("ui")(registry_commands.ui)

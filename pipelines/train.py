@@ -3,9 +3,11 @@
 The same compiled YAML runs locally (kfp.local) and on a cluster. Two flat fan-outs over shards of the workloads; a
 workload that fails travels on as a failure and does not sink the others. Steps whose result must not be older than the
 run (verify, export, gate, register, pages, report) are never cached; the others are cached by code_version and
-data_version, which is what makes a run resumable after a kill. No step is retried.
+data_version, which is what makes a run resumable after a kill. No step is retried, but on a cluster as its values.yaml
+says (pipelines/values_file.py).
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from kfp import dsl
@@ -26,9 +28,17 @@ from components.definitions import (
 )
 
 
-def train_pipeline(parallelism: int) -> Any:
-    """The pipeline; kfp fixes when it is compiled how many shards are at work at once."""
-    @dsl.pipeline(name="train", description="Meta-pretrain, fine-tune, verify, gate and register learned controllers.")
+def train_pipeline(parallelism: int, settle: Callable[[dsl.PipelineTask], None] | None = None,
+                   artifacts: str | None = None) -> Any:
+    """The pipeline; kfp fixes when it is compiled how many shards are at work at once.
+
+    Args:
+        parallelism: shards at work at once.
+        settle: is given each step's task: image, volumes, resources.
+        artifacts: object store of what steps hand on; None: the cluster's.
+    """
+    @dsl.pipeline(name="train", description="Meta-pretrain, fine-tune, verify, gate and register learned controllers.",
+                  pipeline_root=artifacts)
     def train(
         task_yaml: str,
         workloads: list,
@@ -75,7 +85,11 @@ def train_pipeline(parallelism: int) -> Any:
 
         reported = report(task_yaml=task_yaml, run_name=run_name, features=features, gated=gated.outputs["gated"],
                           registered=registered.outputs["registered"], pages=dsl.Collected(shown.outputs["pages"]))
-        for task in (verified, exported, gated, registered, shown, reported):
+        uncached = (verified, exported, gated, registered, shown, reported)
+        for task in uncached:
             task.set_caching_options(False)
+        if settle:
+            for task in (ingested, validated, featurized, audited, pretrained, finetuned, *uncached):
+                settle(task)
 
     return train

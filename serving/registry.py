@@ -265,7 +265,8 @@ class MlflowStore:
                     raise
             while True:
                 made = self._client.create_model_version(
-                    model, upload.source, upload.run_id, dict(tags), description=description
+                    model, upload.source, upload.run_id, dict(tags), description=description,
+                    model_id=upload.source.removeprefix("models:/"),  # a server refuses the source without it
                 )
                 if int(made.version) > above:
                     self._name_own_run(upload.run_id, tags, int(made.version))

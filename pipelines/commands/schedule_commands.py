@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from feature_store.errors import InputError
+from pipelines.commands.compile_command import ValuesOption, read_values
 from pipelines.commands.train_commands import MappingOption, SeedOption, TaskOption, TelemetryOption
 from pipelines.console import ConfigOption, JsonOption, configuration_from, out, print_json, reported, working
 from pipelines.request import check_run_name, make_request
@@ -26,7 +28,8 @@ def create(
     cron: Annotated[str, typer.Option(help="Five fields: minute hour day month weekday.")],
     task: TaskOption = "performance", telemetry: TelemetryOption = None,
     mapping: MappingOption = None, seed: SeedOption = 0, name: NameOption = None, local: LocalOption = False,
-    endpoint: EndpointOption = None, config: ConfigOption = None, json_output: JsonOption = False,
+    endpoint: EndpointOption = None, values: ValuesOption = None, config: ConfigOption = None,
+    json_output: JsonOption = False,
 ) -> None:
     """Create a schedule, or replace the one of the same name; shows the next three run times.
 
@@ -41,7 +44,9 @@ def create(
     from pipelines.schedules.local import create_local_schedule
     from pipelines.schedules.local_job import training_job
 
-    parsed = parse_cron(cron)
+    parsed, placed = parse_cron(cron), read_values(values)
+    if local and placed:
+        raise InputError("values: expected a cluster, which they are about, got --local (--values)")
     request = make_request(task, telemetry, mapping, (), seed, name or "", scheduled=True, config=config)
     chosen = name or f"train-{request.task.name}"
     if local:
@@ -58,9 +63,9 @@ def create(
         arguments = {**request.arguments(), "run_name": check_run_name(chosen)}
         del arguments["data_version"]  # create_schedule makes one
         with working("compiling the pipeline", json_output), tempfile.TemporaryDirectory() as folder:
-            package = compile_train(Path(folder) / "train.yaml", request.parallelism)
+            package = compile_train(Path(folder) / "train.yaml", request.parallelism, values=placed)
             made = create_schedule(chosen, cron, package, arguments, resolve_endpoint(endpoint, os.environ),
-                                   now=datetime.now(UTC))
+                                   service_account=placed.service_account if placed else None, now=datetime.now(UTC))
     _show([made], json_output)
 
 

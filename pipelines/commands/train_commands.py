@@ -1,4 +1,4 @@
-"""`assay run`, `compile` and `submit`: the train pipeline here, as YAML, and on a cluster."""
+"""`assay run` and `submit`: the train pipeline here, and on a cluster."""
 
 import os
 from datetime import UTC, datetime
@@ -10,6 +10,7 @@ import typer
 from feature_store.errors import InputError
 from models.reporting.formatting import count
 from models.training.methods import METHODS, POLICY_METHODS
+from pipelines.commands.compile_command import ValuesOption, read_values
 from pipelines.console import (
     ConfigOption,
     JsonOption,
@@ -102,30 +103,13 @@ def run(
 
 
 @reported
-def compile_pipeline(
-    output: Annotated[Path, typer.Argument(help="Where the YAML goes.")] = Path("train.yaml"),
-    json_output: JsonOption = False,
-) -> None:
-    """Compile the train pipeline to the YAML that a Kubeflow Pipelines cluster runs.
-
-    Example: assay compile build/train.yaml
-    """
-    from pipelines.compiled import compile_train
-
-    if output.suffix not in (".yaml", ".yml"):
-        raise InputError(f"output: expected a name that ends in .yaml, got {output}")
-    with working("compiling the pipeline"):
-        compile_train(output)
-    print_json({"package": str(output)}) if json_output else out.print(f"wrote {output}", highlight=False)
-
-
-@reported
 def submit(
     task: TaskOption = "performance", telemetry: TelemetryOption = None,
     mapping: MappingOption = None, workload: WorkloadOption = None, seed: SeedOption = 0, method: MethodOption = None,
     endpoint: Annotated[str | None, typer.Option(help="Address of the KFP API; default: $ASSAY_KFP_ENDPOINT.")] = None,
     shards: ShardsOption = None, parallelism: ParallelismOption = None, budget: BudgetOption = None,
-    name: Annotated[str | None, typer.Option(help="Name of the run.")] = None, json_output: JsonOption = False,
+    name: Annotated[str | None, typer.Option(help="Name of the run.")] = None, values: ValuesOption = None,
+    json_output: JsonOption = False,
 ) -> None:
     """Submit one run of the train pipeline to a Kubeflow Pipelines cluster.
 
@@ -140,12 +124,14 @@ def submit(
     from pipelines.kfp_connection import resolve_endpoint
 
     run_name = check_run_name(name or datetime.now(UTC).strftime("train-%Y%m%d-%H%M%S"))
+    placed = read_values(values)
     with working("reading task and telemetry", json_output):
         request = make_request(task, telemetry, mapping, workload or (), seed, run_name, method,
                                fanout=Fanout(shards, parallelism), budget=budget)
     with working("submitting the run", json_output), tempfile.TemporaryDirectory() as folder:
-        package = compile_train(Path(folder) / "train.yaml", request.parallelism)
-        submitted = submit_run(package, request.arguments(), resolve_endpoint(endpoint, os.environ), run_name=run_name)
+        package = compile_train(Path(folder) / "train.yaml", request.parallelism, values=placed)
+        submitted = submit_run(package, request.arguments(), resolve_endpoint(endpoint, os.environ), run_name=run_name,
+                               service_account=placed.service_account if placed else None)
     if json_output:
         print_json(vars(submitted))
     else:

@@ -14,6 +14,7 @@ from feature_store.sources.production_map import ProductionMap
 from models.configuration_file import ConfigurationFile
 from models.tasks.kinds import kind_names, kind_of
 from models.verification.language.specification_file import SpecificationFields, SpecificationFile
+from pipelines.values_file import ValuesFile
 from serving.predictions.extender_file import ExtenderFile
 
 
@@ -45,5 +46,6 @@ FILES: dict[str, WrittenFile] = {
     "task-specification": WrittenFile("Assay: specification of a workload in a task file", SpecificationFields),
     "production-map": WrittenFile("Assay: metric map that makes a training set", ProductionMap),
     "scheduler-extender": WrittenFile("Assay: Kubernetes scheduler's extender of assay serve", ExtenderFile),
+    "cluster-values": WrittenFile("Assay: values.yaml of a cluster", ValuesFile),
     **_of_kinds(),
 }

@@ -1,0 +1,189 @@
+"""One look at a champion that predicts: drift of its inputs, its errors where the truth arrived, its specification.
+
+    training rows, new telemetry -> drift (models/monitoring/drift.py)
+    residuals of new rows        -> error against the test rows of its evidence, coverage, the champion before
+    new rows                     -> outside of the proved box, live pairs
+
+New are rows later than the last that was read (at first: than all that it was trained and tested on) and not from the
+future; the newest KEPT of all looks are kept in recent.parquet. A row that is no row (a value missing, beyond what
+it can be) is left out and counted; a missing target is a truth that has not arrived.
+"""
+
+import math
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from feature_store.errors import InputError
+from feature_store.schema import TelemetrySchema
+from feature_store.sources.files import has_synthetic_time
+from models.export.row_errors import residuals
+from models.monitoring.chances import WINDOWS, excess, level_of, share_at_least, windows
+from models.monitoring.drift import drifts, references
+from models.monitoring.findings import (
+    COVERED,
+    ERROR_DOUBLED,
+    ERROR_RISEN,
+    MOST_BEYOND,
+    OFTEN,
+    Before,
+    Finding,
+    Looked,
+)
+from models.monitoring.live_pairs import live_pairs
+from models.paired_cases import Cases
+from models.paired_comparison import ComparisonRule, compare
+from models.reporting.formatting import count, number, percent, significant
+from models.tasks.monitored_kind import Watched
+from models.tasks.supervised.task import SupervisedTask
+
+FloatArray = NDArray[np.float64]
+
+RECENT = "recent.parquet"
+KEPT = WINDOWS[-1]  # rows
+AHEAD = timedelta(minutes=5)  # by which clocks may differ: a row from further ahead is not read yet
+NAMED = 5  # features in a sentence
+_CLAIMS = 4  # beside drift, which has a half of the level: two of the error, coverage, the box
+
+
+def watch_rows(task: SupervisedTask, workload: str, watched: Watched) -> Looked:
+    """See `MonitoredKind.watch`."""
+    schema, telemetry = task.telemetry_schema(workload), watched.telemetry
+    if telemetry is None or has_synthetic_time(telemetry):
+        return Looked(0, False, notes=("telemetry without times does not say what is new",))
+    new, notes = _new_rows(telemetry, schema, task.target.name, watched)
+    if len(new) < WINDOWS[0]:
+        return Looked(len(new), False, notes=notes)
+    past = watched.past / RECENT
+    known = [pd.read_parquet(past)] if watched.memory and past.is_file() else []
+    recent = pd.concat([*known, new], ignore_index=True).iloc[-KEPT:].reset_index(drop=True)
+    recent.to_parquet(watched.keep / RECENT)
+    truth = recent[recent[task.target.name].notna()]
+    errors, before = _errors(task, watched, truth)
+    drift, missing = _drift(task, workload, watched, recent, has_truth=bool(errors))
+    found = (_specification(watched, recent), *errors, *drift, _outside(watched, recent))
+    return Looked(len(new), True, found, before, (*notes, *missing),
+                  {"read_to": new["window_start"].iloc[-1].isoformat()})
+
+
+def _new_rows(telemetry: pd.DataFrame, schema: TelemetrySchema, target: str,
+              watched: Watched) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """Rows that were not read before, in order of time, and what was left out."""
+    if missing := [name for name in (*schema.features, "window_start") if name not in telemetry]:
+        raise InputError(f"telemetry must have the columns of the model, got none for {', '.join(missing)} (workload "
+                         f"{schema.workload})")
+    rows = telemetry.reindex(columns=list(dict.fromkeys(["window_start", *schema.split_by, *schema.features, target])))
+    rows = rows.astype(dict.fromkeys(schema.numeric, "float64")).sort_values("window_start", kind="stable")
+    last = watched.memory.get("read_to") or watched.bundle.evidence["data"]["quality"]["data"]["last"]
+    new = rows if last is None else rows[rows["window_start"] > pd.Timestamp(last)]
+    present = new[new["window_start"] <= watched.now + AHEAD]
+    whole = pd.Series(True, index=present.index)
+    for name, column in {**schema.features, **schema.target}.items():
+        low = -math.inf if column.minimum is None else column.minimum
+        high = math.inf if column.maximum is None else column.maximum
+        possible = present[name].between(low, high) & np.isfinite(present[name])
+        whole &= possible | (present[name].isna() if name == target else False)
+    notes = ((len(new) - len(present), "from the future: not read yet; see to the clocks"),
+             (int((~whole).sum()), "with a value that is missing or impossible: left out"))
+    return (present[whole].drop_duplicates(ignore_index=True),
+            tuple(f"{count(rows, 'row')} {said}" for rows, said in notes if rows))
+
+
+def _drift(task: SupervisedTask, workload: str, watched: Watched, recent: pd.DataFrame,
+           has_truth: bool) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
+    if watched.training is None:
+        return (), ("drift was not looked at: the rows that the model was trained on are nowhere to be found",)
+    units = {quantity.name: quantity.unit for quantity in task.measured_features(workload)}
+    known = references(watched.training.sort_values("window_start", kind="stable"), tuple(units))
+    tested = drifts(known, recent)
+    level = level_of(watched.look, watched.champions, 2)
+    found = [one for one in tested if one.chance <= level]
+    said = [f"{one.feature} (median {significant(one.now)}, was {significant(one.before)}"
+            f"{f' {units[one.feature]}' if units[one.feature] else ''})" for one in found[:NAMED]]
+    more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+    sentence = (f"{len(found)} of {count(len(known), 'feature')} differ from training: {', '.join(said)}{more}"
+                if found else f"none of {count(len(tested), 'feature')} differs from training by more than luck does")
+    slow = [name for name, one in known.items() if not one.worth]
+    notes = (f"training was too short to say how it varies, so that its drift is not judged: {', '.join(slow)}",) if (
+        slow) else ()
+    return (Finding("drift" if has_truth else "drift, no truth", bool(found), sentence,
+                    {"level": level, "features": [vars(one) for one in tested]}),), notes
+
+
+def _errors(task: SupervisedTask, watched: Watched, truth: pd.DataFrame) -> tuple[tuple[Finding, ...], Before | None]:
+    """Error and coverage, and how the champion before does on the same rows; () where there is too little truth."""
+    evidence, sizes = watched.bundle.evidence, windows(len(truth))
+    if not sizes or "cases" not in evidence:
+        return (), None
+    tested = np.array(Cases.from_json(evidence["cases"]).values)
+    squares = _squares(task, watched.bundle, truth)
+    level = level_of(watched.look, watched.champions, 2 * _CLAIMS * len(sizes))
+    above = {factor: {size: excess(squares[-size:], tested, factor, level) for size in sizes}
+             for factor in (ERROR_RISEN, ERROR_DOUBLED)}
+    what, factor = next(((name, factor) for name, factor in (("error doubled", ERROR_DOUBLED), ("error", ERROR_RISEN))
+                         if max(above[factor].values()) > 0), ("error", ERROR_RISEN))
+    size = max(sizes, key=lambda size: above[factor][size])
+    now, was = (float(np.sqrt(values.mean())) for values in (squares[-size:], tested))
+    error = Finding(what, above[factor][size] > 0,
+                    f"root mean squared error {number(now, task.target.unit)} over the newest {count(size, 'row')}, "
+                    f"{number(was, task.target.unit)} in the test", {"rows": size, "now": now, "test": was})
+    found = (error, _coverage(squares, tested, sizes, level))
+    return found, _before(task, watched, truth.iloc[-size:], squares[-size:], level)
+
+
+def _squares(task: SupervisedTask, bundle: Any, rows: pd.DataFrame) -> FloatArray:
+    """(m,) squared errors, in the target's unit squared."""
+    return residuals(bundle.model, bundle.contract.model.input, bundle.contract.input_names, rows,
+                     task.target.name) ** 2
+
+
+def _coverage(squares: FloatArray, tested: FloatArray, sizes: Sequence[int], level: float) -> Finding:
+    """Of the interval that covers 90 % of the test errors (split conformal)."""
+    beyond = squares > np.quantile(tested, COVERED)
+    lower, size = max((share_at_least(beyond[-size:], level), size) for size in sizes)
+    share = 1.0 - float(beyond[-size:].mean())
+    return Finding("coverage", lower > MOST_BEYOND,
+                   f"the interval of {percent(COVERED)} of the test errors covers {percent(share)} of the newest "
+                   f"{count(size, 'row')}", {"rows": size, "covered": share, "expected": COVERED})
+
+
+def _before(task: SupervisedTask, watched: Watched, rows: pd.DataFrame, squares: FloatArray,
+            level: float) -> Before | None:
+    if watched.before is None:
+        return None
+    try:
+        earlier = _squares(task, watched.before, rows)
+        found = compare(earlier, squares, "smaller", ComparisonRule(confidence=1.0 - level))
+    except (InputError, KeyError) as error:  # it has other inputs, say
+        return Before(False, f"the champion before cannot be asked about these rows: {error}")
+    verdict = "is better on" if found.wins else "is not better, by more than luck, on"
+    return Before(found.wins, f"the champion before {verdict} these rows: "
+                  f"{found.sentence('squared error', f'{task.target.unit}²')}")
+
+
+def _outside(watched: Watched, recent: pd.DataFrame) -> Finding:
+    inputs = watched.bundle.contract.inputs
+    x = recent[[one.name for one in inputs]].to_numpy(dtype=np.float64)
+    low, high = np.array([[one.minimum, one.maximum] for one in inputs]).T
+    beyond = (x < low) | (x > high)
+    outside, sizes = beyond.any(axis=1), windows(len(x))
+    level = level_of(watched.look, watched.champions, 2 * _CLAIMS * len(sizes))
+    lower, size = max((share_at_least(outside[-size:], level), size) for size in sizes)
+    share, most = float(outside[-size:].mean()), inputs[int(beyond[-size:].sum(axis=0).argmax())].name
+    named = f", most often by {most}" if share else ""
+    return Finding("outside", lower > OFTEN, f"{percent(share)} of the newest {count(size, 'row')} lie outside of the "
+                   f"proved box{named}", {"rows": size, "share": share})
+
+
+def _specification(watched: Watched, recent: pd.DataFrame) -> Finding:
+    bundle = watched.bundle
+    found = live_pairs(bundle.model, bundle.promise.specification,
+                       recent[list(bundle.contract.input_names)].to_numpy(dtype=np.float64))
+    asked = f"{count(found.pairs, 'live pair')} and {count(found.rows, 'live row')}"
+    sentence = (f"the model breaks what was proved of it, on {asked}: {'; '.join(found.broken)}" if found.broken else
+                f"the model keeps its specification on {asked}")
+    return Finding("specification", bool(found.broken), sentence, {"pairs": found.pairs, "rows": found.rows})

@@ -1,0 +1,195 @@
+"""`assay monitor` on a champion of the ledger, as a user types it; killed, beside a run, twice, without a champion."""
+
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from models.configuration import load_configuration
+from models.control.training.trajectory_log import Header, Step, TrajectoryLog
+from models.monitoring.findings import Decision, Looked
+from pipelines import monitor as monitoring
+from pipelines.command_line import app
+from pipelines.monitor import REST, MonitorRequest, Seen, monitor
+from pipelines.run_lock import LOCK_NAME, acquire_run_lock
+from serving.bundle import check_bundle
+from serving.kept_bundles import kept_bundle
+from systems.autoscaling.interface import CONTROLS, SIGNALS
+from tests.e2e.tiny import ROOT
+from tests.serving.control.policy_bundle import write_champion
+
+TASK = ("monitor", "--task", "autoscaling")
+NOW = datetime(2026, 1, 6, tzinfo=UTC)
+
+
+def command(home: Path, *options: str) -> Any:
+    return CliRunner(env={"ASSAY_HOME": str(home), "ASSAY_CONFIG": str(ROOT / "mlflow.yaml")}).invoke(
+        app, [*TASK, *options])
+
+
+def write_log(home: Path, count: int, actor: str = "policy", first: int = 0) -> None:
+    """Steps of the champion's controller."""
+    version = check_bundle(kept_bundle(home, "autoscaling", "nginx", 1), home / "keys/assay.pub").sha256[:12]
+    seen = tuple(float((one.low * one.high) ** 0.5 or 0.5) for one in SIGNALS)
+    log = TrajectoryLog(home / "controllers/autoscaling/nginx/steps", Header(
+        "autoscaling", tuple((one.name, one.unit) for one in SIGNALS), tuple((one.name, one.unit) for one in CONTROLS)))
+    log.append([Step("nginx", 0, first + k, "policy", seen, tuple(one.low for one in CONTROLS), 1.0, detail={
+        "at": (NOW + timedelta(seconds=15 * (first + k))).isoformat(timespec="milliseconds"), "actor": actor,
+        "version": version}) for k in range(count)])
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return write_champion(tmp_path / "home").home
+
+
+def test_a_champion_that_does_as_it_should_is_fine_and_has_a_page(home: Path) -> None:
+    write_log(home, 100)
+    done = command(home)
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    assert lines[0] == "nginx version 1: fine: nothing that was looked at has changed by more than luck explains"
+    assert lines[1].startswith("  note: reward was not looked at: the bundle has no profile")
+    page = (home / "monitor/autoscaling.html").read_text()
+    assert lines[-1] == f"page: {home / 'monitor/autoscaling.html'}" and "No champion needs anything." in page
+    again = command(home)
+    assert again.exit_code == 0 and "no data: 0 new, and a look needs 20; the last look, " in again.stdout
+
+
+def test_a_finding_is_exit_code_1_with_its_reason_in_text_json_and_page(home: Path) -> None:
+    write_log(home, 400, actor="fallback")
+    done = command(home, "--json")
+    found = json.loads(done.stdout)
+    assert (done.exit_code, found["exit_code"], found["status"]) == (1, 1, "looked")
+    (one,) = found["champions"]
+    assert (one["decision"], one["rows"], one["look"]) == ("fine-tune", 400, 1)
+    assert one["reasons"] == ["100\N{NO-BREAK SPACE}% of the newest 400 steps were not the policy's own"]
+    assert "1 champion of 1 needs something." in Path(found["page"]).read_text()
+
+
+def test_an_incident_is_exit_code_3_and_first_on_the_page(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from models.monitoring.live_pairs import LivePairs
+
+    write_log(home, 40)
+    monkeypatch.setattr("models.tasks.control.monitoring.live_pairs", lambda *_: LivePairs(40, 3, ("it fell: by 2",)))
+    done = command(home)
+    assert done.exit_code == 3 and "breaks what was proved of it" in done.stdout and "\nincident: " in done.stdout
+    assert "Incident: nginx: a model that was proved" in (home / "monitor/autoscaling.html").read_text()
+
+
+def test_without_a_champion_or_a_log_there_is_no_data(home: Path, tmp_path: Path) -> None:
+    done = command(home, "--workload", "redis")
+    assert done.exit_code == 0 and "redis: no data: there is no champion: run the train pipeline" in done.stdout
+    done = command(home)
+    assert done.exit_code == 0 and "there is no log of a controller" in done.stdout
+    done = command(tmp_path / "empty")
+    assert done.exit_code == 0 and "no workload of this task is in the ledger yet" in done.stdout
+
+
+def test_a_bundle_that_is_gone_costs_its_workload_alone_and_is_no_success(home: Path) -> None:
+    write_log(home, 40)
+    (kept_bundle(home, "autoscaling", "nginx", 1) / "model.onnx").write_bytes(b"another")
+    done = command(home)
+    assert done.exit_code == 1 and "nginx version 1: no data: it could not be looked at: " in done.stdout
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    (("--task", str(ROOT / "tests/kinds/table_controller.yaml")), "task must be of a kind that is monitored, got"),
+    (("--task", "performance", "--telemetry", "nowhere.parquet"), "telemetry must be an existing file"),
+    (("--output", "/proc/page.html"), "page must be writable"),
+])
+def test_bad_usage_is_one_line_and_code_2(home: Path, options: tuple[str, ...], message: str) -> None:
+    done = command(home, *options)
+    assert done.exit_code == 2 and message in done.stderr and len(done.stderr.strip().splitlines()) == 1
+
+
+def test_beside_a_run_nothing_is_looked_at(home: Path) -> None:
+    write_log(home, 40)
+    with acquire_run_lock(home / LOCK_NAME):
+        done = command(home, "--json")
+    assert done.exit_code == 0 and json.loads(done.stdout)["status"] == "busy"
+    assert not (home / "monitor").exists()
+
+
+def test_a_monitor_that_is_killed_in_the_middle_has_read_nothing(home: Path) -> None:
+    """It is killed where it has looked, and not yet written."""
+    write_log(home, 60)
+    program = ("import os, time, pipelines.monitor as m; m._acted = lambda *_: (print('looked', flush=True), "
+               "time.sleep(60)); from pipelines.command_line import main; main()")
+    environment = {**os.environ, "ASSAY_HOME": str(home), "ASSAY_CONFIG": str(ROOT / "mlflow.yaml")}
+    with subprocess.Popen([sys.executable, "-c", program, *TASK, "--act"], cwd=ROOT, text=True, env=environment,
+                          stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline() == "looked\n"
+        process.kill()
+    assert not (home / "monitor/autoscaling").exists()
+    (one,) = json.loads(command(home, "--json").stdout)["champions"]
+    assert (one["rows"], one["look"]) == (60, 1)
+    write_log(home, 30, first=60)
+    (one,) = json.loads(command(home, "--json").stdout)["champions"]
+    assert (one["rows"], one["look"]) == (30, 2)
+
+
+def checked(home: Path, now: datetime, train: Any) -> Seen:
+    configuration = load_configuration(ROOT / "mlflow.yaml", {"ASSAY_HOME": str(home)})
+    name, (one,) = monitor(MonitorRequest("autoscaling", act=True), configuration, now, train)
+    assert name == "autoscaling"
+    return one
+
+
+def test_act_trains_once_a_day_whatever_way_the_clock_goes(home: Path) -> None:
+    trained: list[tuple[str, ...]] = []
+
+    def train(names: tuple[str, ...]) -> str:
+        trained.append(names)
+        return "trained"
+
+    for day, (now, due) in enumerate([(NOW, True), (NOW + REST / 2, False), (NOW - REST / 2, False),
+                                      (NOW + REST, True)]):
+        write_log(home, 400, actor="fallback", first=400 * day)
+        one = checked(home, now, train)
+        assert (one.decision.choice, one.exit_code) == ("fine-tune", 0 if due else 1)
+        assert one.done == "trained" if due else one.done.startswith("nothing was done: ")
+    assert trained == [("nginx",), ("nginx",)]
+    ahead = {"acted": (NOW + 2 * REST).isoformat()}  # as of a clock that has been set right since
+    assert monitoring._is_due(ahead, NOW) and not monitoring._is_due(ahead, NOW + 1.5 * REST)
+
+
+def test_an_act_that_fails_is_exit_code_1_and_not_tried_again_at_once(home: Path) -> None:
+    from feature_store.errors import InputError
+
+    def train(names: tuple[str, ...]) -> str:
+        raise InputError("no telemetry")
+
+    write_log(home, 400, actor="fallback")
+    one = checked(home, NOW, train)
+    assert (one.done, one.exit_code) == ("failed: no telemetry", 1)
+    write_log(home, 400, actor="fallback", first=400)
+    assert checked(home, NOW + REST / 2, train).done.startswith("nothing was done: ")
+
+
+def test_one_that_asks_for_retraining_trains_all() -> None:
+    memory = {"acted": None}
+    seen = [Seen(name, 1, Decision(choice, ("so",)), Looked(20, True), 1, memory=memory)  # type: ignore[arg-type]
+            for name, choice in (("a", "fine-tune"), ("b", "retrain"), ("c", "fine"))]
+    asked: list[Any] = []
+    done = monitoring._acted(seen, None, "t", NOW, lambda names: str(asked.append(names)))  # type: ignore[arg-type]
+    assert asked == [()] and [bool(one.done) for one in done] == [True, True, False]
+    assert [one.exit_code for one in done] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("spoil", [lambda text: text[:30], lambda text: text.replace('"champion": "', '"champion": "0'),
+                                   lambda text: text.replace("assay-monitor/1", "assay-monitor/0")],
+                         ids=["torn", "of another champion", "of another form"])
+def test_memory_that_is_not_of_this_champion_begins_anew(home: Path, spoil: Any) -> None:
+    write_log(home, 40)
+    assert command(home).exit_code == 0
+    memory = home / "monitor/autoscaling/nginx/memory.json"
+    memory.write_text(spoil(memory.read_text()))
+    (one,) = json.loads(command(home, "--json").stdout)["champions"]
+    assert (one["rows"], one["look"]) == (40, 1)
