@@ -148,7 +148,7 @@ def test_a_workload_with_bad_data_does_not_sink_the_other(scene: Scene) -> None:
     bad = values[values > 1]
     assert nginx["status"] == "failed" and nginx["version"] is None
     assert f"column 'psi_io_some' must be between 0 and 1 share, got {bad.iloc[0]:g}" in nginx["message"]
-    assert f"{len(bad)} of 300 rows, first at row {bad.index[0]}" in nginx["message"]
+    assert f"{len(bad)} of 300 rows, first at record {bad.index[0] + 1}" in nginx["message"]
     assert (redis["status"], redis["verdict"]) == ("registered", "PROVED")
 
 
