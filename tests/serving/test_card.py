@@ -27,6 +27,7 @@ def test_a_failed_gate_and_a_missing_value_are_seen(
 
 def test_tags_leave_out_what_is_empty_and_cut_what_is_too_long(bundle: Path) -> None:
     opened = open_bundle(bundle)
-    assert "reproduce" not in version_tags(opened, True, "", "t")
-    assert len(version_tags(opened, True, "x" * 10_000, "t")["reproduce"]) == 4000
-    assert version_tags(opened, False, "", "t")["gates_passed"] == "false"
+    assert "reproduce" not in version_tags(opened, True, "better", "", "t")
+    assert len(version_tags(opened, True, "better", "x" * 10_000, "t")["reproduce"]) == 4000
+    assert len(version_tags(opened, True, "y" * 10_000)["decision"]) == 4000
+    assert version_tags(opened, False, "worse", "", "t")["gates_passed"] == "false"
