@@ -13,12 +13,12 @@ import json
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 from feature_store.finite_numbers import is_finite_number
-from models.control.contract.guarantee import Shipped
+from models.control.contract.guarantee import Judged, Shipped, judged
 from models.control.contract.signals import ROUNDING
 from models.verification.checker.archive import Rejected
 from models.verification.language.amounts import amount, plain
@@ -35,16 +35,6 @@ HOTTER_C, WITHIN_C, MOST_S = 15.0, 0.1, 36_000  # a start above the limit, what 
 _TARGET = CONTROLS[0].name
 _PLAIN = {"output", "minimum", "maximum", "when"}  # a `range` with more is of something else than the clock
 (_ROOM,) = (signal for signal in SIGNALS if signal.name == "room_c")
-
-
-@dataclass(frozen=True)
-class HeatCheck:
-    """Implements `Checked`."""
-
-    accepted: bool
-    reason: str = ""
-    statement: str = ""
-    leaves: int = 0
 
 
 def bounds_of(properties: Sequence[Mapping[str, Any]], highest_ghz: float) -> list[tuple[float, float]]:
@@ -128,25 +118,20 @@ def guarantees(properties: Sequence[Mapping[str, Any]], settings: Mapping[str, f
     return {"assumed": ASSUMED, "words": WORDS, "found": [one], "shipped": shipped}
 
 
-def check(content: bytes, properties: Sequence[Mapping[str, Any]]) -> HeatCheck:
+def check(content: bytes, properties: Sequence[Mapping[str, Any]]) -> Judged:
     """Whether a shipped guarantee follows of what is proved; never raises on a bad one."""
-    try:
-        document = json.loads(content)
-        if set(document) != {"format", "processor", "air_c", "resistance"} or document["format"] != FORMAT:
-            raise Rejected(f"guarantee must be {FORMAT}, got {str(document)[:200]}")
-        of = next((one for one in PROCESSORS if one.name == document["processor"]), None)
-        air_c, resistance = document["air_c"], document["resistance"]
-        if of is None:
-            raise Rejected(f"processor must be a known one, got {document['processor']!r:.40}")
-        known = is_finite_number(air_c) and is_finite_number(resistance)
-        if not (known and -50.0 <= air_c <= AIR_C and resistance > 0):
-            raise Rejected(f"air must be -50 to {AIR_C:g} degC and resistance above 0, got {air_c!r} and "
-                           f"{resistance!r}")
-        found = worst(of, air_c, resistance, bounds_of(properties, of.levels[-1]))
-        if found is None:
-            raise Rejected("the clock must be bounded so that the package keeps its limit, got bounds that do not")
-        return HeatCheck(True, statement=statement(of, air_c, resistance, found[0], found[2]))
-    except Rejected as error:
-        return HeatCheck(False, str(error))
-    except Exception as error:  # a malformed file of any kind is a refusal, not a crash
-        return HeatCheck(False, f"guarantee must be readable, got {type(error).__name__}: {error}")
+    return judged(content, FORMAT, ("processor", "air_c", "resistance"), partial(_says, properties))
+
+
+def _says(properties: Sequence[Mapping[str, Any]], document: Mapping[str, Any]) -> str:
+    of = next((one for one in PROCESSORS if one.name == document["processor"]), None)
+    air_c, resistance = document["air_c"], document["resistance"]
+    if of is None:
+        raise Rejected(f"processor must be a known one, got {document['processor']!r:.40}")
+    known = is_finite_number(air_c) and is_finite_number(resistance)
+    if not (known and -50.0 <= air_c <= AIR_C and resistance > 0):
+        raise Rejected(f"air must be -50 to {AIR_C:g} degC and resistance above 0, got {air_c!r} and {resistance!r}")
+    found = worst(of, air_c, resistance, bounds_of(properties, of.levels[-1]))
+    if found is None:
+        raise Rejected("the clock must be bounded so that the package keeps its limit, got bounds that do not")
+    return statement(of, air_c, resistance, found[0], found[2])

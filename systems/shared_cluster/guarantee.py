@@ -14,11 +14,11 @@ import json
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from feature_store.finite_numbers import is_finite_number
-from models.control.contract.guarantee import Shipped
+from models.control.contract.guarantee import Judged, Shipped, judged
 from models.verification.checker.archive import Rejected
 from models.verification.language.amounts import amount, plain
 from systems.shared_cluster.interface import CONTROLS, LEAST_CORES, STEP_SECONDS
@@ -31,16 +31,6 @@ ASSUMED = ("Allotments are worked out from one look at all limits, each agent ac
 WORDS = {"change": "Functions", "bound": "All limits at most", "caption": "For ever, from any limits"}
 START, WITHIN = 1.0, 1e-3  # above the cluster, as a share: a start; what counts as back
 _TARGET, _ALLOTMENT = CONTROLS[0].name, "allotment_cores"
-
-
-@dataclass(frozen=True)
-class LimitsCheck:
-    """Implements `Checked`."""
-
-    accepted: bool
-    reason: str = ""
-    statement: str = ""
-    leaves: int = 0
 
 
 def margin_of(properties: Sequence[Mapping[str, Any]]) -> float | None:
@@ -94,25 +84,21 @@ def guarantees(properties: Sequence[Mapping[str, Any]], settings: Mapping[str, f
     return {"assumed": ASSUMED, "words": WORDS, "found": [one], "shipped": shipped}
 
 
-def check(content: bytes, properties: Sequence[Mapping[str, Any]]) -> LimitsCheck:
+def check(content: bytes, properties: Sequence[Mapping[str, Any]]) -> Judged:
     """Whether a shipped guarantee follows of what is proved; never raises on a bad one."""
-    try:
-        document = json.loads(content)
-        if set(document) != {"format", "functions", "cores"} or document["format"] != FORMAT:
-            raise Rejected(f"guarantee must be {FORMAT}, got {str(document)[:200]}")
-        functions, cores = document["functions"], document["cores"]
-        if not (isinstance(functions, int) and not isinstance(functions, bool) and 1 <= functions <= 1_000_000
-                and is_finite_number(cores) and cores > 0):
-            raise Rejected(f"functions must be 1 to 1000000 and cores above 0, got {functions!r:.40} and {cores!r:.40}")
-        margin = margin_of(properties)
-        if margin is None:
-            raise Rejected(f"{_TARGET} must be proved to be at most {_ALLOTMENT} in every state, got no such property")
-        found = excess(functions, cores, margin)
-        if found is None:
-            raise Rejected(f"a function must have more than {LEAST_CORES:g} cores on average, got {cores:g} for "
-                           f"{functions}")
-        return LimitsCheck(True, statement=statement(functions, cores, *found))
-    except Rejected as error:
-        return LimitsCheck(False, str(error))
-    except Exception as error:  # a malformed file of any kind is a refusal, not a crash
-        return LimitsCheck(False, f"guarantee must be readable, got {type(error).__name__}: {error}")
+    return judged(content, FORMAT, ("functions", "cores"), partial(_says, properties))
+
+
+def _says(properties: Sequence[Mapping[str, Any]], document: Mapping[str, Any]) -> str:
+    functions, cores = document["functions"], document["cores"]
+    if not (isinstance(functions, int) and not isinstance(functions, bool) and 1 <= functions <= 1_000_000
+            and is_finite_number(cores) and cores > 0):
+        raise Rejected(f"functions must be 1 to 1000000 and cores above 0, got {functions!r:.40} and {cores!r:.40}")
+    margin = margin_of(properties)
+    if margin is None:
+        raise Rejected(f"{_TARGET} must be proved to be at most {_ALLOTMENT} in every state, got no such property")
+    found = excess(functions, cores, margin)
+    if found is None:
+        raise Rejected(f"a function must have more than {LEAST_CORES:g} cores on average, got {cores:g} for "
+                       f"{functions}")
+    return statement(functions, cores, *found)

@@ -1,8 +1,11 @@
 """Guarantees of the closed loop that bundles carry, and what checks them: their system, which knows the law."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+from models.verification.checker.archive import Rejected
 
 
 @dataclass(frozen=True)
@@ -44,3 +47,32 @@ class GuaranteeChecker(Protocol):
         settings: inputs of the policy that never change.
         seconds: limit.
         """
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Implements `Checked`."""
+
+    accepted: bool
+    reason: str = ""
+    statement: str = ""
+    leaves: int = 0
+
+
+def judged(content: bytes, form: str, keys: Sequence[str], statement_of: Callable[[Mapping[str, Any]], str]) -> Judged:
+    """Whether a guarantee follows that is a few numbers in JSON and has no leaves; never raises on a bad one.
+
+    Args:
+        form: its `format`.
+        keys: all else that it holds.
+        statement_of: a document of these keys -> what is guaranteed. Raises Rejected where it is not so.
+    """
+    try:
+        document = json.loads(content)
+        if set(document) != {"format", *keys} or document["format"] != form:
+            raise Rejected(f"guarantee must be {form}, got {str(document)[:200]}")
+        return Judged(True, statement=statement_of(document))
+    except Rejected as error:
+        return Judged(False, str(error))
+    except Exception as error:  # a malformed file of any kind is a refusal, not a crash
+        return Judged(False, f"guarantee must be readable, got {type(error).__name__}: {error}")
