@@ -30,6 +30,7 @@ ASSUMED = ("Allotments are worked out from one look at all limits, each agent ac
            "read; a limit that an operator holds is the operator's.")
 WORDS = {"change": "Functions", "bound": "All limits at most", "caption": "For ever, from any limits"}
 START, WITHIN = 1.0, 1e-3  # above the cluster, as a share: a start; what counts as back
+MOST_STEPS = 10_000  # a day and more
 _TARGET, _ALLOTMENT = CONTROLS[0].name, "allotment_cores"
 
 
@@ -47,14 +48,14 @@ def margin_of(properties: Sequence[Mapping[str, Any]]) -> float | None:
 
 def excess(functions: int, cores: float, margin: float) -> tuple[float, int] | None:
     """What all limits may be above the cluster for ever, as a share of it, and after how many intervals that is
-    reached within WITHIN from START above; None: the least limits alone are as much as the cluster."""
+    reached within WITHIN from START above; None: the least limits alone are as much as the cluster, or nearly."""
     fair = cores / functions
     if fair <= LEAST_CORES:
         return None
     stays, now, steps = margin / (fair - LEAST_CORES), START, 0
-    while now > stays + WITHIN:
+    while now > stays + WITHIN and steps < MOST_STEPS:
         now, steps = (margin + LEAST_CORES * now) / fair, steps + 1
-    return stays, steps
+    return None if steps == MOST_STEPS else (stays, steps)
 
 
 def statement(functions: int, cores: float, share: float, steps: int) -> str:

@@ -10,7 +10,7 @@ import yaml
 
 from systems.shared_cluster import interface as law
 from systems.shared_cluster.environment import SETTINGS
-from systems.shared_cluster.guarantee import check, excess, guarantees, margin_of
+from systems.shared_cluster.guarantee import FORMAT, check, excess, guarantees, margin_of
 from systems.shared_cluster.interface import LEAST_CORES, NUMBERS
 
 PROPERTIES = yaml.safe_load((Path(__file__).parents[3] / "systems/shared_cluster/shared_cluster.yaml").read_text())[
@@ -61,6 +61,11 @@ def test_only_a_bound_that_holds_in_every_state_counts() -> None:
     assert margin_of([*others, {"order": {**ORDER, "margin": -0.5}}, {"order": ORDER}]) == 0.0
     reason = found_of(others)["found"][0]["reason"]
     assert reason and "must be proved" in check(found_of()["shipped"].content, others).reason
+
+
+def test_a_cluster_of_hardly_more_than_the_least_limits_is_refused_and_not_waited_for() -> None:
+    content = json.dumps({"format": FORMAT, "functions": 1_000_000, "cores": 1e6 * LEAST_CORES * (1.0 + 1e-12)}).encode()
+    assert "more than 0.0625 cores" in check(content, [{"order": ORDER}]).reason
 
 
 @pytest.mark.parametrize(("change", "reason"), [
