@@ -50,8 +50,8 @@ def verify(
     csv_file: Annotated[Path | None, typer.Option("--csv", help="CSV that the verdicts of --instances are written to."
                                                   )] = None,
     memory: Annotated[int | None, typer.Option(
-        help="MiB that it may take in all, code included; what needs more is UNKNOWN. Default: what there is.",
-        min=1)] = None,
+        help="MiB that it may take in all, code included; what needs more is UNKNOWN, or cannot be read. Default: what "
+             "there is.", min=1)] = None,
     seed: Annotated[int, typer.Option(help="Of the search for counterexamples.", min=0)] = 0,
     json_output: JsonOption = False,
 ) -> None:
@@ -67,13 +67,11 @@ def verify(
     """
     if instances is not None:
         _only_instances(instances, {"MODEL": model, "--specification": specification, "--points": points,
-                                    "--witness": witness, "--certificate": certificate})
+                                    "--witness": witness, "--certificate": certificate, "--memory": memory})
         with _no_verdict(json_output):
-            from models.verification.memory import memory_limit
             from pipelines.commands.verify_instances import verify_instances
 
-            with memory_limit(memory):
-                code = verify_instances(instances, timeout, seed, csv_file, json_output)
+            code = verify_instances(instances, timeout, seed, csv_file, json_output)
         raise typer.Exit(code)
     if model is None or specification is None or csv_file is not None:
         raise InputError("either MODEL and --specification must be given, or --instances; --csv belongs to --instances")
@@ -104,7 +102,7 @@ def verify(
     raise typer.Exit(code)
 
 
-def _only_instances(instances: Path, others: dict[str, Path | None]) -> None:
+def _only_instances(instances: Path, others: dict[str, Any]) -> None:
     """Refuses what belongs to a single question."""
     if given := [name for name, value in others.items() if value is not None]:
         raise InputError(f"--instances must be given without {', '.join(given)}: each line has its own")
@@ -116,11 +114,21 @@ def _decide(model: Path, specification: Path, timeout: float, memory: int | None
             certificate: Path | None) -> dict[str, Any]:
     """The verdict's document."""
     with _no_verdict(quiet):
-        from models.verification.decide import decide
-        from models.verification.memory import memory_limit
+        question = (model, specification, timeout, inputs, seed, certificate)
+        with _progress(quiet) as advance:
+            if memory is None:
+                return _decided(advance, *question)
+            from models.verification.memory import within_memory
 
-        with _progress(quiet) as advance, memory_limit(memory):
-            return decide(model, specification, timeout, inputs, seed, advance, certificate).to_json()
+            document: dict[str, Any] = within_memory(memory, _decided, advance, *question)
+            return document
+
+
+def _decided(advance: Any, model: Path, specification: Path, timeout: float, inputs: Any, seed: int,
+             certificate: Path | None) -> dict[str, Any]:
+    from models.verification.decide import decide
+
+    return decide(model, specification, timeout, inputs, seed, advance, certificate).to_json()
 
 
 @contextmanager

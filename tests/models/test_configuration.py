@@ -205,7 +205,8 @@ def test_a_task_that_is_not_listed_has_the_default_gates() -> None:
 
 def test_without_default_gates_a_task_that_is_not_listed_is_an_error_that_names_it(edited) -> None:  # type: ignore[no-untyped-def]
     gates = edited("  default:\n", "  other:\n").gates
-    with pytest.raises(InputError, match=r"got 'zzz'.*known: .*other, performance, sizing.*Add its gates"):
+    known = "other, performance, shared_cluster, sizing"
+    with pytest.raises(InputError, match=rf"got 'zzz'.*known: .*{known}.*Add its gates"):
         gates["zzz"]
 
 
