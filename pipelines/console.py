@@ -44,13 +44,14 @@ def plain(text: str, style: str = "") -> Text:
 
 
 _LINE_BREAKS = "\n"  # what ends a line
+SHIPPED_CONFIGURATION = Path(__file__).resolve().parents[1] / "mlflow.yaml"
 out = PlainConsole()
 err = PlainConsole(stderr=True)
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 ConfigOption = Annotated[
     Path | None,
-    typer.Option("--config", help="mlflow.yaml to use; default: $ASSAY_CONFIG, ./mlflow.yaml, or the project's own.")]
+    typer.Option("--config", help="mlflow.yaml to use; default: $ASSAY_CONFIG, ./mlflow.yaml, or the clone's own.")]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -120,12 +121,25 @@ def working(what: str, quiet: bool = False) -> Iterator[None]:
         yield
 
 
+def found_configuration() -> Path | None:
+    """$ASSAY_CONFIG, ./mlflow.yaml, or that of the clone in which this code lies; None: there is none.
+
+    The one that a wheel brings is what `assay init` copies: its state folder would lie among installed packages.
+    """
+    here = Path("mlflow.yaml")
+    if named := os.environ.get("ASSAY_CONFIG"):
+        return Path(named)
+    if here.is_file():
+        return here
+    return SHIPPED_CONFIGURATION if SHIPPED_CONFIGURATION.with_name("pyproject.toml").is_file() else None
+
+
 def configuration_from(path: Path | None) -> Configuration:
-    """The configuration that --config, the environment or the current folder name."""
+    """The configuration that --config, the environment or the current folder name. Raises InputError: none does."""
+    path = path or found_configuration()
     if path is None:
-        named = os.environ.get("ASSAY_CONFIG")
-        here = Path("mlflow.yaml")
-        path = Path(named) if named else here if here.is_file() else Path(__file__).resolve().parents[1] / "mlflow.yaml"
+        raise InputError(f"mlflow.yaml must be in the current folder, got none ({Path.cwd()}); `assay init` writes one, "
+                         "--config or $ASSAY_CONFIG names another")
     if not path.is_file():
         raise InputError(f"configuration must be an existing file, got {path}")
     # the steps of a pipeline run in processes of their own and read it from there

@@ -40,9 +40,17 @@ def run_steps_warm() -> None:
         tempfile.tempdir = place
     from kfp.local import subprocess_task_handler
 
-    if not hasattr(subprocess_task_handler, "run_local_subprocess"):
-        raise RuntimeError("kfp.local must run steps by run_local_subprocess, got a version without it")
+    for place in ("run_local_subprocess", "replace_python_executable"):
+        if not hasattr(subprocess_task_handler, place):
+            raise RuntimeError(f"kfp.local must run steps by {place}, got a version without it")
     subprocess_task_handler.run_local_subprocess = _run_local_subprocess
+    subprocess_task_handler.replace_python_executable = _as_it_is
+
+
+def _as_it_is(full_command: list[str], new_executable: str) -> list[str]:
+    """kfp.local's own puts a Python's path in place of `python3` in all arguments, also within the name of a file, such
+    as telemetry in lib/python3.11; a step that is forked starts no Python."""
+    return full_command
 
 
 def _run_local_subprocess(full_command: list[str], env_vars: dict[str, str] | None = None) -> int:

@@ -76,6 +76,10 @@ class Familiar:
         terms = terms.reshape(len(spec.ranges), len(self._names))
         self._log = np.array([one.scale == "log" for one in spec.ranges], dtype=bool)
         self._terms = terms
+        # The terms of all ranges, one after the other: a column of what is raw and then of its logarithms, and a factor.
+        of_range, column = np.nonzero(terms)
+        self._columns, self._factors = column + len(self._names) * self._log[of_range], terms[of_range, column]
+        self._starts = np.searchsorted(of_range, np.arange(len(terms)))
         ends = np.array([[one.minimum, one.maximum] for one in spec.ranges]).reshape(-1, 2)
         self._ends = np.where(self._log[:, None], np.log(np.maximum(ends, _LEAST)), ends)
         self._widths = SHARE * np.abs(terms) @ np.array(list(widths.values()))
@@ -143,11 +147,8 @@ class Familiar:
         if not len(self._terms):
             return np.zeros((len(raw), 0))
         # NaN stays NaN in both, but only in ranges that have it among their terms
-        logs = np.log(np.maximum(raw, _LEAST))
-        found = np.empty((len(raw), len(self._terms)))
-        for position, (is_log, terms) in enumerate(zip(self._log, self._terms, strict=True)):
-            used = terms != 0.0
-            found[:, position] = (logs if is_log else raw)[:, used] @ terms[used]
+        both = np.concatenate([raw, np.log(np.maximum(raw, _LEAST))], axis=1)
+        found: NDArray[np.float64] = np.add.reduceat(both[:, self._columns] * self._factors, self._starts, axis=1)
         return found
 
 

@@ -1,9 +1,10 @@
-"""`assay init`: from a service that runs to the files with which one goes on."""
+"""`assay init`: mlflow.yaml for a folder that has none; and from a service that runs to the files to go on with."""
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -11,7 +12,16 @@ import typer
 
 from feature_store.errors import InputError
 from models.control.contract.own_service import Service
-from pipelines.console import JsonOption, print_json, print_line, print_note, reported, working
+from pipelines.console import (
+    SHIPPED_CONFIGURATION,
+    JsonOption,
+    found_configuration,
+    print_json,
+    print_line,
+    print_note,
+    reported,
+    working,
+)
 
 MOST_WINDOWS = 200_000  # some five months of minutes
 _KUBERNETES = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
@@ -40,7 +50,9 @@ def init(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Look at a service that runs, and write task, load map and controller file for it.
+    """Write mlflow.yaml; with --prometheus or --csv: also task, load map and controller file for a service that runs.
+
+    mlflow.yaml says where state and models are kept and which gates they pass. The state folder, .assay, is beside it.
 
     Nothing is changed on the service. What was found is said, and what was not; the files have a comment for each line
     that you may want to change. Go on with `assay validate`, `assay run` and `assay control --shadow`, as the last
@@ -50,8 +62,14 @@ def init(
     """
     from models.control.contract.systems import own_service_system
 
-    if (prometheus is None) == (csv is None):
-        raise InputError("expected either --prometheus or --csv, got " + ("none of them" if csv is None else "both"))
+    if prometheus is not None and csv is not None:
+        raise InputError("expected either --prometheus or --csv, got both")
+    configuration = {"mlflow.yaml": SHIPPED_CONFIGURATION.read_text(encoding="utf-8")}
+    if prometheus is None and csv is None:
+        if unused := [one for one, given in (("name", name), ("deployment", deployment), ("cgroup", cgroup)) if given]:
+            raise InputError(f"expected --prometheus or --csv, which know the service, got --{unused[0]} alone")
+        _finish(output or Path(), configuration, ["assay run"], overwrite, json_output)
+        return
     label = name or deployment or (cgroup or "").rstrip("/").rpartition("/")[2] or (csv.stem if csv else "")
     if not label:
         raise InputError("name must say which service is meant (--name, --deployment or --cgroup), got none")
@@ -63,13 +81,21 @@ def init(
     folder, said = output or Path(called), print_note if json_output else print_line
     with working("looking at what is recorded", json_output):
         files = own_service_system(system).begin(service, said)
+    _finish(folder, files, _next_steps(folder, files, service), overwrite, json_output,
+            {} if found_configuration() else configuration)
+
+
+def _finish(folder: Path, files: Mapping[str, str], steps: Sequence[str], overwrite: bool, json_output: bool,
+            here: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Writes the files into the folder, and what is missing in the current one; says so, and how to go on."""
     _write(folder, files, overwrite)
-    steps = _next_steps(folder, files, service)
+    _write(Path(), here, overwrite=False)
+    paths = {one: str(folder / one) for one in files} | {one: one for one in here}
     if json_output:
-        print_json({"files": {one: str(folder / one) for one in files}, "next": steps})
+        print_json({"files": paths, "next": steps})
         return
-    for one in files:
-        print_line(f"wrote    {folder / one}")
+    for path in paths.values():
+        print_line(f"wrote    {path}")
     for one in steps:
         print_line(f"next     {one}")
 

@@ -13,6 +13,9 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
+from models.control.contract.derived_signals import NEAR, relative_change
+from models.control.contract.derived_signals import allotment as allotment
+from models.control.contract.derived_signals import near_latency as near_latency
 from models.control.contract.signals import Control, Feature, Signal
 
 STEP_SECONDS = 10.0
@@ -21,7 +24,6 @@ LEAST_MS = 2.0**-2
 LEAST_CORES, MOST_CORES = 2.0**-4, 2.0**6
 MEAN_WEIGHT = 0.25  # of an interval, in the exponential mean of what a function needs
 OSCILLATES = 0.05  # a change of more than this share counts as a decision
-NEAR = 4.0  # times the objective, and a part of it: beyond, a latency is seen as that
 FAIR = 1.001  # no more than the fair share, up to rounding
 NUMBERS = SimpleNamespace(log=math.log, clamp=lambda value, low, high: min(max(value, low), high),
                           where=lambda condition, yes, no: yes if condition else no)
@@ -72,24 +74,6 @@ FEATURES = (
 )
 
 
-def allotment(cores: Any, all_cores: Any, capacity: Any, need_share: Any, xp: Any) -> Any:
-    """What a function may have at most; over all functions this adds up to the capacity.
-
-    Args:
-        cores: that it may use now.
-        all_cores: sum over all functions.
-        capacity: cores of the cluster that are to be shared.
-        need_share: of the function, of what all need; over all functions this adds up to 1.
-    """
-    free = xp.clamp(capacity - all_cores, 0.0, math.inf)
-    return cores * xp.clamp(capacity / all_cores, 0.0, 1.0) + free * need_share
-
-
-def near_latency(latency_ms: Any, most_latency_ms: Any, xp: Any) -> Any:
-    """The latency, near its objective: a network whose unit is the spread of all hardly sees what is missed."""
-    return most_latency_ms * xp.clamp(latency_ms / most_latency_ms, 1.0 / NEAR, NEAR)
-
-
 def pressing_latency(near_latency_ms: Any, most_latency_ms: Any, cores: Any, fair_cores: Any, xp: Any) -> Any:
     """The latency, where the function has no more than its fair share."""
     return xp.where(cores <= FAIR * fair_cores, near_latency_ms, most_latency_ms / NEAR)
@@ -97,7 +81,7 @@ def pressing_latency(near_latency_ms: Any, most_latency_ms: Any, cores: Any, fai
 
 def rate_change(rate: Any, before: Any, xp: Any) -> Any:
     """AC(t) = (AR(t) - AR(t-1)) / max{AR(t), AR(t-1)} (thesis, section 4.3.1)."""
-    return (rate - before) / xp.where(rate > before, rate, before)
+    return relative_change(rate, before, xp)
 
 
 def preserved(seen: Mapping[str, Any], xp: Any) -> Any:

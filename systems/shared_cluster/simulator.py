@@ -18,13 +18,13 @@ from torch import Tensor
 from models.control.contract.environment import Outcome
 from models.control.contract.signals import Anchor
 from models.control.simulation.queueing import p99_latency
+from models.control.simulation.shared_cores import worked
 from systems.shared_cluster import interface as law
 from systems.shared_cluster.functions import SCENARIOS, Clusters, Functions, draw_clusters
 from systems.shared_cluster.interface import CONTROLS, FEATURES, SIGNALS, STEP_SECONDS
 
 TENSORS = SimpleNamespace(log=torch.log, clamp=torch.clamp, where=torch.where)
 COLD_START_S = 2.0  # of a container with its runtime, assumed
-FILLS_AT = 0.9  # of the cluster busy: from here on idle cores within a limit are not there at once, assumed
 TIMEOUT_S = 30.0  # work that is left over beyond is given up
 LATENCY_NOISE = 0.03  # assumed: of the logarithm of a percentile
 FUTURE = 4  # intervals that the clairvoyant sees
@@ -130,13 +130,9 @@ class SharedCluster:
         work_s = functions.work_s * (1.0 + functions.memory_share * (self._each(state.stretch) - 1.0))
         warm = cores.minimum(before["cores"]) + (cores - before["cores"]).clamp(min=0.0) * (
             1.0 - COLD_START_S / STEP_SECONDS)
-        offered = rate + backlog / STEP_SECONDS
-        busy = (offered * work_s).minimum(warm)
-        all_busy = self._each(self._mean(busy)) * self.agents
-        full = ((all_busy / capacity - FILLS_AT) / (1.0 - FILLS_AT)).clamp(0.0, 1.0)
-        has = torch.lerp(warm, busy * (capacity / all_busy).clamp(max=1.0), full)
-        served = offered.minimum(has / work_s)
-        left = ((offered - served) * STEP_SECONDS).minimum(TIMEOUT_S * has / work_s)
+        of_cluster = [values.reshape(-1, self.agents) for values in (rate, backlog, work_s, warm)]
+        shared = worked(*of_cluster, clusters.capacity[:, None], STEP_SECONDS, TIMEOUT_S)
+        has, served, left = (values.reshape(-1) for values in shared)
         latency_s = functions.waits_s + p99_latency(
             rate, has.clamp(min=1.0), work_s / has.clamp(max=1.0), functions.arrival_cv2, functions.service_cv2,
             torch.maximum(left, backlog) * work_s / has, STEP_SECONDS)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 _Z99, _LN100 = 2.3263478740408408, 4.605170185988092  # normal quantile of 0.99; of a wait: -ln(0.01)
+_LN2 = 0.6931471805599453  # the same of a median
 _LEAST_RHO = 1e-4
 
 
@@ -21,6 +22,12 @@ def p99_latency(rate: Tensor, cores: Tensor, service_s: Tensor, arrival_cv2: Ten
         arrival_cv2, service_cv2: squared coefficients of variation; service times are log-normal.
         backlog_s: work that is left over, s of all cores.
     """
+    return latency_quantiles(rate, cores, service_s, arrival_cv2, service_cv2, backlog_s, step_s)[1]
+
+
+def latency_quantiles(rate: Tensor, cores: Tensor, service_s: Tensor, arrival_cv2: Tensor, service_cv2: Tensor,
+                      backlog_s: Tensor, step_s: float) -> tuple[Tensor, Tensor]:
+    """Median and 99th percentile of what `p99_latency` is one of, with its arguments, whatever their shape."""
     rho = (rate * service_s / cores).clamp(_LEAST_RHO, 1.0)
     spread = 0.5 * (arrival_cv2 + service_cv2) * service_s / cores
     wait = spread / ((1.0 - rho).square() + spread / step_s).sqrt()
@@ -28,4 +35,7 @@ def p99_latency(rate: Tensor, cores: Tensor, service_s: Tensor, arrival_cv2: Ten
     tail = wait * (log_waiting + _LN100).clamp(min=0.0)
     variance = torch.log1p(service_cv2)
     body = service_s * (torch.exp(_Z99 * variance.sqrt() - 0.5 * variance) - 1.0)
-    return service_s + (tail.square() + body.square() + backlog_s.square() + 1e-12).sqrt()
+    p99 = service_s + (tail.square() + body.square() + backlog_s.square() + 1e-12).sqrt()
+    # of the median no more than its share: what all wait for, wait too long or not, is in both
+    median = service_s * torch.exp(-0.5 * variance) + wait * (log_waiting + _LN2).clamp(min=0.0) + backlog_s
+    return median.minimum(p99), p99
