@@ -11,7 +11,7 @@ export GX_ANALYTICS_ENABLED := False
 export ORT_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test check ui install golden tables benchmark debian clean wheel deploy-check
+.PHONY: help run demo test check ui install golden tables benchmark debian clean wheel deploy-check docs
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -58,6 +58,9 @@ deploy-check: $(STAMP) ## hold the Kubernetes manifests against the published sc
 
 wheel: $(STAMP) ## build the light install's wheel, assay-serving, into dist/
 	@$(BIN)/python -m deploy.assay_serving.build
+
+docs: $(STAMP) ## make the site of docs/ (build/site/index.html)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 debian: ## install the Debian packages that recording and its tests use (as root)
 	deploy/install-debian-packages.sh

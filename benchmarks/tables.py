@@ -16,7 +16,7 @@ from benchmarks.control.soak_tables import draw_soak, soak_conditions_line, soak
 from benchmarks.gates import false_promotion, later_runs, monitor
 from benchmarks.harness.markdown import fill, marked_tables
 from benchmarks.harness.result_file import read_results
-from benchmarks.harness.shown import Plot, Source
+from benchmarks.harness.shown import Headline, Plot, Source, tasks_table
 from benchmarks.harness.systems import systems
 from benchmarks.learning import performance_tables, stacked_training
 from benchmarks.pipeline import light_install
@@ -40,9 +40,8 @@ RESULTS = "benchmarks/results"
 SCALE_PLOT = "docs/images/pipeline_scale.svg"
 CACTUS_PLOT = "docs/images/verification_cactus.svg"
 GROWTH_PLOT = "docs/images/verification_growth.svg"
-
-
 PLOTS = (
+    Plot("pipeline", draw_scale, SCALE_PLOT, "measurements.scale.details", False),
     Plot("verification_campaign", draw_cactus, CACTUS_PLOT),
     Plot("verification_campaign", draw_growth, GROWTH_PLOT, "growth", False),
     Plot("adaptation_scale", draw_adaptation_scale, "docs/images/adaptation_scale.svg"),
@@ -69,21 +68,23 @@ TABLES: dict[str, Source] = {
     "adaptation-metrics-conditions": Source("adaptation_metrics", pool_tables.metrics_conditions_line),
     "adaptation-scale": Source("adaptation_scale", pool_tables.scale_table),
     "adaptation-scale-conditions": Source("adaptation_scale", pool_tables.scale_conditions_line),
-    "control-soak": Source("control_soak", soak_table),
-    "control-soak-conditions": Source("control_soak", soak_conditions_line),
-    "false-promotion": Source("false_promotion", false_promotion.equal_table("errors")),
-    "false-promotion-missed": Source("false_promotion", false_promotion.missed_table("errors", 0.05)),
-    "false-promotion-missed-more": Source("false_promotion", false_promotion.missed_table("errors", 0.2)),
-    "false-promotion-rewards": Source("false_promotion", false_promotion.equal_table("rewards")),
-    "false-promotion-rewards-missed": Source("false_promotion", false_promotion.missed_table("rewards", 0.05)),
-    "false-promotion-rewards-missed-more": Source("false_promotion", false_promotion.missed_table("rewards", 0.2)),
-    "false-promotion-margin": Source("false_promotion", false_promotion.margin_table),
-    "false-promotion-blocks": Source("false_promotion", false_promotion.block_table),
-    "false-promotion-zero": Source("false_promotion", false_promotion.zero_table),
-    "false-promotion-autoscalers": Source("false_promotion", false_promotion.autoscaler_table),
-    "false-promotion-conditions": Source("false_promotion", false_promotion.conditions_line),
-    "later-runs": Source("later_runs", later_runs.later_runs_table),
-    "later-runs-series": Source("later_runs", later_runs.series_line),
+    "control-soak": Source("control_soak", soak_table, "samples"),
+    "control-soak-conditions": Source("control_soak", soak_conditions_line, "samples"),
+    "false-promotion": Source("false_promotion", false_promotion.equal_table("errors"), "cells"),
+    "false-promotion-missed": Source("false_promotion", false_promotion.missed_table("errors", 0.05), "cells"),
+    "false-promotion-missed-more": Source("false_promotion", false_promotion.missed_table("errors", 0.2), "cells"),
+    "false-promotion-rewards": Source("false_promotion", false_promotion.equal_table("rewards"), "cells"),
+    "false-promotion-rewards-missed": Source(
+        "false_promotion", false_promotion.missed_table("rewards", 0.05), "cells"),
+    "false-promotion-rewards-missed-more": Source(
+        "false_promotion", false_promotion.missed_table("rewards", 0.2), "cells"),
+    "false-promotion-margin": Source("false_promotion", false_promotion.margin_table, "margins"),
+    "false-promotion-blocks": Source("false_promotion", false_promotion.block_table, "blocks"),
+    "false-promotion-zero": Source("false_promotion", false_promotion.zero_table, "margins"),
+    "false-promotion-autoscalers": Source("false_promotion", false_promotion.autoscaler_table, "autoscalers"),
+    "false-promotion-conditions": Source("false_promotion", false_promotion.conditions_line, "cells"),
+    "later-runs": Source("later_runs", later_runs.later_runs_table, "cells"),
+    "later-runs-series": Source("later_runs", later_runs.series_line, "series"),
     "monitor-alarms": Source("monitor", monitor.alarms_table),
     "monitor-delays": Source("monitor", monitor.delays_table),
     "monitor-conditions": Source("monitor", monitor.conditions_line),
@@ -93,31 +94,39 @@ TABLES: dict[str, Source] = {
     "performance-methods": Source("performance", performance_tables.methods_table),
     "performance-ablation": Source("performance", performance_tables.ablation_table),
     "performance-settings": Source("performance", performance_tables.settings_line),
-    "pipeline": Source("pipeline", pipeline_tables.goals_table),
-    "pipeline-others": Source("pipeline", pipeline_tables.others_table),
-    "pipeline-stages": Source("pipeline", pipeline_tables.stages_table),
-    "pipeline-shares": Source("pipeline", pipeline_tables.shares_table),
-    "pipeline-scale": Source("pipeline", pipeline_tables.scale_table),
+    "pipeline": Source("pipeline", pipeline_tables.goals_table, "measurements"),
+    "pipeline-others": Source("pipeline", pipeline_tables.others_table, "measurements"),
+    "pipeline-stages": Source("pipeline", pipeline_tables.stages_table, "measurements"),
+    "pipeline-shares": Source("pipeline", pipeline_tables.shares_table, "measurements"),
+    "pipeline-scale": Source("pipeline", pipeline_tables.scale_table, "measurements"),
     "serve-predictions": Source("serve_predictions", predictions.predictions_table),
     "serve-predictions-conditions": Source("serve_predictions", predictions.conditions_line),
-    "stacked-training": Source("stacked_training", stacked_training.stacked_table),
-    "stacked-training-conditions": Source("stacked_training", stacked_training.conditions_line),
-    "pipeline-without-shards": Source("pipeline_without_shards", pipeline_tables.without_shards_line),
-    "pipeline-machine": Source("pipeline", pipeline_tables.machine_line),
-    "verification-published": Source("verification", published_tables.published_table),
+    "stacked-training": Source("stacked_training", stacked_training.stacked_table, "cells"),
+    "stacked-training-conditions": Source("stacked_training", stacked_training.conditions_line, "cells"),
+    "pipeline-without-shards": Source("pipeline_without_shards", pipeline_tables.without_shards_line, "scale"),
+    "pipeline-machine": Source("pipeline", pipeline_tables.machine_line, "measurements"),
+    "verification-published": Source("verification", published_tables.published_table, "parts"),
     "verification-forests": Source("verification_forests", forest_tables.forests_table),
     "verification-forests-conditions": Source("verification_forests", forest_tables.forests_conditions_line),
     "verification-goals": Source("verification_campaign", campaign_tables.goals_table),
     "verification-tools": Source("verification_campaign", campaign_tables.tools_table),
     "verification-instances": Source("verification_campaign", campaign_tables.instances_table),
     "verification-conditions": Source("verification_campaign", campaign_tables.conditions_line),
-    "verification-mutants": Source("mutants", mutant_tables.mutants_table),
-    "code-mutation": Source("code_mutation", code_mutation_tables.sampled_table),
-    "planted-mutants": Source("planted_mutants", code_mutation_tables.planted_table),
+    "verification-mutants": Source("mutants", mutant_tables.mutants_table, "rows"),
+    "code-mutation": Source("code_mutation", code_mutation_tables.sampled_table, "rows"),
+    "planted-mutants": Source("planted_mutants", code_mutation_tables.planted_table, "mutants"),
     "execution-rounding": Source("execution_rounding", execution_rounding.rounding_table),
-    "verification-growth": Source("verification_campaign", campaign_tables.growth_table),
+    "verification-growth": Source("verification_campaign", campaign_tables.growth_table, "growth"),
     **{name: table for shown in systems("shown") for name, table in shown.TABLES.items()},
 }
+TASKS = "tasks"  # the table that is made of several files
+HEADLINES = (
+    Headline("performance", "predicts a service's latency from pressure and configuration", ("performance",),
+             performance_tables.headline, "docs/benchmarks/performance.md"),
+    Headline("sizing", "predicts a job's run time on other machines from three runs", ("sizing",), sizing.headline,
+             "docs/recipes/size-a-workload.md"),
+    *(headline for shown in systems("shown") for headline in getattr(shown, "HEADLINES", ())),
+)
 RESULT_FILES = tuple(dict.fromkeys(source.results for source in TABLES.values()))
 
 
@@ -155,9 +164,9 @@ def new_pages(root: Path) -> dict[Path, str]:
     results = {name: read_results(root / RESULTS / f"{name}.json") for name in RESULT_FILES}
 
     def render(name: str) -> str:
-        source = TABLES[name]
-        content = results[source.results]
-        return source.render(content) if content else ""
+        if name == TASKS:
+            return tasks_table(HEADLINES, results)
+        return TABLES[name].shown(results[TABLES[name].results])
 
     pages = {}
     for page in [root / "README.md", *sorted((root / "docs").rglob("*.md"))]:
@@ -166,7 +175,7 @@ def new_pages(root: Path) -> dict[Path, str]:
         text = page.read_text(encoding="utf-8")
         try:
             names = marked_tables(text)
-            unknown = [name for name in names if name not in TABLES]
+            unknown = [name for name in names if name not in (*TABLES, TASKS)]
             if unknown:
                 raise ValueError(f"table must be a known one, got {unknown[0]!r}; {nearest(unknown[0], TABLES)}")
         except ValueError as error:
@@ -177,12 +186,8 @@ def new_pages(root: Path) -> dict[Path, str]:
 
 
 def _draw(root: Path) -> None:
-    scale = (read_results(root / RESULTS / "pipeline.json") or {}).get("measurements", {}).get("scale", {})
-    if scale.get("status") == "done":
-        draw_scale(scale["details"], root / SCALE_PLOT)
-        print(f"wrote {SCALE_PLOT}")
     for plot in PLOTS:
-        results = read_results(root / RESULTS / f"{plot.results}.json") or {}
-        if results.get(plot.needs):
-            plot.draw(results if plot.whole else results[plot.needs], root / plot.path)
+        content = plot.content(read_results(root / RESULTS / f"{plot.results}.json") or {})
+        if content:
+            plot.draw(content, root / plot.path)
             print(f"wrote {plot.path}")

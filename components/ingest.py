@@ -12,6 +12,7 @@ from components.kind import task_and_kind
 from components.progress import step
 from feature_store.bad_rows import BadRows
 from feature_store.digests import content_digest
+from feature_store.sources.object_store import as_local
 from feature_store.sources.production import is_prometheus
 
 SOURCE = "source.json"
@@ -21,14 +22,15 @@ def run_ingest(task_yaml: str, telemetry: str, mapping_yaml: str, output: Path) 
     """Reads the telemetry and writes it to the folder `output`.
 
     Args:
-        telemetry: path of a Parquet or CSV file, or the address of a Prometheus server.
+        telemetry: path of a Parquet or CSV file, s3:// address of one, or the address of a Prometheus server.
         mapping_yaml: for a file, how its columns map; for Prometheus, the metric map; "" for none.
     """
     with step("ingest"):
         task, kind = task_and_kind(task_yaml)
         output.mkdir(parents=True, exist_ok=True)
         try:
-            frame = kind.ingest(task, telemetry, mapping_yaml, output)
+            with as_local(telemetry) as local:
+                frame = kind.ingest(task, local, mapping_yaml, output)
         except Exception:
             shutil.rmtree(output)  # half of it must not be taken for the whole
             raise

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that `assay record`, local schedules and their tests use. Run as root (or with sudo).
+# Installs the Debian packages that `assay record`, local schedules and tests use. Run as root (or with sudo).
 # The packages' own services are kept from starting: the recorder starts private copies on loopback and stops them.
 #   deploy/install-debian-packages.sh            everything below
 #   deploy/install-debian-packages.sh --check    list what is missing, exit 1 if anything is
@@ -14,10 +14,13 @@ tools=(
   stress-ng:stress-ng
   prometheus:prometheus prometheus-node-exporter:prometheus-node-exporter
   crontab:cron
+  postgres:postgresql
 )
+# Debian keeps PostgreSQL's server out of every search path, in a folder for each version.
+postgresql=$(printf '%s:' /usr/lib/postgresql/*/bin)
 missing=()
 for entry in "${tools[@]}"; do
-  PATH="$PATH:/usr/sbin:/sbin" command -v "${entry%%:*}" >/dev/null || missing+=("${entry##*:}")
+  PATH="$PATH:/usr/sbin:/sbin:$postgresql" command -v "${entry%%:*}" >/dev/null || missing+=("${entry##*:}")
 done
 if [ "${#missing[@]}" -eq 0 ]; then echo "all Debian packages are installed"; exit 0; fi
 if [ "${1:-}" = --check ]; then echo "missing Debian packages: ${missing[*]}" >&2; exit 1; fi

@@ -19,6 +19,7 @@ from models.gates import Gate, parse_gates
 from models.paired_comparison import ComparisonRule
 
 Approval = Literal["auto", "manual"]
+LEDGER_DATABASE = "postgresql://"
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Configuration:
         model_name_template: holds `{task}` and `{workload}`; read through `model_name`.
         champion_alias, challenger_alias: registry aliases.
         approval: "auto" or "manual".
-        ledger_path: the promotion ledger (JSON lines).
+        ledger_path: the promotion ledger: its file, or as a text the address of its database.
         private_key_path, public_key_path: EC P-256 key pair, PEM.
         gates: gates[task], in the order of the file; asking for a task that is not listed is an InputError.
         promotion: what replaces a champion without a person's word.
@@ -60,7 +61,7 @@ class Configuration:
     champion_alias: str
     challenger_alias: str
     approval: Approval
-    ledger_path: Path
+    ledger_path: Path | str
     private_key_path: Path
     public_key_path: Path
     gates: dict[str, tuple[Gate, ...]]
@@ -127,7 +128,7 @@ def load_configuration(path: Path, environment: Mapping[str, str] = os.environ) 
         champion_alias=file.aliases.champion,
         challenger_alias=file.aliases.challenger,
         approval=file.approval,
-        ledger_path=home / file.ledger,
+        ledger_path=file.ledger if file.ledger.startswith(LEDGER_DATABASE) else home / file.ledger,
         private_key_path=home / file.keys.private,
         public_key_path=home / file.keys.public,
         gates=_gates(data["gates"], str(path), lines),

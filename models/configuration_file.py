@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 from feature_store.written.field_errors import FieldError
 from feature_store.written.fields import TaskName, Text
 from feature_store.written.model import Written
+from models.configuration import LEDGER_DATABASE
 
 # MLflow reserves "latest" and names such as "v3" as aliases.
 _ALIAS = re.compile(r"(?!(?:latest|[vV]\d+)$)[A-Za-z][A-Za-z0-9_-]*")
@@ -50,6 +51,12 @@ def _not_blank(text: str) -> str:
 
 Name = Annotated[Text, AfterValidator(_not_blank)]
 Alias = Annotated[Text, AfterValidator(_alias)]
+
+
+def _ledger(place: str) -> str:
+    if _URI.match(place) and not place.startswith(LEDGER_DATABASE):
+        raise ValueError(f"expected a file, or {LEDGER_DATABASE}user@host/database, got {place!r}")
+    return place
 
 
 class TrackingFields(Written):
@@ -148,7 +155,9 @@ class ConfigurationFile(Written):
         description="`auto`: a version that passes every gate, is better than the champion and promises no less "
                     "becomes champion at once; `manual`: it stays challenger until `assay promote`")
     promotion: PromotionFields = Field(default=PromotionFields(), description="What replaces a champion by itself")
-    ledger: Name = Field(description="File of the promotion ledger")
+    ledger: Annotated[Name, AfterValidator(_ledger)] = Field(
+        description="Promotion ledger: a file, or `postgresql://user@host/database` for several machines, with the "
+                    "password in $PGPASSWORD or a file that $PGPASSFILE names")
     keys: KeyFields = Field(description="Key pair that signs")
     gates: dict[TaskName, Annotated[dict[str, GateFields], Field(min_length=1)]] = Field(
         min_length=1,

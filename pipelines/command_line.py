@@ -11,6 +11,7 @@ from pipelines.commands import (
     bundle_commands,
     compile_command,
     control_command,
+    culprit_command,
     demo_command,
     init_command,
     measurement_commands,
@@ -30,7 +31,7 @@ os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("GX_ANALYTICS_ENABLED", "False")
 
 app = typer.Typer(
-    name="assay", no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False,
+    name="assay", no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False,
     help="Assay proves a learned cloud controller before it ships.\n\n"
          "Exit codes: 0 done, 1 the job said no, 2 bad usage or input.")
 
@@ -53,6 +54,7 @@ app.command("resume-acting")(acting_commands.resume_acting)
 app.command("demo")(demo_command.demo)
 app.command("recommend")(measurement_commands.recommend)
 app.command("audit")(measurement_commands.audit)
+app.command("culprit")(culprit_command.culprit)
 app.command("monitor")(monitor_command.monitor)
 app.command("promote")(registry_commands.promote)
 app.command("rollback")(registry_commands.rollback)

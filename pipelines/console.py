@@ -138,8 +138,8 @@ def configuration_from(path: Path | None) -> Configuration:
     """The configuration that --config, the environment or the current folder name. Raises InputError: none does."""
     path = path or found_configuration()
     if path is None:
-        raise InputError(f"mlflow.yaml must be in the current folder, got none ({Path.cwd()}); `assay init` writes one, "
-                         "--config or $ASSAY_CONFIG names another")
+        raise InputError(f"mlflow.yaml must be in the current folder, got none ({Path.cwd()}); `assay init` writes "
+                         "one, --config or $ASSAY_CONFIG names another")
     if not path.is_file():
         raise InputError(f"configuration must be an existing file, got {path}")
     # the steps of a pipeline run in processes of their own and read it from there

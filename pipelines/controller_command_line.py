@@ -18,6 +18,7 @@ from typing import Any
 from feature_store.errors import AssayError, InputError, RefusedError
 from feature_store.names import printable
 from feature_store.terminal import escape_what_python_says
+from models.configuration import LEDGER_DATABASE
 from pipelines.commands.known_names import require_in_ledger
 from serving.bundle import check_bundle
 from serving.control.champion import champion_of_ledger
@@ -92,7 +93,8 @@ def make_parser() -> argparse.ArgumentParser:
         home = os.environ.get("ASSAY_HOME", "")
         made.add_argument("--home", type=_path, default=Path(home or ".assay"),
                           help="state folder or a copy of it; default: $ASSAY_HOME, or .assay here")
-        made.add_argument("--ledger", type=_path, help="promotion ledger; default: ledger/promotions.jsonl in the home")
+        made.add_argument("--ledger", type=_ledger, help="promotion ledger: a file, or postgresql://user@host/database; "
+                                                        "default: ledger/promotions.jsonl in the home")
         made.add_argument("--public-key", type=_path, help="key of the signer; default: keys/assay.pub in the home")
         made.add_argument("--json", action="store_true", help="print JSON instead of text")
         return made
@@ -282,6 +284,11 @@ def _path(text: str) -> Path:
     if "\0" in text:
         raise ValueError
     return Path(text)
+
+
+def _ledger(text: str) -> Path | str:
+    """Raises ValueError, as `_positive`."""
+    return text if text.startswith(LEDGER_DATABASE) else _path(text)
 
 
 def _version() -> str:

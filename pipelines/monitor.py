@@ -25,6 +25,7 @@ from typing import Any
 from feature_store.digests import content_digest
 from feature_store.errors import AssayError, InputError
 from feature_store.names import inside
+from feature_store.sources.object_store import as_local
 from feature_store.whole_files import whole_folder
 from models.configuration import Configuration
 from models.monitoring.findings import Decision, Looked, decide, incidents
@@ -139,8 +140,8 @@ def _read(request: MonitorRequest) -> tuple[Any, MonitoredKind, Any]:
     if not kind.watches_telemetry:
         return task, kind, None
     made = make_request(request.task, request.telemetry, request.mapping, (), request.seed, "monitor")
-    with TemporaryDirectory() as folder:
-        return made.task, kind, kind.ingest(made.task, made.telemetry, made.mapping_yaml, Path(folder))  # type: ignore[attr-defined]
+    with TemporaryDirectory() as folder, as_local(made.telemetry) as local:
+        return made.task, kind, kind.ingest(made.task, local, made.mapping_yaml, Path(folder))  # type: ignore[attr-defined]
 
 
 def _look(configuration: Configuration, task: Any, kind: MonitoredKind, workload: str, standing: Standing,

@@ -36,7 +36,7 @@ class TrainRequest:
         workloads: the ones to train.
         shards: the same, as the fan-out takes them.
         parallelism: shards at work at once.
-        telemetry: a file's path or the address of a Prometheus server.
+        telemetry: a file's path or s3:// address, or the address of a Prometheus server.
         command: what a user types to do it again.
     """
 
@@ -106,6 +106,7 @@ def make_request(
         InputError: a file is missing or malformed, or a workload or method is unknown.
     """
     from feature_store.digests import content_digest
+    from feature_store.sources.object_store import as_local, is_object
     from feature_store.sources.production import is_prometheus
 
     path = task_path(task)
@@ -139,9 +140,10 @@ def make_request(
         # a new one each time: neither the step cache nor a schedule may take old telemetry for the server's present
         version = f"live-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
     else:
-        telemetry = str(_existing(telemetry))
+        telemetry = telemetry if is_object(telemetry) else str(_existing(telemetry))
         logs = kind.logs(loaded, chosen) if isinstance(kind, LearnsFromLogs) else ()
-        version = content_digest(Path(telemetry))
+        with as_local(telemetry) as local:
+            version = content_digest(Path(local))
         if logs:
             version = hashlib.sha256("".join([version, *map(content_digest, logs)]).encode()).hexdigest()
     its_own = own is not None and own.data is not None
@@ -172,6 +174,7 @@ def reproducing_command(task: str | None, telemetry: str, mapping: Path | None, 
 
 def _own_task(mapping: Path, content: Any, telemetry: str, workloads: Sequence[str], seed: int) -> OwnTask:
     """What the mapping brings along, by the task's kind or else by the kind whose form the mapping has."""
+    from feature_store.sources.object_store import as_local
     from feature_store.sources.production import is_prometheus
 
     if not mapping.is_file():
@@ -182,7 +185,8 @@ def _own_task(mapping: Path, content: Any, telemetry: str, workloads: Sequence[s
     its_kind = content.get("kind", DEFAULT_KIND) if isinstance(content, dict) else DEFAULT_KIND
     kinds = [kind_of(name, "task") for name in dict.fromkeys((its_kind, *kind_names()))]
     kind = next(kind for kind in kinds if kind.recognises(written))
-    return kind.own_task(mapping, Path(telemetry), workloads, seed)
+    with as_local(telemetry) as local:
+        return kind.own_task(mapping, Path(local), workloads, seed)
 
 
 def _given(telemetry: str) -> str:
@@ -195,7 +199,8 @@ def _given(telemetry: str) -> str:
 def _existing(telemetry: str) -> Path:
     path = Path(telemetry)
     if not path.is_file():
-        raise InputError(f"telemetry must be an existing file or the http address of a Prometheus server, got {path}")
+        raise InputError("telemetry must be an existing file, the s3:// address of one or the http address of a "
+                         f"Prometheus server, got {path}")
     return path.absolute()  # the steps run in folders of their own
 
 

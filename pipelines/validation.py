@@ -20,6 +20,7 @@ from feature_store.measurement_mapping import is_measurement_mapping
 from feature_store.measurement_mapping_file import MeasurementMappingFile, texts
 from feature_store.origin import Origin
 from feature_store.schema import TelemetrySchema
+from feature_store.sources.object_store import as_local
 from feature_store.sources.production import is_prometheus
 from feature_store.strict_yaml import parse_yaml
 from feature_store.written.model import check_written
@@ -114,8 +115,8 @@ def understand(request: TrainRequest) -> Understanding:
         workloads = [_promised(schemas[name], asked) for name in request.workloads]
         frame = pd.DataFrame()
     else:
-        with tempfile.TemporaryDirectory() as folder:
-            frame = kind.ingest(request.task, request.telemetry, request.mapping_yaml, Path(folder))
+        with tempfile.TemporaryDirectory() as folder, as_local(request.telemetry) as local:
+            frame = kind.ingest(request.task, local, request.mapping_yaml, Path(folder))
             frame, workloads = _judged(frame, schemas, Origin.read(Path(folder)))
     sources = _sources(request.mapping_yaml)
     return Understanding(request.task.name, request.task.kind, tuple(_columns(frame, schemas, sources)),

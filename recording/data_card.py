@@ -24,7 +24,8 @@ _IDENTITY_TEXT = {
 }
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
+    """As the kernel names it; the architecture where it names none."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
             return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
@@ -35,7 +36,7 @@ def _cpu_model() -> str:
 def machine() -> dict[str, Any]:
     """What this machine is, without its name."""
     return {
-        "cpu_model": _cpu_model(),
+        "cpu_model": cpu_model(),
         "cpus": len(os.sched_getaffinity(0)),
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
         "kernel": platform.release().partition("-")[0],

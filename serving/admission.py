@@ -29,6 +29,7 @@ from serving.bundle import (
 )
 from serving.contract import ENCODER_FILE, MODEL_FILE
 from serving.keys import create_key_pair
+from serving.ledger import Ledger
 from serving.signature import SIGNATURE_FILE, sign_folder
 
 CHAMPION = "champion"  # in the evidence: the champion that the gates measured, null where there was none
@@ -84,7 +85,7 @@ def require_evidence(bundle: Bundle, configuration: Configuration, champion: Map
 
 def _require_keys(configuration: Configuration) -> None:
     private = configuration.private_key_path
-    if configuration.ledger_path.exists() and not private.exists():
+    if not private.exists() and Ledger(configuration.ledger_path, configuration.public_key_path).is_there():
         # A new key would refuse every entry and bundle so far: never make one silently.
         raise RefusedError(
             f"private key: expected one beside the ledger, got none ({private}); restore it from a backup"

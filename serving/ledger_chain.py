@@ -33,7 +33,7 @@ class Chain:
     """Entries that were verified together.
 
     Attributes:
-        data: their lines, as they stand in the file.
+        data: their lines, as they stand in the ledger.
         standings: by (task, workload).
         signed: number of entries from the first on whose own signature was checked.
     """
@@ -58,12 +58,14 @@ class Chain:
 
 _MOST_DIGITS = 18  # of an entry's number
 _LEDGERS_REMEMBERED = 4  # ledgers that a process remembers; a controller has one
-_remembered: dict[tuple[Path, bytes], Chain] = {}
+_remembered: dict[tuple[Path | str, bytes], Chain] = {}
 _lock = threading.Lock()
 
 
-def verified_chain(path: Path, lines: list[bytes], key: ec.EllipticCurvePublicKey, every_signature: bool) -> Chain:
-    """The chain of the complete lines of the file at `path`.
+def verified_chain(
+    path: Path | str, lines: list[bytes], key: ec.EllipticCurvePublicKey, every_signature: bool
+) -> Chain:
+    """The chain of the complete lines of the ledger at `path`, or at an address.
 
     Args:
         every_signature: look at each entry's own signature, not only at the last one's.
@@ -72,7 +74,7 @@ def verified_chain(path: Path, lines: list[bytes], key: ec.EllipticCurvePublicKe
         RefusedError: naming the first entry that does not hold.
     """
     data = b"".join(line + b"\n" for line in lines)
-    name = (path.absolute(), public_pem(key))
+    name = (path.absolute() if isinstance(path, Path) else path, public_pem(key))
     with _lock:
         chain = _remembered.get(name, Chain())
     if not data.startswith(chain.data):
@@ -86,7 +88,7 @@ def verified_chain(path: Path, lines: list[bytes], key: ec.EllipticCurvePublicKe
     return chain
 
 
-def _extended(chain: Chain, data: bytes, lines: list[bytes], path: Path) -> Chain:
+def _extended(chain: Chain, data: bytes, lines: list[bytes], path: Path | str) -> Chain:
     if not lines:
         return chain
     entries, standings = list(chain.entries), dict(chain.standings)
@@ -105,7 +107,7 @@ def _extended(chain: Chain, data: bytes, lines: list[bytes], path: Path) -> Chai
 
 
 def _signed(
-    chain: Chain, before: Chain, key: ec.EllipticCurvePublicKey, path: Path, every_signature: bool
+    chain: Chain, before: Chain, key: ec.EllipticCurvePublicKey, path: Path | str, every_signature: bool
 ) -> Chain:
     if chain is before and (chain.signed == len(chain.entries) or not every_signature):
         return chain

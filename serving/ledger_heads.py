@@ -3,7 +3,7 @@
 A ledger whose end was cut off is a valid, shorter chain. So its end (the head: "<sequence>:<sha256 of the entry>") is
 remembered outside of it, by three that fail in different ways:
 
-    <ledger>.head     a file beside it, written after every append: an editor, a full disk, a restored old copy
+    <ledger>.head     beside one that is a file, written after every append: an editor, a full disk, a restored old copy
     the registry      a tag of every registered model, the last entry about it: whoever can write the folder alone
     a caller          `least_head`, pinned by a controller: whoever can write folder and registry
 
@@ -79,11 +79,12 @@ def write_head_file(ledger: Path, head: str) -> None:
         write_file(head_file(ledger), f"{head}\n")
 
 
-def require_heads(chain: Chain, heads: tuple[Head, ...], path: Path, is_torn: bool) -> None:
+def require_heads(chain: Chain, heads: tuple[Head, ...], path: Path | str, is_torn: bool) -> None:
     """Refuses a ledger that does not hold an entry that somebody remembers.
 
     Args:
-        is_torn: whether the file goes on with an incomplete line.
+        path: of the ledger, or its address.
+        is_torn: whether the ledger goes on with an incomplete line.
 
     Raises:
         RefusedError: naming the entry, who remembers it, and the ways out.

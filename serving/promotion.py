@@ -178,8 +178,8 @@ class Promotions:
         with self.ledger.locked():
             last = self.ledger.append(moves, registry_heads(self._store.heads()))[-1]
             recorded = f"The move is in the ledger, entry {last.sequence}"
-            standing = self.ledger.standing(last.move.task, last.move.workload)
             try:
+                standing = self.ledger.standing(last.move.task, last.move.workload)
                 drifts = self._follow(last.move.model, standing, last, "interrupted", None)
             except AssayError as error:
                 raise RecordedError(f"{error}. {recorded}") from error
@@ -206,7 +206,7 @@ class Promotions:
             try:
                 self._store.set_alias(model, alias, expected)
             except AssayError:
-                repaired, gone = False, expected is not None and not self._store.has_version(model, expected)
+                repaired, gone = False, expected is not None and self._is_gone(model, expected)
                 if gone and found is not None:  # better no alias than one on a version that the ledger does not mean
                     with contextlib.suppress(AssayError):
                         self._store.set_alias(model, alias, None)
@@ -218,6 +218,13 @@ class Promotions:
                 if not any(drift.gone for drift in drifts):  # else the model itself may be gone
                     raise
         return tuple(drifts)
+
+    def _is_gone(self, model: str, version: int) -> bool:
+        """Whether the registry says that it has no such version; one that does not answer says nothing."""
+        try:
+            return not self._store.has_version(model, version)
+        except AssayError:
+            return False
 
     def _mark_waiting(self, model: str, before: int | None, now: int | None) -> None:
         """The tag that tells a reviewer what the challenger waits for. It decides nothing: where it fails, an audit

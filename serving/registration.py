@@ -45,7 +45,9 @@ class Registrar:
         self._new_move = new_move
         self._checker = checker
         self._repeated = RepeatedModels(store, bundles)
-        self._unfinished = configuration.ledger_path.parent / "unfinished"
+        ledger = configuration.ledger_path
+        # of this machine's processes, wherever the ledger is
+        self._unfinished = (ledger.parent if isinstance(ledger, Path) else configuration.home / "ledger") / "unfinished"
 
     def register(
         self,
@@ -120,6 +122,7 @@ class Registrar:
                 drifts += self._promotions.record([move(action) for action in actions])
             except RecordedError as error:  # the version is registered; what could not follow is said
                 drifts += error.drifts
+                reason += "" if error.drifts else f"; note: {error}"
             drifts = tuple(dict.fromkeys(drifts))
         names = {"challenger": self._aliases.challenger, "champion": self._aliases.champion}
         alias = names.get(actions[-1])

@@ -54,6 +54,7 @@ _PAGE = 1000  # models a request, MLflow's limit
 # list a thousand models twice for each.
 HEADS_SECONDS = 10.0
 _NO_STAGE = (None, "None", "Archived")  # a version in none of these is one that tools may load as they load aliases
+_S3_CLIENTS = ("boto3", "botocore")  # MLflow passes on what they raise; they need not be installed
 # MLflow answers with the second code where an alias is not there.
 _ABSENT = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
 
@@ -207,8 +208,7 @@ class MlflowStore:
             is_own = run_id is None
             if run_id is None:
                 run_id = self._start_run(bundle, tags)
-            with self._alone():  # two processes that insert one dataset violate its key
-                self._client.log_inputs(run_id, datasets=[_lineage(bundle, data_path)])
+            self._log_data(run_id, _lineage(bundle, data_path))
             experiment_id = self._client.get_run(run_id).info.experiment_id
             named = {**tags, _SHA256_TAG: bundle.sha256}
             logged = self._client.create_logged_model(experiment_id, source_run_id=run_id, tags=named)
@@ -331,6 +331,14 @@ class MlflowStore:
         self._client.log_batch(run_id, metrics)
         return run_id
 
+    def _log_data(self, run_id: str, data: DatasetInput) -> None:
+        """Two processes that insert one dataset at once violate its key; other machines' are not held apart."""
+        with self._alone():
+            try:
+                self._client.log_inputs(run_id, datasets=[data])
+            except MlflowException:
+                self._client.log_inputs(run_id, datasets=[data])  # it is there by now
+
     def _experiment_id(self) -> str:
         name = self._configuration.experiment
         with self._alone():
@@ -338,7 +346,13 @@ class MlflowStore:
             if experiment is not None:
                 return str(experiment.experiment_id)
             tags = {HOME_TAG: str(self._configuration.home)}
-            return str(self._client.create_experiment(name, self._configuration.artifact_root, tags))
+            try:
+                return str(self._client.create_experiment(name, self._configuration.artifact_root, tags))
+            except MlflowException as error:
+                experiment = self._client.get_experiment_by_name(name)  # made by another machine just now
+                if experiment is None:
+                    raise error
+                return str(experiment.experiment_id)
 
     def _record_home(self) -> None:
         """In an experiment that was made before homes were recorded."""
@@ -400,8 +414,13 @@ def _lineage(bundle: Bundle, data_path: Path | None) -> DatasetInput:
 
 @contextlib.contextmanager
 def _errors(rule: str, where: str) -> Iterator[None]:
-    """MLflow's and the disk's errors as ours: the caller's cleaning up is the same for all of them."""
+    """MLflow's, the disk's and an object store's errors as ours: the caller cleans up after all of them alike."""
     try:
         yield
-    except (MlflowException, OSError) as error:
-        raise AssayError(f"registry must {rule}, got {error} ({where})") from error
+    except Exception as error:
+        of_store = type(error).__module__.partition(".")[0] in _S3_CLIENTS
+        if not of_store and not isinstance(error, MlflowException | OSError):
+            raise
+        refused = isinstance(error, MlflowException) and error.error_code == "UNAUTHENTICATED"
+        hint = "; are $MLFLOW_TRACKING_USERNAME and $MLFLOW_TRACKING_PASSWORD those of a user?" if refused else ""
+        raise AssayError(f"registry must {rule}, got {error} ({where}){hint}") from error

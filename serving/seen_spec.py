@@ -76,7 +76,7 @@ class Familiar:
         terms = terms.reshape(len(spec.ranges), len(self._names))
         self._log = np.array([one.scale == "log" for one in spec.ranges], dtype=bool)
         self._terms = terms
-        # The terms of all ranges, one after the other: a column of what is raw and then of its logarithms, and a factor.
+        # The terms of all ranges, one after the other: a column of raw inputs and then of their logarithms, a factor
         of_range, column = np.nonzero(terms)
         self._columns, self._factors = column + len(self._names) * self._log[of_range], terms[of_range, column]
         self._starts = np.searchsorted(of_range, np.arange(len(terms)))

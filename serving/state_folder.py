@@ -13,20 +13,22 @@ LEDGER, PUBLIC_KEY = "ledger/promotions.jsonl", "keys/assay.pub"  # as in the pr
 
 @dataclass(frozen=True)
 class StateFolder:
-    """Absolute paths.
+    """Absolute paths, and perhaps an address.
 
     Attributes:
         home: bundles/<task>/<workload>/<version>/ lies below it, controllers/ and shadow/ for logs.
-        ledger_path: the promotion ledger (JSON lines).
+        ledger_path: the promotion ledger: its file, or as a text the address of its database.
         public_key_path: key that bundles and ledger are signed with (PEM).
     """
 
     home: Path
-    ledger_path: Path
+    ledger_path: Path | str
     public_key_path: Path
 
 
-def state_folder(home: Path, ledger: Path | None = None, public_key: Path | None = None) -> StateFolder:
+def state_folder(home: Path, ledger: Path | str | None = None, public_key: Path | None = None) -> StateFolder:
     """A state folder at `home`, or a copy of one; ledger and key at their places in it where they are not given."""
     home = home.absolute()
-    return StateFolder(home, (ledger or home / LEDGER).absolute(), (public_key or home / PUBLIC_KEY).absolute())
+    ledger = ledger or home / LEDGER
+    return StateFolder(home, ledger.absolute() if isinstance(ledger, Path) else ledger,
+                       (public_key or home / PUBLIC_KEY).absolute())

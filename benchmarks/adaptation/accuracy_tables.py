@@ -1,12 +1,14 @@
 """Tables of benchmarks/adaptation/accuracy.py: goals, methods, splits, intervals, conditions of measurement."""
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
-from scipy.stats import t
 
+from benchmarks.adaptation.intervals import difference, joined
 from benchmarks.adaptation.methods import DEFAULT, METHODS
+from benchmarks.harness.columns import columns_table, left
 from benchmarks.harness.markdown import number, paragraph, table
 
 Results = Mapping[str, Any]
@@ -27,19 +29,15 @@ SPLIT_TITLES = {"workload": "unseen workload", "algorithm": "unseen algorithm", 
 
 def goals_table(results: Results) -> str:
     """Our best against the bars, for unseen workloads."""
-    rows = []
-    for (data, bases), bar in BARS.items():
-        shots_by_bases = {kind: _shots(results, data, "workload", DEFAULT, kind)
-                 for kind in ([bases] if bases == "random" else [bases, "planned", "sequential"])}
-        for kind, values in shots_by_bases.items():
-            if values is None:
-                continue
-            means = values.mean(axis=0)
-            ahead = [mean < limit for mean, limit in zip(means, bar, strict=True)]
-            rows.append([data, BASES[kind], _joined(means), _joined(values.std(axis=0, ddof=1)), _joined(bar),
-                         "yes" if all(ahead) else "**no**" if not any(ahead) else "**in part**"])
-    return table(["data", "measured configurations", "MAPE, 1 / 2 / 3 runs", "standard deviation over splits",
-                  "bar of an earlier trial, other splits", "ahead"], rows)
+    measured = [(data, kind, bar, values) for (data, bases), bar in BARS.items()
+                for kind in ([bases] if bases == "random" else [bases, "planned", "sequential"])
+                if (values := _shots(results, data, "workload", DEFAULT, kind)) is not None]
+    return columns_table(
+        measured, left("data", itemgetter(0)), left("measured configurations", lambda row: BASES[row[1]]),
+        left("MAPE, 1 / 2 / 3 runs", lambda row: joined(row[3].mean(axis=0))),
+        left("standard deviation over splits", lambda row: joined(row[3].std(axis=0, ddof=1))),
+        left("bar of an earlier trial, other splits", lambda row: joined(row[2])),
+        left("ahead", lambda row: _how_many(row[3].mean(axis=0) < row[2])))
 
 
 def methods_table(results: Results) -> str:
@@ -51,11 +49,11 @@ def methods_table(results: Results) -> str:
                 values = _shots(results, data, "workload", name, bases)
                 assert values is not None
                 paired = _paired(results, data, "workload", name, bases)
-                behind = "" if name == DEFAULT or not len(paired) else _difference(paired)
-                rows.append([data, BASES[bases], _title(name), str(len(values)), _joined(values.mean(axis=0)), behind,
+                behind = "" if name == DEFAULT or not len(paired) else difference(paired.mean(axis=1))
+                rows.append([data, BASES[bases], _title(name), str(len(values)), joined(values.mean(axis=0)), behind,
                              number(_mean(results, data, "workload", name, bases, "fit_seconds"))])
         if data == "cloudbandit":
-            rows += [[data, "random", f"thesis, table 5.5: {title}", "", _joined(values), "", ""]
+            rows += [[data, "random", f"thesis, table 5.5: {title}", "", joined(values), "", ""]
                      for title, values in PUBLISHED.items()]
     return table(["data", "measured configurations", "learner", "splits", "MAPE, 1 / 2 / 3 runs",
                   "minus the default's, mean over runs, 95 % interval", "fit, s"], rows, right=(3, 6))
@@ -76,10 +74,10 @@ def splits_table(results: Results) -> str:
             if best is None:
                 continue
             chosen = _shots(results, data, kind, DEFAULT, "sequential")
-            rows.append([data, title, _joined(default.mean(axis=0)),
-                         "" if chosen is None else _joined(chosen.mean(axis=0)),
-                         _title(best), _joined(others[best].mean(axis=0)),
-                         _difference(_paired(results, data, kind, best, "random"))])
+            rows.append([data, title, joined(default.mean(axis=0)),
+                         "" if chosen is None else joined(chosen.mean(axis=0)),
+                         _title(best), joined(others[best].mean(axis=0)),
+                         difference(_paired(results, data, kind, best, "random").mean(axis=1))])
     return table(["data", "split", "default, random", "default, sequential", "best other learner", "its MAPE, random",
                   "minus the default's, 95 % interval"], rows)
 
@@ -98,7 +96,7 @@ def intervals_table(results: Results) -> str:
                              " / ".join(f"{value:.1%}" for value in coverage.mean(axis=0)),
                              " / ".join(f"{value:.1%}" for value in coverage.std(axis=0, ddof=1)),
                              " / ".join(number(value) for value in width.mean(axis=0)),
-                             "yes" if within.all() else "**no**" if not within.any() else "**in part**"])
+                             _how_many(within)])
     return table(["data", "split", "nominal", "measured coverage, 1 / 2 / 3 runs", "standard deviation over splits",
                   "upper by lower end, median", "within 2 points"], rows)
 
@@ -143,6 +141,10 @@ def search_conditions_line(results: Results) -> str:
                      "measured configurations.")
 
 
+def _how_many(hold: np.ndarray) -> str:
+    return "yes" if hold.all() else "**no**" if not hold.any() else "**in part**"
+
+
 def _entries(results: Results, data: str, kind: str, method: str, bases: str) -> list[Entry]:
     return [entry for entry in results["entries"] if "error" not in entry and entry["data"] == data
             and entry["split"] == kind and entry["method"] == method and entry["bases"] == bases]
@@ -175,18 +177,3 @@ def _mean(results: Results, data: str, kind: str, method: str, bases: str, key: 
 
 def _title(name: str) -> str:
     return METHODS[name].title
-
-
-def _joined(values: Sequence[float] | np.ndarray) -> str:
-    return " / ".join(f"{value:.3f}" for value in values)
-
-
-def _difference(paired: np.ndarray) -> str:
-    """Mean over runs and seeds of paired differences (seeds, runs), with Student's interval over seeds."""
-    of_seed = paired.mean(axis=1)
-    if len(of_seed) < 2:
-        return f"{of_seed.mean():+.3f}"
-    reach = float(t.ppf(0.975, len(of_seed) - 1) * of_seed.std(ddof=1) / np.sqrt(len(of_seed)))
-    clear = abs(of_seed.mean()) > reach
-    text = f"{of_seed.mean():+.3f} ({of_seed.mean() - reach:+.3f} to {of_seed.mean() + reach:+.3f})"
-    return text if clear else f"{text}, not clear of 0"

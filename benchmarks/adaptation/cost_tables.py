@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.stats import spearmanr, t
+from scipy.stats import spearmanr
 
+from benchmarks.adaptation.intervals import with_interval
 from benchmarks.harness.markdown import mean_and_spread, number, paragraph, table
 from benchmarks.harness.svg import svg
 
@@ -67,7 +68,7 @@ def foreseen_table(results: Results) -> str:
             correlations = np.array([spearmanr(entry["foreseen"][key], entry["foreseen"]["closed_form_mape"]).statistic
                               for entry in entries])
             flagged, rest = _flagged(entries)
-            rows.append([TITLES[data], title, str(len(correlations)), _interval(correlations),
+            rows.append([TITLES[data], title, str(len(correlations)), with_interval(correlations, 2),
                          *([f"{len(flagged) / (len(flagged) + len(rest)):.0%}",
                             f"{np.mean(flagged):.3f}" if len(flagged) else "", f"{np.mean(rest):.3f}"]
                            if key == "similarity" else ["", "", ""])])
@@ -151,13 +152,6 @@ def _flagged(entries: Sequence[Entry]) -> tuple[list[float], list[float]]:
     pairs = [(flag, error) for entry in entries for flag, error in
              zip(entry["foreseen"]["flagged"], entry["foreseen"]["closed_form_mape"], strict=True)]
     return [error for flag, error in pairs if flag], [error for flag, error in pairs if not flag]
-
-
-def _interval(values: np.ndarray) -> str:
-    if len(values) < 2:
-        return f"{values.mean():+.2f}"
-    half = t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
-    return f"{values.mean():+.2f} ({values.mean() - half:+.2f} to {values.mean() + half:+.2f})"
 
 
 def _error(values: Sequence[Sequence[float]]) -> str:

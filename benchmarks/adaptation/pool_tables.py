@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.stats import t
 
+from benchmarks.adaptation.intervals import difference, joined
 from benchmarks.adaptation.methods import DEFAULT
-from benchmarks.harness.markdown import mean_and_spread, number, paragraph, table
+from benchmarks.harness.columns import columns_table, right
+from benchmarks.harness.markdown import mean_and_spread, median_and_range, number, paragraph, table
 
 Results = Mapping[str, Any]
 Entry = Mapping[str, Any]
@@ -34,8 +35,8 @@ def metrics_table(results: Results) -> str:
             paired = np.array([np.subtract(entry["mape"], default[seed]["mape"]).mean()
                                for seed, entry in by_seed.items() if seed in default])
             rows.append([str(workloads), _title(method, list(by_seed.values())), str(len(mape)),
-                         _joined(mape.mean(axis=0)), _joined(mape.std(axis=0, ddof=1)) if len(mape) > 1 else "",
-                         "" if method == DEFAULT or not len(paired) else _difference(paired),
+                         joined(mape.mean(axis=0)), joined(mape.std(axis=0, ddof=1)) if len(mape) > 1 else "",
+                         "" if method == DEFAULT or not len(paired) else difference(paired),
                          _seconds(by_seed.values())])
     return table(["workloads of the pool", "learner", "seeds", "MAPE, 1 / 2 / 3 runs", "standard deviation over seeds",
                   "minus the default's with metrics, mean over runs, 95 % interval", "fit, s of CPU time"], rows,
@@ -71,12 +72,11 @@ def metrics_conditions_line(results: Results) -> str:
 
 def scale_table(results: Results) -> str:
     """Costs by size."""
-    rows = [[f"{entry['workloads']:,}", str(entry["configurations"]), f"{entry['samples']:,}",
-             _with_spread(entry["fit_cpu_s_values"], entry["fit_cpu_s"]),
-             "" if entry["pretrain_cpu_s"] is None else number(entry["pretrain_cpu_s"]),
-             f"{entry['memory_mib']:,.0f}"] for entry in results["entries"]]
-    return table(["workloads", "configurations", "samples", "fit, s of CPU time (least to most)",
-                  "with calibration, s", "memory, MiB"], rows, right=(0, 1, 2, 3, 4, 5))
+    return columns_table(
+        results["entries"], right("workloads", "workloads", ","), right("configurations", "configurations"),
+        right("samples", "samples", ","),
+        right("fit, s of CPU time (least to most)", "fit_cpu_s_values", median_and_range),
+        right("with calibration, s", "pretrain_cpu_s", number), right("memory, MiB", "memory_mib", ",.0f"))
 
 
 def scale_conditions_line(results: Results) -> str:
@@ -109,20 +109,3 @@ def _title(method: str, entries: Sequence[Entry]) -> str:
 
 def _seconds(entries: Any) -> str:
     return number(float(np.median([entry["fit_cpu_s"] for entry in entries])))
-
-
-def _with_spread(values: Sequence[float], median: float) -> str:
-    return number(median) if len(values) < 2 else f"{number(median)} ({number(min(values))} to {number(max(values))})"
-
-
-def _joined(values: np.ndarray) -> str:
-    return " / ".join(f"{value:.3f}" for value in values)
-
-
-def _difference(paired: np.ndarray) -> str:
-    """Mean over seeds of paired differences (seeds,), with Student's interval."""
-    if len(paired) < 2:
-        return f"{paired.mean():+.3f}"
-    reach = float(t.ppf(0.975, len(paired) - 1) * paired.std(ddof=1) / np.sqrt(len(paired)))
-    text = f"{paired.mean():+.3f} ({paired.mean() - reach:+.3f} to {paired.mean() + reach:+.3f})"
-    return text if abs(paired.mean()) > reach else f"{text}, not clear of 0"

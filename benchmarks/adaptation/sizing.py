@@ -26,6 +26,7 @@ from benchmarks.harness.entries import Entries
 from benchmarks.harness.machine import describe_machine, load_average, now_utc
 from benchmarks.harness.markdown import paragraph, table
 from benchmarks.harness.result_file import RESULTS
+from benchmarks.harness.shown import verdicts_line
 from benchmarks.pipeline.assay_run import run_assay
 from feature_store.errors import InputError
 from pipelines.request import code_version
@@ -109,6 +110,14 @@ def sizing_table(results: Mapping[str, Any]) -> str:
     return table(["data", "seed", "pool", "adapted", "a direction left out", "stopped by the audit", "proved",
                   "let through", "MAPE: exported network", "closed form", "mean of the runs", "seconds"], rows,
                  right=(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11))
+
+
+def headline(results: Mapping[str, Any]) -> tuple[str, str]:
+    """README's line: the error beside that of the mean of the runs."""
+    judged = [one for entry in results["entries"] for one in entry["workloads"] if one["test_mape"] is not None]
+    ours, baseline = (100 * float(np.mean([one[name] for one in judged])) for name in ("test_mape", "baseline_mape"))
+    return (f"off by {ours:.0f} % in the mean, where the mean of the three runs is off by {baseline:.0f} % "
+            f"({len(judged)} workloads of two public data sets)", verdicts_line([one["verdict"] for one in judged]))
 
 
 def sizing_conditions_line(results: Mapping[str, Any]) -> str:

@@ -14,7 +14,6 @@ import numpy as np
 from benchmarks.harness.markdown import number, paragraph, table
 from benchmarks.harness.svg import svg
 
-NOT_MEASURED = "*Not measured yet.*"
 _SHOWN = {"rss_mib": "resident memory (RSS), MiB", "pss_mib": "of it its own share (PSS), MiB",
           "handles": "open file handles", "threads": "threads", "step_ms": "time of a step, median, ms",
           "slowest_step_ms": "slowest step, ms"}
@@ -23,8 +22,6 @@ _PART = 5
 
 def soak_table(results: Mapping[str, Any]) -> str:
     """A row a quantity: at the beginning, at the end, largest, slope."""
-    if not results.get("samples"):
-        return NOT_MEASURED
     rows = []
     for name, label in _SHOWN.items():
         times, values = _column(results, name)
@@ -36,10 +33,7 @@ def soak_table(results: Mapping[str, Any]) -> str:
 
 def soak_conditions_line(results: Mapping[str, Any]) -> str:
     """Steps, who decided, what the log holds, processor time, machine; and the plot."""
-    samples = results.get("samples")
-    if not samples:
-        return NOT_MEASURED
-    hours, machine = results["seconds"] / 3600.0, results["machine"]
+    samples, hours, machine = results["samples"], results["seconds"] / 3600.0, results["machine"]
     cores = (samples[-1]["cpu_s"] - samples[0]["cpu_s"]) / (samples[-1]["at_s"] - samples[0]["at_s"])
     actors = ", ".join(f"{name} {count:,}" for name, count in sorted(results["actors"].items()))
     before, after = results["load_average"]

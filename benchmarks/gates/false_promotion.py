@@ -21,8 +21,9 @@ import numpy as np
 from benchmarks.gates import autoscaled_cases
 from benchmarks.gates.simulated_cases import ERRORS, FAMILIES, REWARDS, Simulation, Traded
 from benchmarks.harness.code_digest import code_digest
+from benchmarks.harness.columns import columns_table, left, percent, right
 from benchmarks.harness.machine import describe_machine, now_utc
-from benchmarks.harness.markdown import paragraph, table
+from benchmarks.harness.markdown import paragraph
 from benchmarks.harness.result_file import RESULTS, read_results, write_results
 from models import paired_comparison
 from models.paired_comparison import ComparisonRule, compare
@@ -131,7 +132,7 @@ def measure(path: Path, repeats: int, repeats_better: int, say: Callable[[str], 
 
 def equal_table(family: str) -> Callable[[Mapping[str, Any]], str]:
     """Share of equal models that would be promoted."""
-    return lambda results: _table(results, family, 0.0, lambda share: f"{100 * share:.1f} %")
+    return lambda results: _table(results, family, 0.0, percent(1))
 
 
 def missed_table(family: str, improvement: float) -> Callable[[Mapping[str, Any]], str]:
@@ -141,8 +142,6 @@ def missed_table(family: str, improvement: float) -> Callable[[Mapping[str, Any]
 
 def conditions_line(results: Mapping[str, Any]) -> str:
     """Repeats, rule and machine."""
-    if not results.get("cells"):
-        return "*Not measured yet.*"
     repeats = {bool(cell["improvement"]): cell["repeats"] for cell in results["cells"]}
     rule = results["rule"]
     return paragraph(
@@ -164,48 +163,39 @@ def zero_table(results: Mapping[str, Any]) -> str:
 
 def block_table(results: Mapping[str, Any]) -> str:
     """Share of equal models that would be promoted, by the length of the blocks."""
-    rows = results.get("blocks", {}).get("rows")
-    if not rows:
-        return "*Not measured yet.*"
-    found = {(row["length"], row["fewest"], row["cases"]): row["promoted"] for row in rows}
-    lines = [[f"{length}, at least {fewest} blocks", *(f"{100 * found[length, fewest, cases]:.1f} %"
-                                                     for cases in BLOCKS_CASES)] for length, fewest in BLOCKS]
-    return table(["lengths of Politis and White", *(f"{cases:,} episodes" for cases in BLOCKS_CASES)], lines,
-                 range(1, len(BLOCKS_CASES) + 1))
+    found = {(row["length"], row["fewest"], row["cases"]): row["promoted"] for row in results["blocks"]["rows"]}
+    return columns_table(
+        BLOCKS, left("lengths of Politis and White", lambda block: f"{block[0]}, at least {block[1]} blocks"),
+        *(right(f"{cases:,} episodes", lambda block, cases=cases: found[*block, cases], percent(1))
+          for cases in BLOCKS_CASES))
 
 
 def autoscaler_table(results: Mapping[str, Any]) -> str:
     """Share of autoscalers that are promoted, by how much better they are."""
-    rows = results.get("autoscalers", {}).get("rows")
-    if not rows:
-        return "*Not measured yet.*"
-    shown = [[row["luck"], row["figure"],
-              f"{100 * row['improvement']:g} % better" if row["improvement"] else "equal",
-              *(f"{100 * row[key]:.1f} %" for key in ("promoted", "gate"))] for row in rows]
-    header = ["luck of", "compared by", "the challenger is", "replaces the champion",
-              "passes a gate that asks for a saving"]
-    return table(header, shown, (3, 4))
+    return columns_table(
+        results["autoscalers"]["rows"], left("luck of", "luck"), left("compared by", "figure"),
+        left("the challenger is", "improvement", _better), right("replaces the champion", "promoted", percent(1)),
+        right("passes a gate that asks for a saving", "gate", percent(1)))
 
 
 def _margin_table(results: Mapping[str, Any], key: str, label: str, show: Callable[[str], str]) -> str:
-    rows = results.get("margins", {}).get("rows")
-    if not rows:
-        return "*Not measured yet.*"
-    lines = [[show(name), *(f"{100 * row[key][name]:.1f} %" for row in rows)] for name in rows[0][key]]
-    header = [f"{100 * row['improvement']:g} % better" if row["improvement"] else "equal" for row in rows]
-    return table([label, *header], lines, range(len(rows) + 1))
+    rows = results["margins"]["rows"]
+    return columns_table(rows[0][key], right(label, str, show), *(
+        right(_better(row["improvement"]), row[key].__getitem__, percent(1)) for row in rows))
+
+
+def _better(improvement: float) -> str:
+    return f"{100 * improvement:g} % better" if improvement else "equal"
 
 
 def _table(results: Mapping[str, Any], family: str, improvement: float, show: Callable[[float], str]) -> str:
-    found = {(cell["kind"], cell["cases"]): cell["promoted"] for cell in results.get("cells", ())
+    found = {(cell["kind"], cell["cases"]): cell["promoted"] for cell in results["cells"]
              if cell["improvement"] == improvement and cell["family"] == family}
-    if not found:
-        return "*Not measured yet.*"
-    counts = sorted({cases for _, cases in found})
-    rows = [[simulation.label, *(show(found[kind, count]) if (kind, count) in found else "" for count in counts)]
-            for kind, simulation in FAMILIES[family].items() if any((kind, count) in found for count in counts)]
+    kinds = [kind for kind in FAMILIES[family] if any(kind == other for other, _ in found)]
     what = "test rows" if FAMILIES[family] is ERRORS else "episodes"
-    return table([family, *(f"{count:,} {what}" for count in counts)], rows, range(1, len(counts) + 1))
+    return columns_table(kinds, left(family, lambda kind: FAMILIES[family][kind].label), *(
+        right(f"{count:,} {what}", lambda kind, count=count: found.get((kind, count)), show)
+        for count in sorted({cases for _, cases in found})))
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -38,7 +38,6 @@ SCENARIOS = {  # of systems/autoscaling/simulator/episodes.py; "": nothing chang
     "payload_operations": "operations 1 to 20 times 10^8", "payload_image": "images 40x40 to 160x160",
     "payload_text": "texts 250 B-1 KB to 2-5 KB", "payload_model": "matrices 50 to 150",
     "load_high_to_low": "load high to low", "load_low_to_high": "load low to high"}
-NOT_MEASURED = "*Not measured yet.*"
 
 
 def run(options: argparse.Namespace) -> None:
@@ -66,7 +65,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _of(results: Mapping[str, Any], what: str, of: str) -> list[Mapping[str, Any]]:
-    return [entry for entry in results.get("entries", ()) if entry["key"][:2] == [what, of]]
+    return [entry for entry in results["entries"] if entry["key"][:2] == [what, of]]
 
 
 def alarms_table(results: Mapping[str, Any]) -> str:
@@ -80,7 +79,7 @@ def alarms_table(results: Mapping[str, Any]) -> str:
                          *(f"{sum(entry[way] for entry in found):,}" for way in WAYS)])
     first, *others = WAYS.values()
     header = ["telemetry without a change", "weeks", "looks", "features judged", f"looks with an alarm: {first}"]
-    return table([*header, *others], rows, range(1, 7)) if rows else NOT_MEASURED
+    return table([*header, *others], rows, range(1, 7))
 
 
 def delays_table(results: Mapping[str, Any]) -> str:
@@ -90,7 +89,7 @@ def delays_table(results: Mapping[str, Any]) -> str:
             for name, label in SCENARIOS.items() for one in _of(results, "delays", name)]
     header = ["change", "applications", "CPU time a request, times", "drift seen after: median, longest",
               "before the change", "never", "SERVING ends after: median, longest", "before the change", "never"]
-    return table(header, rows, range(1, 9)) if rows else NOT_MEASURED
+    return table(header, rows, range(1, 9))
 
 
 def _told(minutes: list[float | None], changes: bool) -> list[str]:
@@ -104,7 +103,5 @@ def _told(minutes: list[float | None], changes: bool) -> list[str]:
 
 def conditions_line(results: Mapping[str, Any]) -> str:
     """Where and when it was measured."""
-    if not results.get("entries"):
-        return NOT_MEASURED
     machine = results["machine"]
     return paragraph(f"{machine['cpu_model']}, {machine['date'][:10]}; what is counted are looks, not seconds.")

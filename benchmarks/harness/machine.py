@@ -9,6 +9,8 @@ from typing import Any
 
 import psutil
 
+from recording.data_card import cpu_model
+
 PACKAGES = ("assay", "kfp", "mlflow", "great-expectations", "pandas", "numpy", "torch", "onnx", "onnxruntime",
             "scikit-learn", "requests", "prometheus-api-client")
 
@@ -27,14 +29,6 @@ def package_version(name: str) -> str:
         return version(name)
     except PackageNotFoundError:
         return "not installed"
-
-
-def cpu_model() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
-            return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.machine()
 
 
 def device_name(device: str) -> str:

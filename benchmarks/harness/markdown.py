@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 MARKED = re.compile(r"^<!-- table: (?P<name>[^\n]*?) -->\n(?P<body>.*?)^<!-- end table -->$", re.MULTILINE | re.DOTALL)
+NOT_MEASURED = "*Not measured yet.*"
 OPENING = re.compile(r"^\s*<!-- table: ", re.MULTILINE)
 SIGNIFICANT = 3
 # From seconds: below these a smaller unit reads better.
@@ -36,7 +37,9 @@ def fill(text: str, render: Callable[[str], str]) -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
-    """A Markdown table; `right`: columns that are aligned to the right."""
+    """A Markdown table, or that nothing is measured where it has no rows; `right`: columns aligned to the right."""
+    if not rows:
+        return NOT_MEASURED
     rule = ["---:" if column in right else "---" for column in range(len(header))]
     cells = [[cell.replace("|", "\\|") for cell in row] for row in [header, rule, *rows]]
     return "\n".join(f"| {' | '.join(row)} |" for row in cells)
@@ -79,6 +82,13 @@ def measured(quantity: dict[str, Any]) -> str:
         return with_unit(median, unit)
     low, high = (with_unit(quantity[key], unit, median) for key in ("minimum", "maximum"))
     return f"{with_unit(median, unit)} ({low} to {high}, {len(quantity['values'])} values)"
+
+
+def median_and_range(values: Sequence[float], how: Callable[[float], str] = number) -> str:
+    """`median (least to most)`; one value stands alone, none is ""."""
+    if len(values) < 2:
+        return "".join(map(how, values))
+    return f"{how(statistics.median(values))} ({how(min(values))} to {how(max(values))})"
 
 
 def mean_and_spread(values: Sequence[float], digits: int, scale: float = 1.0) -> str:

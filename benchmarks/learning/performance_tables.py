@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.harness.markdown import mean_and_spread, paragraph, table
+from benchmarks.harness.shown import verdicts_line
 from benchmarks.learning.data_sets import DATA_SETS, RECORDED
 from models.tasks.task import load_task
 
@@ -58,6 +59,19 @@ def verified_table(results: Results) -> str:
         "them wrong by selection; those of Algorithm 1 were found on the learner that it trains, as in the paper.",
         "The unverified learner has the same layers, seed, batches and epochs.")
     return f"{table(header, rows, range(2, len(header)))}\n\n{note}"
+
+
+def headline(results: Results) -> tuple[str, str]:
+    """README's line: the accuracies of the workloads, and what the proof costs at most."""
+    entries = _of(results, SHIPPED)
+    by_workload = [[entry["metrics"] for entry in entries if entry["workload"] == workload]
+                   for workload in _workloads(entries)]
+    accuracies = [100 * statistics.fmean(one["test_accuracy"] for one in own) for own in by_workload]
+    lost = [100 * statistics.fmean(one["twin_test_accuracy"] - one["test_accuracy"] for one in own)
+            for own in by_workload]
+    return (f"{min(accuracies):.0f} to {max(accuracies):.1f} % of test rows predicted closely on {len(by_workload)} "
+            f"real servers, at most {max(lost):.1f} points fewer than without the proof",
+            verdicts_line([entry["verdict"] for entry in entries]))
 
 
 def methods_table(results: Results) -> str:

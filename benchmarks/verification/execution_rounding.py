@@ -77,9 +77,6 @@ def measure(learner: str, hidden: Sequence[int], seed: int) -> dict[str, Any]:
 
 def rounding_table(results: Mapping[str, Any]) -> str:
     """Medians over the seeds; one row a learner and size."""
-    if not results.get("entries"):
-        return "*Not measured yet.*"
-
     def median(entries: Sequence[Mapping[str, Any]], dtype: str, key: str) -> float:
         values = [entry[dtype][key] for entry in entries]
         return float(np.median([value["median"] if isinstance(value, Mapping) else value for value in values]))

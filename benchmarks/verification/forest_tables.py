@@ -1,10 +1,12 @@
 """The table of `python -m benchmarks verification-forests`."""
 
-import statistics
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from benchmarks.harness.markdown import paragraph, table
+from benchmarks.harness.columns import columns_table, left, right
+from benchmarks.harness.markdown import median_and_range, paragraph
 
 
 def forests_table(results: Mapping[str, Any]) -> str:
@@ -12,16 +14,21 @@ def forests_table(results: Mapping[str, Any]) -> str:
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for entry in results["entries"]:
         groups.setdefault((entry["model"], entry["question"]), []).append(entry)
-    rows = []
-    for (model, question), entries in groups.items():
-        leaves = [entry["leaves"] for entry in entries]
-        peers = [entry["peer"] for entry in entries if entry["peer"]]
-        rows.append([model, f"{min(leaves):,} to {max(leaves):,}", question, _verdicts(entries),
-                     _seconds(entries), _seconds(entries, "search_seconds"),
-                     f"{max(entry['boxes'] for entry in entries):,}", _verdicts(peers), _seconds(peers)])
-    header = ["forest", "leaves", "question", "verdicts", "seconds", "of the search", "most boxes", "Veritas",
-              "its seconds"]
-    return table(header, rows, (1, 4, 5, 6, 8))
+
+    def values(key: str) -> Callable[[Any], list[Any]]:
+        return lambda group: [entry[key] for entry in group[1]]
+
+    def of_peer(key: str) -> Callable[[Any], list[Any]]:
+        return lambda group: [entry["peer"][key] for entry in group[1] if entry["peer"]]
+
+    seconds = partial(median_and_range, how="{:.3g}".format)
+    return columns_table(
+        groups.items(), left("forest", lambda group: group[0][0]),
+        right("leaves", values("leaves"), lambda leaves: f"{min(leaves):,} to {max(leaves):,}"),
+        left("question", lambda group: group[0][1]), left("verdicts", values("verdict"), _counts),
+        right("seconds", values("seconds"), seconds), right("of the search", values("search_seconds"), seconds),
+        right("most boxes", values("boxes"), lambda boxes: f"{max(boxes):,}"),
+        left("Veritas", of_peer("verdict"), _counts), right("its seconds", of_peer("seconds"), seconds))
 
 
 def forests_conditions_line(results: Mapping[str, Any]) -> str:
@@ -36,11 +43,5 @@ def forests_conditions_line(results: Mapping[str, Any]) -> str:
         f"other refutes: {wrong}.")
 
 
-def _verdicts(found: Sequence[Mapping[str, Any]]) -> str:
-    names = [one["verdict"] for one in found]
-    return ", ".join(f"{names.count(name)} {name}" for name in dict.fromkeys(names))
-
-
-def _seconds(found: Sequence[Mapping[str, Any]], name: str = "seconds") -> str:
-    seconds = [one[name] for one in found]
-    return f"{statistics.median(seconds):.3g} ({min(seconds):.3g} to {max(seconds):.3g})" if seconds else ""
+def _counts(verdicts: Sequence[str]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in Counter(verdicts).items())

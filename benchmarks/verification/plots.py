@@ -1,6 +1,6 @@
 """Plots of the campaign, from the result file to docs/images: instances solved over time, our cost over size."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,12 +28,14 @@ COSTS = {"proof": ("a whole proof", "-"), "box": ("a box of a long search", (0, 
 
 def draw_cactus(results: Mapping[str, Any], path: Path) -> None:
     """How many instances each tool has solved, were each given the same seconds."""
-    _save(lambda figure: _cactus(figure, results), 7.2, 3.8, path)
+    with svg(path, 7.2, 3.8) as figure:
+        _cactus(figure, results)
 
 
 def draw_growth(growth: Mapping[str, Any], path: Path) -> None:
     """Seconds over width, depth and inputs with their exponents, all axes logarithmic."""
-    _save(lambda figure: _growth(figure, [one for one in growth["series"] if one["sizes"]]), 7.2, 3.4, path)
+    with svg(path, 7.2, 3.4) as figure:
+        _growth(figure, [one for one in growth["series"] if one["sizes"]])
 
 
 def _cactus(figure: "Figure", results: Mapping[str, Any]) -> None:
@@ -105,10 +107,3 @@ def _panel(axes: "Axes", series: Sequence[Mapping[str, Any]], label: str) -> Non
 def _solved(measured: Sequence[Instance], tool: str) -> list[float]:
     entries = [instance.entries[tool] for instance in measured if tool in instance.entries]
     return [float(entry["seconds"]) for entry in entries if entry["verdict"] in DECIDED]
-
-
-def _save(draw: Callable[["Figure"], None], width: float, height: float, path: Path) -> None:
-    """Draws on a figure of width x height inches and writes it as SVG, the same bytes for the same results."""
-
-    with svg(path, width, height) as figure:
-        draw(figure)

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from models.monitoring.findings import Finding
+from models.reporting.formatting import count
 from models.verification.language.broken import broken
 from models.verification.language.properties import Monotonicity
 from models.verification.language.specification import Specification
@@ -94,3 +96,12 @@ def _ordered(x: FloatArray, moved: FloatArray, y: FloatArray, after: FloatArray
     for row in np.flatnonzero((x != moved).any(axis=1)):
         order = [0, 1] if (moved[row] >= x[row]).all() else [1, 0]
         yield np.stack([x[row], moved[row]])[order], np.stack([y[row], after[row]])[order]
+
+
+def specification_finding(model: bytes, specification: Specification, rows: FloatArray, what: str) -> Finding:
+    """Whether a proved model keeps its specification on live rows (m, n). what: it is called in the sentence."""
+    found = live_pairs(model, specification, rows)
+    asked = f"{count(found.pairs, 'live pair')} and {count(found.rows, 'live row')}"
+    sentence = (f"the {what} breaks what was proved of it, on {asked}: {'; '.join(found.broken)}" if found.broken else
+                f"the {what} keeps its specification on {asked}")
+    return Finding("specification", bool(found.broken), sentence, {"pairs": found.pairs, "rows": found.rows})

@@ -67,7 +67,7 @@ def init(
     configuration = {"mlflow.yaml": SHIPPED_CONFIGURATION.read_text(encoding="utf-8")}
     if prometheus is None and csv is None:
         if unused := [one for one, given in (("name", name), ("deployment", deployment), ("cgroup", cgroup)) if given]:
-            raise InputError(f"expected --prometheus or --csv, which know the service, got --{unused[0]} alone")
+            raise InputError(f"expected --prometheus or --csv, which know the service of --{unused[0]}, got none")
         _finish(output or Path(), configuration, ["assay run"], overwrite, json_output)
         return
     label = name or deployment or (cgroup or "").rstrip("/").rpartition("/")[2] or (csv.stem if csv else "")

@@ -1,8 +1,10 @@
-"""`assay record`: telemetry of real servers on this host, for the predictor or for the autoscaler."""
+"""`assay record`: telemetry of real servers on this host, for the predictor, the autoscaler or another system."""
 
+import importlib
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,21 +16,25 @@ from pipelines.console import JsonOption, out, print_json, reported
 if TYPE_CHECKING:
     from recording.campaign import ProgressEvent
 
-COLOCATION, AUTOSCALING = "colocation", "autoscaling"
+COLOCATION, AUTOSCALING, APPLICATION = "colocation", "autoscaling", "application"
 # Options that one task alone has.
 _OWN = {
     COLOCATION: ("workloads", "theta", "combinations", "seconds_per_combination", "window_s", "environment", "profile",
                  "interference"),
     AUTOSCALING: ("servers", "utilisations", "point_s", "timeout_s", "most_disturbance_cores", "most_attempts", "trace",
-                  "sweeps_only", "write_only"),
+                  "sweeps_only"),
+    APPLICATION: ("segments", "segment_s", "requests_per_s"),
 }
+# Options that some tasks share, and the tasks that lack them.
+_LACKING = {"warm_up_s": (APPLICATION,), "write_only": (COLOCATION,)}
 
 
 @reported
 def record(
     context: typer.Context,
     destination: Annotated[Path, typer.Argument(help="Folder of the data set.")],
-    task: Annotated[str, typer.Option(help="colocation or autoscaling.")] = COLOCATION,
+    task: Annotated[str, typer.Option(
+        help="colocation, autoscaling, or a system that comes with a whole application.")] = COLOCATION,
     workloads: Annotated[str, typer.Option(help="Comma-separated; default: all.")] = "",
     theta: Annotated[int, typer.Option(help="Most workloads at once.")] = 5,
     combinations: Annotated[int, typer.Option(help="Different combinations to record.")] = 75,
@@ -52,8 +58,11 @@ def record(
         help="Autoscaling: CSV of invocations per minute, as in the Azure Functions trace; default: a made day.")] = "",
     sweeps_only: Annotated[bool, typer.Option(
         "--sweeps-only", help="Autoscaling: points alone, without steps, traces and resizes.")] = False,
+    segments: Annotated[int, typer.Option(help="Application: parts of the recording, each kept whole.")] = 24,
+    segment_s: Annotated[float, typer.Option(help="Application: seconds of a part.")] = 300.0,
+    requests_per_s: Annotated[float, typer.Option(help="Application: usual rate of requests.")] = 30.0,
     write_only: Annotated[bool, typer.Option(
-        "--write-only", help="Autoscaling: record nothing, write what a stopped campaign has.")] = False,
+        "--write-only", help="Not for colocation: record nothing, write what a stopped campaign has.")] = False,
     raw: Annotated[Path | None, typer.Option(help="Folder of the raw data; default: DESTINATION/raw.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a campaign that was stopped.")] = False,
     json_output: JsonOption = False,
@@ -64,9 +73,21 @@ def record(
     loopback, and leaves nothing behind. Example: assay record data/mine --combinations 20 --seed 1;
     assay record --task autoscaling data/scaling-mine --servers nginx
     """
-    if task not in _OWN:
-        raise InputError(f"--task must be {COLOCATION} or {AUTOSCALING}, got {task!r}: {nearest(task, _OWN)}")
-    _refuse_others(context, task)
+    applications = _applications()
+    if task not in (known := (COLOCATION, AUTOSCALING, *applications)):
+        raise InputError(f"--task must be one of {', '.join(known)}, got {task!r}: {nearest(task, known)}")
+    _refuse_others(context, task, APPLICATION if task in applications else task)
+    if task in applications:
+        campaign = applications[task]()
+        whole = campaign.ApplicationSettings(
+            segments=segments, segment_s=segment_s, requests_per_s=requests_per_s, seed=seed)
+        command = shlex.join(["assay", "record", "--task", task, str(destination), *whole.options()])
+        with _progress(json_output) as show:
+            recorded = campaign.record(
+                whole, destination, show, raw=raw, resume=resume, write_only=write_only, command=command)
+        if json_output:
+            print_json(vars(recorded))
+        return
     chosen: dict[str, Any] = {} if warm_up_s is None else {"warm_up_s": warm_up_s}
     if task == AUTOSCALING:
         from recording.scaling.campaign import record_scaling
@@ -103,14 +124,23 @@ def record(
         print_json(vars(summary))
 
 
-def _refuse_others(context: typer.Context, task: str) -> None:
+def _applications() -> dict[str, Callable[[], Any]]:
+    """System that comes with a whole application -> what imports its campaign."""
+    from models.control.contract.systems import FOLDER
+
+    names = [path.parents[1].name for path in sorted(FOLDER.glob("*/application/campaign.py"))]
+    return {name: partial(importlib.import_module, f"systems.{name}.application.campaign") for name in names}
+
+
+def _refuse_others(context: typer.Context, task: str, kind: str) -> None:
     """Raises InputError where an option of another task was given."""
-    for other, names in _OWN.items():
-        for name in names:
-            source = context.get_parameter_source(name)
-            if other != task and source is not None and source.name == "COMMANDLINE":
-                option = "--" + name.replace("_", "-")
-                raise InputError(f"{option} must go with --task {other}, got --task {task}: leave it out")
+    lacked = {name: "another task" for name, kinds in _LACKING.items() if kind in kinds}
+    others = {name: f"--task {other}" for other, names in _OWN.items() if other != kind for name in names}
+    for name, other in (others | lacked).items():
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            option = "--" + name.replace("_", "-")
+            raise InputError(f"{option} must go with {other}, got --task {task}: leave it out")
 
 
 def _numbers(text: str, option: str) -> tuple[float, ...]:

@@ -115,7 +115,7 @@ def history(
     """
     entries: tuple[Any, ...] = ()
     configuration = configuration_from(config)
-    if configuration.home.exists():  # else there is no registry either, and reading makes none
+    if configuration.home.exists() or isinstance(configuration.ledger_path, str):  # else reading would make them
         with working("checking the ledger", json_output):
             entries = _open(configuration).history()
     require_known(((entry.move.task, entry.move.workload) for entry in entries), task, workload)
@@ -193,7 +193,7 @@ def audit_registry(
     configuration = configuration_from(config)
     healed: tuple[Any, ...] = ()
     left: tuple[Any, ...] = ()
-    if configuration.home.exists():  # else there is no registry either, and reading makes none
+    if configuration.home.exists() or isinstance(configuration.ledger_path, str):  # else reading would make them
         with working("auditing the registry", json_output):
             registry = _open(configuration)
             if heal:

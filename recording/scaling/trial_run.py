@@ -59,7 +59,7 @@ def run_trial(live: LiveDeployment, trial: Trial, demand_s: float, timeout_s: fl
     generator = start_generator(live.stage.guard, folder, live.stage.processors)
     try:
         samples, events = _watch(live, trial, job, generator)
-        _await_end(generator, timeout_s + _END_TIMEOUT_S, folder)
+        await_end(generator, timeout_s + _END_TIMEOUT_S, folder)
         return Attempt(job.start_s, read_result(Path(job.results)), samples, events)
     finally:
         live.stage.guard.stop([generator], grace_s=0)
@@ -153,7 +153,8 @@ class _Resizer:
                 new.rename(ready)
 
 
-def _await_end(generator: Running, timeout_s: float, folder: Path) -> None:
+def await_end(generator: Running, timeout_s: float, folder: Path) -> None:
+    """Waits until a load generator has written its results. Raises SourceError where it does not, or fails."""
     try:
         status: int | str = generator.process.wait(timeout_s)
     except subprocess.TimeoutExpired:

@@ -20,6 +20,7 @@ from serving.control.parts import Model
 from serving.control.seen_ledger import SeenLedger
 from serving.kept_bundles import kept_bundle
 from serving.moves import Standing
+from serving.polling import poll_in_thread
 from serving.seen_spec import SeenSpec
 from serving.session import Predictor
 from serving.state_folder import StateFolder
@@ -101,13 +102,7 @@ class Champion:
 
     def follow(self, every_s: float, stopped: threading.Event) -> threading.Thread:
         """Polls in a thread of its own until `stopped`: a registry that hangs delays no step."""
-        def polls() -> None:
-            while not stopped.wait(every_s):
-                self.poll()  # raises nothing
-
-        thread = threading.Thread(target=polls, name="champion", daemon=True)
-        thread.start()
-        return thread
+        return poll_in_thread(self.poll, every_s, stopped, "champion")
 
     def _refuse(self, error: AssayError) -> None:
         with self._lock:

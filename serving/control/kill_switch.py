@@ -17,6 +17,7 @@ from feature_store.errors import AssayError
 from feature_store.whole_files import sync_folder, write_file
 from models.configuration import Configuration
 from serving.control.seen_ledger import SeenLedger
+from serving.polling import poll_in_thread
 from serving.state_folder import StateFolder
 
 STOP_FILE, SIGNAL_FILE, LEDGER_FILE = "STOP", "STOP-BY-SIGNAL", "STOP-BY-LEDGER"
@@ -117,13 +118,7 @@ class LedgerSwitch:
 
     def follow(self, every_s: float, stopped: threading.Event) -> threading.Thread:
         """Polls in a thread of its own until `stopped`."""
-        def polls() -> None:
-            while not stopped.wait(every_s):
-                self.poll()  # raises nothing
-
-        thread = threading.Thread(target=polls, name="ledger switch", daemon=True)
-        thread.start()
-        return thread
+        return poll_in_thread(self.poll, every_s, stopped, "ledger switch")
 
 
 def stopped_in_ledger(state: Configuration | StateFolder, task: str, workload: str,

@@ -28,7 +28,8 @@ class SeenLedger:
             state: whose ledger and public key.
             folder: of a controller; None: what was seen is known to this object alone.
         """
-        self.path, self._key = state.ledger_path, state.public_key_path
+        self.path = state.ledger_path
+        self._ledger = Ledger(self.path, state.public_key_path)
         self._file = None if folder is None else folder / "ledger"  # whose head is kept, in ledger.head
         self._seen: tuple[Head, ...] = ()
 
@@ -43,7 +44,7 @@ class SeenLedger:
             kept = self._kept()
             self._require_there()
             # outside of the lock: who waits for a file system that hangs holds up nobody else
-            chain = Ledger(self.path, self._key).chain()
+            chain = self._ledger.chain()
             if not chain.entries:  # not if it went away just now
                 self._require_there()
             with _lock:
@@ -64,9 +65,5 @@ class SeenLedger:
             write_head_file(self._file, head)
 
     def _require_there(self) -> None:
-        try:
-            is_there = self.path.exists()
-        except OSError as error:
-            raise AssayError(f"ledger must be readable, got {error.strerror} ({self.path})") from error
-        if not is_there:
+        if not self._ledger.is_there():
             raise AssayError(f"ledger must be there, got none ({self.path})")

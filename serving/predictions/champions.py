@@ -25,6 +25,7 @@ from serving.bundle import CheckedBundle, check_bundle
 from serving.control.champion import open_version
 from serving.control.seen_ledger import SeenLedger
 from serving.moves import Standing
+from serving.polling import poll_in_thread
 from serving.session import Predictor
 from serving.state_folder import StateFolder
 
@@ -120,13 +121,7 @@ class Champions:
 
     def follow(self, every_s: float, stopped: threading.Event) -> threading.Thread:
         """Looks in a thread of its own until `stopped`: a check or a registry that hangs delays no answer."""
-        def looks() -> None:
-            while not stopped.wait(every_s):
-                self.look()
-
-        thread = threading.Thread(target=looks, name="champions", daemon=True)
-        thread.start()
-        return thread
+        return poll_in_thread(self.look, every_s, stopped, "champions")
 
     def _looked(self) -> dict[str, Served]:
         standings = self._ledger.standings()

@@ -130,8 +130,8 @@ class SharedCluster:
         work_s = functions.work_s * (1.0 + functions.memory_share * (self._each(state.stretch) - 1.0))
         warm = cores.minimum(before["cores"]) + (cores - before["cores"]).clamp(min=0.0) * (
             1.0 - COLD_START_S / STEP_SECONDS)
-        of_cluster = [values.reshape(-1, self.agents) for values in (rate, backlog, work_s, warm)]
-        shared = worked(*of_cluster, clusters.capacity[:, None], STEP_SECONDS, TIMEOUT_S)
+        rates, backlogs, works_s, limits = (of.reshape(-1, self.agents) for of in (rate, backlog, work_s, warm))
+        shared = worked(rates, backlogs, works_s, limits, clusters.capacity[:, None], STEP_SECONDS, TIMEOUT_S)
         has, served, left = (values.reshape(-1) for values in shared)
         latency_s = functions.waits_s + p99_latency(
             rate, has.clamp(min=1.0), work_s / has.clamp(max=1.0), functions.arrival_cv2, functions.service_cv2,

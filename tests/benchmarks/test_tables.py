@@ -7,7 +7,10 @@ import pytest
 
 from benchmarks import tables
 from benchmarks.__main__ import main as run_benchmark
-from benchmarks.tables import ROOT, SCALE_PLOT, TABLES, new_pages
+from benchmarks.harness.markdown import NOT_MEASURED
+from benchmarks.harness.result_file import read_results
+from benchmarks.harness.shown import Source
+from benchmarks.tables import RESULTS, ROOT, SCALE_PLOT, TABLES, new_pages
 from tests.benchmarks.sample_results import performance_results, pipeline_results
 
 
@@ -24,8 +27,20 @@ def test_this_project_s_pages_are_up_to_date(pages: dict[Path, str], monkeypatch
 
 
 @pytest.mark.slow
-def test_the_readme_holds_the_table_of_verified_and_unverified_learners(pages: dict[Path, str]) -> None:
-    assert ROOT / "README.md" in pages
+def test_the_readme_has_a_line_of_each_task_that_was_measured(pages: dict[Path, str]) -> None:
+    lines = [line for line in pages[ROOT / "README.md"].splitlines() if line.startswith("| `")]
+    assert [line.split("`")[1] for line in lines] == [one.task for one in tables.HEADLINES if all(
+        (ROOT / tables.RESULTS / f"{name}.json").is_file() for name in one.results)]
+    assert len(lines) >= 6 and all("PROVED" in line and "](docs/" in line for line in lines)
+
+
+def test_the_table_of_tasks_says_what_the_results_say_and_leaves_out_what_is_not_measured() -> None:
+    results = performance_results()
+    lines = tables.tasks_table(tables.HEADLINES, {"performance": results}).splitlines()[2:]
+    assert len(lines) == 1 and "`performance`" in lines[0]
+    for entry in results["entries"]:
+        entry["metrics"]["test_accuracy"] = 0.123
+    assert "12 to 12.3 % of test rows" in tables.tasks_table(tables.HEADLINES, {"performance": results})
 
 
 def test_tables_are_made_and_then_up_to_date(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,6 +81,20 @@ def test_a_table_without_results_is_empty(project: Path) -> None:
     assert run_benchmark(["tables", "--check", "--root", str(project)]) == 0  # nothing stands in the fixture's page
     assert run_benchmark(["tables", "--root", str(project)]) == 0
     assert "|" not in (project / "README.md").read_text()
+
+
+def test_a_table_whose_part_of_the_results_is_missing_says_so() -> None:
+    source = Source("name", lambda results: str(len(results["cells"])), "cells")
+    assert source.shown(None) == ""
+    assert source.shown({"format": "x"}) == source.shown({"cells": []}) == NOT_MEASURED
+    assert source.shown({"cells": [1, 2]}) == "2"
+
+
+@pytest.mark.slow
+def test_what_tables_need_is_in_their_result_files() -> None:
+    files = {source.results: read_results(ROOT / RESULTS / f"{source.results}.json") for source in TABLES.values()}
+    missing = [name for name, source in TABLES.items() if source.needs not in (files[source.results] or source.needs)]
+    assert not missing
 
 
 def test_an_unknown_table_is_named_with_the_nearest_known(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

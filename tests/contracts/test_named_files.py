@@ -13,7 +13,9 @@ DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT /
 # of other projects, which the sentence around them names: Kubeflow Pipelines, auto_LiRPA
 FOREIGN = {"client/client.py", "examples/vision/jacobian.py"}
 NAMED = re.compile(r"(?<![\w/.<>*-])((?:[\w-]+/)*[\w-]+\.(?:py|md|lua|css))\b")
-LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)]*))?\)")
+HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
+FENCED = re.compile(r"^ *(```|~~~).*?^ *\1", re.MULTILINE | re.DOTALL)
 
 
 def named_in(path: Path) -> set[str]:
@@ -37,8 +39,23 @@ def test_every_file_that_a_docstring_names_is_there(path: Path) -> None:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_every_link_of_a_document_leads_somewhere(path: Path) -> None:
-    links = [link for link in LINK.findall(path.read_text()) if "://" not in link and ("." in link or "/" in link)]
-    assert [link for link in links if not (path.parent / link).exists()] == []
+    """To a file or folder that is there, and to a heading of that page."""
+    links = [(link, anchor) for link, anchor in LINK.findall(path.read_text())
+             if "://" not in link and ("." in link or "/" in link or anchor)]
+    assert [link for link, _ in links if not (path.parent / link).exists()] == []
+    assert [(link, anchor) for link, anchor in links
+            if anchor and anchor not in anchors(path.parent / link if link else path)] == []
+
+
+def anchors(page: Path) -> list[str]:
+    """A page's marks, and its headings as links name them: in small letters, without signs, with - for spaces; the
+    second of two equal ones ends in -1."""
+    found = re.findall(r'<a id="([^"]+)">', page.read_text())
+    for heading in HEADING.findall(FENCED.sub("", page.read_text())):
+        text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading)
+        name = re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", "-")
+        found.append(f"{name}-{found.count(name)}" if name in found else name)
+    return found
 
 
 def test_no_default_points_outside_of_the_repository() -> None:

@@ -3,6 +3,8 @@
 import os
 import shutil
 import subprocess
+import sys
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,6 +39,16 @@ def carry_out(path: Path, folder: Path, programs: Path, more: Path = ROOT) -> No
                     shutil.copyfile(found, into)
         elif name == "RUN":
             run(["sh", "-c", arguments], folder, programs)
+
+
+def environment(folder: Path, with_ours: bool) -> Path:
+    """Programs of a new virtual environment; with_ours: it sees what is installed here."""
+    run([sys.executable, "-m", "venv", str(folder)], folder.parent, Path(sys.executable).parent)
+    if with_ours:
+        (site,) = folder.glob("lib/python*/site-packages")
+        # a path in a .pth file is only looked in: the project's own .pth file there is not read
+        (site / "installed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return folder / "bin"
 
 
 def run(command: list[str], folder: Path, programs: Path) -> str:

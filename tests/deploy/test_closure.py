@@ -87,7 +87,8 @@ def test_no_module_of_it_reads_a_file_beside_itself(closure):
 def test_its_requirements_are_those_of_the_project():
     light, project = description(), tomllib.loads((ROOT / "pyproject.toml").read_text())
     known = {name_of(one): one for one in project["project"]["dependencies"]}
-    known |= {name_of(one): one for one in project["project"]["optional-dependencies"]["kubernetes"]}
+    known |= {name_of(one): one for extra in ("kubernetes", "cluster")
+              for one in project["project"]["optional-dependencies"][extra]}
     extras = [one for extra in light["project"]["optional-dependencies"].values() for one in extra]
     for one in (*light["project"]["dependencies"], *extras):
         assert one in (known.get(name_of(one)), "urllib3", "pydantic-core"), one  # of requests and pydantic

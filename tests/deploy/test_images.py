@@ -1,8 +1,6 @@
 """The images' own steps, carried out without a container: what they copy suffices, what they install works."""
 
 import json
-import sys
-import sysconfig
 import tomllib
 from pathlib import Path
 
@@ -11,7 +9,7 @@ import yaml
 
 from deploy.assay_serving.build import ROOT, build_wheel, description
 from pipelines.values_file import REPEATABLE
-from tests.deploy.dockerfile import carry_out, instructions, run
+from tests.deploy.dockerfile import carry_out, environment, instructions, run
 
 STEPS, CONTROLLER = ROOT / "deploy/Dockerfile", ROOT / "deploy/Dockerfile.controller"
 LOAD = """
@@ -21,16 +19,6 @@ for name in json.loads(sys.argv[1]):
 from models.tasks.task import task_path
 print(json.dumps([sys.modules["components"].__path__[0], str(task_path("autoscaling"))]))
 """
-
-
-def environment(folder: Path, with_ours: bool) -> Path:
-    """Programs of a new virtual environment; with_ours: it sees what is installed here."""
-    run([sys.executable, "-m", "venv", str(folder)], folder.parent, Path(sys.executable).parent)
-    if with_ours:
-        (site,) = folder.glob("lib/python*/site-packages")
-        # a path in a .pth file is only looked in: the project's own .pth file there is not read
-        (site / "installed.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    return folder / "bin"
 
 
 def test_the_image_of_the_steps_holds_every_package_of_the_project() -> None:

@@ -76,9 +76,9 @@ def test_the_page_s_code_runs_as_it_stands(place):
     _is_what_the_page_says([_checked([sys.executable, "-c", from_sources + block], place) for block in BLOCKS])
 
 
-# What needs an extra: `proofs` for the checker and the law of a guarantee, `serve` for files and HTTP.
+# What needs an extra: `proofs` for the checker and the law of a guarantee, `serve` for files and HTTP, `postgresql`.
 EXTRAS = ("models.verification.", "systems.autoscaling.guarantee.", "feature_store.written.",
-          "models.configuration_file", "serving.predictions.")
+          "models.configuration_file", "serving.predictions.", "serving.ledger_table")
 
 
 @pytest.mark.slow

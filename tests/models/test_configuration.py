@@ -118,6 +118,14 @@ def test_paths_are_absolute_in_the_state_folder_beside_the_file(
     assert not home.exists(), "reading a configuration writes nothing"
 
 
+def test_the_ledger_may_be_in_a_database(edited) -> None:  # type: ignore[no-untyped-def]
+    address = "postgresql://assay@host:5432/mlflow"
+    assert edited("ledger: ledger/promotions.jsonl", f"ledger: {address}").ledger_path == address
+    for other in ("s3://bucket/ledger", "sqlite:///ledger.db"):
+        with pytest.raises(InputError, match="ledger: expected a file, or postgresql://user@host/database, got"):
+            edited("ledger: ledger/promotions.jsonl", f"ledger: {other}")
+
+
 def test_assay_home_moves_the_state_folder(tmp_path: Path) -> None:
     configuration = load_configuration(SHIPPED, {"ASSAY_HOME": str(tmp_path)})
     assert configuration.home == tmp_path

@@ -104,6 +104,10 @@ def test_an_input_outside_of_the_proved_box_is_told(capsys):
     (["predict", "--bundle", "bundle", *SIGNED, "--row", "[" * 100_000], 2, "row must be a JSON object"),
     (["predict", "--home", "state", "--task", "autoscaling", "-w", "redis", "--row", ROW], 1, "must have a champion"),
     (["predict", "--home", "none", "-w", "redis", "--row", ROW], 2, "ledger must be there"),
+    (["predict", "--ledger", "postgresql://127.0.0.1:1/mlflow", "-w", "redis", "--row", ROW], 2,
+     "ledger must be readable, got"),
+    (["predict", "--ledger", "postgresql://a:secret@host/mlflow", "-w", "redis", "--row", ROW], 2,
+     "ledger: expected an address without a password"),
     (["control", "--home", "state", "-w", "ngingx", "--controller", "c.yaml"], 2, "did you mean 'nginx'?"),
     (["control", "--home", "state", "-w", "nginx", "--controller", "c.yaml"], 2, "c.yaml"),
 ])

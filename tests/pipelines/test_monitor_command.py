@@ -77,7 +77,7 @@ def test_an_incident_is_exit_code_3_and_first_on_the_page(home: Path, monkeypatc
     from models.monitoring.live_pairs import LivePairs
 
     write_log(home, 40)
-    monkeypatch.setattr("models.tasks.control.monitoring.live_pairs", lambda *_: LivePairs(40, 3, ("it fell: by 2",)))
+    monkeypatch.setattr("models.monitoring.live_pairs.live_pairs", lambda *_: LivePairs(40, 3, ("it fell: by 2",)))
     done = command(home)
     assert done.exit_code == 3 and "breaks what was proved of it" in done.stdout and "\nincident: " in done.stdout
     assert "Incident: nginx: a model that was proved" in (home / "monitor/autoscaling.html").read_text()

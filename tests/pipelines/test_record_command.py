@@ -63,7 +63,7 @@ def test_colocation_is_the_default(calls: Calls, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (["--task", "autoscalin"], "--task must be colocation or autoscaling, got 'autoscalin': did you mean"),
+    (["--task", "autoscalin"], "--task must be one of colocation, autoscaling"),
     (["--task", "autoscaling", "--theta", "5"], "--theta must go with --task colocation, got --task autoscaling"),
     (["--trace", "x.csv"], "--trace must go with --task autoscaling, got --task colocation"),
     (["--task", "autoscaling", "--utilisations", "0.5;0.7"], "--utilisations must be numbers with commas"),

@@ -127,7 +127,7 @@ def test_a_mistake_in_the_task_of_a_mapping_of_measurements_is_named_with_its_li
     [
         ({"task": "performence"}, "performence"),
         ({"task": "no.yaml"}, "task file must be a readable file"),
-        ({"telemetry": "no.parquet"}, "telemetry must be an existing file or the http address"),
+        ({"telemetry": "no.parquet"}, "telemetry must be an existing file, the s3:// address"),
         ({"telemetry": "."}, "telemetry must be an existing file"),
         ({"mapping": Path("no.yaml")}, "mapping must be an existing file"),
         ({"workloads": ("rediss",)}, "workload: expected one of task 'tiny', got 'rediss'; did you mean 'redis'?"),

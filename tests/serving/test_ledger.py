@@ -259,7 +259,7 @@ def test_a_line_that_a_crash_tore_is_left_out_and_set_aside_by_the_next_writer(
         raise Crash
 
     whole = filled.path.read_bytes()
-    monkeypatch.setattr(filled, "_write", die)
+    monkeypatch.setattr(filled._place, "_write", die)
     with pytest.raises(Crash):
         filled.append([move("register", 9, 1)])
     monkeypatch.undo()

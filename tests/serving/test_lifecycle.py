@@ -19,6 +19,7 @@ from models.gates import parse_gate, parse_gates
 from serving.bundle import check_bundle, open_bundle
 from serving.kept_bundles import keep_bundle, kept_bundle
 from serving.ledger import Ledger
+from serving.ledger_file import LedgerFile
 from serving.ledger_heads import head_file
 from serving.lifecycle import Lifecycle
 from serving.model_function import function_digest
@@ -951,7 +952,7 @@ def test_a_registration_killed_in_the_ledgers_write_is_completed_or_gone(
         fake_store.dead = True
         raise crash
 
-    monkeypatch.setattr(Ledger, "_write", die)
+    monkeypatch.setattr(LedgerFile, "_write", die)
     with pytest.raises(crash):
         lifecycle.register(write(slope=9.0), champion=measured(lifecycle, 2.0))
     monkeypatch.undo()
@@ -1014,7 +1015,7 @@ def test_a_full_disk_at_the_ledger_registers_nothing(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(f"serving.ledger.os.{function}", full)
+        patch.setattr(f"serving.ledger_file.os.{function}", full)
         with pytest.raises(AssayError, match="No space left on device"):
             lifecycle.register(folder, champion=measured(lifecycle, 2.0))
     restart(opened, configuration, fake_store)

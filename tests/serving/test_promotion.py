@@ -173,7 +173,7 @@ def test_a_crash_in_the_ledgers_write_means_either_all_or_nothing(
             file.write(data[: int(len(data) * part)])
         raise crash
 
-    monkeypatch.setattr(promotions.ledger, "_write", die)
+    monkeypatch.setattr(promotions.ledger._place, "_write", die)
     with pytest.raises(crash):
         promotions.record([move("approve", 2, 1)])
     monkeypatch.undo()

@@ -23,7 +23,7 @@ from models.control.training.lifecycle_track import Track, Tracks
 from models.control.training.trajectory_log import Step, read_log
 from models.monitoring.chances import WINDOWS, excess, level_of, share_at_least, windows
 from models.monitoring.findings import OFTEN, Before, Finding, Looked
-from models.monitoring.live_pairs import live_pairs
+from models.monitoring.live_pairs import specification_finding
 from models.reporting.formatting import count, percent, significant
 from models.tasks.control.task import ControlTask
 from models.tasks.monitored_kind import Watched
@@ -168,9 +168,5 @@ def _before(watched: Watched, read: Read) -> Before | None:
 
 def _specification(watched: Watched, steps: Sequence[Step]) -> Finding:
     bundle = watched.bundle
-    found = live_pairs(bundle.model, bundle.promise.specification,
-                       np.array([step.observation for step in steps], dtype=np.float64))
-    asked = f"{count(found.pairs, 'live pair')} and {count(found.rows, 'live row')}"
-    sentence = (f"the policy breaks what was proved of it, on {asked}: {'; '.join(found.broken)}" if found.broken else
-                f"the policy keeps its specification on {asked}")
-    return Finding("specification", bool(found.broken), sentence, {"pairs": found.pairs, "rows": found.rows})
+    return specification_finding(bundle.model, bundle.promise.specification,
+                                 np.array([step.observation for step in steps], dtype=np.float64), "policy")

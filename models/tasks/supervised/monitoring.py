@@ -34,7 +34,7 @@ from models.monitoring.findings import (
     Finding,
     Looked,
 )
-from models.monitoring.live_pairs import live_pairs
+from models.monitoring.live_pairs import specification_finding
 from models.paired_cases import Cases
 from models.paired_comparison import ComparisonRule, compare
 from models.reporting.formatting import count, number, percent, significant
@@ -181,9 +181,5 @@ def _outside(watched: Watched, recent: pd.DataFrame) -> Finding:
 
 def _specification(watched: Watched, recent: pd.DataFrame) -> Finding:
     bundle = watched.bundle
-    found = live_pairs(bundle.model, bundle.promise.specification,
-                       recent[list(bundle.contract.input_names)].to_numpy(dtype=np.float64))
-    asked = f"{count(found.pairs, 'live pair')} and {count(found.rows, 'live row')}"
-    sentence = (f"the model breaks what was proved of it, on {asked}: {'; '.join(found.broken)}" if found.broken else
-                f"the model keeps its specification on {asked}")
-    return Finding("specification", bool(found.broken), sentence, {"pairs": found.pairs, "rows": found.rows})
+    return specification_finding(bundle.model, bundle.promise.specification,
+                                 recent[list(bundle.contract.input_names)].to_numpy(dtype=np.float64), "model")

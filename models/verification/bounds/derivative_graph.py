@@ -27,7 +27,6 @@ from models.verification.network.graph import FloatArray
 from models.verification.obligations.slopes import Slopes
 
 End = Literal["output", "input"]
-OTHER: Mapping[End, End] = {"output": "input", "input": "output"}
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from feature_store.errors import InputError
 from models.verification.checker.bounds import Box, bound_layers
 from models.verification.checker.chain import Chain
 from models.verification.checker.relaxations import Kind, identity, relu
-from models.verification.network.graph import FloatArray, Graph
+from models.verification.network.graph import FloatArray
 
 # How a value is made: of other values, each by a matrix, and a constant.
 Block = tuple[Mapping[str, FloatArray], FloatArray]
@@ -73,18 +73,6 @@ class ChainBuilder:
 def scalars(constant: float, **of: float) -> Block:
     """A block of one value made of values of size 1, each times its factor."""
     return {name: np.array([[factor]]) for name, factor in of.items()}, np.array([constant])
-
-
-def chain_of(graph: Graph) -> Chain:
-    """A fully connected ReLU network without skips. Raises InputError for any other, and where weights are inexact."""
-    affines = graph.affines
-    plain = all(set(affine.matrices) == {k} and not affine.error and affine.offset_error is None
-                for k, affine in enumerate(affines))
-    if not plain or any(layer.kind != "relu" for layer in graph.layers):
-        raise InputError("policy must be a chain of affine maps and ReLUs, exact as stored, got skips, other "
-                         "activations or weights that were rounded: read its file with read_chain")
-    return Chain(tuple(affine.matrices[k] for k, affine in enumerate(affines)),
-                 tuple(affine.offset for affine in affines), tuple("relu" for _ in graph.layers))
 
 
 def chain_values(chain: Chain, x: FloatArray) -> FloatArray:

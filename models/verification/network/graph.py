@@ -148,11 +148,6 @@ class Graph:
         """The largest number of neurons, inputs or outputs of a layer."""
         return max((self.inputs, self.outputs, *self.widths))
 
-    @cached_property
-    def piecewise_linear(self) -> bool:
-        """True where every activation is ReLU or leaky ReLU."""
-        return all(layer.kind in ("relu", "leaky_relu") for layer in self.layers)
-
     def value(self, x: NDArray[np.floating]) -> FloatArray:
         """y at x (batch, n), in float64: (batch, o)."""
         values = [np.asarray(x, dtype=np.float64)]

@@ -44,7 +44,6 @@ from systems.autoscaling.simulator.simulator import Autoscaling
 
 OUTPUT = RESULTS / "autoscaling_rules.json"
 FORMAT = "assay-autoscaling-rules/1"
-NOT_MEASURED = "*Not measured yet.*"
 TARGETS = (0.002, 0.004, 0.01, 0.02, 0.04)  # shares of violating steps that are trained and tuned for
 SHARE = 0.02  # at which savings are told
 FEWER, FEWER_TRIALS = (0.004, 0.002), 24  # rules are searched for these shares too, so many settings each
@@ -254,7 +253,7 @@ def in_cases(environment: Autoscaling, traces: Numbers | None, tuners: Mapping[s
 def rules_table(results: Mapping[str, Any]) -> str:
     """A controller a row, at SHARE violating steps."""
     rows = []
-    for entry in results.get("entries", ()):
+    for entry in results["entries"]:
         ordered = sorted(entry["rules"].items(), key=lambda item: item[1]["at_share"]["cost"] or np.inf)
         rows += [_row(entry["load"], name, [own["at_share"]]) for name, own in ordered]
         each = entry["each"]
@@ -264,17 +263,17 @@ def rules_table(results: Mapping[str, Any]) -> str:
             rows.append(_row(entry["load"], f"policy: {name}, {seeds} seeds", own["at_share"]))
     header = ["load", "controller", "cost", "cores", "memory, GiB", "violated requests, %", "starts and stops an hour",
               "reward a step"]
-    return table(header, rows, range(2, len(header))) if rows else NOT_MEASURED
+    return table(header, rows, range(2, len(header)))
 
 
 def savings_table(results: Mapping[str, Any]) -> str:
     """What each kind of policy saves."""
     rows = [[entry["load"], name, _saved(own["cost_saved"]), _saved(own["cost_saved_each"]), _saved(own["cores_saved"]),
              f"{own['seconds']:.0f}"]
-            for entry in results.get("entries", ()) for name, own in entry["policies"].items()]
+            for entry in results["entries"] for name, own in entry["policies"].items()]
     header = ["load", "policy", "cost saved against the best rule, %", "against the rule tuned for each application, %",
               "cores saved against the best rule, %", "s of training, all seeds and targets"]
-    return table(header, rows, range(2, len(header))) if rows else NOT_MEASURED
+    return table(header, rows, range(2, len(header)))
 
 
 def _row(load: str, name: str, found: Sequence[Mapping[str, float | None]]) -> list[str]:

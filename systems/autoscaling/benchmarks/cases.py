@@ -55,10 +55,10 @@ def costs(front: Front) -> dict[str, dict[str, float]]:
 def cases_table(results: Mapping[str, Any]) -> str:
     """A load, a case and a way of counting a row: the best rule's cost, and the policy's saving at each share."""
     rows = [[entry["load"], case, counted, *(_cell(own, counted, f"{share:g}") for share in SHARES)]
-            for entry in results.get("entries", ()) for case, own in entry.get("cases", {}).items()
+            for entry in results["entries"] for case, own in entry.get("cases", {}).items()
             for counted in COUNTED.values()]
     header = ["load", "case", "violations counted by", *(f"at {100 * share:g} %" for share in SHARES)]
-    return table(header, rows, range(3, len(header))) if rows else "*Not measured yet.*"
+    return table(header, rows, range(3, len(header)))
 
 
 def _cell(own: Mapping[str, Any], counted: str, share: str) -> str:

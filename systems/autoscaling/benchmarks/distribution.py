@@ -125,13 +125,12 @@ def run(options: argparse.Namespace) -> None:
 
 def flagged_table(results: Mapping[str, Any]) -> str:
     """Smallest, median and largest share of the steps over all policies."""
-    entries = results.get("entries", ())
     rows = []
     for name, label in ROWS.items():
-        values = [100 * share for one in entries
+        values = [100 * share for one in results["entries"]
                   for share in (one["beside"].values() if name == "beside" else [one["shares"][name]])]
         if values:
             rows.append([label, str(len(values)), *(f"{figure:.3g}" for figure in
                                                     (min(values), float(np.median(values)), max(values)))])
     header = ["what is observed", "cases", "out of distribution, % of the steps: least", "median", "most"]
-    return table(header, rows, range(1, 5)) if rows else "*Not measured yet.*"
+    return table(header, rows, range(1, 5))

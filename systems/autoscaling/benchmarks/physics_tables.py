@@ -12,7 +12,6 @@ from systems.autoscaling.benchmarks.discrete_event import Array
 from systems.autoscaling.benchmarks.physics import BANDS, REPLICATIONS, STEADY_REQUESTS
 
 Rows = Sequence[Mapping[str, Any]]
-NOT_MEASURED = "*Not measured yet.*"
 _STEADY = [name for name, band in BANDS.items() if band.steady]
 
 
@@ -36,7 +35,7 @@ def off_by(ratios: Array) -> Array:
 def bands_table(results: Mapping[str, Any]) -> str:
     """Each band: where the law is off and by how much."""
     lines = []
-    for entry in results.get("entries", ()):
+    for entry in results["entries"]:
         ratios = p99_ratios(entry["rows"])
         lost = [100 * abs(row["law"]["lost"] - row["simulated"]["lost"]) for row in entry["rows"]]
         mean = _spread(mean_ratios(entry["rows"])) if entry["band"] in _STEADY else ""
@@ -44,22 +43,20 @@ def bands_table(results: Mapping[str, Any]) -> str:
         lines.append([entry["band"], _spread(ratios), *factors, mean, f"{np.quantile(lost, 0.9):.1f}"])
     header = ["utilisation", "p99, law over simulation: median (10 % to 90 %)", "off by a factor of: median", "90 %",
               "mean latency, law over simulation", "requests lost, points off: 90 %"]
-    return table(header, lines, range(1, 6)) if lines else NOT_MEASURED
+    return table(header, lines, range(1, 6))
 
 
 def idle_table(results: Mapping[str, Any]) -> str:
     """The same law against a step that begins with an idle queue."""
     lines = [[entry["band"], *(_spread(p99_ratios(entry["rows"], key)) for key in ("simulated", "simulated_from_idle"))]
-             for entry in results.get("entries", ()) if entry["band"] in _STEADY]
+             for entry in results["entries"] if entry["band"] in _STEADY]
     return table(["utilisation", "law over requests after a long constant load: median (10 % to 90 %)",
-                  "law over requests of the first 15 s of an idle queue"], lines, (1, 2)) if lines else NOT_MEASURED
+                  "law over requests of the first 15 s of an idle queue"], lines, (1, 2))
 
 
 def kinds_table(results: Mapping[str, Any]) -> str:
     """The steady bands by what arrives, what is served, and by how many servers."""
-    rows = [row for entry in results.get("entries", ()) if entry["band"] in _STEADY for row in entry["rows"]]
-    if not rows:
-        return NOT_MEASURED
+    rows = [row for entry in results["entries"] if entry["band"] in _STEADY for row in entry["rows"]]
     groups: list[tuple[str, Callable[[Mapping[str, Any]], bool]]] = [
         *((f"arrivals: {name}", lambda row, name=name: row["arrival"] == name)
           for name in ("gamma", "lognormal", "hyperexponential", "batches")),
@@ -77,9 +74,7 @@ def kinds_table(results: Mapping[str, Any]) -> str:
 
 def conditions_line(results: Mapping[str, Any]) -> str:
     """Configurations, replications, date."""
-    entries = results.get("entries")
-    if not entries:
-        return NOT_MEASURED
+    entries = results["entries"]
     return paragraph(
         f"{entries[0]['configurations']} random configurations a band,",
         f"{sum(len(entry['rows']) for entry in entries)} in all, each simulated {REPLICATIONS} times:",

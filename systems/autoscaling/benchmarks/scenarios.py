@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks.harness.columns import columns_table, left, percent, right
 from benchmarks.harness.machine import now_utc
-from benchmarks.harness.markdown import number, paragraph, table
+from benchmarks.harness.markdown import number, paragraph
 from benchmarks.harness.result_file import RESULTS, write_results
 from benchmarks.harness.svg import svg
 
@@ -28,7 +29,6 @@ FORMAT = "assay-autoscaling-scenarios/1"
 RULE = "hpa-cpu-p99-vpa-memory"
 APPLICATIONS, STEPS, SEED = 200, 160, 3
 WARM_UP = 20  # steps, which do not count
-NOT_MEASURED = "*Not measured yet.*"
 LABELS = {
     "": "none", "payload_file": "files 128-384 KB to 512-1,024 KB", "payload_table": "tables 1,024 to 10,240 items",
     "payload_operations": "operations 1 to 20 times 10^8", "payload_image": "images 40x40 to 160x160",
@@ -61,23 +61,17 @@ def measure_scenario(environment: Any, name: str, count: int) -> dict[str, Any]:
 
 def scenarios_table(results: Mapping[str, Any]) -> str:
     """What each does to the applications that it concerns."""
-    if not results.get("scenarios"):
-        return NOT_MEASURED
-    rows = []
-    for entry in results["scenarios"]:
-        before, after = entry["halves"]["before"], entry["halves"]["after"]
-        rows.append([LABELS[entry["scenario"]], f"{100 * entry['affected']:.0f} %",
-                     *(f"{100 * half['violated']:.1f} %" for half in (before, after)),
-                     *(f"{half['reward']:.2f}" for half in (before, after)),
-                     *(number(half["cores"]) for half in (before, after))])
-    return table(["change in the middle of an episode", "applications that it concerns", "violating steps, before",
-                  "after", "reward a step, before", "after", "cores, before", "after"], rows, range(1, 8))
+    return columns_table(
+        results["scenarios"], left("change in the middle of an episode", lambda entry: LABELS[entry["scenario"]]),
+        right("applications that it concerns", "affected", percent()),
+        right("violating steps, before", "halves.before.violated", percent(1)),
+        right("after", "halves.after.violated", percent(1)),
+        right("reward a step, before", "halves.before.reward", ".2f"), right("after", "halves.after.reward", ".2f"),
+        right("cores, before", "halves.before.cores", number), right("after", "halves.after.cores", number))
 
 
 def conditions_line(results: Mapping[str, Any]) -> str:
     """Episodes, rule, date."""
-    if not results.get("scenarios"):
-        return NOT_MEASURED
     return paragraph(f"{results['applications']} held-out applications, {STEPS} steps of 15 s, the first {WARM_UP} not",
                      f"counted; rule: {RULE} with default settings. {results['date'][:10]}.")
 

@@ -1,6 +1,9 @@
 """Tables and pictures of autoscaling's results (benchmarks/tables.py)."""
 
-from benchmarks.harness.shown import Plot, Source
+from collections.abc import Mapping
+from typing import Any
+
+from benchmarks.harness.shown import Headline, Plot, Source, verdicts_line
 from systems.autoscaling.benchmarks import (
     against_rules,
     cases,
@@ -48,8 +51,8 @@ TABLES: dict[str, Source] = {
     "autoscaling-twin-parameters": Source("autoscaling_twin", twin_tables.parameters_table),
     "autoscaling-twin-conditions": Source("autoscaling_twin", twin_tables.conditions_line),
     "autoscaling-physics-conditions": Source("autoscaling_physics", physics_tables.conditions_line),
-    "autoscaling-scenarios": Source("autoscaling_scenarios", scenarios.scenarios_table),
-    "autoscaling-scenarios-conditions": Source("autoscaling_scenarios", scenarios.conditions_line),
+    "autoscaling-scenarios": Source("autoscaling_scenarios", scenarios.scenarios_table, "scenarios"),
+    "autoscaling-scenarios-conditions": Source("autoscaling_scenarios", scenarios.conditions_line, "scenarios"),
     "closed-loop-challenge": Source("closed_loop_challenge", challenge_tables.arms_table),
     "closed-loop-challenge-equal": Source("closed_loop_challenge", challenge_tables.equal_violations_table),
     "closed-loop-challenge-conditions": Source("closed_loop_challenge", challenge_tables.conditions_line),
@@ -73,7 +76,7 @@ TABLES: dict[str, Source] = {
     "autoscaling-speed-gpu": Source("autoscaling_speed_gpu", speed.speed_table),
     "autoscaling-speed-gpu-conditions": Source("autoscaling_speed_gpu", speed.conditions_line),
     "autoscaling-training-gpu": Source("autoscaling_training_gpu", time_to_reward.training_table),
-    "autoscaling-own-service": Source("autoscaling_own_service", own_service.own_service_table),
+    "autoscaling-own-service": Source("autoscaling_own_service", own_service.own_service_table, "seconds"),
     "autoscaling-run": Source("autoscaling_run", whole_run.run_table),
     "autoscaling-rivals": Source("autoscaling_rivals", rivals.rivals_table),
     "autoscaling-rivals-simplest": Source("autoscaling_rivals", rivals.simplest_line),
@@ -84,3 +87,17 @@ TABLES: dict[str, Source] = {
     "autoscaling-training": Source("autoscaling_training", time_to_reward.training_table),
     "autoscaling-bootstrapping": Source("autoscaling_bootstrapping", early_tables.early_table),
 }
+
+
+def headline(rules: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[str, str]:
+    """What a proved policy saves in simulation under made loads; verdicts of the whole run."""
+    made = next(one for one in rules["entries"] if one["load"] == "made")
+    saved = made["policies"]["proved"]["cost_saved"]
+    return (f"{100 * saved['mean']:+.0f} % of cost saved ({100 * saved['low']:+.0f} to {100 * saved['high']:+.0f}) "
+            f"against the best of {len(made['rules'])} rules (HPA, VPA, KEDA, ...), tuned on the same applications",
+            verdicts_line([one["verdict"] for entry in run["entries"] for one in entry["workloads"]]))
+
+
+HEADLINES = (Headline("autoscaling", "sets CPU limit, memory limit and replicas (simulated; real servers: below)",
+                      ("autoscaling_rules", "autoscaling_run"), headline,
+                      "docs/benchmarks/autoscaling-rules.md"),)

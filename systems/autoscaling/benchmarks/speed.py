@@ -35,7 +35,6 @@ SIZES = (1, 8, 64, 512, 2048, 8192, 32768)
 ON_GPU = (512, 8192, 32768, 131_072, 524_288)
 RUNS, SECONDS = 7, 0.5
 GOAL, GOAL_SIZE = 5e6, 8192
-NOT_MEASURED = "*Not measured yet.*"
 
 
 @dataclass(frozen=True)
@@ -79,9 +78,7 @@ def measure_way(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 def speed_table(results: Mapping[str, Any]) -> str:
     """Millions of steps a second, a way a row."""
-    entries = results.get("entries")
-    if not entries:
-        return NOT_MEASURED
+    entries = results["entries"]
     measured = [{row["applications"]: row["median"] for row in entry.get("rows", ())} for entry in entries]
     sizes = sorted(set().union(*measured))
     rows = [[WAYS[entry["way"]].label, *(_millions(found.get(size)) for size in sizes)]
@@ -91,9 +88,7 @@ def speed_table(results: Mapping[str, Any]) -> str:
 
 def conditions_line(results: Mapping[str, Any]) -> str:
     """Goal, machine, what is missing."""
-    entries = results.get("entries")
-    if not entries:
-        return NOT_MEASURED
+    entries = results["entries"]
     machine, first = results["machine"], entries[0]
     missing = [f"{WAYS[entry['way']].label}: not measured ({entry['missing']})." for entry in entries
                if "missing" in entry]

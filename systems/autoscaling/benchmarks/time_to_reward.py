@@ -151,9 +151,7 @@ def _told(curve: list[Mapping[str, float]], goal: float) -> str:
 
 def training_table(content: Mapping[str, Any]) -> str:
     """One row a way: seconds to the goal, best reward."""
-    entries = content.get("entries")
-    if not entries:
-        return "*Not measured yet.*"
+    entries = content["entries"]
     goal, rows = content["rule"]["reward"] + ABOVE, []
     for way, described in WAYS.items():
         mine = [entry for entry in entries if entry["way"] == way and "curve" in entry]

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.harness.columns import columns_table, left, right
 from benchmarks.harness.markdown import number, paragraph, table
 from benchmarks.harness.svg import svg
 
-NOT_MEASURED = "*Not measured yet.*"
 # Of offered load: name and upper end.
 BANDS = (("below 0.5", 0.5), ("0.5 to 0.8", 0.8), ("0.8 to 1", 1.0), ("above 1", np.inf))
 WAYS = {
@@ -35,29 +35,24 @@ def bands_table(results: Mapping[str, Any]) -> str:
             load, errors = _pooled([entry for entry in results["entries"] if entry["law"] == law], how)
             lines.append(["" if how == "nearest" else law, text, *_by_band(load, errors)])
     header = ["law", "fitted to", *(name for name, _ in BANDS), "all"]
-    return table(header, lines, range(2, 3 + len(BANDS))) if lines else NOT_MEASURED
+    return table(header, lines, range(2, 3 + len(BANDS)))
 
 
 def servers_table(results: Mapping[str, Any]) -> str:
     """The same for each server, fitted to half of its points."""
-    lines = []
-    for entry in results.get("entries", ()):
-        lines.append([entry["server"], entry["law"], *_by_band(*_pooled([entry], "half"))])
-    header = ["server", "law", *(name for name, _ in BANDS), "all"]
-    return table(header, lines, range(2, 3 + len(BANDS))) if lines else NOT_MEASURED
+    lines = [[entry["server"], entry["law"], *_by_band(*_pooled([entry], "half"))] for entry in results["entries"]]
+    return table(["server", "law", *(name for name, _ in BANDS), "all"], lines, range(2, 3 + len(BANDS)))
 
 
 def parameters_table(results: Mapping[str, Any]) -> str:
     """What was fitted to all points of each server."""
-    lines = [[entry["server"], entry["law"], *(number(round(entry["parameters"][name], 4)) for name in _PARAMETERS)]
-             for entry in results.get("entries", ())]
-    return table(["server", "law", *_PARAMETERS.values()], lines, range(2, 7)) if lines else NOT_MEASURED
+    return columns_table(results["entries"], left("server", "server"), left("law", "law"), *(
+        right(title, f"parameters.{name}", lambda value: number(round(value, 4)))
+        for name, title in _PARAMETERS.items()))
 
 
 def conditions_line(results: Mapping[str, Any]) -> str:
     """Points, splits, date."""
-    if not results.get("entries"):
-        return NOT_MEASURED
     splits = len({one["seed"] for one in results["entries"][0]["judged"]})
     points = ", ".join(f"{count} of {name}" for name, count in results["points"].items())
     return paragraph(
@@ -68,7 +63,7 @@ def conditions_line(results: Mapping[str, Any]) -> str:
 
 
 def _laws(results: Mapping[str, Any]) -> list[str]:
-    return list(dict.fromkeys(entry["law"] for entry in results.get("entries", ())))
+    return list(dict.fromkeys(entry["law"] for entry in results["entries"]))
 
 
 def _pooled(entries: Sequence[Mapping[str, Any]], how: str) -> tuple[Array, Array]:

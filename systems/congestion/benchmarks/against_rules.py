@@ -42,7 +42,6 @@ PLACES = (*FAMILIES, PACKETS)
 RULES = ("cubic", "bbr", "vegas", "copa", "vivace", "headroom")
 SEEDS = 3
 GOALS = {PACKETS: 0.15, **dict.fromkeys(FAMILIES, 0.10)}
-NOT_MEASURED = "*Not measured yet.*"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -116,9 +115,7 @@ def _rewards(peer: Any, place: str, controller: Any) -> np.ndarray:
 
 def rewards_table(results: Mapping[str, Any]) -> str:
     """A family a row: the best rules, and the policies against them."""
-    entries = results.get("entries")
-    if not entries:
-        return NOT_MEASURED
+    entries = results["entries"]
     rows = []
     for place in PLACES:
         here = [one for one in entries if one["place"] == place]
@@ -140,9 +137,7 @@ def rewards_table(results: Mapping[str, Any]) -> str:
 
 def conditions_line(results: Mapping[str, Any]) -> str:
     """How it was measured."""
-    entries = results.get("entries")
-    if not entries:
-        return NOT_MEASURED
+    entries = results["entries"]
     seeds = len({one["controller"] for one in entries if one["controller"].startswith("policy")})
     return paragraph(
         f"Mean reward an interval of {HELD_OUT} held-out links a family ({CONNECTIONS} in PCC-RL's simulator), after "

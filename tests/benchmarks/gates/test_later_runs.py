@@ -64,4 +64,3 @@ def test_what_is_measured_is_kept_and_shown(tmp_path: Path, monkeypatch: pytest.
     assert "| same data, other seed | by seed | 2 | 100 % | 100 % | 0 % | 0 % | 0 % | 0 % |" in shown
     assert "| overlapping data | as it is | 2 | 0 % | 0 % | 0 % | 0 % | 100 % | 0 % |" in shown
     assert series_line({**results, "machine": {"date": "2026-01-01T"}}).startswith("Of 1 series of 2 equal challengers")
-    assert later_runs_table({}) == series_line({}) == "*Not measured yet.*"

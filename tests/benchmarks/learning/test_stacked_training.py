@@ -35,7 +35,3 @@ def test_what_is_measured_is_kept_and_made_a_table_of(tmp_path: Path, monkeypatc
     lines = stacked_table(first).splitlines()
     assert len(lines) == 4 and lines[2].startswith("| 8x8 | 1 | ")
     assert "Medians of 1 runs" in conditions_line(first) and "All verdicts are the same" in conditions_line(first)
-
-
-def test_without_results_the_table_says_so() -> None:
-    assert stacked_table({}) == conditions_line({}) == "*Not measured yet.*"

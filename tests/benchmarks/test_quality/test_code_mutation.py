@@ -78,4 +78,3 @@ def test_tables_say_what_was_found() -> None:
                for found in (True, False, None)]
     text = planted_table({"mutants": entries, "machine": MACHINE})
     assert "| `a.py`:7 | off by one | no | no |" in text and "1 of 3 found, 1 at first; 2026-11-22." in text
-    assert sampled_table({}) == planted_table({}) == "*Not measured yet.*"

@@ -7,7 +7,6 @@ from benchmarks.harness.markdown import mean_and_spread, number, paragraph, tabl
 from systems.autoscaling.benchmarks.adversarial.demands import DEMANDS
 from systems.autoscaling.benchmarks.adversarial.plot import worst_row
 
-NOT_MEASURED = "*Not measured yet.*"
 _TARGETS = {"target_cpu_limit_cores": "cores", "target_memory_limit_mib": "MiB", "target_replicas": "replicas"}
 _HEADER = ["demand", "of", "unproved policy, near a state that occurred", "proved policy there",
            "unproved policy, anywhere", "steps that it is about, %", "broken by the unproved policy, % of these",
@@ -16,9 +15,8 @@ _HEADER = ["demand", "of", "unproved policy, near a state that occurred", "prove
 
 def states_table(results: Mapping[str, Any]) -> str:
     """A row a demand and target; `a -> b` is what is there and what is set, or what is set before and after."""
-    entries = results.get("entries", ())
-    rows = []
-    for row in entries[0]["rows"] if entries else ():
+    entries, rows = results["entries"], []
+    for row in entries[0]["rows"]:
         demand, control = row["demand"], row["control"]
         same = [own for entry in entries for own in entry["rows"]
                 if (own["demand"], own["control"]) == (demand, control)]
@@ -29,7 +27,7 @@ def states_table(results: Mapping[str, Any]) -> str:
             DEMANDS[demand], _TARGETS[control], _change(near, "near", "plain", nothing),
             _change(near, "near", "proved", ""), _change(anywhere, "anywhere", "plain", nothing),
             _shares(same, "plain", "applies"), _shares(same, "plain", "broken"), _shares(same, "proved", "broken")])
-    return table(_HEADER, rows, range(2, len(_HEADER))) if rows else NOT_MEASURED
+    return table(_HEADER, rows, range(2, len(_HEADER)))
 
 
 def _change(row: Mapping[str, Any] | None, where: str, form: str, nothing: str) -> str:
@@ -48,9 +46,7 @@ def _shares(rows: list[Mapping[str, Any]], form: str, what: str) -> str:
 
 def conditions_line(results: Mapping[str, Any]) -> str:
     """Policies, episodes, how well they do."""
-    entries = results.get("entries", ())
-    if not entries:
-        return NOT_MEASURED
+    entries = results["entries"]
     proved = sum(entry["proved"] == "PROVED" for entry in entries)
     figures = {form: {name: mean_and_spread([entry["held_out"][form][name] for entry in entries], digits, scale)
                       for name, digits, scale in (("violating_share", 1, 100), ("cost", 2, 1))}

@@ -23,7 +23,6 @@ def test_each_step_has_its_seconds_and_what_came_out() -> None:
     assert "PROVED, 1 of 2 gates; cost saved against the best rule +19.0 %, violating 0.32 % of the steps" in shown
     assert "68 steps, the policy decided in 75 %" in shown and "In 10 minutes: nothing. The twin is far off." in shown
     assert "slo_ms 100, cpu_ms 9.1" in shown and "recorded for 16 minutes" in shown
-    assert "Not measured" in own_service_table({})
     refused = own_service_table({**results(), "shadow": None})
     assert "1 of 2 gates" in refused and "shadow" not in refused
 

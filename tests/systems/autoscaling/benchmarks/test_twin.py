@@ -8,7 +8,6 @@ import pytest
 
 from benchmarks.__main__ import main as run_benchmark
 from systems.autoscaling.benchmarks.twin_tables import (
-    NOT_MEASURED,
     bands_table,
     conditions_line,
     draw_twin,
@@ -42,10 +41,6 @@ def test_data_that_obey_the_law_are_predicted(tmp_path: Path) -> None:
     output.write_text(json.dumps(results))
     assert run_benchmark(command) == 0
     assert json.loads(output.read_text())["entries"] == before
-
-
-def test_without_results_there_are_no_tables() -> None:
-    assert {make({}) for make in (bands_table, servers_table, parameters_table, conditions_line)} == {NOT_MEASURED}
 
 
 def test_missing_data_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,119 @@
+"""A limit of cores in a control group, by a coordinator's looks at all who share them: actuator and reader in one.
+
+    function:                         # its part of the controller's file; a system says how it is called
+      name: resize                    # as the coordinator names it
+      group: functions/resize         # its control group
+      look: /run/assay/look.json      # written by the coordinator
+      within_s: 20                    # an older look is none
+      root: /sys/fs/cgroup            # where control groups are mounted
+
+A controller decides soon after each look, whatever `--every` says. What is set goes by the actuator for control groups
+(serving/actuators/cgroup.py), which gives back what it found. A look is acted on once, and not after the next one: else
+two agents could take the same free cores.
+"""
+
+import json
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from feature_store.errors import SourceError
+from serving.actuators.actuator import ActuatorError, Applied
+from serving.actuators.cgroup import Cgroup
+from serving.actuators.control_group.replica_limits import CPU
+from serving.actuators.kind import ActuatorKind
+from serving.contract import Contract
+from serving.control.file_part import FilePart
+from serving.control.parts import Readings
+
+
+@dataclass(frozen=True)
+class Target:
+    """Of a controller's file."""
+
+    name: str
+    group: str
+    look: Path
+    within_s: float
+    state: Path
+    root: Path
+
+
+@dataclass(frozen=True)
+class Named:
+    """many: who shares, as a look names them; control, current: target and signal of the limit."""
+
+    many: str
+    control: str
+    current: str
+
+
+class LookedAtLimit:
+    """Implements `Actuator` and `Reader`."""
+
+    def __init__(self, target: Target, named: Named) -> None:
+        self._named = named
+        self._target, self._group = target, Cgroup(target.group, target.state, root=target.root)
+        self._look = self._acted_on = ""
+        self.interval_s: float | None = None  # until a tenth of an interval after the next look
+        self.name = f"cores of {target.name}"
+        self.acquire, self.release, self.restore = self._group.acquire, self._group.release, self._group.restore
+
+    def present(self) -> Mapping[str, float]:
+        """See `Actuator`."""
+        return {self._named.current: self._group.present()["cpu_limit_cores"]}
+
+    def apply(self, targets: Mapping[str, float]) -> Applied:
+        """See `Actuator`. Conflict, with nothing set: the look that was read is not the last one, or was acted on."""
+        if set(targets) != {self._named.control}:
+            raise ActuatorError("refused", f"{self._named.control} must be set alone, got "
+                                f"{', '.join(targets) or 'nothing'}")
+        if self._look in ("", self._acted_on) or self._look != self._last()["look"]:
+            raise ActuatorError("conflict", f"{self.name} must be set by the coordinator's last look, once: decide "
+                                            "again after the next one")
+        self._acted_on = self._look
+        done = self._group.apply({CPU: targets[self._named.control]})
+        return Applied({self._named.control: done.values[CPU]}, done.notes)
+
+    def read(self) -> Readings:
+        """See `Reader`."""
+        last, age_s = self._last(), 0.0
+        try:
+            self._look = last["look"]
+            age_s = max(0.0, time.time() - 1e-9 * int(self._look))
+            values = {name: float(value) for name, value in last[self._named.many][self._target.name].items()}
+            every_s = float(last["every_s"])
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            raise SourceError(f"{self._target.look} must be a look at {self._target.name}, got "
+                              f"{type(error).__name__}: {error}") from error
+        if age_s > self._target.within_s:
+            raise SourceError(f"{self._target.look} must be at most {self._target.within_s:g} s old, got {age_s:.0f} "
+                              "s: is the coordinator running?")
+        self.interval_s = max(1.1 * every_s - age_s, 0.2 * every_s)
+        return Readings(values, dict.fromkeys(values, age_s))
+
+    def _last(self) -> Any:
+        try:
+            found = json.loads(self._target.look.read_text())
+            return found if isinstance(found, dict) else {}
+        except (OSError, ValueError) as error:
+            raise SourceError(f"{self._target.look} must be a coordinator's look, got {error}") from error
+
+
+def _read(part: FilePart) -> Target:
+    part.only(("name", "group", "look", "within_s", "state", "root"))
+    return Target(part.text("name"), part.text("group"), Path(part.text("look")), part.number("within_s", 20.0),
+                  Path(part.text("state", "/run/assay")), Path(part.text("root", "/sys/fs/cgroup")))
+
+
+def _make(named: Named, target: Target, contract: Contract | None, held: Collection[str]) -> LookedAtLimit:
+    return LookedAtLimit(target, named)
+
+
+def kind_of(section: str, named: Named) -> ActuatorKind:
+    """The kind of a system. section: of the controller's file."""
+    return ActuatorKind(section, f"say which {section} it sets, its control group and where looks are written", _read,
+                        partial(_make, named), gives_back=True, measures=True)

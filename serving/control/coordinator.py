@@ -1,0 +1,167 @@
+"""Looks at all who share cores, once an interval, and writes what their agents need of each other.
+
+    cores: 8                          # of this host that are to be shared
+    look: /run/assay/look.json        # written here
+    status: /run/functions            # NAME.json, a status of the last interval by whoever fronts it
+    groups: {resize: functions/resize, hash: functions/hash}    # control group of each
+    every_s: 10
+    root: /sys/fs/cgroup              # where control groups are mounted
+
+A look is of one moment: limits as the control groups hold them, and the allotments that follow. It is written whole;
+an agent acts on a look once, and only on the last one (serving/actuators/looked_at_limit.py). Who says nothing, or said
+it long ago, keeps its place with what its limit is, and its agent is blind. A system says what is told of a look
+(`Teller`).
+"""
+
+import argparse
+import json
+import math
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from feature_store.errors import InputError
+from feature_store.strict_yaml import read_located_yaml
+from feature_store.whole_files import write_file
+from serving.actuators.actuator import ActuatorError
+from serving.actuators.cgroup import Cgroup
+from serving.control.file_part import FilePart
+
+Status = Mapping[str, float]
+
+
+class LookedAt(Protocol):
+    """Name -> measured signals; NaN where its own status does not say it."""
+
+    def __call__(self, capacity: float, limits: Mapping[str, float], status: Mapping[str, Status],
+                 before: Mapping[str, float], needs: Mapping[str, float]) -> Mapping[str, Mapping[str, float]]:
+        """Args:
+        capacity: cores that are to be shared.
+        limits: name -> cores that it may use.
+        status: name -> its last status.
+        before: `limits` an interval before; what is not there did not change.
+        needs: name -> mean demand, cores; over these what is free is divided.
+        """
+
+
+@dataclass(frozen=True)
+class Teller:
+    """What a system makes of a look.
+
+    Attributes:
+        many: who shares, as a look names them, such as functions.
+        status: numbers of a status; rate_rps, served_rps and used_cores among them.
+        looked_at: see there.
+        mean_weight: of an interval, in the exponential mean of what one needs.
+        every_s: length of an interval, unless the file says another.
+    """
+
+    many: str
+    status: Sequence[str]
+    looked_at: LookedAt
+    mean_weight: float
+    every_s: float
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Of a coordinator's file."""
+
+    cores: float
+    look: Path
+    status: Path
+    groups: Mapping[str, str]
+    every_s: float
+    root: Path
+
+
+def read_shared(path: Path, teller: Teller) -> Shared:
+    """Raises InputError."""
+    part = FilePart(read_located_yaml(path, "coordinator's file")[0], "coordinator", str(path))
+    part.only(("cores", "look", "status", "groups", "every_s", "root"))
+    names = part.part("groups")
+    groups = {name: names.text(name) for name in names.names}
+    if not groups or any("/" in name or name.startswith(".") for name in groups):
+        raise InputError(f"groups must name the control group of each of the {teller.many}, got "
+                         f"{', '.join(groups) or 'none'} ({path})")
+    return Shared(part.number("cores", math.nan), Path(part.text("look")), Path(part.text("status")), groups,
+                  part.number("every_s", teller.every_s), Path(part.text("root", "/sys/fs/cgroup")))
+
+
+def demand_cores(status: Status) -> float:
+    """Requests that arrive x core seconds of one; NaN where none was served."""
+    served = status["served_rps"]
+    return status["rate_rps"] * status["used_cores"] / served if served > 0 else math.nan
+
+
+class Coordinator:
+    """Remembers what a look needs of those before it."""
+
+    def __init__(self, shared: Shared, teller: Teller) -> None:
+        self._shared, self._teller = shared, teller
+        self._groups = {name: Cgroup(group, shared.look.parent, root=shared.root)
+                        for name, group in shared.groups.items()}
+        self._limits: dict[str, float] = {}
+        self._needs: dict[str, float] = {}
+
+    def look(self) -> None:
+        """Looks, and writes what it saw.
+
+        Raises:
+            ActuatorError: a control group is gone, or cannot be read.
+            OSError: what was seen cannot be written.
+        """
+        shared, teller = self._shared, self._teller
+        status = {name: self._status(name) for name in self._groups}
+        limits = {name: group.present()["cpu_limit_cores"] for name, group in self._groups.items()}
+        for name, of in status.items():
+            demand = demand_cores(of)
+            mean = self._needs.get(name, demand)
+            known = mean + teller.mean_weight * (demand - mean) if math.isfinite(demand) else mean
+            self._needs[name] = known if math.isfinite(known) and known > 0 else limits[name]
+        found = teller.looked_at(shared.cores, limits, status, self._limits, self._needs)
+        self._limits = limits
+        told = {name: {part: value for part, value in of.items() if math.isfinite(value)} for name, of in found.items()}
+        write_file(shared.look, json.dumps({"look": str(time.time_ns()), "every_s": shared.every_s,
+                                            teller.many: told}))
+
+    def _status(self, name: str) -> dict[str, float]:
+        """What its front says; NaN where it does not."""
+        path, names = self._shared.status / f"{name}.json", self._teller.status
+        unknown = dict.fromkeys(names, math.nan)
+        try:
+            if time.time() - path.stat().st_mtime > 2.0 * self._shared.every_s:
+                return unknown
+            said = json.loads(path.read_text())
+            return {part: float(said.get(part, math.nan)) for part in names}
+        except (OSError, ValueError, TypeError, AttributeError):
+            return unknown
+
+
+def run(teller: Teller, program: str, description: str | None, arguments: list[str] | None = None) -> int:
+    """Looks until it is ended. Exit codes: 0 done, 2 bad input."""
+    parser = argparse.ArgumentParser(prog=program, description=description,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path, help="the coordinator's file")
+    parser.add_argument("--looks", type=int, default=0, help="end after so many; default: never")
+    given: Any = parser.parse_args(arguments)
+    try:
+        shared = read_shared(given.file, teller)
+        coordinator, due = Coordinator(shared, teller), time.monotonic()
+        for number in range(given.looks or sys.maxsize):
+            try:
+                coordinator.look()
+            except (ActuatorError, OSError) as error:  # nobody acts on what was not seen whole
+                print(f"no look: {error}", file=sys.stderr)
+            if number + 1 != given.looks:
+                due += shared.every_s
+                time.sleep(max(0.0, due - time.monotonic()))
+    except InputError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 0
+    return 0

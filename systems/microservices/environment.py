@@ -1,0 +1,92 @@
+"""Microservices as a task file names them: randomised applications, and the twin of a workload, one application."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from feature_store.errors import InputError
+from feature_store.schema import Column
+from models.control.contract.controller import RuleFamily
+from models.control.contract.setting import Setting
+from systems.microservices.applications import APPLICATIONS, Episodes, Load, draw_episodes, known_applications
+from systems.microservices.interface import MOST_CORES
+from systems.microservices.rules import RULES
+from systems.microservices.simulator import FUTURE, Microservices
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TRAINS = 0.7  # of a recorded load, its first part
+SETTINGS = (
+    Setting("services", 12.0, "1", 2.0, 100.0, whole=True, meaning="of the application"),
+    Setting("node_cores", 48.0, "cores", 1.0, 6400.0, meaning="that its services share"),
+    Setting("busy", 0.2, "share", 0.02, 1.0, meaning="of them, that the mean load keeps busy"),
+)
+
+
+class MicroservicesSystem(Microservices):
+    """Implements `ControlledSystem`."""
+
+    columns: Mapping[str, Column] = {
+        "rate_rps": Column("1/s", 0.0, None, "requests that arrive a second, of all types")}
+    settings: Sequence[Setting] = SETTINGS
+    telemetry: Path | None = None
+    largest_reward = 1.0
+    acting: str = "systems.microservices.acting"
+    rules: Mapping[str, RuleFamily] = RULES
+
+    def twin(self, telemetry: "pd.DataFrame", settings: Mapping[str, float | str],
+             limits: Mapping[str, tuple[float, float]]) -> "_OneApplication":
+        """See `ControlledSystem.twin`: the load is the recorded one, over its mean; anomalies, objectives and noise are
+        those of randomised applications.
+
+        Raises:
+            InputError: limits, which are the node's and not a workload's; too short a load; too few cores.
+        """
+        rate = np.clip(telemetry["rate_rps"].to_numpy(dtype=np.float64), 2.0**-6, 2.0**16)
+        if (cut := int(TRAINS * len(rate))) < 1:
+            raise InputError(f"load: expected at least 2 windows, got {len(rate)}")
+        if limits:
+            raise InputError(f"limits: expected none, for a service's allotment is its limit, got {', '.join(limits)}")
+        known = {one.name: float(settings.get(one.name, one.default)) for one in SETTINGS}
+        services, cores = int(known["services"]), known["node_cores"]
+        if not 0.25 <= cores / services <= MOST_CORES:
+            raise InputError(f"node_cores: expected 0.25 to {MOST_CORES:g} for each of {services} services, got "
+                             f"{cores:g}")
+        load = rate / rate.mean()
+        return _OneApplication(services, {"train": load[:cut], "held_out": load[cut:]},
+                               float(telemetry["window_s"].iloc[0]), cores, known["busy"])
+
+    def guarantees(self, model: bytes, properties: Sequence[Mapping[str, Any]], settings: Mapping[str, float | str],
+                   limits: Mapping[str, tuple[float, float]]) -> Mapping[str, Any]:
+        """See guarantee.py."""
+        from systems.microservices.guarantee import guarantees
+
+        return guarantees(properties, {one.name: settings.get(one.name, one.default) for one in SETTINGS})
+
+
+class _OneApplication(Microservices):
+    """A node whose application's load was recorded, cut in time."""
+
+    def __init__(self, services: int, load: Mapping[str, np.ndarray], window_s: float, node_cores: float,
+                 busy: float) -> None:
+        super().__init__(services)
+        self._load, self._window_s = load, window_s  # over its mean, by split
+        self._cores, self._busy = node_cores, busy
+
+    def draw(self, split: str, count: int, steps: int, seed: int, scenario: str = "",
+             applications: Sequence[int] | None = None) -> Episodes:
+        """See `Environment`: an episode is the recorded load from a moment of its own on."""
+        random, load = np.random.default_rng([seed, split == "train", self.agents]), self._load[split]
+        numbers = random.permutation(count) if applications is None else np.asarray(applications)
+        length = steps + 1 + FUTURE
+        begins = random.integers(len(load), size=count)
+        places = begins + np.floor(np.arange(length) * self.step_seconds / self._window_s).astype(int)[:, None]
+        known = Load(np.full(count, self._cores), np.full(count, self._busy), load[places % len(load)])
+        return draw_episodes(known_applications(split, self.agents), numbers % APPLICATIONS[split], length, random,
+                             scenario, known)
+
+
+ENVIRONMENT = MicroservicesSystem()

@@ -1,0 +1,1 @@
+"""Traces of requests: spans, execution graphs, critical paths, and who is to blame."""

@@ -1,0 +1,180 @@
+"""The services of a cluster on loopback: PostgreSQL, an S3 API (moto), MLflow with its basic-auth over both.
+
+A guard of the recorder ends them with the test, however that ends. PostgreSQL refuses to run as root: then it runs as
+Debian's user `postgres`, in a folder of its own that this user can reach.
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import boto3
+import psycopg
+import requests
+
+from recording.loopback import free_port
+from recording.processes import Guard, Running
+from tests.e2e.processes import wait_until
+
+BUCKET = "assay"
+USER, PASSWORD = "assay", "wordless-3f9c"
+MOST_SECONDS = 180.0  # until a server answers; MLflow migrates a fresh database
+_PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin"))  # Debian's, one folder a version
+_AS_POSTGRES = ("setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups") if os.geteuid() == 0 else ()
+IS_INSTALLED = bool(_PROGRAMS)
+
+
+@dataclass
+class Server:
+    """A server that can be killed and started again with the same data."""
+
+    name: str
+    guard: Guard
+    command: list[str]
+    is_ready: Callable[[], bool]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    folder: Path | None = None  # that it runs in
+    running: Running | None = None
+
+    @property
+    def log(self) -> Path:
+        return self.guard.folder / f"{self.name}.log"
+
+    def start(self) -> None:
+        """Does nothing where it runs."""
+        if self.running is not None and self.running.is_alive():
+            return
+        self.running = self.guard.start(self.name, self.command, output=self.log, environment=self.environment,
+                                        folder=self.folder)
+        wait_until(lambda: self._answers(), MOST_SECONDS, f"{self.name} answers")
+
+    def kill(self) -> None:
+        """SIGKILL to it and all that it started."""
+        assert self.running is not None
+        self.guard.stop([self.running], grace_s=0)
+
+    def _answers(self) -> bool:
+        assert self.running is not None and self.running.is_alive(), self.log.read_text()
+        return self.is_ready()
+
+
+@dataclass(frozen=True)
+class Services:
+    """Addresses, and what a client needs in its environment."""
+
+    database: Server
+    objects: Server
+    mlflow: Server
+    database_url: str
+    mlflow_url: str
+    environment: Mapping[str, str]
+
+    @property
+    def bucket(self) -> "boto3.client":
+        return boto3.client("s3", endpoint_url=self.environment["AWS_ENDPOINT_URL"], region_name="us-east-1",
+                            aws_access_key_id=USER, aws_secret_access_key=PASSWORD)
+
+
+def postgresql(guard: Guard, folder: Path) -> tuple[Server, str]:
+    """A fresh database server, not yet started, and its address without the password.
+
+    Args:
+        folder: an empty one that its user owns.
+    """
+    (folder / "password").write_text(PASSWORD)
+    port, programs = free_port(), _PROGRAMS[-1]
+    status = guard.call("initdb", [
+        *_AS_POSTGRES, str(programs / "initdb"), "--no-sync", f"--username={USER}", "--auth=scram-sha-256",
+        f"--pwfile={folder / 'password'}", "--encoding=UTF8", "--no-locale", str(folder / "data")],
+        output=guard.folder / "initdb.log")
+    assert status == 0, (guard.folder / "initdb.log").read_text()
+    url = f"postgresql://{USER}@127.0.0.1:{port}/postgres"
+    # no power cut is tried here: what was written survives a killed server without fsync too
+    command = [*_AS_POSTGRES, str(programs / "postgres"), "-D", str(folder / "data"), "-h", "127.0.0.1",
+               "-p", str(port), "-c", "unix_socket_directories=", "-c", "fsync=off"]
+    return Server("postgresql", guard, command, lambda: _connects(url), folder=folder), url
+
+
+def _connects(url: str) -> bool:
+    try:
+        psycopg.connect(url, password=PASSWORD, connect_timeout=5).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def _responds(url: str) -> bool:
+    try:
+        return requests.get(url, timeout=5).status_code < 500
+    except requests.ConnectionError:
+        return False
+
+
+@contextmanager
+def database() -> Iterator[tuple[Server, str]]:
+    """A started PostgreSQL alone, and its address."""
+    with Guard() as guard, _reachable_folder() as folder:
+        server, url = postgresql(guard, folder)
+        server.start()
+        yield server, url
+        server.kill()
+
+
+@contextmanager
+def services() -> Iterator[Services]:
+    """All of them, started."""
+    with Guard() as guard, _reachable_folder() as folder:
+        store, url = postgresql(guard, folder)
+        store.start()
+        port = free_port()
+        s3 = f"http://127.0.0.1:{port}"
+        objects = Server("s3", guard, [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+                         lambda: _responds(s3))
+        objects.start()
+        aws = {"AWS_ENDPOINT_URL": s3, "AWS_ACCESS_KEY_ID": USER, "AWS_SECRET_ACCESS_KEY": PASSWORD,
+               "AWS_DEFAULT_REGION": "us-east-1"}
+        mlflow, mlflow_url = _mlflow(guard, url, aws)
+        mlflow.start()
+        client = {**aws, "MLFLOW_TRACKING_USERNAME": USER, "MLFLOW_TRACKING_PASSWORD": PASSWORD, "PGPASSWORD": PASSWORD}
+        made = Services(store, objects, mlflow, url, mlflow_url, client)
+        made.bucket.create_bucket(Bucket=BUCKET)
+        yield made
+        for server in (mlflow, objects, store):  # before the folder goes
+            server.kill()
+
+
+def _mlflow(guard: Guard, database_url: str, aws: Mapping[str, str]) -> tuple[Server, str]:
+    port = free_port()
+    url = f"http://localhost:{port}"
+    # the users of basic-auth in a database of their own: both have a table of migrations of the same name
+    with psycopg.connect(database_url, password=PASSWORD, autocommit=True) as connection:
+        for name in ("mlflow", "users"):
+            connection.execute(f"create database {name}")
+    with_password = database_url.replace(f"{USER}@", f"{USER}:{PASSWORD}@").removesuffix("/postgres")
+    (guard.folder / "auth.ini").write_text(
+        "[mlflow]\ndefault_permission = NO_PERMISSIONS\n"
+        f"database_uri = {with_password}/users\nadmin_username = {USER}\nadmin_password = {PASSWORD}\n"
+        "authorization_function = mlflow.server.auth:authenticate_request_basic_auth\n"
+        "auth_cache_ttl_seconds = 60\n")  # else every request hashes the password anew
+    command = [sys.executable, "-m", "mlflow", "server", "--app-name", "basic-auth", "--host", "127.0.0.1", "--port",
+               str(port), "--workers", "1", "--artifacts-destination", f"s3://{BUCKET}/proxied"]
+    environment = {**aws, "MLFLOW_BACKEND_STORE_URI": f"{with_password}/mlflow", "MLFLOW_FLASK_SERVER_SECRET_KEY": "k",
+                   "MLFLOW_AUTH_CONFIG_PATH": str(guard.folder / "auth.ini"), "MLFLOW_DISABLE_TELEMETRY": "true"}
+    return Server("mlflow", guard, command, lambda: _responds(f"{url}/health"), environment), url
+
+
+@contextmanager
+def _reachable_folder() -> Iterator[Path]:
+    """Not below pytest's, which only their owner may enter."""
+    folder = Path(tempfile.mkdtemp(prefix="assay-postgresql-"))
+    try:
+        if _AS_POSTGRES:
+            shutil.chown(folder, "postgres")
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,60 @@
+"""OTLP over HTTP: what OpenTelemetry's own exporter sends is in the file, as one message."""
+
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from opentelemetry.exporter.otlp.proto.http import Compression
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+
+from systems.microservices.application.receiver import Receiver
+
+
+@pytest.fixture
+def receiver(tmp_path: Path) -> Iterator[Receiver]:
+    with Receiver(tmp_path / "traces.otlp") as one:
+        one.begin()
+        yield one
+        one.shutdown()
+
+
+def post(url: str, body: bytes, **headers: str) -> int:
+    request = urllib.request.Request(url, body, {name.replace("_", "-"): text for name, text in headers.items()})
+    try:
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code
+
+
+def test_exports_of_several_services_are_one_message(receiver: Receiver) -> None:
+    for name, compression in (("cart", Compression.Gzip), ("pricing", Compression.NoCompression)):
+        provider = TracerProvider(resource=Resource.create({"service.name": name}))
+        provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(receiver.url, compression=compression)))
+        with provider.get_tracer("test").start_as_current_span(f"{name} works"):
+            pass
+        provider.shutdown()
+    found = TracesData.FromString(receiver.file.read_bytes()).resource_spans
+    services = [value.value.string_value for one in found for value in one.resource.attributes
+                if value.key == "service.name"]
+    assert services == ["cart", "pricing"]
+    assert [one.scope_spans[0].spans[0].name for one in found] == ["cart works", "pricing works"]
+
+
+@pytest.mark.parametrize(("path", "headers", "status"), [
+    ("/v1/traces", {"Content_Type": "application/json"}, 415),
+    ("/v1/metrics", {"Content_Type": "application/x-protobuf"}, 404),
+    ("/v1/traces", {"Content_Type": "application/x-protobuf"}, 400),
+    ("/v1/traces", {"Content_Type": "application/x-protobuf", "Content_Encoding": "gzip"}, 400),
+])
+def test_what_is_no_trace_is_refused_and_not_kept(
+        receiver: Receiver, path: str, headers: dict[str, str], status: int) -> None:
+    assert post(receiver.url.replace("/v1/traces", path), b"no traces", **headers) == status
+    assert not receiver.file.exists()

@@ -1,0 +1,72 @@
+import pandas as pd
+import pytest
+
+from feature_store.errors import InputError
+from systems.microservices.traces import spans as module
+from systems.microservices.traces.critical_paths import critical_paths
+from systems.microservices.traces.spans import PEER, link
+from tests.systems.microservices.traces.made_traces import random_traces, table
+
+
+def test_parents_are_found_within_the_trace_alone() -> None:
+    first = table((1, -1, "a", 0, 100), (2, 1, "b", 10, 50))
+    both = pd.concat([first, first.assign(trace=1)], ignore_index=True)
+
+    found = link(both)
+
+    assert found.parent.tolist() == [-1, 0, -1, 2]
+    assert found.depth.tolist() == [0, 1, 0, 1]
+    assert found.roots.tolist() == [0, 2] and not found.problems
+
+
+def test_what_is_broken_is_counted_and_never_on_a_path() -> None:
+    broken = table((1, -1, "a", 0, 100), (1, -1, "a", 0, 100), (2, 99, "b", 0, 50), (3, 4, "c", 0, 10),
+                   (4, 3, "c", 0, 10), (5, 4, "d", 0, 10), (6, 1, "e", 0, -5), (7, -1, "f", 0, 20))
+
+    found = link(broken)
+
+    assert found.problems == {module.REPEATED: 1, module.NEGATIVE: 1, module.ORPHAN: 1, module.LOOP: 3,
+                              module.SEVERAL_ROOTS: 1}
+    on_path = critical_paths(found).on_path
+    assert [found.services[service] for service in found.service[on_path]] == ["a"]
+
+
+def test_the_longest_span_stands_for_a_root_that_is_missing() -> None:
+    found = link(table((1, 77, "a", 0, 30), (2, 77, "b", 40, 60), (3, 2, "c", 45, 10)))
+
+    assert found.problems == {module.ROOTLESS: 1, module.ORPHAN: 1}
+    assert found.services[found.service[found.roots[0]]] == "b"
+
+
+def test_spans_that_are_all_in_a_loop_have_no_root() -> None:
+    found = link(table((1, 2, "a", 0, 30), (2, 1, "b", 0, 30)))
+
+    assert found.problems == {module.LOOP: 2} and not len(found.roots)
+    assert not critical_paths(found).on_path.any()
+
+
+def test_ids_may_be_texts_and_rows_in_any_order() -> None:
+    frame = random_traces(1, 30)
+    texts = frame.astype({"span": str, "trace": str}).assign(
+        parent=frame["parent"].astype(str).replace("-1", "")).sample(frac=1, random_state=1)
+
+    numbers, shuffled = link(frame), link(texts)
+
+    assert sorted(shuffled.depth) == sorted(numbers.depth) and not shuffled.problems
+    assert critical_paths(shuffled).own_us.sum() == critical_paths(numbers).own_us.sum()
+
+
+def test_a_call_to_what_writes_no_spans_is_the_callees() -> None:
+    frame = table((1, -1, "a", 0, 100), (2, 1, "a", 10, 50), (3, 1, "a", 60, 20), (4, 3, "b", 61, 10)).assign(
+        **{PEER: ["", "redis", "b", ""]})
+
+    found = link(frame)
+
+    assert [found.services[service] for service in found.service] == ["a", "redis", "a", "b"]
+
+
+def test_an_empty_table_and_one_without_a_column_are_refused() -> None:
+    with pytest.raises(InputError, match="must have spans, got none"):
+        link(table((1, -1, "a", 0, -1)))
+    with pytest.raises(InputError, match="duration_us missing"):
+        link(table((1, -1, "a", 0, 1)).drop(columns="duration_us"))
