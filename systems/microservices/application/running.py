@@ -17,7 +17,7 @@ from typing import Self
 
 from feature_store.errors import SourceError
 from recording.loopback import ADDRESS, accepts_connections, free_port
-from recording.preparation import START_TIMEOUT_S, STOP_GRACE_S, prepare_state
+from recording.preparation import START_TIMEOUT_S, STOP_GRACE_S, Prepare, prepare_state
 from recording.processes import Guard, Running
 from recording.scaling.generator import python_environment
 from recording.scaling.protocols import answers, http_get
@@ -60,8 +60,8 @@ http {{
 
 def prepare_stores(guard: Guard) -> dict[str, Path]:
     """Fills the databases and returns where they lie. Raises SourceError as `prepare_state` does."""
-    tables = partial(MySQL().make_tables, tables=1, rows=TABLE_ROWS)
-    prepare = {"redis": ScalableRedis().prepare, "mariadb": tables}
+    prepare: dict[str, Prepare] = {
+        "redis": ScalableRedis().prepare, "mariadb": partial(MySQL().make_tables, tables=1, rows=TABLE_ROWS)}
     return {name: prepare_state(guard, name, prepare[name], lambda place: accepts_connections(place.port))
             for name in STORES}
 

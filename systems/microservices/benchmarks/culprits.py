@@ -275,7 +275,7 @@ def _series(spans: pd.DataFrame, start_us: int) -> pd.DataFrame:
 NAMES = {"network": "ours: network, proved monotone", "simple": "ours: simple score, no learning",
          "svm_paper": "SVM of the paper, its two features", "svm_all": "the same on all features",
          "boosting": "gradient boosting, all features", "boosting_monotone": "the same, held monotone",
-         "baro_metrics": "BARO on metrics", "baro_traces": "BARO on latencies and calls", "circa": "CIRCA on the same",
+         "baro_metrics": "BARO on metrics", "baro_traces": "BARO on latencies and calls", "circa": "CIRCA on latencies",
          "microrank": "MicroRank", "tracerca": "TraceRCA"}
 
 
