@@ -93,8 +93,9 @@ def make_parser() -> argparse.ArgumentParser:
         home = os.environ.get("ASSAY_HOME", "")
         made.add_argument("--home", type=_path, default=Path(home or ".assay"),
                           help="state folder or a copy of it; default: $ASSAY_HOME, or .assay here")
-        made.add_argument("--ledger", type=_ledger, help="promotion ledger: a file, or postgresql://user@host/database; "
-                                                        "default: ledger/promotions.jsonl in the home")
+        made.add_argument("--ledger", type=_ledger,
+                          help="promotion ledger: a file, or postgresql://user@host/database; default: "
+                               "ledger/promotions.jsonl in the home")
         made.add_argument("--public-key", type=_path, help="key of the signer; default: keys/assay.pub in the home")
         made.add_argument("--json", action="store_true", help="print JSON instead of text")
         return made
