@@ -15,7 +15,8 @@ from serving.control.coordinator import Status, Teller, demand_cores, run
 from systems.microservices import interface as law
 from systems.microservices.interface import NUMBERS
 
-_TOLD = ("rate_rps", "latency_ms", "most_latency_ms", "type_share", "importance", "congestion", "own_latency_ms")
+_TOLD = ("rate_rps", "latency_ms", "most_latency_ms", "type_share", "importance", "congestion_intensity",
+         "own_latency_ms")
 STATUS = (*_TOLD, "served_rps", "used_cores")
 
 

@@ -41,7 +41,7 @@ SIGNALS = (
     Signal("type_share", "share", 0.0, 1.0, "linear", "of all requests, those of this type"),
     Signal("importance", "1", 0.0, 1.0, "linear", "correlation of the service's latency with theirs, 0 off the "
                                                   "critical path"),
-    Signal("congestion", "1", 1.0, 2.0**8, "log", "99th percentile over median of the service's latency"),
+    Signal("congestion_intensity", "1", 1.0, 2.0**8, "log", "99th percentile over median of the service's latency"),
     Signal("own_latency_ms", "ms", LEAST_MS, MOST_MS, "log", "99th percentile of a request's time in the service"),
     Signal("usual_latency_ms", "ms", LEAST_MS, MOST_MS, "log", "its exponential mean"),
     Signal("allotment_cores", "cores", LEAST_CORES, MOST_CORES, "log", "that the service may have at most"),
@@ -66,7 +66,7 @@ FEATURES = (
     Feature("workload change", {"rate_change": 1.0}),
     Feature("request composition", {"type_share": 1.0}),
     Feature("relative importance", {"importance": 1.0}),
-    Feature("congestion intensity", {"congestion": 1.0}),
+    Feature("congestion intensity", {"congestion_intensity": 1.0}),
     Feature("own latency over objective", {"own_latency_ms": 1.0, "most_latency_ms": -1.0}),
     Feature("own latency over usual", {"own_latency_ms": 1.0, "usual_latency_ms": -1.0}),
     Feature("limit over fair share", {"cores": 1.0, "fair_cores": -1.0}),

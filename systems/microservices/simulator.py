@@ -160,7 +160,7 @@ class Microservices:
                 "latency_ms": latency_ms, "most_latency_ms": most, "near_latency_ms": near,
                 "pressing_latency_ms": law.pressing_latency(near, most, importance, own_ms, TENSORS),
                 "type_share": of_worst(types / types.sum(1, keepdim=True)), "importance": importance,
-                "congestion": (own_ms / (1e3 * (median + waits))).clamp(min=1.0), "own_latency_ms": own_ms,
+                "congestion_intensity": (own_ms / (1e3 * (median + waits))).clamp(min=1.0), "own_latency_ms": own_ms,
                 "usual_latency_ms": before.get("usual_latency_ms", own_ms).lerp(own_ms, law.USUAL_WEIGHT),
                 "allotment_cores": allotment(cores, all_cores, episodes.capacity, mean_demand / mean_demand.sum(
                     1, keepdim=True), TENSORS),

@@ -54,7 +54,8 @@ def test_the_coordinator_tells_each_what_the_simulator_does() -> None:
     state, _ = ENVIRONMENT.step(state, state.seen["cores"].reshape(-1, 1) * torch.tensor([[0.9], [0.8], [1.0], [0.9]]))
     seen = {name: values[0].tolist() for name, values in state.seen.items()}
     names = list("abcd")
-    told_of = ("rate_rps", "latency_ms", "most_latency_ms", "type_share", "importance", "congestion", "own_latency_ms")
+    told_of = ("rate_rps", "latency_ms", "most_latency_ms", "type_share", "importance", "congestion_intensity",
+               "own_latency_ms")
     status = {name: {part: seen[part][at] for part in told_of} | {
         "used_cores": seen["usage"][at] * seen["cores"][at],
         "served_rps": seen["usage"][at] * seen["cores"][at] / seen["demand_cores"][at] * seen["rate_rps"][at]}

@@ -84,7 +84,8 @@ def _services(parent: Path, status: Path, over: threading.Event) -> None:
             served = min(rate, int(quota) / int(period) / 0.005) if quota != "max" else rate
             slow = number == 0 and served < rate
             told = {"rate_rps": rate, "served_rps": served, "used_cores": 0.005 * served, "most_latency_ms": 120.0,
-                    "latency_ms": 400.0 if busy else 80.0, "type_share": 0.4, "congestion": 6.0 if slow else 2.0,
+                    "latency_ms": 400.0 if busy else 80.0, "type_share": 0.4,
+                    "congestion_intensity": 6.0 if slow else 2.0,
                     "importance": 0.9 if number == 0 and busy else 0.3, "own_latency_ms": 300.0 if slow else 20.0}
             whole = status / f"{name}.new"
             whole.write_text(json.dumps(told))
