@@ -43,7 +43,7 @@ def within_memory(mib: int, work: Callable[..., Any], report: Callable[..., None
 
     Raises:
         InputError: more is taken already; what was raised within the limit, or no answer came.
-        AssayError: what `work` raised.
+        AssayError: what `work` raised; KeyboardInterrupt as well.
     """
     ours, theirs = multiprocessing.Pipe(duplex=False)
     process = multiprocessing.get_context("spawn").Process(
@@ -85,7 +85,7 @@ def _work(connection: Connection, mib: int, taken: int, work: Callable[..., Any]
     try:
         result = work((lambda *state: connection.send(("report", state))) if reports else None, *arguments)
         connection.send(("done", result))
-    except AssayError as error:
+    except (AssayError, KeyboardInterrupt) as error:
         connection.send(("raised", error))
     except Exception as error:
         connection.send(("raised", _too_little(mib, f"{type(error).__name__}: {error}")))

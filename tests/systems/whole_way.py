@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pandas as pd
@@ -40,3 +41,14 @@ def small_champion(folder: Path, system: str, load: pd.DataFrame) -> tuple[Proje
     (entry,) = json.loads(done.stdout)["entries"]
     assert (entry["status"], entry["alias"], entry["verdict"]) == ("registered", "champion", "PROVED")
     return made, check_bundle(Path(entry["bundle"]), made.configuration.public_key_path, deep=True).contract
+
+
+def steps_of(project: Project, done: CompletedProcess[str], actuator: str, controller: str) -> list[dict[str, Any]]:
+    """The steps of a finished `assay control`. Where it ended while it held more than it had found, which stays until
+    somebody says so, that is given back now."""
+    if "`assay release` gives it back" in done.stdout:
+        released = project.call("release", "--actuator", actuator, "--controller", controller)
+        assert (done.returncode, released.returncode) == (1, 0), released.stdout + released.stderr
+    else:
+        assert done.returncode == 0, done.stdout + done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"number"')]

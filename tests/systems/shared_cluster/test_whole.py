@@ -14,7 +14,7 @@ from systems.shared_cluster.coordinator import main
 from tests.components.steps import IGNORED_WARNING
 from tests.e2e import tiny
 from tests.serving.actuators.control_group.groups import PARENT, plain_files
-from tests.systems.whole_way import small_champion
+from tests.systems.whole_way import small_champion, steps_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings(IGNORED_WARNING), pytest.mark.timeout(900)]
 
@@ -55,8 +55,7 @@ def test_a_small_policy_is_trained_proved_signed_and_sets_its_functions_cores(tm
     finally:
         over.set()
         working[0].join()
-    assert done.returncode == 0, done.stdout + done.stderr
-    steps = [json.loads(line) for line in done.stdout.splitlines()]
+    steps = steps_of(made, done, "systems.shared_cluster.groups", "resize.yaml")
     acted = [step for step in steps if step["actor"] == "policy" and step["done"]]
     assert len(acted) > 15, [(step["actor"], step["reason"]) for step in steps]
     cores = {round(step["done"]["target_cores"], 3) for step in acted}

@@ -6,6 +6,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -30,9 +32,10 @@ needs_tools = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.jo
 
 
 @pytest.fixture
-def scratch(tmp_path: Path) -> Path:
-    (tmp_path / "scratch").mkdir()
-    return tmp_path / "scratch"
+def scratch() -> Iterator[Path]:
+    """A short path: a server's socket may have no more than 107 characters."""
+    with tempfile.TemporaryDirectory(prefix="assay-") as folder:
+        yield Path(folder)
 
 
 def anything_left(scratch: Path, recorder: int) -> bool:
