@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from feature_store.errors import InputError
+from feature_store.whole_files import require_writable, whole_file
 from models.reporting.formatting import count
 from pipelines.commands.bundle_commands import KeyOption
 from pipelines.console import (
@@ -19,7 +20,6 @@ from pipelines.console import (
     reported,
 )
 
-SYSTEMS = Path(__file__).resolve().parents[2] / "systems"
 SUSPECTS = 3  # of a window that are shown
 SHOWN = {"score": "score", "relative_importance": "importance", "congestion_intensity": "99 % / 50 %",
          "share_on_critical_path": "on path"}
@@ -47,6 +47,8 @@ def culprit(
 
     Example: assay culprit --traces traces.json --window 10
     """
+    if table is not None:
+        require_writable(table, "table", [Path(traces)])
     localizer = _localizer()
     found = localizer.read_suspects(traces, window, ordinary)
     if table is not None:
@@ -69,8 +71,10 @@ def culprit(
 
 def _localizer() -> Any:
     """The one of the systems whose folder has it; no other folder names a system."""
-    for path in sorted(SYSTEMS.glob("*/traces/culprits.py")):
-        return import_module(f"systems.{path.parents[1].name}.traces.culprits")
+    from models.control.contract.systems import modules_of
+
+    for module in modules_of("traces.culprits").values():
+        return import_module(module)
     raise InputError("systems must hold one that reads traces, got none (systems/*/traces)")
 
 
@@ -87,7 +91,11 @@ def _write(localizer: Any, found: Any, traces: Path, window: float, table: Path)
         rows = localizer.labelled(found, recording, window)
     else:
         rows = localizer.telemetry(found.table, recording.name, window)
-    rows.to_parquet(table, index=False)
+    try:
+        with whole_file(table) as new:
+            rows.to_parquet(new, index=False)
+    except OSError as error:
+        raise InputError(f"table must be writable, got {error}") from error
 
 
 def _document(rows: Any, features: tuple[str, ...]) -> dict[str, Any]:

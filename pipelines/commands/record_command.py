@@ -126,10 +126,10 @@ def record(
 
 def _applications() -> dict[str, Callable[[], Any]]:
     """System that comes with a whole application -> what imports its campaign."""
-    from models.control.contract.systems import FOLDER
+    from models.control.contract.systems import modules_of
 
-    names = [path.parents[1].name for path in sorted(FOLDER.glob("*/application/campaign.py"))]
-    return {name: partial(importlib.import_module, f"systems.{name}.application.campaign") for name in names}
+    return {name: partial(importlib.import_module, module)
+            for name, module in modules_of("application.campaign").items()}
 
 
 def _refuse_others(context: typer.Context, task: str, kind: str) -> None:

@@ -5,12 +5,12 @@ access log, so that the latency responds to the disk as well as to the CPU.
 """
 
 import os
-import pwd
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
 from recording.loopback import accepts_connections
+from recording.nginx_command import nginx_command
 from recording.page_cache import drop_from_cache
 from recording.workloads.base import (
     Configuration,
@@ -25,26 +25,6 @@ from recording.workloads.wrk import parse_wrk, wrk_command
 # Bytes of files for each payload size: three times the largest memory limit would be slow to write,
 # and this already misses the cache for most requests at the smaller limits.
 _CORPUS_BYTES = 160 * 2**20
-
-_CONFIGURATION = """
-daemon off;
-{user}
-worker_processes 1;
-pid {run}/nginx.pid;
-error_log {run}/error.log warn;
-events {{ worker_connections 512; }}
-http {{
-  access_log {run}/access.log;
-  sendfile on;
-  keepalive_requests 1000000;
-  client_body_temp_path {run}/body;
-  proxy_temp_path {run}/proxy;
-  fastcgi_temp_path {run}/fastcgi;
-  uwsgi_temp_path {run}/uwsgi;
-  scgi_temp_path {run}/scgi;
-  server {{ listen {address}; root {files}; }}
-}}
-"""
 
 _REQUEST = """
 local count = {count}
@@ -95,11 +75,8 @@ class Nginx(RecordedWorkload):
         """One worker; the corpus starts out of the page cache."""
         files = place.home / str(int(configuration["payload_bytes"]))
         drop_from_cache(files)
-        # Started as root, nginx would hand its workers to an account that cannot read our folders.
-        user = f"user {pwd.getpwuid(0).pw_name};" if os.geteuid() == 0 else ""
-        path = place.run / "nginx.conf"
-        path.write_text(_CONFIGURATION.format(user=user, run=place.run, address=place.address, files=files))
-        return ["nginx", "-p", place.run, "-e", place.run / "error.log", "-c", path]
+        return nginx_command(place.run, f"access_log {place.run}/access.log; sendfile on; "
+                                        f"server {{ listen {place.address}; root {files}; }}")
 
     def is_ready(self, place: Place) -> bool:
         """Whether it accepts connections."""

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from feature_store.errors import InputError
 from feature_store.schema import Column
 from models.control.contract.controller import RuleFamily
 from models.control.contract.setting import Setting
 from models.control.contract.signals import Control
+from models.control.simulation.recorded_load import RecordedLoad, recorded_load
 from systems.congestion.equations import THROUGHPUT
 from systems.congestion.interface import CONTROLS, MOST_PPS
 from systems.congestion.links import GRID, MBPS, Links, draw_links
@@ -22,7 +22,6 @@ from systems.congestion.simulator import Congestion
 if TYPE_CHECKING:
     import pandas as pd
 
-TRAINS = 0.7  # of a recorded bandwidth, its first part
 SETTINGS = (
     Setting("base_rtt_ms", 50.0, "ms", 1.0, 4000.0, meaning="round trip without a queue"),
     Setting("queue_packets", 100.0, "packets", 1.0, 1e5, meaning="that the queue holds"),
@@ -45,34 +44,30 @@ class CongestionSystem(Congestion):
              limits: Mapping[str, tuple[float, float]]) -> Congestion:
         """See `ControlledSystem.twin`: the bandwidth is replayed from some moment on, first rates and noise differ."""
         bandwidth = np.clip(telemetry["bandwidth_mbps"].to_numpy(dtype=np.float64) * MBPS, 1.0, MOST_PPS)
-        if (cut := int(TRAINS * len(bandwidth))) < 1:
-            raise InputError(f"bandwidth: expected at least 2 windows, got {len(bandwidth)}")
+        recorded = recorded_load(bandwidth, telemetry, "bandwidth")
         known = {one.name: float(settings.get(one.name, one.default)) for one in SETTINGS}
         controls = tuple(replace(one, low=low, high=high) for one in CONTROLS
                          for low, high in [limits.get(one.name, (one.low, one.high))])
-        return _OneLink({"train": bandwidth[:cut], "held_out": bandwidth[cut:]},
-                        float(telemetry["window_s"].iloc[0]), known, controls)
+        return _OneLink(recorded, known, controls)
 
 
 class _OneLink(Congestion):
-    """A link whose bandwidth was recorded, cut in time."""
+    """A link whose bandwidth was recorded."""
 
-    def __init__(self, bandwidth: Mapping[str, np.ndarray], window_s: float, known: Mapping[str, float],
-                 controls: tuple[Control, ...]) -> None:
+    def __init__(self, bandwidth: RecordedLoad, known: Mapping[str, float], controls: tuple[Control, ...]) -> None:
         super().__init__(controls)
-        self._bandwidth, self._window_s, self._known = bandwidth, window_s, known
+        self._bandwidth, self._known = bandwidth, known
 
     def draw(self, split: str, count: int, steps: int, seed: int, scenario: str = "",
              applications: Sequence[int] | None = None) -> Links:
         """See `Environment`."""
         links = draw_links(split, count, steps + 3, seed, "aurora", applications)
-        recorded = self._bandwidth[split]
-        begins = np.random.default_rng([seed, 5]).integers(len(recorded), size=count)
-        replayed = torch.tensor(recorded[(begins + np.arange(GRID)[:, None]) % len(recorded)], dtype=torch.float32)
+        recorded = self._bandwidth.replayed(split, np.random.default_rng([seed, 5]), count, GRID)
+        replayed = torch.tensor(recorded, dtype=torch.float32)
         first = replayed[0] * links.first_pps / links.bandwidth_pps[0]
         base_s, queue, loss, objective = (torch.full((count,), self._known[one.name]) for one in SETTINGS)
-        return replace(links, bandwidth_pps=replayed, grid_s=torch.full((count,), self._window_s), base_s=1e-3 * base_s,
-                       queue_packets=queue, loss=loss, most_queueing_s=objective, first_pps=first)
+        return replace(links, bandwidth_pps=replayed, grid_s=torch.full((count,), self._bandwidth.window_s),
+                       base_s=1e-3 * base_s, queue_packets=queue, loss=loss, most_queueing_s=objective, first_pps=first)
 
 
 ENVIRONMENT = CongestionSystem()

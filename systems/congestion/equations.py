@@ -5,7 +5,6 @@ Symbols: `Of` is any type of numbers with arithmetic; `xp` holds exp, log and cl
 
 import math
 from collections.abc import Mapping
-from types import SimpleNamespace
 from typing import Any
 
 # Of the paper's reward, by a packet a second, a second of round trip and all packets lost: PCC-RL's (its `Network`,
@@ -15,7 +14,6 @@ MIN_FADES_S, MOST_FADES_ROUND_TRIPS = 60.0, 10.0
 SLOPE_WEIGHT, LOSS_WEIGHT = 0.25, 0.0625  # of an interval, in its exponential mean
 LEAST_QUEUEING_S = 2.0**-12
 LEAST_INTERVAL_S, MOST_INTERVAL_S, LEAST_PACKETS = 0.005, 16.0, 2.0
-NUMBERS = SimpleNamespace(exp=math.exp, log=math.log, clamp=lambda value, low, high: min(max(value, low), high))
 
 
 def interval(rtt_s: Any, rate_pps: Any, xp: Any) -> Any:

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Mapping
 
+from models.control.contract.derived_signals import NUMBERS
 from models.control.contract.observer import finite_state
 from systems.congestion import equations as law
-from systems.congestion.equations import NUMBERS
 from systems.congestion.interface import SIGNALS
 
 _MEANS = {"mean_rtt_slope": ("rtt_slope", law.SLOPE_WEIGHT), "mean_loss_share": ("loss_share", law.LOSS_WEIGHT)}

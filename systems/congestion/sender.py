@@ -25,6 +25,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from feature_store.errors import InputError, SourceError
+from models.control.contract.derived_signals import NUMBERS
 from serving.actuators.actuator import ActuatorError, Applied
 from serving.actuators.kind import ActuatorKind
 from serving.contract import Contract
@@ -75,7 +76,7 @@ class Sender:
     @property
     def interval_s(self) -> float | None:
         """See `Reader`: half a round trip."""
-        return law.interval(self._rtt_s, self._rate_pps, law.NUMBERS) if self._rtt_s else FIRST_INTERVAL_S
+        return law.interval(self._rtt_s, self._rate_pps, NUMBERS) if self._rtt_s else FIRST_INTERVAL_S
 
     def present(self) -> Mapping[str, float]:
         """See `Actuator`."""

@@ -11,7 +11,6 @@ Symbols: N links, K intervals that are remembered, two segments of the curves ea
 """
 
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
 from typing import NamedTuple
 
 import torch
@@ -19,12 +18,12 @@ from torch import Tensor
 
 from models.control.contract.environment import Outcome
 from models.control.contract.signals import Anchor, Control
+from models.control.simulation.tensors import TENSORS
 from systems.congestion import equations as law
 from systems.congestion.interface import ANCHORS, CONTROLS, FEATURES, PACKET_BYTES, SIGNALS, STEP_SECONDS
 from systems.congestion.links import FAMILIES, Links, draw_links
 
 INTERVALS = 8  # K: a round trip is two, and five where it grows tenfold meanwhile
-TENSORS = SimpleNamespace(exp=torch.exp, log=torch.log, clamp=torch.clamp)
 _TINY = 1e-6
 _NAMES = tuple(signal.name for signal in SIGNALS)
 _LOW, _HIGH = (torch.tensor([getattr(signal, side) for signal in SIGNALS]) for side in ("low", "high"))

@@ -13,6 +13,7 @@ from feature_store.schema import Column
 from models.control.contract.controller import RuleFamily
 from models.control.contract.setting import Setting
 from models.control.contract.signals import Control
+from models.control.simulation.recorded_load import RecordedLoad, recorded_load
 from systems.cpu_frequency.interface import CONTROLS
 from systems.cpu_frequency.processors import AIR_C, PROCESSORS, Processor
 from systems.cpu_frequency.programs import Programs, draw_programs
@@ -22,7 +23,6 @@ from systems.cpu_frequency.simulator import FUTURE, CpuFrequency
 if TYPE_CHECKING:
     import pandas as pd
 
-TRAINS = 0.7  # of a recorded load, its first part
 SETTINGS = (
     Setting("processor", PROCESSORS[0].name, "", choices=tuple(one.name for one in PROCESSORS), meaning="its package"),
     Setting("cores", 8.0, "cores", 1.0, 18.0, meaning="that the service has"),
@@ -50,8 +50,7 @@ class CpuFrequencySystem(CpuFrequency):
         """See `ControlledSystem.twin`: the load is replayed from some moment on; phases, variability, cooling and noise
         are those of randomised services."""
         rate = np.clip(telemetry["rate_rps"].to_numpy(dtype=np.float64), 2.0**-4, 2.0**20)
-        if (cut := int(TRAINS * len(rate))) < 1:
-            raise InputError(f"load: expected at least 2 windows, got {len(rate)}")
+        load = recorded_load(rate, telemetry, "load")
         known = {one.name: settings.get(one.name, one.default) for one in SETTINGS}
         (processor,) = (one for one in PROCESSORS if one.name == known["processor"])
         if float(known["cores"]) > processor.cores:
@@ -62,8 +61,7 @@ class CpuFrequencySystem(CpuFrequency):
             raise InputError(f"limits of {control.name}: expected two or more of {processor.name}'s levels, "
                              f"{', '.join(f'{level:g}' for level in processor.levels)} GHz, got [{low:g}, {high:g}]")
         own = replace(control, low=levels[0], high=levels[-1], levels=levels)
-        return _OneService({"train": rate[:cut], "held_out": rate[cut:]}, float(telemetry["window_s"].iloc[0]), known,
-                           processor, own)
+        return _OneService(load, known, processor, own)
 
     def guarantees(self, model: bytes, properties: Sequence[Mapping[str, Any]], settings: Mapping[str, float | str],
                    limits: Mapping[str, tuple[float, float]]) -> Mapping[str, Any]:
@@ -74,20 +72,19 @@ class CpuFrequencySystem(CpuFrequency):
 
 
 class _OneService(CpuFrequency):
-    """A service whose load was recorded, cut in time."""
+    """A service whose load was recorded."""
 
-    def __init__(self, rate: Mapping[str, np.ndarray], window_s: float, known: Mapping[str, float | str],
-                 processor: Processor, control: Control) -> None:
+    def __init__(self, load: RecordedLoad, known: Mapping[str, float | str], processor: Processor,
+                 control: Control) -> None:
         super().__init__((control,))
-        self._rate, self._window_s, self._known, self._processor = rate, window_s, known, processor
+        self._load, self._known, self._processor = load, known, processor
 
     def draw(self, split: str, count: int, steps: int, seed: int, scenario: str = "",
              applications: Sequence[int] | None = None) -> Programs:
         """See `Environment`."""
         programs = draw_programs(split, count, steps + 1 + FUTURE, seed, scenario, applications)
-        recorded, length = self._rate[split], len(programs.rate_rps)
-        begins = np.random.default_rng([seed, 5]).integers(len(recorded), size=count)
-        places = begins + np.floor(np.arange(length) * self.step_seconds / self._window_s).astype(int)[:, None]
+        rate = self._load.replayed(split, np.random.default_rng([seed, 5]), count, len(programs.rate_rps),
+                                   self.step_seconds)
         named = {one.name for one in fields(Programs)}
         own = {name: torch.full((count,), float(value)) for name, value in self._known.items() if name in named - {
             "processor"}}
@@ -96,7 +93,7 @@ class _OneService(CpuFrequency):
             programs, **own, processor=torch.full((count,), PROCESSORS.index(self._processor)),
             fixed_s=torch.full((count,), 1e-3 * float(self._known["fixed_ms"])),
             first_ghz=torch.full((count,), first),
-            rate_rps=torch.tensor(recorded[places % len(recorded)], dtype=torch.float32))
+            rate_rps=torch.tensor(rate, dtype=torch.float32))
 
 
 ENVIRONMENT = CpuFrequencySystem()

@@ -9,7 +9,6 @@ Symbols: `Of` is any type of numbers with arithmetic; `xp` holds log, clamp and 
 
 import math
 from collections.abc import Mapping
-from types import SimpleNamespace
 from typing import Any
 
 from models.control.contract.signals import Anchor, Control, Feature, Signal
@@ -21,8 +20,6 @@ ALPHA = 0.5
 AT_LIMIT_C = 3.0  # of room: a second heats by less, and a thermal sensor tells 1 degree (Intel SDM, 3B, 15.8.5)
 LEAST_MS = 2.0**-4
 MEAN_WEIGHT = 1.0 / 16.0  # of a second, in the exponential mean of the load
-NUMBERS = SimpleNamespace(log=math.log, clamp=lambda value, low, high: min(max(value, low), high),
-                          where=lambda condition, yes, no: yes if condition else no)
 
 SIGNALS = (
     Signal("frequency_ghz", "GHz", 1.0, 4.0, "log", "clock that is set"),

@@ -3,9 +3,10 @@
 import math
 from collections.abc import Mapping
 
+from models.control.contract.derived_signals import NUMBERS
 from models.control.contract.observer import finite_state
 from systems.cpu_frequency import interface as law
-from systems.cpu_frequency.interface import NUMBERS, SIGNALS
+from systems.cpu_frequency.interface import SIGNALS
 
 _DERIVED = ("ips_gain", "mean_rate_rps", "pressing_latency_ms")
 _STATE = ("frequency_ghz", "ips_1e9", "mean_rate_rps")

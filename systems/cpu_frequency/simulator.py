@@ -19,13 +19,13 @@ from models.control.contract.environment import Outcome
 from models.control.contract.signals import Anchor, Control
 from models.control.simulation.queueing import p99_latency
 from models.control.simulation.settable import settable
+from models.control.simulation.tensors import TENSORS
 from systems.cpu_frequency import interface as law
 from systems.cpu_frequency import processors as made
 from systems.cpu_frequency.interface import ANCHORS, CONTROLS, FEATURES, SIGNALS, STEP_SECONDS
 from systems.cpu_frequency.processors import PROCESSORS, power_w
 from systems.cpu_frequency.programs import SCENARIOS, Programs, draw_programs
 
-TENSORS = SimpleNamespace(log=torch.log, clamp=torch.clamp, where=torch.where)
 TIMEOUT_S = 10.0  # work that is left over beyond is given up
 LATENCY_NOISE, STALL_NOISE = 0.04, 0.01  # assumed: of the logarithm of a percentile, of a share
 FUTURE = 4  # seconds that the clairvoyant sees

@@ -10,10 +10,9 @@ import sys
 from collections.abc import Mapping
 from functools import partial
 
-from models.control.contract.derived_signals import allotment
+from models.control.contract.derived_signals import NUMBERS, allotment
 from serving.control.coordinator import Status, Teller, demand_cores, run
 from systems.microservices import interface as law
-from systems.microservices.interface import NUMBERS
 
 _TOLD = ("rate_rps", "latency_ms", "most_latency_ms", "type_share", "importance", "congestion_intensity",
          "own_latency_ms")

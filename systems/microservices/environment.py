@@ -10,6 +10,7 @@ from feature_store.errors import InputError
 from feature_store.schema import Column
 from models.control.contract.controller import RuleFamily
 from models.control.contract.setting import Setting
+from models.control.simulation.recorded_load import RecordedLoad, recorded_load
 from systems.microservices.applications import APPLICATIONS, Episodes, Load, draw_episodes, known_applications
 from systems.microservices.interface import MOST_CORES
 from systems.microservices.rules import RULES
@@ -18,7 +19,6 @@ from systems.microservices.simulator import FUTURE, Microservices
 if TYPE_CHECKING:
     import pandas as pd
 
-TRAINS = 0.7  # of a recorded load, its first part
 SETTINGS = (
     Setting("services", 12.0, "1", 2.0, 100.0, whole=True, meaning="of the application"),
     Setting("node_cores", 48.0, "cores", 1.0, 6400.0, meaning="that its services share"),
@@ -46,8 +46,7 @@ class MicroservicesSystem(Microservices):
             InputError: limits, which are the node's and not a workload's; too short a load; too few cores.
         """
         rate = np.clip(telemetry["rate_rps"].to_numpy(dtype=np.float64), 2.0**-6, 2.0**16)
-        if (cut := int(TRAINS * len(rate))) < 1:
-            raise InputError(f"load: expected at least 2 windows, got {len(rate)}")
+        load = recorded_load(rate / rate.mean(), telemetry, "load")
         if limits:
             raise InputError(f"limits: expected none, for a service's allotment is its limit, got {', '.join(limits)}")
         known = {one.name: float(settings.get(one.name, one.default)) for one in SETTINGS}
@@ -55,9 +54,7 @@ class MicroservicesSystem(Microservices):
         if not 0.25 <= cores / services <= MOST_CORES:
             raise InputError(f"node_cores: expected 0.25 to {MOST_CORES:g} for each of {services} services, got "
                              f"{cores:g}")
-        load = rate / rate.mean()
-        return _OneApplication(services, {"train": load[:cut], "held_out": load[cut:]},
-                               float(telemetry["window_s"].iloc[0]), cores, known["busy"])
+        return _OneApplication(services, load, cores, known["busy"])
 
     def guarantees(self, model: bytes, properties: Sequence[Mapping[str, Any]], settings: Mapping[str, float | str],
                    limits: Mapping[str, tuple[float, float]]) -> Mapping[str, Any]:
@@ -68,23 +65,21 @@ class MicroservicesSystem(Microservices):
 
 
 class _OneApplication(Microservices):
-    """A node whose application's load was recorded, cut in time."""
+    """A node whose application's load was recorded."""
 
-    def __init__(self, services: int, load: Mapping[str, np.ndarray], window_s: float, node_cores: float,
-                 busy: float) -> None:
+    def __init__(self, services: int, load: RecordedLoad, node_cores: float, busy: float) -> None:
         super().__init__(services)
-        self._load, self._window_s = load, window_s  # over its mean, by split
+        self._load = load  # over its mean
         self._cores, self._busy = node_cores, busy
 
     def draw(self, split: str, count: int, steps: int, seed: int, scenario: str = "",
              applications: Sequence[int] | None = None) -> Episodes:
         """See `Environment`: an episode is the recorded load from a moment of its own on."""
-        random, load = np.random.default_rng([seed, split == "train", self.agents]), self._load[split]
+        random = np.random.default_rng([seed, split == "train", self.agents])
         numbers = random.permutation(count) if applications is None else np.asarray(applications)
         length = steps + 1 + FUTURE
-        begins = random.integers(len(load), size=count)
-        places = begins + np.floor(np.arange(length) * self.step_seconds / self._window_s).astype(int)[:, None]
-        known = Load(np.full(count, self._cores), np.full(count, self._busy), load[places % len(load)])
+        load = self._load.replayed(split, random, count, length, self.step_seconds)
+        known = Load(np.full(count, self._cores), np.full(count, self._busy), load)
         return draw_episodes(known_applications(split, self.agents), numbers % APPLICATIONS[split], length, random,
                              scenario, known)
 

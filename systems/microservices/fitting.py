@@ -19,7 +19,8 @@ from systems.microservices.applications import PATHS, Applications, stacked
 from systems.microservices.graphs import Calls, Graph, Stage, paths_of, visits_of
 from systems.microservices.traces.critical_paths import critical_paths
 from systems.microservices.traces.otlp import read_spans
-from systems.microservices.traces.spans import BoolArray, Spans
+from systems.microservices.traces.spans import Spans
+from systems.microservices.traces.windows import quiet
 
 MEMORY_SHARE = 0.35  # of the work, the mean of drawn applications
 LEAST_SHARE = 0.02  # of the traces, of a type that counts
@@ -53,15 +54,15 @@ def fitted(folder: Path) -> Fitted:
     names = (entry, *sorted(set(calls["service"]) - {entry}))
     shares = roots.loc[roots["service"] == entry, "operation"].value_counts(normalize=True)
     shares = shares[shares >= LEAST_SHARE]
-    quiet = _quiet(metrics["time_s"], anomalies)
-    used = metrics[quiet].groupby("service", observed=True)[["cpu_cores", "requests"]].sum().reindex(names).fillna(0.0)
-    own = calls[_quiet(calls["start_us"] / 1e6, anomalies)].groupby("service")["self_us"]
-    if not quiet.any() or not len(own):
+    seconds = metrics[quiet(metrics["time_s"].to_numpy(), anomalies, SETTLES_S)]
+    used = seconds.groupby("service", observed=True)[["cpu_cores", "requests"]].sum().reindex(names).fillna(0.0)
+    own = calls[quiet(calls["start_us"].to_numpy() / 1e6, anomalies, SETTLES_S)].groupby("service")["self_us"]
+    if seconds.empty or not len(own):
         raise InputError(f"recording: expected seconds without an anomaly, got none ({folder})")
     work = (used["cpu_cores"] / used["requests"].clip(lower=1.0)).clip(lower=LEAST_WORK_S).to_numpy()
     waits = (1e-6 * own.median().reindex(names).fillna(0.0).to_numpy() - work).clip(min=0.0)
     service_cv2 = (own.std() / own.mean()).reindex(names).fillna(1.0).to_numpy() ** 2
-    counts = metrics[quiet].groupby("service", observed=True)["requests"]
+    counts = seconds.groupby("service", observed=True)["requests"]
     arrival_cv2 = (counts.var() / counts.mean()).reindex(names).fillna(1.0).to_numpy()
     graphs = [_graph(calls[calls["type"] == name], names) for name in shares.index]
     parts = (work, np.full(len(names), MEMORY_SHARE), waits, arrival_cv2.clip(0.5, 4.0), service_cv2.clip(0.1, 4.0),
@@ -90,13 +91,6 @@ def _rows(spans: Spans) -> pd.DataFrame:
         "start_us": spans.start_us, "end_us": spans.start_us + spans.duration_us, "self_us": self_us,
         "background": paths.background})
     return found[(spans.depth >= 0) & ~inner]
-
-
-def _quiet(seconds: pd.Series, anomalies: pd.DataFrame) -> BoolArray:
-    """Whether each moment is outside of all anomalies."""
-    begins, ends = anomalies["start_s"].to_numpy(), anomalies["end_s"].to_numpy() + SETTLES_S
-    moments = seconds.to_numpy()[:, None]
-    return np.asarray(~((moments >= begins) & (moments < ends)).any(axis=1))
 
 
 def _graph(calls: pd.DataFrame, names: tuple[str, ...]) -> Graph:

@@ -9,7 +9,6 @@ Symbols: `Of` is any type of numbers with arithmetic; `xp` holds log, clamp and 
 
 import math
 from collections.abc import Mapping
-from types import SimpleNamespace
 from typing import Any
 
 from models.control.contract.derived_signals import NEAR
@@ -23,8 +22,6 @@ MEAN_WEIGHT = 0.05  # of a second, in the exponential mean of what a service nee
 USUAL_WEIGHT = 0.02  # of a second, in that of its own latency
 BEHIND_MS = 1000.0  # who takes longer falls behind, which also counts where nobody waits for it (background), assumed
 SUSPECT = 0.1  # relative importance from which on a service is suspected: a hundredth of the variance
-NUMBERS = SimpleNamespace(log=math.log, clamp=lambda value, low, high: min(max(value, low), high),
-                          where=lambda condition, yes, no: yes if condition else no)
 
 SIGNALS = (
     Signal("cores", "cores", LEAST_CORES, MOST_CORES, "log", "that the service may use, its limit"),

@@ -7,10 +7,10 @@ and congestion from whoever reads the traces.
 import math
 from collections.abc import Mapping
 
-from models.control.contract.derived_signals import near_latency, relative_change
+from models.control.contract.derived_signals import NUMBERS, near_latency, relative_change
 from models.control.contract.observer import finite_state
 from systems.microservices import interface as law
-from systems.microservices.interface import NUMBERS, SIGNALS
+from systems.microservices.interface import SIGNALS
 
 _DERIVED = ("mean_demand_cores", "rate_change", "near_latency_ms", "pressing_latency_ms", "usual_latency_ms")
 _MEANS = {"mean_demand_cores": ("demand_cores", law.MEAN_WEIGHT), "usual_latency_ms": ("own_latency_ms",

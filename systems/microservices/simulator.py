@@ -10,7 +10,6 @@ Symbols: N applications of S services, R types of requests; tensors (N, S) float
 """
 
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +22,7 @@ from models.control.contract.environment import Outcome
 from models.control.contract.signals import Anchor
 from models.control.simulation.queueing import latency_quantiles
 from models.control.simulation.shared_cores import worked
+from models.control.simulation.tensors import TENSORS
 from systems.microservices import interface as law
 from systems.microservices.applications import (
     APPLICATIONS,
@@ -34,7 +34,6 @@ from systems.microservices.applications import (
 )
 from systems.microservices.interface import CONTROLS, FEATURES, SIGNALS, STEP_SECONDS
 
-TENSORS = SimpleNamespace(log=torch.log, clamp=torch.clamp, where=torch.where)
 TIMEOUT_S = 2.0  # work that is left over beyond is given up: requests that are dropped
 LATENCY_NOISE = 0.05  # assumed: of the logarithm of a percentile
 FUTURE = 4  # seconds that the clairvoyant sees

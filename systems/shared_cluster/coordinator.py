@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from functools import partial
 from statistics import fmean, pstdev
 
-from serving.control.coordinator import Coordinator as AnyCoordinator
-from serving.control.coordinator import Teller, demand_cores, read_shared, run
+from models.control.contract.derived_signals import NUMBERS, allotment
+from serving.control.coordinator import Teller, demand_cores, run
 from systems.shared_cluster import interface as law
-from systems.shared_cluster.interface import NUMBERS
 
 STATUS = ("rate_rps", "served_rps", "used_cores", "latency_ms", "most_latency_ms")
 
@@ -38,7 +37,7 @@ def looked_at(capacity: float, limits: Mapping[str, float], status: Mapping[str,
         found[name] = {
             **{part: status[name][part] for part in ("rate_rps", "latency_ms", "most_latency_ms")},
             "usage": own[name]["usage"], "demand_cores": own[name]["demand_cores"],
-            "allotment_cores": law.allotment(cores, total, capacity, needs[name] / all_needs, NUMBERS),
+            "allotment_cores": allotment(cores, total, capacity, needs[name] / all_needs, NUMBERS),
             "fair_cores": capacity / len(limits), "cluster_limits": total / capacity,
             "cluster_change": sum(changes.values()) - changes[name],
             "others_preserved": fmean(shares["preserved"]), "others_preserved_spread": pstdev(shares["preserved"]),
@@ -47,7 +46,6 @@ def looked_at(capacity: float, limits: Mapping[str, float], status: Mapping[str,
 
 
 TELLER = Teller("functions", STATUS, looked_at, law.MEAN_WEIGHT, law.STEP_SECONDS)
-Coordinator, read_cluster = partial(AnyCoordinator, teller=TELLER), partial(read_shared, teller=TELLER)
 main = partial(run, TELLER, "python -m systems.shared_cluster.coordinator", __doc__)
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from feature_store.errors import InputError
 from feature_store.schema import Column
 from models.control.contract.controller import RuleFamily
 from models.control.contract.setting import Setting
+from models.control.simulation.recorded_load import RecordedLoad, recorded_load
 from systems.shared_cluster.functions import Clusters, draw_clusters
 from systems.shared_cluster.interface import MOST_CORES
 from systems.shared_cluster.rules import RULES
@@ -20,7 +21,6 @@ from systems.shared_cluster.simulator import FUTURE, SharedCluster
 if TYPE_CHECKING:
     import pandas as pd
 
-TRAINS = 0.7  # of a recorded load, its first part
 SETTINGS = (
     Setting("functions", 12.0, "1", 2.0, 1000.0, whole=True, meaning="that share the cluster"),
     Setting("cluster_cores", 48.0, "cores", 1.0, 64_000.0, meaning="that are to be shared"),
@@ -48,8 +48,7 @@ class SharedClusterSystem(SharedCluster):
             InputError: limits, which are the cluster's and not a workload's; too short a load; too few cores.
         """
         rate = np.clip(telemetry["rate_rps"].to_numpy(dtype=np.float64), 2.0**-6, 2.0**16)
-        if (cut := int(TRAINS * len(rate))) < 1:
-            raise InputError(f"load: expected at least 2 windows, got {len(rate)}")
+        load = recorded_load(np.log(rate / rate.mean()), telemetry, "load")
         if limits:
             raise InputError(f"limits: expected none, for a function's allotment is its limit, got {', '.join(limits)}")
         known = {one.name: float(settings.get(one.name, one.default)) for one in SETTINGS}
@@ -57,9 +56,7 @@ class SharedClusterSystem(SharedCluster):
         if not 0.25 <= cores / functions <= MOST_CORES:
             raise InputError(f"cluster_cores: expected 0.25 to {MOST_CORES:g} for each of {functions} functions, got "
                              f"{cores:g}")
-        logarithm = np.log(rate / rate.mean())
-        return _OneCluster(functions, {"train": logarithm[:cut], "held_out": logarithm[cut:]},
-                           float(telemetry["window_s"].iloc[0]), cores, known["busy"])
+        return _OneCluster(functions, load, cores, known["busy"])
 
     def guarantees(self, model: bytes, properties: Sequence[Mapping[str, Any]], settings: Mapping[str, float | str],
                    limits: Mapping[str, tuple[float, float]]) -> Mapping[str, Any]:
@@ -70,22 +67,20 @@ class SharedClusterSystem(SharedCluster):
 
 
 class _OneCluster(SharedCluster):
-    """A cluster whose load was recorded, cut in time."""
+    """A cluster whose load was recorded."""
 
-    def __init__(self, functions: int, logarithm: Mapping[str, np.ndarray], window_s: float, cluster_cores: float,
-                 busy: float) -> None:
+    def __init__(self, functions: int, load: RecordedLoad, cluster_cores: float, busy: float) -> None:
         super().__init__(functions)
-        self._logarithm, self._window_s = logarithm, window_s  # of the load over its mean, by split
+        self._load = load  # logarithm, over its mean
         self._cores, self._busy = cluster_cores, busy
 
     def draw(self, split: str, count: int, steps: int, seed: int, scenario: str = "",
              applications: Sequence[int] | None = None) -> Clusters:
         """See `Environment`."""
         drawn = draw_clusters(split, count, self.agents, steps + 1 + FUTURE, seed, scenario, applications)
-        recorded, length = self._logarithm[split], len(drawn.rate_rps)
-        begins = np.random.default_rng([seed, 5]).integers(len(recorded), size=count * self.agents)
-        places = begins + np.floor(np.arange(length) * self.step_seconds / self._window_s).astype(int)[:, None]
-        load = torch.tensor(np.exp(recorded[places % len(recorded)]), dtype=torch.float32)
+        recorded = self._load.replayed(split, np.random.default_rng([seed, 5]), count * self.agents,
+                                       len(drawn.rate_rps), self.step_seconds)
+        load = torch.tensor(np.exp(recorded), dtype=torch.float32)
         work_s = drawn.known.work_s[drawn.function]
         parts = (drawn.rate_rps * work_s).mean(dim=0).reshape(count, self.agents)
         mean_cores = self._busy * self._cores * parts / parts.sum(dim=1, keepdim=True)

@@ -3,6 +3,5 @@
 from models.control.contract.shared_limits import SharedLimits
 from systems.shared_cluster.interface import CONTROLS, STEP_SECONDS
 
-FORMAT = "assay-cluster-limits/1"
-LIMITS = SharedLimits(FORMAT, "function", "cluster", "allotment_cores", CONTROLS[0], STEP_SECONDS)
-margin_of, excess, guarantees, check = LIMITS.margin_of, LIMITS.excess, LIMITS.guarantees, LIMITS.check
+LIMITS = SharedLimits("assay-cluster-limits/1", "function", "cluster", "allotment_cores", CONTROLS[0], STEP_SECONDS)
+guarantees, check = LIMITS.guarantees, LIMITS.check

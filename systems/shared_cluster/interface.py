@@ -10,12 +10,9 @@ Symbols: `Of` is any type of numbers with arithmetic; `xp` holds log, clamp and 
 
 import math
 from collections.abc import Mapping
-from types import SimpleNamespace
 from typing import Any
 
-from models.control.contract.derived_signals import NEAR, relative_change
-from models.control.contract.derived_signals import allotment as allotment
-from models.control.contract.derived_signals import near_latency as near_latency
+from models.control.contract.derived_signals import NEAR
 from models.control.contract.signals import Control, Feature, Signal
 
 STEP_SECONDS = 10.0
@@ -25,8 +22,6 @@ LEAST_CORES, MOST_CORES = 2.0**-4, 2.0**6
 MEAN_WEIGHT = 0.25  # of an interval, in the exponential mean of what a function needs
 OSCILLATES = 0.05  # a change of more than this share counts as a decision
 FAIR = 1.001  # no more than the fair share, up to rounding
-NUMBERS = SimpleNamespace(log=math.log, clamp=lambda value, low, high: min(max(value, low), high),
-                          where=lambda condition, yes, no: yes if condition else no)
 
 SIGNALS = (
     Signal("cores", "cores", LEAST_CORES, MOST_CORES, "log", "that the function may use, its limit"),
@@ -34,7 +29,7 @@ SIGNALS = (
     Signal("demand_cores", "cores", 2.0**-8, 2.0**8, "log", "requests that arrive x core seconds of one"),
     Signal("mean_demand_cores", "cores", 2.0**-8, 2.0**8, "log", "its exponential mean"),
     Signal("rate_rps", "1/s", 2.0**-6, 2.0**16, "log", "requests that arrive a second"),
-    Signal("rate_change", "share", -1.0, 1.0, "linear", "of it, against the interval before"),
+    Signal("rate_change", "share", -1.0, 1.0, "linear", "of it, against the interval before"),  # AC(t), section 4.3.1
     Signal("latency_ms", "ms", LEAST_MS, 2.0**18, "log", "99th percentile"),
     Signal("near_latency_ms", "ms", LEAST_MS, 2.0**18, "log", "the same, a quarter to four times the objective"),
     Signal("pressing_latency_ms", "ms", LEAST_MS, 2.0**18, "log", "the same, but the least above the fair share"),
@@ -77,11 +72,6 @@ FEATURES = (
 def pressing_latency(near_latency_ms: Any, most_latency_ms: Any, cores: Any, fair_cores: Any, xp: Any) -> Any:
     """The latency, where the function has no more than its fair share."""
     return xp.where(cores <= FAIR * fair_cores, near_latency_ms, most_latency_ms / NEAR)
-
-
-def rate_change(rate: Any, before: Any, xp: Any) -> Any:
-    """AC(t) = (AR(t) - AR(t-1)) / max{AR(t), AR(t-1)} (thesis, section 4.3.1)."""
-    return relative_change(rate, before, xp)
 
 
 def preserved(seen: Mapping[str, Any], xp: Any) -> Any:

@@ -7,9 +7,10 @@ has to be for the agents to stay within the cluster).
 import math
 from collections.abc import Mapping
 
+from models.control.contract.derived_signals import NUMBERS, near_latency, relative_change
 from models.control.contract.observer import finite_state
 from systems.shared_cluster import interface as law
-from systems.shared_cluster.interface import NUMBERS, SIGNALS
+from systems.shared_cluster.interface import SIGNALS
 
 _DERIVED = ("mean_demand_cores", "rate_change", "near_latency_ms", "pressing_latency_ms")
 _STATE = ("cores", "mean_demand_cores", "rate_rps")
@@ -36,12 +37,12 @@ class FunctionObserver:
             self._state["mean_demand_cores"] = mean + passed * (demand - mean) if math.isfinite(mean) else demand
         changed = 0.0  # where nobody knows what was before
         if math.isfinite(rate + before["rate_rps"]) and max(rate, before["rate_rps"]) > 0:
-            changed = law.rate_change(rate, before["rate_rps"], NUMBERS)
+            changed = relative_change(rate, before["rate_rps"], NUMBERS)
         self._changes = (self._changes[1], (cores - before["cores"]) / before["cores"])
         self._state |= {"cores": cores, "rate_rps": rate}
         objective, near = known["most_latency_ms"], math.nan
         if math.isfinite(latency + objective):
-            near = law.near_latency(latency, objective, NUMBERS)
+            near = near_latency(latency, objective, NUMBERS)
         pressing = law.pressing_latency(near, objective, cores, fair, NUMBERS) if math.isfinite(cores + fair) else near
         return known | {"cores": cores, "mean_demand_cores": self._state["mean_demand_cores"],
                         "rate_change": changed if math.isfinite(rate) else math.nan, "near_latency_ms": near,

@@ -9,21 +9,21 @@ Symbols: N clusters of A functions, R = N A rows; tensors (R,) float32 unless st
 """
 
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from models.control.contract.derived_signals import allotment, near_latency, relative_change
 from models.control.contract.environment import Outcome
 from models.control.contract.signals import Anchor
 from models.control.simulation.queueing import p99_latency
 from models.control.simulation.shared_cores import worked
+from models.control.simulation.tensors import TENSORS
 from systems.shared_cluster import interface as law
 from systems.shared_cluster.functions import SCENARIOS, Clusters, Functions, draw_clusters
 from systems.shared_cluster.interface import CONTROLS, FEATURES, SIGNALS, STEP_SECONDS
 
-TENSORS = SimpleNamespace(log=torch.log, clamp=torch.clamp, where=torch.where)
 COLD_START_S = 2.0  # of a container with its runtime, assumed
 TIMEOUT_S = 30.0  # work that is left over beyond is given up
 LATENCY_NOISE = 0.03  # assumed: of the logarithm of a percentile
@@ -145,13 +145,13 @@ class SharedCluster:
         need_share = mean_demand / (self._each(self._mean(mean_demand)) * self.agents)
         change = (cores - before["cores"]) / capacity
         most_latency = (functions.quiet_ms * clusters.relaxed).clamp(1.0, 2.0**16)
-        fair, near = capacity / self.agents, law.near_latency(latency_ms, most_latency, TENSORS)
+        fair, near = capacity / self.agents, near_latency(latency_ms, most_latency, TENSORS)
         seen = {"cores": cores, "usage": used / cores, "demand_cores": demand, "mean_demand_cores": mean_demand,
-                "rate_rps": rate, "rate_change": law.rate_change(rate, before["rate_rps"], TENSORS),
+                "rate_rps": rate, "rate_change": relative_change(rate, before["rate_rps"], TENSORS),
                 "latency_ms": latency_ms, "most_latency_ms": most_latency, "fair_cores": fair,
                 "near_latency_ms": near,
                 "pressing_latency_ms": law.pressing_latency(near, most_latency, cores, fair, TENSORS),
-                "allotment_cores": law.allotment(cores, all_cores, capacity, need_share, TENSORS),
+                "allotment_cores": allotment(cores, all_cores, capacity, need_share, TENSORS),
                 "cluster_limits": all_cores / capacity,
                 "cluster_change": self._each(self._mean(change)) * self.agents - change}
         kept = law.preserved(seen, TENSORS)

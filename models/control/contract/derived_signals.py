@@ -1,11 +1,15 @@
 """Signals that follow from what is measured, by the same equation in a simulator and beside what is live.
 
-Symbols: `xp` holds clamp and where of the type of the numbers.
+Symbols: `xp` holds exp, log, clamp and where of the type of the numbers: NUMBERS here, TENSORS in a simulator
+(models/control/simulation/tensors.py).
 """
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
+NUMBERS = SimpleNamespace(exp=math.exp, log=math.log, clamp=lambda value, low, high: min(max(value, low), high),
+                          where=lambda condition, yes, no: yes if condition else no)
 NEAR = 4.0  # times the objective, and a part of it: beyond, a latency is seen as that
 
 

@@ -25,6 +25,12 @@ def environment_names() -> tuple[str, ...]:
     return tuple(sorted(path.parent.name for path in FOLDER.glob("*/environment.py")))
 
 
+def modules_of(part: str) -> dict[str, str]:
+    """System that has such a part -> import path of it. part: such as "traces.culprits"."""
+    file = part.replace(".", "/") + ".py"
+    return {path.name: f"systems.{path.name}.{part}" for path in sorted(FOLDER.iterdir()) if (path / file).is_file()}
+
+
 def environment_of(name: Any) -> ControlledSystem:
     """The environment that a task file names.
 

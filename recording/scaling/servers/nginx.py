@@ -1,13 +1,13 @@
 """nginx compressing text files: an HTTP front end whose cost is CPU, in proportion to the file's size."""
 
 import os
-import pwd
 import signal
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 
+from recording.nginx_command import nginx_command
 from recording.scaling.protocols import http_get
 from recording.scaling.servers.base import ScalableServer
 from recording.workloads.base import Place, RunCommand, StartCommand
@@ -18,26 +18,6 @@ _MEDIAN_BYTES = 32_768
 _SIGMA = 0.7
 _SEED = 1
 
-# Each worker has a listening socket of its own (reuseport): of connections that come at once one worker would take all.
-_CONFIGURATION = """
-daemon off;
-{user}
-worker_processes {workers};
-pid {run}/nginx.pid;
-error_log {run}/error.log warn;
-events {{ worker_connections 512; }}
-http {{
-  access_log off;
-  gzip on; gzip_comp_level 6; gzip_types text/plain; default_type text/plain;
-  keepalive_requests 1000000;
-  client_body_temp_path {run}/body;
-  proxy_temp_path {run}/proxy;
-  fastcgi_temp_path {run}/fastcgi;
-  uwsgi_temp_path {run}/uwsgi;
-  scgi_temp_path {run}/scgi;
-  server {{ listen {address} reuseport; root {files}; }}
-}}
-"""
 
 
 class ScalableNginx(ScalableServer):
@@ -62,20 +42,16 @@ class ScalableNginx(ScalableServer):
 
     def command(self, place: Place, workers: int) -> list[str | Path]:
         """nginx in the foreground."""
-        return ["nginx", "-p", place.run, "-e", place.run / "error.log", "-c", self._configure(place, workers)]
+        # Each worker has a listening socket of its own (reuseport): of connections that come at once one worker would
+        # take all.
+        return nginx_command(place.run, f"""access_log off;
+  gzip on; gzip_comp_level 6; gzip_types text/plain; default_type text/plain;
+  server {{ listen {place.address} reuseport; root {place.home}; }}""", workers=workers)
 
     def set_workers(self, place: Place, workers: int, leader: int) -> None:
         """A reload: new workers take over, old ones end once their connections have."""
-        self._configure(place, workers)
+        self.command(place, workers)
         os.kill(leader, signal.SIGHUP)
-
-    def _configure(self, place: Place, workers: int) -> Path:
-        # Started as root, nginx would hand its workers to an account that cannot read our folders.
-        user = f"user {pwd.getpwuid(0).pw_name};" if os.geteuid() == 0 else ""
-        path = place.run / "nginx.conf"
-        path.write_text(_CONFIGURATION.format(
-            user=user, run=place.run, address=place.address, files=place.home, workers=workers))
-        return path
 
     def requests(self, random: np.random.Generator, count: int) -> list[bytes]:
         """Files at random."""

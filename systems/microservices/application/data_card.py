@@ -20,6 +20,7 @@ from systems.microservices.application.graph import FRONT, SERVICES
 from systems.microservices.application.raw_segments import Segment
 from systems.microservices.application.running import TOOLS
 from systems.microservices.application.settings import ApplicationSettings
+from systems.microservices.traces.windows import quiet
 
 # Column -> unit and meaning.
 SPANS = {
@@ -87,26 +88,18 @@ def _card(settings: ApplicationSettings, segments: Sequence[Segment], tables: Ta
         "failed": int(((tables.spans["service"] == FRONT) & tables.spans["error"]).sum()),
         "used_cores": round(float(tables.metrics.groupby("time_s")["cpu_cores"].sum().median()), 3),
         "other_cores": round(tables.other_cores, 3),
-        "without_anomaly_s": int(_quiet(tables, tables.metrics["time_s"].unique()).sum()),
+        "without_anomaly_s": int(quiet(tables.metrics["time_s"].unique(), tables.anomalies).sum()),
         "alone": int(anomalies["alone"].sum()),
         "kinds": {kind: _felt(tables, kind, *latencies) for kind in anomalies["kind"].cat.categories},
         "services": {name: _of_service(tables, name) for name in SERVICES},
     }
 
 
-def _quiet(tables: Tables, at_s: np.ndarray, after_s: float = 0.0) -> np.ndarray:
-    """Which moments lie in no anomaly, nor less than `after_s` after one."""
-    quiet = np.ones(len(at_s), dtype=bool)
-    for start_s, end_s in tables.anomalies[["start_s", "end_s"]].to_numpy():
-        quiet &= (at_s < start_s) | (at_s >= end_s + after_s)
-    return quiet
-
-
 def _latencies(tables: Tables) -> tuple[np.ndarray, np.ndarray]:
     """When requests were sent, s, and their latency over the mean of their type without any anomaly."""
     requests = tables.spans[tables.spans["service"] == FRONT]
     at_s = requests["start_us"].to_numpy() / 1e6
-    usual = requests[_quiet(tables, at_s, _QUEUE_S)].groupby("operation", observed=True)["duration_us"].mean()
+    usual = requests[quiet(at_s, tables.anomalies, _QUEUE_S)].groupby("operation", observed=True)["duration_us"].mean()
     return at_s, (requests["duration_us"] / requests["operation"].map(usual).astype(float)).to_numpy()
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status, TracesData
 
+from feature_store.whole_files import whole_file
 from recording.scaling.open_loop import ANSWERED, read_result
 from systems.microservices.application.anomalies import Anomaly
 from systems.microservices.application.calls import TIMEOUT_S
@@ -166,5 +167,6 @@ def write_tables(tables: Tables, destination: Path) -> Sequence[Path]:
     files = []
     for name, table in tables.named().items():
         files.append(destination / f"{name}.parquet")
-        table.to_parquet(files[-1], compression="zstd", compression_level=12, index=False)
+        with whole_file(files[-1]) as new:
+            table.to_parquet(new, compression="zstd", compression_level=12, index=False)
     return files

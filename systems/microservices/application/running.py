@@ -5,8 +5,6 @@ control group of its own (containers.py).
 """
 
 import json
-import os
-import pwd
 import sys
 import time
 from collections.abc import Mapping
@@ -17,6 +15,7 @@ from typing import Self
 
 from feature_store.errors import SourceError
 from recording.loopback import ADDRESS, accepts_connections, free_port
+from recording.nginx_command import nginx_command
 from recording.preparation import START_TIMEOUT_S, STOP_GRACE_S, Prepare, prepare_state
 from recording.processes import Guard, Running
 from recording.scaling.generator import python_environment
@@ -33,29 +32,6 @@ from systems.microservices.application.relay import Relay
 TOOLS = ("nginx", "redis-server", "mariadbd", "sysbench", "stress-ng")
 _BUFFER_MB = 8.0  # less than the table, so that reads come to the disk
 _PROGRAM = "systems.microservices.application.service"
-
-_NGINX = """
-daemon off;
-{user}
-worker_processes 1;
-pid {run}/nginx.pid;
-error_log {run}/error.log warn;
-events {{ worker_connections 1024; }}
-http {{
-  access_log off;
-  keepalive_requests 1000000;
-  client_body_temp_path {run}/body;
-  proxy_temp_path {run}/proxy;
-  fastcgi_temp_path {run}/fastcgi;
-  uwsgi_temp_path {run}/uwsgi;
-  scgi_temp_path {run}/scgi;
-  upstream entry {{ server {entry}; keepalive 128; }}
-  server {{
-    listen {address} backlog=1024;
-    location / {{ proxy_pass http://entry; proxy_http_version 1.1; proxy_set_header Connection ""; }}
-  }}
-}}
-"""
 
 
 def prepare_stores(guard: Guard) -> dict[str, Path]:
@@ -155,11 +131,12 @@ class Application:
         if name == "mariadb":
             return MySQL().server({"memory_mb": _BUFFER_MB}, place)
         if name == FRONT:
-            # Started as root, nginx would hand its workers to an account that cannot read our folders.
-            user = f"user {pwd.getpwuid(0).pw_name};" if os.geteuid() == 0 else ""
-            file = place.run / "nginx.conf"
-            file.write_text(_NGINX.format(user=user, run=place.run, address=place.address, entry=relayed[ENTRY]))
-            return ["nginx", "-p", place.run, "-e", place.run / "error.log", "-c", file]
+            return nginx_command(place.run, f"""access_log off;
+  upstream entry {{ server {relayed[ENTRY]}; keepalive 128; }}
+  server {{
+    listen {place.address} backlog=1024;
+    location / {{ proxy_pass http://entry; proxy_http_version 1.1; proxy_set_header Connection ""; }}
+  }}""", connections=1024)
         return [sys.executable, "-m", _PROGRAM, name, str(place.port), place.run]
 
     def _await_answers(self) -> None:

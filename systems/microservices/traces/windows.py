@@ -61,6 +61,13 @@ def ordinary_times(spans: Spans, paths: CriticalPaths) -> Ordinary:
     return Ordinary(times.assign(calls=groups["calls"].mean()))
 
 
+def quiet(at_s: FloatArray, anomalies: pd.DataFrame, after_s: float = 0.0) -> BoolArray:
+    """Which moments of a recording, s, lie in no anomaly, nor less than `after_s` after one."""
+    begins, ends = anomalies["start_s"].to_numpy(), anomalies["end_s"].to_numpy() + after_s
+    moments = np.asarray(at_s)[:, None]
+    return np.asarray(~((moments >= begins) & (moments < ends)).any(axis=1))
+
+
 def by_time(spans: Spans, window_us: int) -> IntArray:
     """(m,) number of each request's window, by the start of its root; windows begin with the first request."""
     starts = spans.start_us[spans.roots]

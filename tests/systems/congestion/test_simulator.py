@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from feature_store.errors import InputError
+from models.control.contract.derived_signals import NUMBERS
 from models.control.simulation.rollout import acting_of
 from systems.congestion import equations as law
 from systems.congestion.links import FAMILIES, Links
@@ -85,7 +86,7 @@ def test_more_than_the_link_carries_fills_the_queue_and_the_gradient_says_so() -
 def test_the_reward_is_that_of_pcc_rl() -> None:
     """Its `Network`: 0.001 * (10 * packets/s - 1e3 * latency - 2e3 * loss)."""
     told = {"acked_pps": 300.0, "rtt_s": 0.2, "loss_share": 0.03, "queueing_s": 0.1, "most_queueing_s": 0.05}
-    came = law.outcome(told, 400.0, law.NUMBERS)
+    came = law.outcome(told, 400.0, NUMBERS)
     assert came["reward"] == pytest.approx(0.001 * (3000 - 200 - 60))
     assert came["cost"] == pytest.approx(4.0 - came["reward"])
     assert came["violation"] == pytest.approx(np.log(2.0))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from models.control.contract.derived_signals import NUMBERS
 from models.control.simulation.queueing import p99_latency
 from systems.cpu_frequency import interface as law
 from systems.cpu_frequency.processors import HEAT_J_PER_K, LEVELS, PROCESSORS, Processor, power_w
@@ -196,16 +197,16 @@ def test_gradients_of_all_services_are_finite() -> None:
 
 def test_the_outcome_is_the_same_of_numbers_as_of_tensors_and_by_hand() -> None:
     seen = {"latency_ms": 50.0, "most_latency_ms": 40.0, "power_share": 0.4, "ips_gain": 0.2}
-    came = law.outcome(seen, law.NUMBERS)
+    came = law.outcome(seen, NUMBERS)
     assert came == {"reward": pytest.approx(0.1 + 0.5 * 0.8), "cost": 0.4, "violation": pytest.approx(math.log(1.25)),
                     "violated": True}
-    met = law.outcome(seen | {"latency_ms": 30.0}, law.NUMBERS)
+    met = law.outcome(seen | {"latency_ms": 30.0}, NUMBERS)
     assert met["reward"] == pytest.approx(0.6) and met["violation"] == 0.0 and not met["violated"]
 
 
 def test_a_latency_presses_only_where_there_is_room() -> None:
-    assert law.pressing_latency(90.0, 3.01, law.NUMBERS) == 90.0
-    assert law.pressing_latency(90.0, 3.0, law.NUMBERS) == law.LEAST_MS
+    assert law.pressing_latency(90.0, 3.01, NUMBERS) == 90.0
+    assert law.pressing_latency(90.0, 3.0, NUMBERS) == law.LEAST_MS
 
 
 def test_limits_of_a_workload_leave_its_levels() -> None:

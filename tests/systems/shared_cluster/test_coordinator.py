@@ -13,8 +13,10 @@ import yaml
 
 from feature_store.errors import InputError, SourceError
 from serving.actuators.actuator import ActuatorError
-from systems.shared_cluster.coordinator import STATUS, Coordinator, main, read_cluster
-from systems.shared_cluster.groups import FunctionLimit, Target
+from serving.actuators.looked_at_limit import LookedAtLimit, Target
+from serving.control.coordinator import Coordinator, read_shared
+from systems.shared_cluster.coordinator import STATUS, TELLER, main
+from systems.shared_cluster.groups import NAMED
 from tests.e2e import tiny
 from tests.serving.actuators.control_group.groups import PARENT, plain_files
 
@@ -37,7 +39,7 @@ class Place:
         tiny.write_yaml({"cores": 6, "look": str(self.look), "status": str(folder / "status"), "every_s": 0.5,
                          "groups": {name: f"{PARENT}/{name}" for name in ("resize", "hash")},
                          "root": str(self.tree.root)}, self.file)
-        self.coordinator = Coordinator(read_cluster(self.file))
+        self.coordinator = Coordinator(read_shared(self.file, TELLER), TELLER)
 
     def tell(self, name: str, **values: Any) -> None:
         (self.folder / "status" / f"{name}.json").write_text(json.dumps(values))
@@ -47,8 +49,9 @@ class Place:
         found: dict[str, float] = json.loads(self.look.read_text())["functions"][name]
         return found
 
-    def limit(self, name: str, within_s: float = 5.0) -> FunctionLimit:
-        return FunctionLimit(Target(name, f"{PARENT}/{name}", self.look, within_s, self.folder / "run", self.tree.root))
+    def limit(self, name: str, within_s: float = 5.0) -> LookedAtLimit:
+        target = Target(name, f"{PARENT}/{name}", self.look, within_s, self.folder / "run", self.tree.root)
+        return LookedAtLimit(target, NAMED)
 
 
 @pytest.fixture
@@ -136,7 +139,7 @@ def test_a_cluster_file_that_cannot_be_is_refused(place: Place, capsys: pytest.C
     tiny.write_yaml({**yaml.safe_load(place.file.read_text()), **change}, place.file)
     assert main([str(place.file), "--looks", "1"]) == 2 and reason in capsys.readouterr().err
     with pytest.raises(InputError):
-        Coordinator(read_cluster(place.file))
+        Coordinator(read_shared(place.file, TELLER), TELLER)
 
 
 def test_where_a_group_is_gone_there_is_no_look(place: Place, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import yaml
 
-from systems.shared_cluster import interface as law
+from models.control.contract.derived_signals import NUMBERS, allotment
 from systems.shared_cluster.environment import SETTINGS
-from systems.shared_cluster.guarantee import FORMAT, check, excess, guarantees, margin_of
-from systems.shared_cluster.interface import LEAST_CORES, NUMBERS
+from systems.shared_cluster.guarantee import LIMITS, check, guarantees
+from systems.shared_cluster.interface import LEAST_CORES
 
 PROPERTIES = yaml.safe_load((Path(__file__).parents[3] / "systems/shared_cluster/shared_cluster.yaml").read_text())[
     "specification"]["properties"]
@@ -27,13 +27,13 @@ def found_of(properties: Any = PROPERTIES, **changed: float) -> dict[str, Any]:
 def test_no_agents_within_their_allotments_leave_the_cluster(functions: int, cores: float) -> None:
     """From twice the cluster on: all take what they may, some give it away, needs jump."""
     random, limits = np.random.default_rng(functions), np.full(functions, 2.0 * cores / functions)
-    known = excess(functions, cores, MARGIN)
+    known = LIMITS.excess(functions, cores, MARGIN)
     assert known is not None
     share, steps = known
     most = 0.0
     for step in range(300):
         need = random.exponential(1.0, functions) ** 3 + 1e-9
-        allotted = np.array([law.allotment(one, limits.sum(), cores, part, NUMBERS)
+        allotted = np.array([allotment(one, limits.sum(), cores, part, NUMBERS)
                              for one, part in zip(limits, need / need.sum(), strict=True)])
         wished = allotted + MARGIN if step % 7 else allotted * random.random(functions)
         limits = np.maximum(wished, LEAST_CORES)
@@ -51,21 +51,22 @@ def test_it_says_of_how_many_functions_and_cores() -> None:
 
 
 def test_only_a_bound_that_holds_in_every_state_counts() -> None:
-    assert margin_of(PROPERTIES) == MARGIN
-    assert margin_of([{"order": {**ORDER, "factor": 1.0, "margin": -0.5}}]) == 0.5, "as specification.yaml has it"
+    assert LIMITS.margin_of(PROPERTIES) == MARGIN
+    written = [{"order": {**ORDER, "factor": 1.0, "margin": -0.5}}]
+    assert LIMITS.margin_of(written) == 0.5, "as specification.yaml has it"
     others: list[dict[str, Any]] = [
         {"order": {**ORDER, "when": {"usage": [0.5, 1]}}}, {"order": {**ORDER, "at_least": {"cores": "fair_cores"}}},
         {"order": {"upper": "fair_cores", "lower": "target_cores"}}, {"order": {**ORDER, "factor": 0.5}},
         {"order": {"upper": "target_cores", "lower": "allotment_cores"}}, {"monotone": {}}]
-    assert margin_of(others) is None
-    assert margin_of([*others, {"order": {**ORDER, "margin": -0.5}}, {"order": ORDER}]) == 0.0
+    assert LIMITS.margin_of(others) is None
+    assert LIMITS.margin_of([*others, {"order": {**ORDER, "margin": -0.5}}, {"order": ORDER}]) == 0.0
     reason = found_of(others)["found"][0]["reason"]
     assert reason and "must be proved" in check(found_of()["shipped"].content, others).reason
 
 
 def test_a_cluster_of_hardly_more_than_the_least_limits_is_refused_and_not_waited_for() -> None:
     cores = 1e6 * LEAST_CORES * (1.0 + 1e-12)
-    content = json.dumps({"format": FORMAT, "functions": 1_000_000, "cores": cores}).encode()
+    content = json.dumps({"format": LIMITS.form, "functions": 1_000_000, "cores": cores}).encode()
     assert "more than 0.0625 cores" in check(content, [{"order": ORDER}]).reason
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from systems.shared_cluster import interface as law
+from models.control.contract.derived_signals import NUMBERS, allotment
 from systems.shared_cluster.coordinator import looked_at
 from systems.shared_cluster.interface import CONTROLS, SIGNALS
 from systems.shared_cluster.observer import FunctionObserver
@@ -77,7 +77,7 @@ def test_allotments_add_up_to_the_cluster_from_wherever() -> None:
     for _ in range(200):
         limits, need = random.exponential(1.0, 7), random.exponential(1.0, 7)
         capacity = float(random.uniform(0.3, 3.0) * limits.sum())
-        found = [law.allotment(one, limits.sum(), capacity, part, law.NUMBERS)
+        found = [allotment(one, limits.sum(), capacity, part, NUMBERS)
                  for one, part in zip(limits, need / need.sum(), strict=True)]
         assert sum(found) == pytest.approx(capacity, rel=1e-12)
         if limits.sum() <= capacity:

@@ -48,17 +48,17 @@ def seconds_of(port: int, body: bytes) -> float:
 
 
 def test_a_delay_counts_for_each_request_and_ends(relay: Relay, port: int) -> None:
-    relay.slow("echo", delay_s=0.3)
-    assert seconds_of(port, b"now") > 0.15  # half: its law is a normal one with a tenth as its deviation
+    relay.slow("echo", delay_s=2.0)
+    assert seconds_of(port, b"now") > 1.0  # half: its law is a normal one with a tenth as its deviation
     relay.slow("echo")
-    assert seconds_of(port, b"now") < 0.15
+    assert seconds_of(port, b"now") < 1.0
 
 
 def test_answers_take_what_their_bytes_take(relay: Relay, port: int) -> None:
-    relay.slow("echo", bytes_per_s=100_000.0)
-    assert seconds_of(port, bytes(40_000)) > 0.36  # 0.4 s, less the timer's grain
+    relay.slow("echo", bytes_per_s=20_000.0)
+    assert seconds_of(port, bytes(40_000)) > 1.8  # 2 s, less the timer's grain
     relay.slow("echo")
-    assert seconds_of(port, bytes(40_000)) < 0.36
+    assert seconds_of(port, bytes(40_000)) < 1.8
 
 
 def test_a_server_that_is_gone_closes_the_connection(relay: Relay) -> None:
