@@ -35,6 +35,7 @@ class Relay:
     def __init__(self) -> None:
         self._links: dict[str, _Link] = {}
         self._servers: list[asyncio.Server] = []
+        self._connected = set[asyncio.Task[None] | None]()  # asyncio holds a task whose client has gone no longer
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="relay", daemon=True)
 
@@ -69,18 +70,22 @@ class Relay:
         self._loop.run_forever()
 
     async def _connect(self, link: _Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connected.add(task := asyncio.current_task())
         with contextlib.suppress(OSError, asyncio.CancelledError), contextlib.closing(writer):
             to_server, from_server = await asyncio.open_connection(ADDRESS, link.target)
             with contextlib.closing(from_server):
                 await asyncio.gather(_requests(link, reader, from_server), _answers(link, to_server, writer))
+        self._connected.discard(task)
 
     async def _end(self) -> None:
         for server in self._servers:
             server.close()
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        # Again and again: a connection that was taken just before has its task only now, which must begin to end well.
+        while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.sleep(0)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _requests(link: _Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,5 +1,7 @@
 """The relay: hands on what it is given, late or slowly where it is told to."""
 
+import contextlib
+import gc
 import socket
 import socketserver
 import threading
@@ -59,6 +61,33 @@ def test_answers_take_what_their_bytes_take(relay: Relay, port: int) -> None:
     assert seconds_of(port, bytes(40_000)) > 1.8  # 2 s, less the timer's grain
     relay.slow("echo")
     assert seconds_of(port, bytes(40_000)) < 1.8
+
+
+def test_it_ends_in_the_middle_of_new_connections(caplog: pytest.LogCaptureFixture) -> None:
+    """asyncio logs a task that nobody waited for when it is collected."""
+    over = threading.Event()
+
+    def connect(port: int) -> None:
+        while not over.is_set():
+            with contextlib.suppress(OSError), socket.create_connection((ADDRESS, port), timeout=1):
+                pass
+
+    with Server((ADDRESS, 0), Echo) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        for _ in range(5):
+            over.clear()
+            with Relay() as relay:
+                port = relay.add("echo", server.server_address[1])
+                clients = [threading.Thread(target=connect, args=(port,)) for _ in range(8)]
+                for client in clients:
+                    client.start()
+                time.sleep(0.2)
+            over.set()
+            for client in clients:
+                client.join()
+        server.shutdown()
+    gc.collect()
+    assert not caplog.records
 
 
 def test_a_server_that_is_gone_closes_the_connection(relay: Relay) -> None:
