@@ -1,7 +1,10 @@
-"""One thread a process, and files in the order of their length.
+"""One thread a process, Ctrl-C as usual, and files in the order of their length.
 
 torch and OpenBLAS would start a thread for each core in every worker and every process that a test starts. More threads
 than cores wait for each other at work: an update of small networks then takes 10 to 50 times as long.
+
+A shell starts what goes on in the background with SIGINT ignored, and every process that a test starts and interrupts
+would inherit that.
 
 The longest file begins first, so that with two workers none of them is at work alone at the end. `make test` gives a
 worker one file after the other in the order of collection (pytest-xdist, `--dist loadfile --no-loadscope-reorder`);
@@ -9,12 +12,15 @@ without the second option it would begin with the files that have the most tests
 """
 
 import os
+import signal
 from fnmatch import fnmatchcase
 from functools import cache
 
 import pytest
 
 os.environ["OMP_NUM_THREADS"] = "1"  # read when torch and numpy are imported, which no plugin of pytest does
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Files of more than some 15 s on a quiet core, those that wait for real servers among them, the longest first (2026-11,
 # measured one file at a time; the first four: 100 to 70 s); * stands for any system.
@@ -22,6 +28,8 @@ LONGEST = ("tests/e2e/test_tutorial.py", "tests/e2e/test_kill.py", "tests/enviro
            "tests/e2e/test_run.py", "tests/recording/test_campaign.py",
            "tests/models/verification/checker/test_certificate.py",
            "tests/recording/scaling/test_scaling_campaign.py", "tests/systems/*/test_whole.py",
+           "tests/e2e/test_cluster_services.py", "tests/systems/*/application/test_campaign.py",
+           "tests/serving/test_ledger_table.py", "tests/deploy/test_whole_wheel.py",
            "tests/deploy/test_light_install.py", "tests/deploy/test_images.py", "tests/deploy/test_mlflow_server.py",
            "tests/components/test_repeated_steps.py", "tests/e2e/test_monitor.py",
            "tests/kinds/test_table_controller.py",

@@ -81,7 +81,6 @@ def test_an_error_on_purpose_is_raised_as_it_is() -> None:
 
 
 def test_an_interrupt_reaches_the_work_and_its_answer_is_waited_for() -> None:
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may have had it ignored
     assert within_memory(MIB, _until_interrupted, lambda: os.kill(os.getpid(), signal.SIGINT)) == "interrupted"
 
 
