@@ -46,7 +46,7 @@ def measure(name: str, options: argparse.Namespace) -> None:
              code_digest(f"systems.{name}.environment", (f"systems.{name}", "models.control")), task.model_dump_json()]
     code = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
     entries = Entries(options.output, FORMAT, lambda one: one["seed"], made_by(code))
-    entries.content |= {"code": code, "machine": describe_machine(), "date": now_utc(), "task": name,
+    entries.content |= {"machine": describe_machine(), "date": now_utc(), "task": name,
                         "violating_share": task.objective.violating_share}
     for seed in range(options.seeds):
         if entries.has(seed):
@@ -57,7 +57,7 @@ def measure(name: str, options: argparse.Namespace) -> None:
             pretrain(task, seed, Path(folder) / "made", checkpoints, lambda event: None)
             made = load_pretrained(Path(folder) / "made")
         found = made.training["held_out"]
-        entries.add({"seed": seed, "method": made.training["method"], "best_rule": found["best_rule"],
+        entries.add({"seed": seed, "code": code, "method": made.training["method"], "best_rule": found["best_rule"],
                      "metrics": found["metrics"], "episodes": found["episodes"],
                      "controllers": {who: one["figures"] for who, one in found["controllers"].items()}})
         print(f"seed {seed}: {found['best_rule']} is the best rule, cost saved {found['metrics']['cost_saved']:.2%}",

@@ -63,5 +63,5 @@ class Entries:
 
 
 def made_by(code: str) -> Callable[[Mapping[str, Any], Mapping[str, Any]], bool]:
-    """An entry stands if code of this digest has made it."""
-    return lambda _, entry: entry["code"] == code
+    """An entry stands if it says that code of this digest has made it."""
+    return lambda _, entry: entry.get("code") == code
