@@ -41,6 +41,7 @@ BENCHMARKS: Mapping[str, str] = {
     "monitor": "benchmarks.gates.monitor",
     "code-mutation": "benchmarks.test_quality.code_mutation",
     "light-install": "benchmarks.pipeline.light_install",
+    "larger-than-memory": "benchmarks.pipeline.larger_than_memory",
     "serve-predictions": "benchmarks.serving.predictions",
     "tables": "benchmarks.tables",
     **{name: module for found in systems("names") for name, module in found.BENCHMARKS.items()},

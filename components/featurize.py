@@ -3,12 +3,11 @@
 import json
 from pathlib import Path
 
-import pandas as pd
-
 from components.kind import task_and_kind
 from components.progress import step
 from components.tracking import project_configuration
 from feature_store.correlation import correlation_table
+from feature_store.samples import Samples
 
 
 def run_featurize(task_yaml: str, workloads: list[str], seed: int, validated: Path, output: Path) -> dict[str, str]:
@@ -18,15 +17,14 @@ def run_featurize(task_yaml: str, workloads: list[str], seed: int, validated: Pa
     """
     with step("featurize"):
         task, kind = task_and_kind(task_yaml)
-        frame = pd.read_parquet(validated / "samples.parquet")
+        samples = Samples(validated)
         verdicts = json.loads((validated / "validation.json").read_text())
         output.mkdir(parents=True, exist_ok=True)
         status = {name: "; ".join(failure["message"] for failure in verdicts[name]["failures"]) for name in workloads}
         checks = {name: verdicts[name]["checks"] for name in workloads if not status[name]}
-        status |= kind.featurize(task, frame, checks, int(seed), validated, output, project_configuration().home)
+        status |= kind.featurize(task, samples, checks, int(seed), validated, output, project_configuration().home)
         columns, target = kind.correlated(task)
-        usable = frame[frame["workload"].isin(workloads)]
-        table = correlation_table(usable, columns, target).to_dict() if columns else {}
+        table = correlation_table(samples, columns, target).to_dict() if columns else {}
         (output / "correlation.json").write_text(json.dumps(table, indent=1))
         (output / "status.json").write_text(json.dumps(status, indent=1))
         (output / "validation.json").write_text(json.dumps(verdicts, indent=1))

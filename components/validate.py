@@ -6,18 +6,19 @@ Where no workload is left, so is the run: there is nothing to train.
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from components.ingest import SOURCE, write_samples
 from components.kind import task_and_kind
 from components.progress import step
 from feature_store.dropping import drop_bad_rows
 from feature_store.errors import InputError, RefusedError, nearest
-from feature_store.expectations import validate_all
+from feature_store.expectations import DataGate
 from feature_store.origin import Origin
+from feature_store.samples import ROWS, SOURCE, Samples, write_samples
 
 SAID = 3  # reasons in the message of a run that is stopped
 
@@ -34,28 +35,32 @@ def run_validate(task_yaml: str, workloads: list[str], samples: Path, output: Pa
     """
     with step("validate") as progress:
         task, kind = task_and_kind(task_yaml)
-        frame = pd.read_parquet(samples / "samples.parquet")
-        _require_rows(workloads, frame)
-        schemas = {name: kind.schema(task, name) for name in workloads}
+        read = Samples(samples)
+        _require_rows(workloads, list(read))
         origin = Origin.read(samples)
-        kept, bad_rows = drop_bad_rows(frame, schemas, origin)
-        for name, found in bad_rows.items():
-            progress.note(f"{name}: {found.sentence()}" if found.sentence() else "")
-        results = validate_all(dict.fromkeys(workloads, kept), schemas, docs, origin, bad_rows)
-        verdicts = {name: result.to_dict() for name, result in results.items()}
-        shutil.copytree(samples, output, dirs_exist_ok=True)
-        if origin.bad_rows is not None:
-            read = json.loads((samples / SOURCE).read_text())["telemetry"]
-            write_samples(kept, read, output, origin.bad_rows)
+        gate = DataGate(origin)
+        verdicts: dict[str, Any] = {}
+
+        def judged() -> Iterator[pd.DataFrame]:
+            for number, name in enumerate(workloads, 1):
+                progress({"done": number / len(workloads), "said": f"workload {number:,} of {len(workloads):,}"})
+                schema = kind.schema(task, name)
+                kept, found = drop_bad_rows(read.to_judge(name), schema, origin)
+                progress.note(f"{name}: {found.sentence()}" if found is not None and found.sentence() else "")
+                verdicts[name] = gate.judge(kept, schema, found, list(read)).to_dict()
+                yield kept[kept["workload"] == name]
+
+        shutil.copytree(samples, output, dirs_exist_ok=True, ignore=shutil.ignore_patterns(ROWS, SOURCE))
+        write_samples(judged(), read.source["telemetry"], output, origin.bad_rows)
+        gate.write_docs(docs)
         (output / "validation.json").write_text(json.dumps(verdicts, indent=1, default=str))
         if not any(verdict["passed"] for verdict in verdicts.values()):
             raise RefusedError(_all_failed(verdicts, docs))
         return verdicts
 
 
-def _require_rows(workloads: list[str], frame: pd.DataFrame) -> None:
+def _require_rows(workloads: list[str], there: list[str]) -> None:
     """A name that is misspelt must not look like bad data."""
-    there = sorted(frame["workload"].dropna().astype(str).unique())
     if not set(workloads) & set(there):
         raise InputError(f"workload must be in the telemetry, got {workloads[0]!r} without any row; "
                          f"{nearest(workloads[0], there)}")

@@ -10,7 +10,7 @@ runs"; a run here is one combination in one environment. Correlation within a ru
 steady, however strongly the metric separates runs: the pooled table shows that part.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,24 +42,25 @@ class CorrelationTable:
                 "runs": {str(workload): int(count) for workload, count in self.runs.items()}}
 
 
-def correlation_table(frame: pd.DataFrame, metrics: Sequence[str],
+def correlation_table(samples: Mapping[str, pd.DataFrame], metrics: Sequence[str],
                       target: str = "latency_ms") -> CorrelationTable:
-    """Correlates each metric with the target, for each workload in the frame.
+    """Correlates each metric with the target, for each workload.
 
     Args:
-        frame: telemetry of all workloads, in the schema's columns.
+        samples: workload -> its telemetry, in the schema's columns; one is asked for at a time.
         metrics: the numeric columns to correlate; one that is constant in a run has no coefficient there.
         target: the numeric column to correlate with.
 
     Raises:
         InputError: a column is missing.
     """
-    for name in ("workload", *RUN, *metrics, target):
-        if name not in frame:
-            raise InputError(f"telemetry: expected a column {name!r}, got none (correlation); "
-                             + nearest(name, map(str, frame.columns)))
     pooled, averaged, runs = {}, {}, {}
-    for workload, rows in frame.groupby("workload", sort=True):
+    for workload in sorted(samples):
+        rows = samples[workload]
+        for name in (*RUN, *metrics, target):
+            if name not in rows:
+                raise InputError(f"telemetry: expected a column {name!r}, got none (correlation); "
+                                 + nearest(name, map(str, rows.columns)))
         pooled[workload] = _coefficients(rows, metrics, target)
         within = np.array([_coefficients(run, metrics, target)
                            for _, run in rows.groupby(list(RUN), sort=False)])

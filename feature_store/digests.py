@@ -27,11 +27,18 @@ def content_digest(content: pd.DataFrame | Path) -> str:
             numbers = values.to_numpy(dtype=np.float64, na_value=np.nan) + 0.0  # one zero
             kind, data = "number", np.where(np.isnan(numbers), np.nan, numbers).tobytes()  # one NaN
         else:
-            texts = [text.encode() for text in canonical_texts(values)]
-            kind = "text"
-            data = np.asarray([len(text) for text in texts], dtype=np.int64).tobytes() + b"".join(texts)
+            kind, data = "text", _lengths_and_bytes(canonical_texts(values))
         digest.update(json.dumps([str(name), kind, len(values)]).encode() + data)
     return digest.hexdigest()
+
+
+def _lengths_and_bytes(texts: pd.Series) -> bytes:
+    """Lengths of the texts in UTF-8, and the texts one behind the other."""
+    import pyarrow as pa
+
+    array = pa.array(texts.to_numpy(dtype=object), type=pa.large_string())
+    offsets = np.frombuffer(array.buffers()[1], dtype=np.int64, count=len(array) + 1)
+    return np.diff(offsets).tobytes() + bytes(array.buffers()[2] or b"")[:offsets[-1]]
 
 
 def canonical_texts(values: pd.Series) -> pd.Series:

@@ -1,6 +1,6 @@
 """Drops the bad rows of each workload where its mapping lets a few be dropped (bad_rows.py), before the data gate.
 
-Flow: `validate` calls drop_bad_rows with what `ingest` read; the data gate judges what is left by the same rules
+Flow: `validate` calls drop_bad_rows with what `ingest` read of one; the data gate judges what is left by the same rules
 (rules.py), and everything after it sees that alone. A dropped row is absent: nothing is filled in, moved or renumbered,
 so that the other rows are what they would be in a file without it, and on the side of the split on which they were.
 
@@ -96,27 +96,23 @@ class BadRowsFound:
         return {**asdict(self), "count": self.count, "dropped": self.dropped}
 
 
-def drop_bad_rows(frame: pd.DataFrame, schemas: Mapping[str, TelemetrySchema],
-                  origin: Origin) -> tuple[pd.DataFrame, dict[str, BadRowsFound]]:
-    """The table without the bad rows of the schemas' workloads; and for each what was bad.
+def drop_bad_rows(frame: pd.DataFrame, schema: TelemetrySchema,
+                  origin: Origin) -> tuple[pd.DataFrame, BadRowsFound | None]:
+    """The table without the bad rows of the schema's workload; and what was bad.
 
     Args:
-        frame: telemetry as recorded, of these and other workloads.
-        schemas: by workload.
-        origin: of the table; without `bad_rows` the table comes back as it is, and nothing is found.
+        frame: telemetry as recorded, of this and maybe other workloads.
+        origin: of the table; without `bad_rows` the table comes back as it is, and nothing is looked for.
     """
-    policy = origin.bad_rows
-    if policy is None:
-        return frame, {}
-    found: dict[str, BadRowsFound] = {}
+    if origin.bad_rows is None:
+        return frame, None
+    mine = workload_rows(frame, schema.workload)
+    marked, found = _bad_of(frame[mine], schema, origin, origin.bad_rows)
+    if found.too_many or not marked.any():
+        return frame, found
     dropped = np.zeros(len(frame), dtype=bool)
-    for workload, schema in schemas.items():
-        mine = workload_rows(frame, workload)
-        marked, of_workload = _bad_of(frame[mine], schema, origin, policy)
-        found[workload] = of_workload
-        if not of_workload.too_many:
-            dropped[np.flatnonzero(mine)[marked]] = True
-    return (frame[~dropped] if dropped.any() else frame), found
+    dropped[np.flatnonzero(mine)[marked]] = True
+    return frame[~dropped], found
 
 
 def _bad_of(rows: pd.DataFrame, schema: TelemetrySchema, origin: Origin, policy: BadRows) -> tuple[Mask, BadRowsFound]:
@@ -127,7 +123,7 @@ def _bad_of(rows: pd.DataFrame, schema: TelemetrySchema, origin: Origin, policy:
     for kinds in _stages(policy):
         while True:
             here = rows.iloc[left]
-            judged = Judged(check_table(here, schema), here, rows, schema, origin)
+            judged = Judged(check_table(here, schema), here, schema, origin)
             bad = np.zeros(len(left), dtype=bool)
             for kind, column, breaks in _broken(kinds, judged):
                 new = np.flatnonzero(breaks & ~bad)

@@ -35,6 +35,10 @@ class SourceError(AssayError):
     """A telemetry source (Prometheus, a file, the host) did not deliver. Exit code 2."""
 
 
+class UnavailableError(AssayError):
+    """A service did not answer: what it holds may be whole, and the same command goes on later. Exit code 2."""
+
+
 class RefusedError(AssayError):
     """The job said no: a gate failed, a proof is missing, a signature is wrong. Exit code 1."""
 

@@ -11,14 +11,14 @@ Great Expectations takes about 5 CPU s to import, so it is imported here inside 
 telemetry.
 """
 
+import gc
 import html
 import os
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
@@ -34,6 +34,7 @@ from feature_store.schema import TelemetrySchema
 from feature_store.sources.files import has_synthetic_time
 
 NUMERIC_TYPES = ["float64", "float32", "int64", "int32"]  # asked only where pandas says that it is none
+MANY_ROWS = 50_000  # of fewer, some tables that are no longer needed do not matter
 SHOWN_VALUES = 10  # offending values that the Data Docs list for each rule
 
 
@@ -63,53 +64,51 @@ class ValidationResult:
         return asdict(self)
 
 
-def validate(frame: pd.DataFrame, schema: TelemetrySchema,
-             docs_folder: Path | None = None) -> ValidationResult:
-    """Judges the rows of the schema's workload in `frame`; see validate_all."""
-    return validate_all({schema.workload: frame}, {schema.workload: schema}, docs_folder)[schema.workload]
+class DataGate:
+    """Judges workloads one after the other, with one Great Expectations context and one site of Data Docs."""
 
+    def __init__(self, origin: Origin = Origin()) -> None:
+        """`origin`: of the tables, for messages."""
+        self.origin = origin
+        self._context = _great_expectations().get_context(mode="ephemeral")
+        self._context.variables.progress_bars = {"globally": False}
+        self._pages: list[Page] = []
 
-def validate_all(frames: Mapping[str, pd.DataFrame], schemas: Mapping[str, TelemetrySchema],
-                 docs_folder: Path | None = None, origin: Origin = Origin(),
-                 bad_rows: Mapping[str, BadRowsFound] = MappingProxyType({})) -> dict[str, ValidationResult]:
-    """Judges several workloads with one Great Expectations context and one site of Data Docs.
+    def judge(self, frame: pd.DataFrame, schema: TelemetrySchema, bad_rows: BadRowsFound | None = None,
+              others: Sequence[str] = ()) -> ValidationResult:
+        """Judges the rows of the schema's workload.
 
-    Args:
-        frames: workload -> telemetry as recorded, or what drop_bad_rows left of it; rows of other workloads in it are
-            left out. Row numbers in messages are the frame's index, or positions where that is no index of integers.
-        schemas: workload -> schema, for every key of `frames`.
-        docs_folder: where the HTML goes (index.html); None: none is made.
-        origin: of the frames, for messages.
-        bad_rows: what drop_bad_rows found; a workload with too many fails.
+        Args:
+            frame: telemetry as recorded, or what drop_bad_rows left of it; rows of other workloads in it are left out.
+                Row numbers in messages are its index, or positions where that is no index of integers.
+            bad_rows: what drop_bad_rows found; a workload with too many fails.
+            others: workloads that have rows elsewhere, for the message of one that has none.
 
-    Raises:
-        InputError: nothing to judge, or a schema that would check nothing. Bad data never raises: it fails.
-    """
-    if not frames or not set(frames) <= set(schemas):
-        raise InputError(f"at least one workload must be validated, each with its schema, got frames of "
-                         f"{sorted(frames)} and schemas of {sorted(schemas)}")
-    gx = _great_expectations()
-    context = gx.get_context(mode="ephemeral")
-    context.variables.progress_bars = {"globally": False}
-    results: dict[str, ValidationResult] = {}
-    pages: list[Page] = []
-    for workload, frame in frames.items():
-        name = re.sub("[^A-Za-z0-9_-]", "_", workload)  # it becomes a path
-        while any(page.name == name for page in pages):
+        Raises:
+            InputError: the schema would check nothing. Bad data never raises: it fails.
+        """
+        name = re.sub("[^A-Za-z0-9_-]", "_", schema.workload)  # it becomes a path
+        while any(page.name == name for page in self._pages):
             name += "_"
-        result = _validate_one(context, name, frame, schemas[workload], origin, bad_rows.get(workload))
-        results[workload] = result
+        result = _judged(self._context, name, frame, schema, self.origin, bad_rows, others)
         messages = [failure.message for failure in result.failures]
         messages += [f"warning: {failure.message}" for failure in result.warnings]
-        pages.append(Page(name, workload, result.statistics["rows"], len(result.checks), result.passed,
-                          tuple(messages)))
-    if docs_folder is not None:
-        write_data_docs(context, docs_folder, pages)
-    return results
+        self._pages.append(Page(name, schema.workload, result.statistics["rows"], len(result.checks), result.passed,
+                                tuple(messages)))
+        return result
+
+    def write_docs(self, folder: Path) -> None:
+        """Writes the HTML of everything judged (index.html)."""
+        write_data_docs(self._context, folder, self._pages)
 
 
-def _validate_one(context: Any, page: str, frame: pd.DataFrame, schema: TelemetrySchema, origin: Origin,
-                  bad_rows: BadRowsFound | None) -> ValidationResult:
+def validate(frame: pd.DataFrame, schema: TelemetrySchema) -> ValidationResult:
+    """Judges the rows of the schema's workload in `frame`; see DataGate.judge."""
+    return DataGate().judge(frame, schema)
+
+
+def _judged(context: Any, page: str, frame: pd.DataFrame, schema: TelemetrySchema, origin: Origin,
+            bad_rows: BadRowsFound | None, others: Sequence[str]) -> ValidationResult:
     rows = frame[workload_rows(frame, schema.workload)]
     table = check_table(rows, schema)
     rules = rules_for(schema, table)
@@ -117,7 +116,7 @@ def _validate_one(context: Any, page: str, frame: pd.DataFrame, schema: Telemetr
         rules = tuple(replace(rule, fatal=False) if rule.kind == "time_gap" else rule for rule in rules)
     outcome = _run(context, page, table, rules)
     broken = {number: result for number, result in outcome.items() if not result["success"]}
-    judged = Judged(table, rows, frame, schema, origin)
+    judged = Judged(table, rows, schema, origin, others or _workloads(frame))
     findings = [(rules[number], describe(rules[number], result, judged))
              for number, result in sorted(broken.items())]
     failures = tuple(failure for rule, failure in findings if rule.fatal)
@@ -139,6 +138,10 @@ def _validate_one(context: Any, page: str, frame: pd.DataFrame, schema: Telemetr
     )
 
 
+def _workloads(frame: pd.DataFrame) -> tuple[str, ...]:
+    return tuple(map(str, frame["workload"].dropna().unique())) if "workload" in frame else ()
+
+
 def _run(context: Any, page: str, table: pd.DataFrame, rules: tuple[Rule, ...]) -> dict[int, dict[str, Any]]:
     """Runs one expectation for each rule; the result of each, by the rule's number.
 
@@ -156,6 +159,9 @@ def _run(context: Any, page: str, table: pd.DataFrame, rules: tuple[Rule, ...]) 
     result = definition.run(batch_parameters={"dataframe": table}, run_id=gx.RunIdentifier(run_name="gate"),
                             result_format={"result_format": "SUMMARY",
                                            "partial_unexpected_count": SHOWN_VALUES})
+    context.data_sources.delete(page)  # each keeps its table
+    if len(table) > MANY_ROWS:  # objects that point at each other keep it as well, until they are collected
+        gc.collect()
     outcome = {int(item.expectation_config.meta["number"]): item.to_json_dict() for item in result.results}
     missed = [rule.statement for number, rule in enumerate(rules) if number not in outcome]
     if missed or not rules:
@@ -166,10 +172,11 @@ def _run(context: Any, page: str, table: pd.DataFrame, rules: tuple[Rule, ...]) 
 def _escaped(table: pd.DataFrame) -> pd.DataFrame:
     """The table with names and texts as HTML: Great Expectations' pages show both as they are."""
     table = table.rename(columns=lambda name: html.escape(str(name)))
-    texts = [name for name in table if not pd.api.types.is_numeric_dtype(table[name].dtype)]
-    for name in texts:
-        if any(isinstance(value, str) and html.escape(value) != value for value in table[name]):
-            table[name] = [html.escape(value) if isinstance(value, str) else value for value in table[name]]
+    for name in (name for name in table if pd.api.types.is_string_dtype(table[name].dtype)
+                 or table[name].dtype == object):
+        escaped = {text: html.escape(text) for text in table[name].unique() if isinstance(text, str)}
+        if any(text != shown for text, shown in escaped.items()):
+            table[name] = table[name].map(lambda value, shown=escaped: shown.get(value, value))
     return table
 
 

@@ -5,7 +5,7 @@ report print the message. It names column, rule, count and first offending row, 
 (origin.py), and says what to do next.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,14 +55,14 @@ class Failure:
 @dataclass(frozen=True)
 class Judged:
     """What was judged: the workload's rows with the derived columns (`table`, rules.check_table) and with the
-    index of the source (`rows`), the table that they come from (`frame`, for hints), the schema and the table's origin.
+    index of the source (`rows`), the schema, the table's origin, and which workloads have rows (for a hint).
     """
 
     table: pd.DataFrame
     rows: pd.DataFrame
-    frame: pd.DataFrame
     schema: TelemetrySchema
     origin: Origin = field(default_factory=Origin)
+    workloads: Sequence[str] = ()
 
     def column_text(self, column: str) -> str:
         """The column as a message names it."""
@@ -114,17 +114,17 @@ def describe(rule: Rule, result: Mapping[str, Any], judged: Judged) -> Failure:
 
 def _of_table(rule: Rule, judged: Judged) -> Failure:
     """The message for a rule that the table as such breaks, not single rows."""
-    rows, frame, where = judged.rows, judged.frame, f"workload {judged.schema.workload}"
+    rows, where = judged.rows, f"workload {judged.schema.workload}"
     if rule.kind == "row_count":
         copies = int(judged.table["repeats_earlier"].sum()) if "repeats_earlier" in judged.table else 0
         counted = f"{len(rows)}" if not copies else f"{len(rows) - copies} and {copies} copies of them"
         message = f"rows must number at least {judged.schema.minimum_rows}, got {counted} ({where}); record more"
-        if rows.empty and len(frame):
-            message += f"; the table holds {', '.join(map(str, frame['workload'].dropna().unique()))}"
+        if rows.empty and judged.workloads:
+            message += f"; the table holds {', '.join(judged.workloads)}"
         return Failure("", rule.kind, len(rows), None, message)
     if rule.kind == "column_present":
         message = (f"column {rule.column!r} must be present, got none ({where}); "
-                   + nearest(rule.column, map(str, frame.columns)))
+                   + nearest(rule.column, map(str, rows.columns)))
         return Failure(rule.column, rule.kind, len(rows), None, message)
     values = rows[rule.column]
     if rule.kind == "numeric":

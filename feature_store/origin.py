@@ -12,7 +12,7 @@ The index of a table that was read from a file is the number by which its user f
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,11 @@ class Origin:
     def cells(self) -> dict[tuple[int, str], str]:
         """Texts of the unreadable cells by row and column of the file."""
         return {(cell.row, cell.column): cell.text for cell in self.unreadable}
+
+    def joined(self, later: "Origin", before: int) -> "Origin":
+        """Of this table and a later file of the same mapping, whose rows are numbered from `before` on."""
+        cells = (replace(cell, row=cell.row + before) for cell in later.unreadable)
+        return Origin({**self.columns, **later.columns}, (*self.unreadable, *cells), later.bad_rows)
 
     def write(self, folder: Path) -> None:
         """Writes origin.json."""

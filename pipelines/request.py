@@ -95,7 +95,7 @@ def make_request(
 
     Args:
         task: name or path of a task; a mapping that carries a task of its own overrules it.
-        telemetry: a file or the address of a server; None: what comes with the task.
+        telemetry: a file or folder, or the address of a server; None: what comes with the task.
         workloads: the ones to train; empty: all of the task.
         method: overrules the task's training method.
         config: the mlflow.yaml that was named, which the command that reproduces the run names again.
@@ -106,6 +106,7 @@ def make_request(
         InputError: a file is missing or malformed, or a workload or method is unknown.
     """
     from feature_store.digests import content_digest
+    from feature_store.sources.data_set import is_data_set, version_of
     from feature_store.sources.object_store import as_local, is_object
     from feature_store.sources.production import is_prometheus
 
@@ -142,8 +143,11 @@ def make_request(
     else:
         telemetry = telemetry if is_object(telemetry) else str(_existing(telemetry))
         logs = kind.logs(loaded, chosen) if isinstance(kind, LearnsFromLogs) else ()
-        with as_local(telemetry) as local:
-            version = content_digest(Path(local))
+        if is_data_set(telemetry):
+            version = version_of(telemetry)
+        else:
+            with as_local(telemetry) as local:
+                version = content_digest(Path(local))
         if logs:
             version = hashlib.sha256("".join([version, *map(content_digest, logs)]).encode()).hexdigest()
     its_own = own is not None and own.data is not None
@@ -198,9 +202,9 @@ def _given(telemetry: str) -> str:
 
 def _existing(telemetry: str) -> Path:
     path = Path(telemetry)
-    if not path.is_file():
-        raise InputError("telemetry must be an existing file, the s3:// address of one or the http address of a "
-                         f"Prometheus server, got {path}")
+    if not path.exists():
+        raise InputError("telemetry must be an existing file, a folder of Parquet files, the s3:// address of one or "
+                         f"the http address of a Prometheus server, got {path}")
     return path.absolute()  # the steps run in folders of their own
 
 

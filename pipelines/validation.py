@@ -6,27 +6,32 @@ A Prometheus server is not asked: what its metric map would give is all that is 
 """
 
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
+from components.ingest import ingest_samples
 from feature_store.dropping import BadRowsFound, drop_bad_rows
 from feature_store.mapping_file import ColumnFields, MappingFile
 from feature_store.measurement_mapping import is_measurement_mapping
 from feature_store.measurement_mapping_file import MeasurementMappingFile, texts
 from feature_store.origin import Origin
+from feature_store.samples import Samples
 from feature_store.schema import TelemetrySchema
-from feature_store.sources.object_store import as_local
 from feature_store.sources.production import is_prometheus
 from feature_store.strict_yaml import parse_yaml
 from feature_store.written.model import check_written
 from models.tasks.kinds import kind_of
 from pipelines.request import TrainRequest
 
+MANY = 100_000  # values of a column that are kept of a workload
+Values = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ColumnFound:
@@ -37,7 +42,8 @@ class ColumnFound:
         unit: that the models get it in.
         role: "input" or "target".
         source: what it is made of, in the words of the mapping; "": the column of the same name.
-        minimum, median, maximum: in `unit`; None: there is no number, or no row to look at.
+        minimum, median, maximum: in `unit`; None: there is no number, or no row to look at. The median takes MANY
+            values of a workload at most.
     """
 
     name: str
@@ -113,27 +119,44 @@ def understand(request: TrainRequest) -> Understanding:
     if is_prometheus(request.telemetry):
         asked = kind.asked(request.task, request.mapping_yaml)
         workloads = [_promised(schemas[name], asked) for name in request.workloads]
-        frame = pd.DataFrame()
+        numbers: dict[str, list[Values]] = {}
     else:
-        with tempfile.TemporaryDirectory() as folder, as_local(request.telemetry) as local:
-            frame = kind.ingest(request.task, local, request.mapping_yaml, Path(folder))
-            frame, workloads = _judged(frame, schemas, Origin.read(Path(folder)))
+        with tempfile.TemporaryDirectory() as folder:
+            ingest_samples(request.task, kind, request.telemetry, request.mapping_yaml, Path(folder))
+            numbers, workloads = _judged(Samples(Path(folder)), schemas, Origin.read(Path(folder)))
     sources = _sources(request.mapping_yaml)
-    return Understanding(request.task.name, request.task.kind, tuple(_columns(frame, schemas, sources)),
+    return Understanding(request.task.name, request.task.kind, tuple(_columns(numbers, schemas, sources)),
                          tuple(workloads))
 
 
-def _judged(frame: pd.DataFrame, schemas: Mapping[str, TelemetrySchema],
-            origin: Origin) -> tuple[pd.DataFrame, list[WorkloadFound]]:
-    """The rows that a run would go on with, and what they are worth."""
-    from feature_store.expectations import validate_all
+def _judged(samples: Samples, schemas: Mapping[str, TelemetrySchema],
+            origin: Origin) -> tuple[dict[str, list[Values]], list[WorkloadFound]]:
+    """Of the rows that a run would go on with: the finite numbers of each column, an array a workload; what they are
+    worth.
+    """
+    from feature_store.expectations import DataGate
 
-    frame, bad_rows = drop_bad_rows(frame, schemas, origin)
-    results = validate_all(dict.fromkeys(schemas, frame), schemas, origin=origin, bad_rows=bad_rows)
-    found = [_workload(schemas[name], int((frame["workload"] == name).sum()), set(frame.columns),
-                       tuple(failure.message for failure in result.failures if failure.rule != "column_present"),
-                       tuple(failure.message for failure in result.warnings)) for name, result in results.items()]
-    return frame, [replace(one, bad_rows=bad_rows.get(one.name)) for one in found]
+    gate, numbers, found = DataGate(origin), defaultdict[str, list[Values]](list), []
+    for name, schema in schemas.items():
+        rows, bad_rows = drop_bad_rows(samples.to_judge(name), schema, origin)
+        result = gate.judge(rows, schema, bad_rows, list(samples))
+        rows = rows[rows["workload"] == name]
+        one = _workload(schema, len(rows), set(rows.columns),
+                        tuple(failure.message for failure in result.failures if failure.rule != "column_present"),
+                        tuple(failure.message for failure in result.warnings))
+        found.append(replace(one, bad_rows=bad_rows))
+        for column in {**schema.features, **schema.target}:
+            if column in rows:
+                values = pd.to_numeric(rows[column], errors="coerce").to_numpy(np.float64)
+                numbers[column].append(_thinned(values[np.isfinite(values)]))
+    return numbers, found
+
+
+def _thinned(values: Values) -> Values:
+    """The values; of very many both ends and some between, evenly spaced in their order of size."""
+    if len(values) <= MANY:
+        return values
+    return np.sort(values)[np.linspace(0, len(values) - 1, MANY).astype(int)]
 
 
 def _promised(schema: TelemetrySchema, asked: Mapping[str, set[str]]) -> WorkloadFound:
@@ -161,14 +184,12 @@ def _without_ends(schema: TelemetrySchema) -> Iterator[str]:
                    "may answer what cannot be, such as a negative latency; give the least value that can be")
 
 
-def _columns(frame: pd.DataFrame, schemas: Mapping[str, TelemetrySchema],
+def _columns(numbers: Mapping[str, list[Values]], schemas: Mapping[str, TelemetrySchema],
              sources: Mapping[str, str]) -> Iterable[ColumnFound]:
-    rows = frame[frame["workload"].isin(list(schemas))] if "workload" in frame else frame
     roles = {name: ("input", column.unit) for schema in schemas.values() for name, column in schema.features.items()}
     roles |= {name: ("target", column.unit) for schema in schemas.values() for name, column in schema.target.items()}
     for name, (role, unit) in roles.items():
-        numbers = pd.to_numeric(rows[name], errors="coerce").to_numpy(np.float64) if name in rows else np.empty(0)
-        finite = numbers[np.isfinite(numbers)]
+        finite = np.concatenate(numbers.get(name, [np.empty(0)]))
         seen = (float(finite.min()), float(np.median(finite)), float(finite.max())) if len(finite) else (None,) * 3
         yield ColumnFound(name, unit, role, sources.get(name, ""), *seen)
 

@@ -23,6 +23,7 @@ from feature_store.errors import InputError, nearest
 from feature_store.mapping import Header, Label, TelemetryMapping, TimeSource
 from feature_store.origin import ALL_WORKLOADS, RECORD, ROW, Origin, Unreadable, numbered, row_text
 from feature_store.schema import CONFIGURATION, IDENTITY, METRICS, TARGETS
+from feature_store.sources.data_set import partitions_of
 from feature_store.sources.wide import plain_mappings
 from feature_store.timestamps import carries_zone, is_time, utc_timestamps
 
@@ -150,9 +151,10 @@ def _header(path: Path, header: Header) -> list[str]:
     from pyarrow.parquet import read_schema
 
     try:
-        return list(read_schema(path).names)
+        names = list(read_schema(path).names)
     except (ArrowException, OSError) as error:
         raise _damaged(path, error) from error
+    return [*names, *(name for name in partitions_of(path) if name not in names)]
 
 
 def _read(path: Path, columns: list[str] | None, header: Header) -> pd.DataFrame:
@@ -165,10 +167,12 @@ def _read(path: Path, columns: list[str] | None, header: Header) -> pd.DataFrame
         from pyarrow import ArrowException
         from pyarrow.parquet import read_table
 
-        try:
-            frame = read_table(path, columns=columns).to_pandas(ignore_metadata=True)
+        try:  # a table that it was made of row by row would have no columns where all that is asked for is in the path
+            frame = read_table(path, columns=columns, partitioning=None).to_pandas(ignore_metadata=True)
         except (ArrowException, OSError) as error:
             raise _damaged(path, error) from error
+        frame = frame.assign(**{name: value for name, value in partitions_of(path).items() if name not in frame
+                                and (columns is None or name in columns)})
     if frame.empty:
         raise InputError(f"telemetry file must hold rows, got a header alone ({path})")
     return numbered(frame, header.rows + 1, ROW) if csv else numbered(frame, 1, RECORD)

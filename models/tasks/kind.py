@@ -6,7 +6,7 @@ import each other and `models/tasks/supervised`, never another kind.
 
 Folders. Each stage reads folders that earlier ones wrote and writes one of its own:
 
-    samples/              samples.parquet: a row an observation, with the column `workload`; what else `ingest` keeps
+    samples/              a row an observation, a file a workload (feature_store/samples.py); what else `ingest` keeps
     features/<workload>/  quality.json with `data_version`, and whatever the kind's later stages read; as Parquet
                           what the bundle's evidence shall name by its digest
     learner/<workload>/   what `finetune` made
@@ -129,12 +129,13 @@ class Kind(Protocol):
     def schema(self, task: Any, workload: str) -> TelemetrySchema:
         """The columns that the data gate demands of a workload's rows."""
 
-    def featurize(self, task: Any, samples: pd.DataFrame, checks: Mapping[str, Sequence[Mapping[str, Any]]], seed: int,
-                  validated: Path, output: Path, state: Path) -> dict[str, str]:
+    def featurize(self, task: Any, samples: Mapping[str, pd.DataFrame],
+                  checks: Mapping[str, Sequence[Mapping[str, Any]]], seed: int, validated: Path, output: Path,
+                  state: Path) -> dict[str, str]:
         """Writes <output>/<workload>/ for each workload of `checks`, and what they share beside them.
 
         Args:
-            samples: all rows that `ingest` made; `checks` names the workloads that passed the data gate.
+            samples: workload -> its rows (feature_store/samples.py), read when they are asked for.
             checks: workload -> results of the data gate, for quality.json.
             validated: the folder that `ingest` wrote into.
             state: folder that outlives the run, for searches that go on where they were.

@@ -94,11 +94,15 @@ class Steps:
                                self.folder / "gated", self.folder / "registered")
         return {entry["workload"]: entry for entry in entries}
 
-    def report(self, run_name: str = "here") -> dict[str, Any]:
-        """The summary that the command line prints."""
+    def pages(self, run_name: str = "here") -> None:
         at = self.folder.joinpath
         run_pages(self.task_yaml, list(self.workloads), run_name, at("features"), at("gated"), at("registered"),
                   at("pages"))
+
+    def report(self, run_name: str = "here") -> dict[str, Any]:
+        """Of pages and report: the summary that the command line prints."""
+        at = self.folder.joinpath
+        self.pages(run_name)
         run_report(self.task_yaml, run_name, at("features"), at("gated"), at("registered"), [at("pages")], at("page"))
         (last,) = [event for event in self.events() if event["event"] == "result"][-1:]
         summary: dict[str, Any] = last["summary"]

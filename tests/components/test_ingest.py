@@ -10,8 +10,9 @@ import yaml
 
 from components.ingest import run_ingest
 from components.progress import PROGRESS_VARIABLE, read_events
-from feature_store.digests import content_digest
 from feature_store.errors import InputError, SourceError
+from feature_store.origin import Origin
+from feature_store.samples import Samples
 from feature_store.sources import prometheus_api
 from tests.e2e import tiny
 from tests.feature_store.sources.recorded import metric_map, recorded_server
@@ -29,11 +30,10 @@ def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_a_prometheus_server_gives_the_canonical_table(tmp_path: Path) -> None:
     with recorded_server() as (url, start_s):
         source = run_ingest(TASK, url, yaml.safe_dump(metric_map(start_s)), tmp_path / "out")
-    frame = pd.read_parquet(tmp_path / "out" / "samples.parquet")
+    frame = pd.read_parquet(tmp_path / "out" / "rows")
     assert source == json.loads((tmp_path / "out" / "source.json").read_text())
     assert source["workloads"] == frame["workload"].value_counts().to_dict()
     assert (source["rows"], source["telemetry"]) == (len(frame), url)
-    assert source["data_version"] == content_digest(frame)
 
 
 def test_the_same_answers_are_the_same_data_version(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_users_own_file_is_mapped(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     pd.DataFrame({"ts": [1767571200, 1767571260], "io": [25.0, 50.0], "rt": [1500, 2500]}).to_csv(path, index=False)
     source = run_ingest(TASK, str(path), yaml.safe_dump(mapping), tmp_path / "out")
-    frame = pd.read_parquet(tmp_path / "out" / "samples.parquet")
+    frame = pd.read_parquet(tmp_path / "out" / "rows")
     assert frame["psi_io_some"].tolist() == [0.25, 0.5] and frame["latency_ms"].tolist() == [1.5, 2.5]
     assert source["telemetry"] == "mine.csv" and source["workloads"] == {"redis": 2}
 
@@ -81,3 +81,59 @@ def test_what_cannot_be_read_leaves_nothing(
     assert not (tmp_path / "out").exists()
     failed = read_events(events)[0][-1]
     assert (failed["event"], failed["step"], failed["exit_code"]) == ("failed", "ingest", 2)
+
+
+def test_a_data_set_gives_what_one_file_of_all_its_rows_gives(tmp_path: Path) -> None:
+    """Files of two workloads, of which the later one comes first by its path."""
+    table = tiny.telemetry(rows=40)
+    table.to_parquet(tmp_path / "whole.parquet", index=False)
+    folder = tmp_path / "parts"
+    early = table["window_start"] < table["window_start"].iloc[25]
+    for name, rows in (("zone=a", table[~early]), ("zone=b", table[early])):
+        (folder / name).mkdir(parents=True)
+        rows.to_parquet(folder / name / "part-0.parquet", index=False)
+    whole = run_ingest(TASK, str(tmp_path / "whole.parquet"), yaml.safe_dump(DATA_SET), tmp_path / "one")
+    source = run_ingest(TASK, str(folder), yaml.safe_dump(DATA_SET), tmp_path / "many")
+    assert {**source, "telemetry": ""} == {**whole, "telemetry": ""} and source["telemetry"] == "parts"
+    rows = Samples(tmp_path / "many")["redis"]
+    assert rows.index.tolist() == [*range(56, 81), *range(16, 31)], "records counted through all files"
+
+
+DATA_SET = {"workload": {"column": "workload"}, "time": {"column": "window_start", "window_s": 60},
+            "columns": {"psi_io_some": {"column": "psi_io_some"}, "latency_ms": {"column": "latency_ms"}}}
+
+
+def test_a_bad_cell_of_a_later_file_of_a_data_set_is_found_where_it_stands(tmp_path: Path) -> None:
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    table = tiny.telemetry(("redis",), rows=20).astype({"latency_ms": object})
+    table.loc[13, "latency_ms"] = "timeout"
+    table[:10].astype({"latency_ms": "float64"}).to_parquet(folder / "0.parquet", index=False)
+    table[10:].astype({"latency_ms": "str"}).to_parquet(folder / "1.parquet", index=False)
+    mapping = DATA_SET | {"bad_rows": {"drop": True, "at_most": "10 %"}}
+    run_ingest(TASK, str(folder), yaml.safe_dump(mapping), tmp_path / "out")
+    origin = Origin.read(tmp_path / "out")
+    assert origin.cells == {(14, "latency_ms"): "timeout"} and origin.bad_rows is not None
+    assert Samples(tmp_path / "out")["redis"]["latency_ms"].isna().to_numpy().nonzero()[0].tolist() == [13]
+
+
+def test_a_data_set_without_time_keeps_the_order_of_its_files(tmp_path: Path) -> None:
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    for number, value in enumerate((1.0, 2.0)):
+        pd.DataFrame({"io": [value] * 3, "rt": [value] * 3}).to_parquet(folder / f"{number}.parquet", index=False)
+    mapping = {"workload": {"constant": "redis"}, "columns": {"psi_io_some": {"column": "io"},
+                                                              "latency_ms": {"column": "rt"}}}
+    run_ingest(TASK, str(folder), yaml.safe_dump(mapping), tmp_path / "out")
+    rows = Samples(tmp_path / "out")["redis"]
+    assert rows["latency_ms"].tolist() == [1.0] * 3 + [2.0] * 3 and rows["window_start"].is_unique
+
+
+def test_a_file_of_a_data_set_that_is_damaged_is_named_and_nothing_is_left(tmp_path: Path) -> None:
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    tiny.telemetry(rows=5).to_parquet(folder / "0.parquet", index=False)
+    (folder / "1.parquet").write_bytes((folder / "0.parquet").read_bytes()[:-20])
+    with pytest.raises(InputError, match=r"whole Parquet table, got .*1\.parquet"):
+        run_ingest(TASK, str(folder), "", tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from feature_store.bad_rows import ROW_RULES, BadRows
 from feature_store.dropping import LISTED, BadRow, breaks_rule, drop_bad_rows
-from feature_store.expectations import validate_all
+from feature_store.expectations import DataGate
 from feature_store.features import featurize
 from feature_store.mapping import ColumnSource, Label, TelemetryMapping, TimeSource
 from feature_store.origin import Origin, Unreadable
@@ -24,8 +24,7 @@ ALL = Origin(bad_rows=BadRows(ROW_RULES, 0.1))
 
 
 def drop(frame, schema, origin=ALL):
-    kept, found = drop_bad_rows(frame, {schema.workload: schema}, origin)
-    return kept, found[schema.workload]
+    return drop_bad_rows(frame, schema, origin)
 
 
 def changed(frame, row, **values):
@@ -73,7 +72,7 @@ def test_bad_rows_go_and_are_counted_and_the_gate_passes_what_is_left(schema, te
     assert sorted(set(frame.index) - set(kept.index)) == gone and len(kept) == len(frame) - len(gone)
     assert (found.rows, found.by_rule, found.dropped) == (len(frame), by_rule, len(gone))
     pd.testing.assert_frame_equal(kept, frame.loc[kept.index])
-    (result,) = validate_all({"redis": kept}, {"redis": schema}, origin=ALL, bad_rows={"redis": found}).values()
+    result = DataGate(ALL).judge(kept, schema, found)
     assert result.passed, result.failures
     assert result.bad_rows == found.to_dict()
     json.dumps(result.to_dict(), allow_nan=False)
@@ -84,7 +83,7 @@ def test_a_workload_with_too_many_keeps_its_rows_and_stops(schema, telemetry):
     frame.loc[:12, "latency_ms"] = np.nan  # 13 of 120, and 12 are allowed
     kept, found = drop(frame, schema)
     assert len(kept) == 120 and found.too_many and found.dropped == 0
-    (result,) = validate_all({"redis": kept}, {"redis": schema}, origin=ALL, bad_rows={"redis": found}).values()
+    result = DataGate(ALL).judge(kept, schema, found)
     assert [failure.rule for failure in result.failures] == ["bad_rows", "not_null"]
     assert result.failures[0].message == (
         "bad rows must be at most 12 of 120 (at_most: 10 %), got 13: 13 not_null (workload redis, first at row 0, "
@@ -102,8 +101,8 @@ def test_a_table_that_is_bad_as_a_whole_fails_as_without_a_policy(schema, teleme
     frame = change(telemetry())
     kept, found = drop(frame, schema)
     pd.testing.assert_frame_equal(kept, frame)
-    (with_policy,) = validate_all({"redis": kept}, {"redis": schema}, bad_rows={"redis": found}).values()
-    (without,) = validate_all({"redis": frame}, {"redis": schema}).values()
+    with_policy = DataGate().judge(kept, schema, found)
+    without = DataGate().judge(frame, schema)
     assert without.failures and with_policy.failures[-len(without.failures):] == without.failures
     assert "at_most: " not in with_policy.failures[0].message.partition("fix the source")[2], "that is not the remedy"
 
@@ -112,7 +111,7 @@ def test_holes_count_against_what_is_allowed(schema, telemetry):
     frame = BAD["a hole is left open"][0](telemetry())
     kept, found = drop(frame, schema, Origin(bad_rows=BadRows(ROW_RULES, 0.001)))
     assert found.too_many and len(kept) == 120
-    (result,) = validate_all({"redis": kept}, {"redis": schema}, bad_rows={"redis": found}).values()
+    result = DataGate().judge(kept, schema, found)
     assert [failure.rule for failure in result.failures] == ["bad_rows", "time_gap"]
     assert "column 'window_start': a hole of 86,460 s before it" in result.failures[0].message
 
@@ -121,22 +120,22 @@ def test_only_the_rules_that_are_listed_are_dropped_by(schema, telemetry):
     frame = changed(changed(telemetry(), 7, latency_ms=-1.0), 9, latency_ms=np.nan)
     kept, found = drop(frame, schema, Origin(bad_rows=BadRows(("range",), 0.1)))
     assert found.by_rule == {"range": 1} and 9 in kept.index
-    (result,) = validate_all({"redis": kept}, {"redis": schema}, bad_rows={"redis": found}).values()
+    result = DataGate().judge(kept, schema, found)
     assert [failure.rule for failure in result.failures] == ["not_null"]
 
 
 def test_other_workloads_keep_their_rows(schema, telemetry):
     others = changed(telemetry(workload="mysql"), 7, latency_ms=-1.0)
     frame = pd.concat([others, changed(telemetry(), 9, latency_ms=-1.0)])  # each row number twice, as of a wide file
-    kept, found = drop_bad_rows(frame, {"redis": schema}, ALL)
-    assert list(found) == ["redis"]
+    kept, found = drop_bad_rows(frame, schema, ALL)
+    assert found.dropped == 1
     assert kept["workload"].value_counts().to_dict() == {"mysql": 120, "redis": 119}
 
 
 def test_without_a_policy_nothing_goes(schema, telemetry):
     frame = changed(telemetry(), 7, latency_ms=-1.0)
-    kept, found = drop_bad_rows(frame, {"redis": schema}, Origin())
-    assert kept is frame and found == {}
+    kept, found = drop_bad_rows(frame, schema, Origin())
+    assert kept is frame and found is None
 
 
 def test_the_first_rows_are_listed_as_the_file_has_them(schema, telemetry):
@@ -166,7 +165,7 @@ def test_a_row_is_bad_by_the_same_rules_as_the_gates(schema, telemetry, values, 
     for row, step_s in steps.items():
         frame.loc[row, "window_start"] += pd.Timedelta(seconds=step_s)
     table = check_table(frame, schema)
-    (result,) = validate_all({"redis": frame}, {"redis": schema}).values()
+    result = DataGate().judge(frame, schema)
     asked = {(failure.column, failure.rule): failure.count for failure in result.failures}
     for rule in rules_for(schema, table):
         if rule.kind in ROW_RULES and rule.kind not in ("unique_windows", "time_order"):
@@ -201,11 +200,11 @@ def test_dropping_is_running_on_a_file_without_these_rows(schema, telemetry, tmp
     for name, rows in (("all", table), ("good", table[table["good"].astype(bool)])):
         rows.drop(columns="good").to_csv(folder / f"{name}.csv", index=False)
         frame, origin = read_with_origin(folder / f"{name}.csv", MAPPING)
-        kept, found = drop_bad_rows(frame, {"redis": schema}, origin)
+        kept, found = drop_bad_rows(frame, schema, origin)
         summary = featurize(kept, schema, 0.2, folder / name)
         made[name] = (summary.data_version, {side: (folder / name / f"{side}.parquet").read_bytes()
                                              for side in ("train", "test")})
-        assert found["redis"].dropped == len(rows) - int(rows["good"].sum())
+        assert found.dropped == len(rows) - int(rows["good"].sum())
         sides = dict(zip(frame["window_start"], on_test_side(frame, schema.split_by, 0.2), strict=True))
         assert [sides[start] for start in kept["window_start"]] == list(on_test_side(kept, schema.split_by, 0.2))
     assert made["all"] == made["good"]

@@ -23,6 +23,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     tiny.write_yaml(tiny.task(), tmp_path / "tiny.yaml")
     tiny.telemetry(rows=5).to_parquet(tmp_path / "samples.parquet", index=False)
+    (tmp_path / "empty").mkdir()
     return tmp_path
 
 
@@ -127,8 +128,8 @@ def test_a_mistake_in_the_task_of_a_mapping_of_measurements_is_named_with_its_li
     [
         ({"task": "performence"}, "performence"),
         ({"task": "no.yaml"}, "task file must be a readable file"),
-        ({"telemetry": "no.parquet"}, "telemetry must be an existing file, the s3:// address"),
-        ({"telemetry": "."}, "telemetry must be an existing file"),
+        ({"telemetry": "no.parquet"}, "telemetry must be an existing file, a folder"),
+        ({"telemetry": "empty"}, "expected a folder with files in .parquet or .pq, got none"),
         ({"mapping": Path("no.yaml")}, "mapping must be an existing file"),
         ({"workloads": ("rediss",)}, "workload: expected one of task 'tiny', got 'rediss'; did you mean 'redis'?"),
         ({"method": "monotnoe"}, r"training.method: expected plain, .*did you mean 'monotone'\? \(--method\)"),

@@ -106,8 +106,9 @@ class Control:
 
         return load_schema(task, environment_of(task.environment), workload)
 
-    def featurize(self, task: ControlTask, samples: pd.DataFrame, checks: Mapping[str, Sequence[Mapping[str, Any]]],
-                  seed: int, validated: Path, output: Path, state: Path) -> dict[str, str]:
+    def featurize(self, task: ControlTask, samples: Mapping[str, pd.DataFrame],
+                  checks: Mapping[str, Sequence[Mapping[str, Any]]], seed: int, validated: Path, output: Path,
+                  state: Path) -> dict[str, str]:
         """The longest stretch of load without a gap; that a twin can be made of it."""
         from models.control.contract.first_steps import check_settings_shown
         from models.control.contract.systems import environment_of
@@ -118,7 +119,7 @@ class Control:
         columns = tuple(environment_of(task.environment).columns)
 
         def work(name: str) -> None:
-            write_load(samples, name, columns, task.minimum_rows, checks[name], output / name,
+            write_load(samples[name], name, columns, task.minimum_rows, checks[name], output / name,
                        parts_of_log(task, name))
             check_settings_shown(twin_of(task, name, output), numbers_of(task, name), f"workload {name}")
 

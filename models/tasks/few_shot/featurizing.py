@@ -45,6 +45,9 @@ def ingest_measurements(telemetry: str, mapping_yaml: str, output: Path) -> pd.D
     if not is_measurement_mapping(content):
         raise InputError("a few-shot task must be given measurements, got telemetry; pass a mapping of workload, "
                          "configuration and target (docs/reference/measurements.md)")
+    if (output / MEASUREMENTS).exists():
+        raise InputError(f"measurements must be one file, got a data set of several, {telemetry} the second of them; "
+                         "write them to one")
     measurements = load_measurements(Path(telemetry), parse_measurement_mapping(content, "mapping"))
     measurements.frame.to_parquet(output / MEASUREMENTS, index=False, compression="zstd")
     (output / "measurements.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
@@ -53,8 +56,9 @@ def ingest_measurements(telemetry: str, mapping_yaml: str, output: Path) -> pd.D
     return samples_of(measurements)
 
 
-def featurize_few_shot(task: FewShotTask, samples: pd.DataFrame, checks: Mapping[str, Sequence[Mapping[str, Any]]],
-                       seed: int, validated: Path, output: Path, state: Path) -> dict[str, str]:
+def featurize_few_shot(task: FewShotTask, samples: Mapping[str, pd.DataFrame],
+                       checks: Mapping[str, Sequence[Mapping[str, Any]]], seed: int, validated: Path, output: Path,
+                       state: Path) -> dict[str, str]:
     """Writes _pool/ and a folder for each workload of `checks`; workload -> "" or why there is none.
 
     All share one scaling, so that one base learner can be pretrained for them: the embedding's box holds the hull of
@@ -80,7 +84,7 @@ def featurize_few_shot(task: FewShotTask, samples: pd.DataFrame, checks: Mapping
     (folder / "pool.json").write_text(json.dumps({**knowledge.to_json(), "products": products}, indent=1))
     failed = json.loads((validated / "measurements.json").read_text())["failed"]
     for name, adapted in made.items():
-        own = samples[samples["workload"] == name].reset_index(drop=True)
+        own = samples[name].reset_index(drop=True)
         status[name] = attempt(partial(_write, task, seed, knowledge, scaling, inside(output, name), adapted, own,
                                        failed.get(name, 0), checks[name]))
     return status

@@ -102,8 +102,9 @@ class FewShotKind:
         """Inputs of the configuration, the log target and the configuration's name."""
         return task.telemetry_schema(workload)
 
-    def featurize(self, task: FewShotTask, samples: pd.DataFrame, checks: Mapping[str, Sequence[Mapping[str, Any]]],
-                  seed: int, validated: Path, output: Path, state: Path) -> dict[str, str]:
+    def featurize(self, task: FewShotTask, samples: Mapping[str, pd.DataFrame],
+                  checks: Mapping[str, Sequence[Mapping[str, Any]]], seed: int, validated: Path, output: Path,
+                  state: Path) -> dict[str, str]:
         """What the pool knows, and each workload's rows out of it."""
         from models.tasks.few_shot.featurizing import featurize_few_shot
         from models.tasks.supervised.featurizing import checked_specifications

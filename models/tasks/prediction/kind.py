@@ -115,8 +115,9 @@ class Prediction:
         """Inputs, configuration, target and the columns of the split."""
         return task.telemetry_schema(workload)
 
-    def featurize(self, task: PredictionTask, samples: pd.DataFrame, checks: Mapping[str, Sequence[Mapping[str, Any]]],
-                  seed: int, validated: Path, output: Path, state: Path) -> dict[str, str]:
+    def featurize(self, task: PredictionTask, samples: Mapping[str, pd.DataFrame],
+                  checks: Mapping[str, Sequence[Mapping[str, Any]]], seed: int, validated: Path, output: Path,
+                  state: Path) -> dict[str, str]:
         """Each workload's rows, split and scaled by its own training side."""
         from models.tasks.supervised.featurizing import featurize_telemetry
 

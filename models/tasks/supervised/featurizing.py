@@ -18,11 +18,11 @@ from models.training.workload import raw_specification
 from models.verification.language.specification_language import parse_specification
 
 
-def featurize_telemetry(task: SupervisedTask, samples: pd.DataFrame, checks: Mapping[str, Sequence[Mapping[str, Any]]],
-                        output: Path) -> dict[str, str]:
+def featurize_telemetry(task: SupervisedTask, samples: Mapping[str, pd.DataFrame],
+                        checks: Mapping[str, Sequence[Mapping[str, Any]]], output: Path) -> dict[str, str]:
     """Writes <output>/<workload>/ of each workload of `checks`; workload -> "" or why there is none."""
     def work(name: str) -> None:
-        featurize(samples, task.telemetry_schema(name), task.test_share, inside(output, name),
+        featurize(samples[name], task.telemetry_schema(name), task.test_share, inside(output, name),
                   checks=checks[name])
 
     status = {name: attempt(partial(work, name)) for name in checks}

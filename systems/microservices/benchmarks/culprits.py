@@ -133,7 +133,7 @@ def network(given: pd.DataFrame, asked: pd.DataFrame, seed: int) -> Scores:
         numbered = given.assign(window=given["incident"])
         frame = pd.concat([telemetry(part, str(application), 1.0)
                            for application, part in numbered.groupby("application")])
-        status = kind.featurize(task, frame, {WORKLOAD: []}, seed, work, work / "features", work)
+        status = kind.featurize(task, {WORKLOAD: frame}, {WORKLOAD: []}, seed, work, work / "features", work)
         _require(status)
         kind.pretrain(task, [WORKLOAD], seed, work / "features", work / "pretrained", work, _nothing)
         (work / "learner").mkdir()

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from feature_store.errors import InputError
-from feature_store.expectations import validate_all
+from feature_store.expectations import DataGate
 from feature_store.mapping import ColumnSource, Label, TelemetryMapping, TimeSource, parse_mapping
 from feature_store.schema import METRICS, TARGETS, TelemetrySchema
 from feature_store.sources.files import read_telemetry, read_with_origin
@@ -90,6 +90,6 @@ def test_a_message_names_the_workloads_own_column(tmp_path: Path) -> None:
     RAW.to_parquet(tmp_path / "wide.parquet")
     frame, origin = read_with_origin(tmp_path / "wide.parquet", MAPPING)
     schema = TelemetrySchema("my_db", {"cpu_time": METRICS["cpu_time"]}, TARGETS, ("window_start",), 2)
-    (failure,) = validate_all({"my_db": frame}, {"my_db": schema}, origin=origin)["my_db"].failures
+    (failure,) = DataGate(origin).judge(frame, schema).failures
     assert failure.message.startswith("column 'my_db_latency' (latency_ms) must be at least 0.001 ms, got -4 (workload "
                                       "my_db: 1 of 2 rows, first at record 2, window 2023-11-14 22:14:20+00:00)")

@@ -116,7 +116,8 @@ def test_traces_without_any_root_are_refused(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_task_is_proved_and_the_corner_of_those_off_every_path_scores_least(tmp_path: Path) -> None:
     task, made = load_task(TASK), tmp_path / "made"
-    status = KIND.featurize(task, telemetry(rows(), "made", 10.0), {TASK: []}, 0, tmp_path, made / "features", tmp_path)
+    samples = {TASK: telemetry(rows(), "made", 10.0)}
+    status = KIND.featurize(task, samples, {TASK: []}, 0, tmp_path, made / "features", tmp_path)
     assert status == {TASK: ""}
     KIND.pretrain(task, [TASK], 0, made / "features", made / "pretrained", tmp_path, lambda *_: None)
     (made / "learner").mkdir()

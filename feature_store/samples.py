@@ -1,0 +1,111 @@
+"""The rows of all workloads as steps hand them on: a Parquet file a workload, so that no step holds more than one's.
+
+    rows/<workload>.parquet    a workload's rows; the index is the row's number in the source (origin.py)
+    rows/_unnamed.parquet      rows without a workload: they may be any one's, and are judged with each
+    source.json                where they come from, how many there are of each workload, and the version of the data
+
+Flow: `ingest` writes what it reads, part by part where the source is a data set of several files; `validate` writes
+what is left; `featurize` reads. The steps' memory follows the largest workload, whatever there is beside it.
+"""
+
+import hashlib
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pandas as pd
+
+from feature_store.bad_rows import BadRows
+from feature_store.digests import content_digest
+from feature_store.names import is_workload_name
+
+SOURCE = "source.json"
+ROWS = "rows"
+UNNAMED = "_unnamed"
+
+
+class Samples(Mapping[str, pd.DataFrame]):
+    """Workload -> its rows, read when they are asked for. `source` is the content of source.json."""
+
+    def __init__(self, folder: Path) -> None:
+        self.source: dict[str, Any] = json.loads((folder / SOURCE).read_text())
+        self._rows = folder / ROWS
+
+    def __getitem__(self, workload: str) -> pd.DataFrame:
+        """The workload's rows; KeyError: it has none."""
+        if workload not in self.source["workloads"]:
+            raise KeyError(workload)
+        return pd.read_parquet(self._rows / _file_of(workload))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.source["workloads"])
+
+    def __len__(self) -> int:
+        return len(self.source["workloads"])
+
+    def to_judge(self, workload: str) -> pd.DataFrame:
+        """The workload's rows, none where it has none, with those that no workload is named for; as they were read."""
+        tables = [self[workload]] if workload in self else []
+        unnamed = self._rows / _file_of(None)
+        tables += [pd.read_parquet(unnamed)] if unnamed.is_file() else []
+        if not tables:
+            return next(iter(self.values())).iloc[:0]
+        rows = pd.concat(tables) if len(tables) > 1 else tables[0]
+        return rows.sort_index(kind="stable") if unnamed.is_file() and tables[0].index.is_monotonic_increasing else rows
+
+
+def write_samples(parts: Iterable[pd.DataFrame], telemetry: str, folder: Path,
+                  bad_rows: BadRows | None = None) -> dict[str, Any]:
+    """Writes the rows to `folder`, and source.json, which it returns.
+
+    Args:
+        parts: tables with a row an observation, each of any workloads; the rows of a workload that stand in several are
+            put in the order of time.
+        telemetry: name of the file or data set, or address of the server.
+        bad_rows: by what policy rows were dropped.
+    """
+    workloads: Counter[str] = Counter()
+    digests: dict[str, str] = {}
+    shutil.rmtree(folder / ROWS, ignore_errors=True)  # of a step that is repeated
+    (folder / ROWS).mkdir(parents=True)
+    with TemporaryDirectory(prefix="parts-", dir=folder) as made:
+        names: dict[str, str | None] = {}
+        for number, part in enumerate(parts):
+            for key, rows in part.groupby("workload", sort=False, dropna=False):
+                workload = None if pd.isna(key) else str(key)
+                names[_file_of(workload)] = workload
+                place = Path(made) / _file_of(workload)
+                place.mkdir(exist_ok=True)
+                rows.to_parquet(place / f"{number:08}.parquet", compression="zstd", index=True)
+        for file, name in sorted(names.items()):
+            rows = _joined(sorted((Path(made) / file).iterdir()), folder / ROWS / file)
+            digests[file] = content_digest(rows)
+            workloads[name or ""] += len(rows)
+    version = hashlib.sha256(json.dumps(sorted(digests.items())).encode()).hexdigest()
+    source = {"telemetry": telemetry, "data_version": version, "rows": workloads.total(),
+              "workloads": {name: count for name, count in sorted(workloads.items()) if name},
+              **({"bad_rows": asdict(bad_rows)} if bad_rows else {})}
+    (folder / SOURCE).write_text(json.dumps(source, indent=1))
+    return source
+
+
+def _joined(parts: list[Path], path: Path) -> pd.DataFrame:
+    """A workload's rows out of their parts, which become the file `path`."""
+    if len(parts) == 1:
+        return pd.read_parquet(parts[0].rename(path))
+    rows = pd.concat([pd.read_parquet(part) for part in parts]).sort_values("window_start", kind="stable")
+    rows.to_parquet(path, compression="zstd", index=True)
+    return rows
+
+
+def _file_of(workload: str | None) -> str:
+    """Name of its file. What no task can name, and no folder may be called, goes by its digest."""
+    if workload is None:
+        return f"{UNNAMED}.parquet"
+    own = workload if is_workload_name(workload) else f"_{hashlib.sha256(workload.encode()).hexdigest()[:32]}"
+    return f"{own}.parquet"

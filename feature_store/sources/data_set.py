@@ -1,0 +1,77 @@
+"""Telemetry as a data set: a folder of Parquet files, read file by file, so that it may be larger than memory.
+
+    telemetry/workload=redis/date=2026-01-05/part-0.parquet       or s3://bucket/telemetry/
+
+Parts of a path that say `name=value` (Hive's way) are columns of the files below them. The order of the files means
+nothing: a workload's rows are put in the order of time. Records are counted through all files in the order of their
+paths. Files and folders whose names begin with `.` or `_` are passed over, as Spark and Arrow do.
+"""
+
+import hashlib
+import json
+from pathlib import Path, PurePosixPath
+from urllib.parse import unquote
+
+from feature_store.digests import content_digest
+from feature_store.errors import InputError, SourceError
+from feature_store.sources.object_store import is_object
+
+PARQUET = (".parquet", ".pq")
+
+
+def is_data_set(telemetry: str) -> bool:
+    """Whether a telemetry address is a folder's: a local one, or one of an object store, which ends in a slash."""
+    return telemetry.endswith("/") if is_object(telemetry) else Path(telemetry).is_dir()
+
+
+def files_of(telemetry: str) -> list[str]:
+    """Addresses of the files of a data set, in the order of their paths.
+
+    Raises:
+        InputError: there is none.
+        SourceError: the object store does not answer.
+    """
+    return [address for address, _ in _files_and_states(telemetry)]
+
+
+def version_of(telemetry: str) -> str:
+    """SHA-256 (hex) of paths and contents; of a store's objects, which are not read for it, paths, sizes and times."""
+    found = [(address.removeprefix(telemetry).lstrip("/"), state)
+             for address, state in _files_and_states(telemetry, digests=True)]
+    return hashlib.sha256(json.dumps(found).encode()).hexdigest()
+
+
+def partitions_of(path: Path) -> dict[str, str]:
+    """Column -> value, of each `name=value` in the path of a file."""
+    found = dict(part.split("=", 1) for part in path.parts[:-1] if "=" in part[1:])
+    return {name: unquote(value) for name, value in found.items()}
+
+
+def _files_and_states(telemetry: str, digests: bool = False) -> list[tuple[str, str]]:
+    found = _objects(telemetry) if is_object(telemetry) else _local(Path(telemetry), digests)
+    if not found:
+        raise InputError(f"telemetry: expected a folder with files in {' or '.join(PARQUET)}, got none ({telemetry})")
+    return found
+
+
+def _local(folder: Path, digests: bool) -> list[tuple[str, str]]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and _is_read(path.relative_to(folder)))
+    return [(str(path), content_digest(path) if digests else "") for path in files]
+
+
+def _objects(address: str) -> list[tuple[str, str]]:
+    from pyarrow import ArrowException
+    from pyarrow.fs import FileSelector, FileSystem, FileType
+
+    try:
+        system, folder = FileSystem.from_uri(address)
+        found = system.get_file_info(FileSelector(folder, recursive=True))
+    except (ArrowException, OSError) as error:
+        raise SourceError(f"telemetry must be a folder of an object store that can be read, got {error} ({address}); "
+                          "are $AWS_ENDPOINT_URL and the keys those of its store?") from error
+    return sorted((f"s3://{one.path}", f"{one.size} {one.mtime_ns}") for one in found
+                  if one.type == FileType.File and _is_read(PurePosixPath(one.path).relative_to(folder)))
+
+
+def _is_read(path: PurePosixPath | Path) -> bool:
+    return path.suffix.lower() in PARQUET and not any(part.startswith((".", "_")) for part in path.parts)

@@ -1,0 +1,60 @@
+"""Folders of Parquet files as telemetry: what is read of them, in which order, and by which name their data go."""
+
+from pathlib import Path
+
+import pytest
+
+from feature_store.errors import InputError
+from feature_store.sources.data_set import files_of, is_data_set, partitions_of, version_of
+from feature_store.sources.files import read_telemetry
+from tests.e2e import tiny
+
+
+def folder_of(root: Path) -> Path:
+    """One file a workload, whose name stands in the path alone."""
+    table = tiny.telemetry(rows=20)
+    for name, rows in table.groupby("workload"):
+        place = root / f"workload={name}" / "date=2026-01-05"
+        place.mkdir(parents=True)
+        rows.drop(columns="workload").to_parquet(place / "part-0.parquet", index=False)
+    return root
+
+
+def test_a_folder_is_a_data_set_and_an_object_is_none(tmp_path: Path) -> None:
+    assert is_data_set(str(tmp_path)) and is_data_set("s3://bucket/folder/")
+    assert not is_data_set(str(tmp_path / "no.parquet")) and not is_data_set("s3://bucket/a.parquet")
+    assert not is_data_set("http://localhost:9090/")
+
+
+def test_files_are_read_in_the_order_of_their_paths_without_what_is_hidden(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path)
+    (folder / "_temporary").mkdir()
+    for name in ("_temporary/part-1.parquet", ".part-0.parquet", "_SUCCESS", "README.md"):
+        (folder / name).write_text("not telemetry")
+    assert [Path(file).relative_to(folder).parts[0] for file in files_of(str(folder))] == \
+        ["workload=nginx", "workload=redis"]
+
+
+def test_parts_of_a_path_are_columns_unless_the_file_has_them(tmp_path: Path) -> None:
+    redis = folder_of(tmp_path) / "workload=redis" / "date=2026-01-05" / "part-0.parquet"
+    table = read_telemetry(redis)
+    assert set(table["workload"]) == {"redis"} and set(table["date"]) == {"2026-01-05"}
+    assert partitions_of(Path("/a/zone=eu%20west/x=1=2/=3/y=/part.parquet")) == {"zone": "eu west", "x": "1=2", "y": ""}
+    tiny.telemetry(("mysql",), rows=5).to_parquet(redis.with_name("own.parquet"), index=False)
+    assert set(read_telemetry(redis.with_name("own.parquet"))["workload"]) == {"mysql"}
+
+
+def test_the_version_follows_paths_and_contents_and_not_the_place(tmp_path: Path) -> None:
+    one, other = folder_of(tmp_path / "a"), folder_of(tmp_path / "b")
+    assert version_of(str(one)) == version_of(str(other)) == version_of(f"{one}/")
+    part = other / "workload=redis" / "date=2026-01-05" / "part-0.parquet"
+    part.rename(part.with_name("part-1.parquet"))
+    renamed = version_of(str(other))
+    part.with_name("part-1.parquet").write_bytes(b"other")
+    assert len({version_of(str(one)), renamed, version_of(str(other))}) == 3
+
+
+def test_a_folder_without_parquet_files_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.csv").write_text("a,b")
+    with pytest.raises(InputError, match=r"expected a folder with files in \.parquet or \.pq, got none"):
+        files_of(str(tmp_path))
