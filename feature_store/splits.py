@@ -11,9 +11,9 @@ which puts neighbours of one window on both sides; groups replace rows for that 
 """
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from json.encoder import encode_basestring_ascii
 
 import numpy as np
 import pandas as pd
@@ -87,5 +87,6 @@ def _groups(table: pd.DataFrame, split_by: Sequence[str]) -> tuple[NDArray[np.in
 
 
 def _unit_interval(key: tuple[str, ...]) -> float:
-    digest = hashlib.sha256(json.dumps([SALT, *key]).encode()).digest()
+    text = ", ".join((str(SALT), *map(encode_basestring_ascii, key)))  # in brackets json.dumps, in a third of its time
+    digest = hashlib.sha256(f"[{text}]".encode()).digest()
     return int.from_bytes(digest[:6]) / 2**48

@@ -39,7 +39,7 @@ from feature_store.schema import METRICS, TARGETS
 OUTPUT = RESULTS / "larger_than_memory.json"
 FORMAT = "assay-larger-than-memory/1"
 WORKLOADS, LARGEST, ONE_FILE = "workloads", "largest", "one file"
-ROWS = {WORKLOADS: (1_000_000, 3_000_000, 10_000_000, 30_000_000, 100_000_000), LARGEST: (3_000_000, 10_000_000),
+ROWS = {WORKLOADS: (1_000_000, 3_000_000, 10_000_000, 100_000_000), LARGEST: (3_000_000, 10_000_000),
         ONE_FILE: (3_000_000, 10_000_000)}  # the first point of all three curves is the same million
 PER_WORKLOAD = 1_000_000
 PER_FILE = 250_000
