@@ -19,7 +19,7 @@ from benchmarks.harness.result_file import read_results
 from benchmarks.harness.shown import Headline, Plot, Source, tasks_table
 from benchmarks.harness.systems import systems
 from benchmarks.learning import performance_tables, stacked_training
-from benchmarks.pipeline import light_install
+from benchmarks.pipeline import larger_than_memory_tables, light_install
 from benchmarks.pipeline import tables as pipeline_tables
 from benchmarks.pipeline.scale_plot import draw_scale
 from benchmarks.serving import predictions
@@ -46,6 +46,7 @@ PLOTS = (
     Plot("verification_campaign", draw_growth, GROWTH_PLOT, "growth", False),
     Plot("adaptation_scale", draw_adaptation_scale, "docs/images/adaptation_scale.svg"),
     Plot("adaptation_cost", cost_tables.draw_amortisation, "docs/images/adaptation_cost.svg"),
+    Plot("larger_than_memory", larger_than_memory_tables.draw_rows, "docs/images/larger_than_memory.svg"),
     Plot("control_soak", draw_soak, "docs/images/control_soak.svg", "samples"),
     *(plot for shown in systems("shown") for plot in shown.PLOTS),
 )
@@ -87,7 +88,10 @@ TABLES: dict[str, Source] = {
     "later-runs-series": Source("later_runs", later_runs.series_line, "series"),
     "monitor-alarms": Source("monitor", monitor.alarms_table),
     "monitor-delays": Source("monitor", monitor.delays_table),
+    "monitor-policies": Source("monitor", monitor.policies_table),
     "monitor-conditions": Source("monitor", monitor.conditions_line),
+    "larger-than-memory": Source("larger_than_memory", larger_than_memory_tables.rows_table),
+    "larger-than-memory-conditions": Source("larger_than_memory", larger_than_memory_tables.conditions_line),
     "light-install": Source("light_install", light_install.install_table),
     "light-install-conditions": Source("light_install", light_install.conditions_line),
     "performance": Source("performance", performance_tables.verified_table),
