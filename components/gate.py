@@ -9,6 +9,7 @@ from components.kind import task_and_kind
 from components.progress import step
 from components.tracking import project_configuration
 from components.workload_status import failure
+from feature_store.errors import AssayError, InputError, RefusedError, UnavailableError
 from feature_store.names import inside
 from models.export.json_file import write_json
 from models.gate_report import evaluate_gates
@@ -55,14 +56,23 @@ def run_gate(task_yaml: str, workloads: list[str], features: Path, bundles: list
 
 def _champion(registry: Any, kind: Kind, task: Any, workload: str, features: Path,
               bundle: Path) -> dict[str, Any] | None:
-    """The standing champion on the new cases, with its version, and what the new bundle changes; None: no champion."""
+    """The standing champion on the new cases, with its version, and what the new bundle changes; None: no champion.
+
+    Raises:
+        UnavailableError: registry or ledger are away, which must reject no bundle.
+    """
     version = registry.champion(task.name, workload)
     if version is None:
         return None
     measured: dict[str, Any] = {}
 
     def measure() -> None:
-        champion = registry.open_champion(task.name, workload)
+        try:
+            champion = registry.open_champion(task.name, workload)
+        except (RefusedError, InputError):
+            raise
+        except AssayError as error:
+            raise UnavailableError(str(error)) from error
         measured.update(kind.champion(task, workload, features, champion))
         attempt(lambda: measured.update(changes=_changes(bundle, champion)))
 

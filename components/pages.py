@@ -9,18 +9,24 @@ from components.gate import CHAMPIONS
 from components.kind import task_and_kind
 from components.progress import step
 from components.register import REGISTERED
-from components.tracking import log_version, project_configuration
+from components.tracking import log_version, project_configuration, run_without_page
 from feature_store.names import inside
 from models.configuration import Configuration
 from models.tasks.attempts import attempt
 from models.tasks.pages import Pages
 
+AGAIN = ("unchanged", "no new data")  # of a version that an earlier run has made
 DOCUMENTS = ("contract", "evidence", "gates")
 
 
 def run_pages(task_yaml: str, workloads: list[str], run_name: str, features: Path, gated: Path, registered: Path,
               output: Path) -> None:
-    """Writes <workload>.html under `output` and keeps a copy in the state folder; a workload that failed has none."""
+    """Writes <workload>.html under `output` and keeps a copy in the state folder; a workload that failed has none.
+
+    Raises:
+        UnavailableError: MLflow or its artifact store is away. All pages are made; the next run with this data logs
+            them.
+    """
     with step("pages", workloads) as progress:
         (_, kind), configuration = task_and_kind(task_yaml), project_configuration()
         output.mkdir(parents=True, exist_ok=True)
@@ -34,6 +40,10 @@ def run_pages(task_yaml: str, workloads: list[str], run_name: str, features: Pat
                                       {**context, **about}, output))
             progress.note(f"{name} has no page: {message}" if message else "")
             progress.done(name)
+        for name in workloads:
+            message = attempt(partial(_log, configuration, kind.pages, entries[name], gated / name,
+                                      inside(output, f"{name}.html")))
+            progress.note(f"the page of {name} is not in MLflow: {message}" if message else "")
 
 
 def _page(configuration: Configuration, pages: Pages, entry: dict[str, Any], bundle: Path, features: Path,
@@ -51,9 +61,18 @@ def _page(configuration: Configuration, pages: Pages, entry: dict[str, Any], bun
     kept.mkdir(parents=True, exist_ok=True)
     for folder in (output, kept):
         inside(folder, f"{bundle.name}.html").write_text(page, encoding="utf-8")
-    if entry.get("run_id"):
-        log_version(configuration, entry["run_id"], found["evidence"], pages.parameters(found["evidence"]),
-                    output / f"{bundle.name}.html")
+
+
+def _log(configuration: Configuration, pages: Pages, entry: dict[str, Any], bundle: Path, page: Path) -> None:
+    """To the version's MLflow run; also to that of a run before, which could not do it."""
+    found = documents(bundle)
+    if not found["contract"] or not page.is_file():
+        return
+    run_id = entry.get("run_id")
+    if not run_id and entry["status"] in AGAIN:
+        run_id = run_without_page(configuration, found["contract"], page.name)
+    if run_id:
+        log_version(configuration, run_id, found["evidence"], pages.parameters(found["evidence"]), page)
 
 
 def documents(bundle: Path) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from components.progress import step
 from components.signing_key import take_signing_key
 from components.tracking import project_configuration
 from components.workload_status import failure
-from feature_store.errors import AssayError
+from feature_store.errors import AssayError, UnavailableError
 from models.export.json_file import write_json
 from serving.kept_bundles import keep_bundle, kept_bundle
 
@@ -23,7 +23,7 @@ def run_register(workloads: list[str], telemetry: str, scheduled: bool, features
     An entry has workload, status, message, and for a version: model, version, alias, run_id, reason, bundle (folder).
     Status: "registered" or "rejected" (as the ledger says), "unchanged" (the model is byte for byte that of a
     registered version, nothing is registered), "failed" in an earlier step, "no new data", "error" (nothing of it is in
-    the ledger).
+    the ledger; after a service that is away, of the workloads that were not tried too).
     """
     from serving.registry import Registry
 
@@ -37,15 +37,21 @@ def run_register(workloads: list[str], telemetry: str, scheduled: bool, features
         source = json.loads((features / "source.json").read_text())
         lineage = Path(telemetry) if Path(telemetry).is_file() else None
         output.mkdir(parents=True, exist_ok=True)
-        entries = []
+        entries, away = [], ""
         for workload in workloads:
             failed = failure(gated / workload)
             if failed:
                 entries.append({"workload": workload, "status": "failed", "message": failed["message"],
                                 "step": failed["step"]})
                 continue
-            entries.append(_register_one(registry, configuration.home, workload, gated / workload,
-                                         champions[workload], lineage, scheduled))
+            if not away:
+                try:
+                    entries.append(_register_one(registry, configuration.home, workload, gated / workload,
+                                                 champions[workload], lineage, scheduled))
+                    continue
+                except UnavailableError as error:  # each of the others would wait for it as long
+                    away = str(error)
+            entries.append({"workload": workload, "status": "error", "message": away})
         write_json(output / REGISTERED, {"entries": entries, "source": source})
         return entries
 
@@ -59,6 +65,8 @@ def _register_one(registry: Any, home: Path, workload: str, folder: Path, champi
     command = json.loads((folder / "evidence.json").read_text())["reproduce"]["command"]
     try:
         made = registry.register(folder, champion=champion, data_path=lineage, command=command)
+    except UnavailableError:
+        raise
     except AssayError as error:
         # nothing of it is registered; the other workloads go on
         return {"workload": workload, "status": "error", "message": str(error)}

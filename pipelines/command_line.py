@@ -14,6 +14,7 @@ from pipelines.commands import (
     culprit_command,
     demo_command,
     init_command,
+    key_commands,
     measurement_commands,
     monitor_command,
     record_command,
@@ -61,6 +62,7 @@ app.command("rollback")(registry_commands.rollback)
 app.command("retire")(registry_commands.retire)
 app.command("audit-registry")(registry_commands.audit_registry)
 app.command("history")(registry_commands.history)
+app.add_typer(key_commands.app, name="keys")
 app.command("adopt")(registry_commands.adopt)
 app.command("ui")(registry_commands.ui)
 

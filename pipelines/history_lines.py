@@ -20,7 +20,7 @@ def history_lines(rows: Sequence[Row], width: int | None) -> list[str]:
         rows: at least one, in order.
         width: signs in a line, to which names are cut and reasons are wrapped; None: as long as they are.
     """
-    several = len({row["task"] for row in rows}) > 1
+    several = len({row["task"] for row in rows if row["task"]}) > 1
     cells = [_cells(row, several) for row in rows]
     header = ["#", "when, UTC", "action", "task / workload" if several else "workload", "version"]
     widths = [max(len(line[at]) for line in (header, *cells)) for at in range(len(header))]
@@ -44,6 +44,8 @@ def _cells(row: Row, several: bool) -> list[str]:
     replaced = row["action"] in REPLACES and before not in (None, row["version"])
     version = str(row["version"]) + (f", was {before}" if replaced else "")
     name = f"{row['task']} / {row['workload']}" if several else row["workload"]
+    if not row["workload"]:  # of an entry about a key
+        name, version = f"key {row['bundle_sha256'][:12]}", ""
     return [str(row["sequence"]), row["at"][:16].replace("T", " "), row["action"], name, version]
 
 

@@ -10,6 +10,9 @@ The folder of a workload is written whole after everything else (feature_store/w
 at any point has read nothing, and the next one repeats that look with the same rows, the same chance of a false alarm
 and the same outcome. Another champion begins anew. The run lock is held all the while, so that there is never a
 second monitor, nor a scheduled run beside one.
+
+No data is never `fine`: a server that does not answer or has nothing is something to be done at once, and so is a
+champion of which too little arrived for a look in SILENCE.
 """
 
 import json
@@ -23,7 +26,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from feature_store.digests import content_digest
-from feature_store.errors import AssayError, InputError
+from feature_store.errors import AssayError, InputError, SourceError
 from feature_store.names import inside
 from feature_store.sources.object_store import as_local
 from feature_store.whole_files import whole_folder
@@ -35,6 +38,7 @@ from serving.moves import Standing
 FORMAT, MEMORY, TRAINING = "assay-monitor/1", "memory.json", "training.parquet"
 KEYS = frozenset({"looks", "at", "choice", "acted", "kind"})  # of memory.json, beside the two that say whose it is
 REST = timedelta(days=1)  # between two attempts to put one champion right: training on the same days repeats itself
+SILENCE = timedelta(days=1)  # without enough for a look: longer than maintenance takes, shorter than a weekend
 FINE, TO_DO, INCIDENT = 0, 1, 3  # exit codes; 2 is bad usage
 
 
@@ -59,7 +63,7 @@ class Seen:
         version: of the champion; None: there is none.
         look: number of the look at it; 0: it was not looked at.
         done: what --act did, "" for nothing.
-        failed: whether that failed.
+        failed: whether that, or the look, failed.
         memory: for the next look; {}: what the last one left stays.
     """
 
@@ -85,7 +89,7 @@ class Seen:
                 "reasons": list(self.decision.reasons), "look": self.look, "rows": self.looked.rows,
                 "findings": [asdict(one) for one in self.looked.findings],
                 "before": self.looked.before and asdict(self.looked.before), "notes": list(self.looked.notes),
-                "done": self.done}
+                "done": self.done, "exit_code": self.exit_code}
 
 
 # Runs the train pipeline on these workloads (all where there are none); returns a sentence. Raises AssayError.
@@ -103,12 +107,18 @@ def monitor(request: MonitorRequest, configuration: Configuration, now: datetime
         Name of the task, and what was seen of each workload.
 
     Raises:
-        InputError: the task is of a kind that is not monitored, or its telemetry cannot be read.
+        InputError: the task is of a kind that is not monitored, or its telemetry is no telemetry.
         RefusedError: the ledger does not verify.
     """
     from serving.ledger import Ledger
 
-    task, kind, telemetry = _read(request)
+    task, kind = monitored(request.task)
+    telemetry, problem = None, ""
+    if kind.watches_telemetry:
+        try:
+            telemetry = _telemetry(request, kind)
+        except SourceError as error:  # a server is away, or has nothing: of that no champion is fine
+            problem = f"its telemetry could not be read: {error}"
     standings = {workload: standing for (name, workload), standing in Ledger(
         configuration.ledger_path, configuration.public_key_path).standings().items() if name == task.name}
     asked = request.workloads or tuple(sorted(standings))
@@ -116,7 +126,7 @@ def monitor(request: MonitorRequest, configuration: Configuration, now: datetime
     folders = {workload: inside(configuration.home / "monitor", task.name, workload) for workload in asked}
     with TemporaryDirectory(dir=_made(configuration.home / "monitor"), prefix=".look-") as place:
         seen = [_look(configuration, task, kind, workload, standings.get(workload, Standing()), champions, telemetry,
-                      folders[workload], _made(inside(Path(place), workload)), now) for workload in asked]
+                      folders[workload], _made(inside(Path(place), workload)), now, problem) for workload in asked]
         if request.act:
             seen = _acted(seen, configuration, task.name, now, train)
         for one in seen:
@@ -127,29 +137,35 @@ def monitor(request: MonitorRequest, configuration: Configuration, now: datetime
     return task.name, tuple(seen)
 
 
-def _read(request: MonitorRequest) -> tuple[Any, MonitoredKind, Any]:
-    """Task, kind, and the telemetry of all workloads; None where the kind watches logs."""
+def monitored(task: str) -> tuple[Any, MonitoredKind]:
+    """The task of that name or path, and its kind. Raises InputError: it is none that is monitored."""
     from models.tasks.kinds import kind_of
     from models.tasks.task import load_task
+
+    loaded = load_task(task)
+    kind: Any = kind_of(loaded.kind, task)
+    if not isinstance(kind, MonitoredKind):
+        raise InputError(f"task must be of a kind that is monitored, got one of the kind {loaded.kind} (--task)")
+    return loaded, kind
+
+
+def _telemetry(request: MonitorRequest, kind: Any) -> Any:
+    """Of all workloads."""
     from pipelines.request import make_request
 
-    task = load_task(request.task)
-    kind: Any = kind_of(task.kind, request.task)
-    if not isinstance(kind, MonitoredKind):
-        raise InputError(f"task must be of a kind that is monitored, got one of the kind {task.kind} (--task)")
-    if not kind.watches_telemetry:
-        return task, kind, None
     made = make_request(request.task, request.telemetry, request.mapping, (), request.seed, "monitor")
     with TemporaryDirectory() as folder, as_local(made.telemetry) as local:
-        return made.task, kind, kind.ingest(made.task, local, made.mapping_yaml, Path(folder))  # type: ignore[attr-defined]
+        return kind.ingest(made.task, local, made.mapping_yaml, Path(folder))
 
 
 def _look(configuration: Configuration, task: Any, kind: MonitoredKind, workload: str, standing: Standing,
-          champions: int, telemetry: Any, folder: Path, keep: Path, now: datetime) -> Seen:
-    """One workload; what goes wrong costs it alone."""
+          champions: int, telemetry: Any, folder: Path, keep: Path, now: datetime, problem: str) -> Seen:
+    """One workload; what goes wrong costs it alone. problem: why there is no telemetry."""
     if standing.champion is None:
         return Seen(workload, None, Decision("no data", ("there is no champion: run the train pipeline, or promote a "
                                                          "challenger",)))
+    if problem:
+        return Seen(workload, standing.champion, Decision("no data", (problem,)), failed=True)
     try:
         bundle = _opened(configuration, task.name, workload, standing, standing.champion)
         memory = _memory(folder, bundle.sha256)
@@ -165,9 +181,12 @@ def _look(configuration: Configuration, task: Any, kind: MonitoredKind, workload
                     failed=True)
     looked = replace(looked, notes=(*notes, *looked.notes))
     if not looked.enough:
-        decision = decide(looked)
-        said = (f"the last look, {memory['at']}, said {memory['choice']}",) if memory else ()
-        return Seen(workload, standing.champion, replace(decision, reasons=(*decision.reasons, *said)), looked)
+        since = memory["at"] if memory else _champion_since(configuration, task.name, workload)
+        is_silent = now - datetime.fromisoformat(since) > SILENCE
+        said = f"the last look, {since}, said {memory['choice']}" if memory else f"no look since {since}"
+        asks = ("that is more than a day ago: see to what measures it",) if is_silent else ()
+        return Seen(workload, standing.champion, Decision("no data", (*decide(looked).reasons, said, *asks)), looked,
+                    failed=is_silent)
     if training is not None:
         training.to_parquet(keep / TRAINING)
     decision = decide(looked)
@@ -180,6 +199,14 @@ def _opened(configuration: Configuration, task: str, workload: str, standing: St
     from serving.control.champion import open_version
 
     return open_version(configuration, task, workload, version, standing.registered[version])
+
+
+def _champion_since(configuration: Configuration, task: str, workload: str) -> str:
+    """When the present champion was chosen: UTC, ISO 8601."""
+    from serving.ledger import Ledger
+
+    history = Ledger(configuration.ledger_path, configuration.public_key_path).history(task, workload)
+    return max(entry.move.at for entry in history if entry.move.action in ("champion", "approve", "rollback", "retire"))
 
 
 def _before(configuration: Configuration, task: str, workload: str, standing: Standing) -> tuple[Any, tuple[str, ...]]:

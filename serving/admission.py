@@ -6,6 +6,7 @@ the champion as the caller measured it, and the independent checker goes through
 was measured at goes into the evidence, so that the gates can be evaluated once more when somebody promotes the version.
 """
 
+import contextlib
 import json
 import tempfile
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ from models.paired_cases import checked_cases, measured_cases
 from serving.bundle import (
     Bundle,
     ProofChecker,
+    bundle_sha256,
     check_bundle,
     check_content,
     check_leaves,
@@ -30,7 +32,7 @@ from serving.bundle import (
 from serving.contract import ENCODER_FILE, MODEL_FILE
 from serving.keys import create_key_pair
 from serving.ledger import Ledger
-from serving.signature import SIGNATURE_FILE, sign_folder
+from serving.signature import SIGNATURE_FILE, read_folder, sign_folder, verify_files
 
 CHAMPION = "champion"  # in the evidence: the champion that the gates measured, null where there was none
 
@@ -68,6 +70,34 @@ def let_through(
     check_leaves(bundle, checker)
     _sign(bundle, configuration.private_key_path)
     return check_bundle(folder, configuration.public_key_path, library=True)
+
+
+def sign_again(folder: Path, configuration: Configuration, sha256: str, checker: ProofChecker | None) -> bool:
+    """Signs a registered bundle with the current key where no accepted one has signed it; changes model.sig alone.
+
+    Args:
+        sha256: the digest under which the ledger, which is verified, knows it as registered: its gates held then.
+
+    Returns:
+        Whether it was signed.
+
+    Raises:
+        RefusedError: it is another bundle, a gate of it failed, or its proof proves nothing. Nothing is signed.
+        InputError: the folder or a key cannot be read.
+    """
+    files = read_folder(folder)
+    # Before anything is parsed, as a signature would be.
+    if (actual := bundle_sha256(files)) != sha256:
+        raise RefusedError(f"bundle must be {sha256} as the ledger says, got {actual} ({folder})")
+    with contextlib.suppress(RefusedError):
+        verify_files(files, configuration.public_key_path, str(folder))
+        return False
+    bundle = open_bundle(folder)
+    check_content(bundle)
+    check_leaves(bundle, checker)
+    _sign(bundle, configuration.private_key_path)
+    check_bundle(folder, configuration.public_key_path)
+    return True
 
 
 def require_evidence(bundle: Bundle, configuration: Configuration, champion: Mapping[str, Any] | None) -> None:

@@ -1,14 +1,20 @@
-"""The project's EC P-256 key pair: it signs bundles (serving/signature.py) and ledger entries.
+"""The project's EC P-256 keys: the private one signs bundles (serving/signature.py) and ledger entries.
 
-The private key is a PEM file that its owner alone can read; controllers get the public key. What is
+The private key is a PEM file that its owner alone can read; controllers get the file of public keys. After a rotation
+(serving/project_keys.py) it holds several, one PEM after the other: the current one first, then the earlier ones, whose
+signatures are still accepted. Only this file says which keys are accepted, never a ledger or a bundle. What is
 signed is always a DSSE pre-authentication encoding, which names the type of the payload: a signature
 over a ledger entry can never be passed off as one over a bundle.
 
 DSSE: https://github.com/secure-systems-lab/dsse/blob/v1.0.0/protocol.md
 """
 
+import hashlib
 import os
+import re
 import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -16,9 +22,32 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from feature_store.errors import InputError, RefusedError
-from feature_store.whole_files import write_file
+from feature_store.whole_files import whole_file, write_file
 
 _ECDSA = ec.ECDSA(hashes.SHA256())
+
+
+@dataclass(frozen=True)
+class PublicKeys:
+    """The keys whose signatures are accepted.
+
+    Attributes:
+        path: the file that they were read from.
+        by_fingerprint: at least one, the current one first.
+    """
+
+    path: Path
+    by_fingerprint: dict[str, ec.EllipticCurvePublicKey]
+
+    @property
+    def current(self) -> str:
+        """Fingerprint of the key that signs now."""
+        return next(iter(self.by_fingerprint))
+
+    def signer(self, signature: bytes, payload_type: str, payload: bytes) -> str | None:
+        """Fingerprint of the key whose signature over this payload this is; None: of none of them."""
+        return next((name for name, key in self.by_fingerprint.items()
+                     if is_signed(key, signature, payload_type, payload)), None)
 
 
 def create_key_pair(private_path: Path, public_path: Path) -> None:
@@ -37,18 +66,23 @@ def create_key_pair(private_path: Path, public_path: Path) -> None:
             f"private key: expected one beside its public key, got none ({private_path}); restore it from "
             f"a backup, or move {public_path.name} away to start anew (older bundles then need the old key)"
         )
-    if not private_path.exists():
+    public = create_private_key(private_path).public_key()
+    if not public_path.exists():
+        _write_once(public_path, public_pem(public))
+        public_path.chmod(0o644)
+    if fingerprint(public) not in load_public_keys(public_path).by_fingerprint:
+        raise RefusedError(f"public key must belong to {private_path.name}, got another one ({public_path})")
+
+
+def create_private_key(path: Path) -> ec.EllipticCurvePrivateKey:
+    """A new private key in a file, or the one that is there already. Raises InputError as `load_private_key`."""
+    if not path.exists():
         key = ec.generate_private_key(ec.SECP256R1())
         pem = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
-        _write_once(private_path, pem)
-    public = public_pem(load_private_key(private_path).public_key())
-    if not public_path.exists():
-        _write_once(public_path, public)
-        public_path.chmod(0o644)
-    if public_pem(load_public_key(public_path)) != public:
-        raise RefusedError(f"public key must belong to {private_path.name}, got another one ({public_path})")
+        _write_once(path, pem)
+    return load_private_key(path)
 
 
 def load_private_key(path: Path) -> ec.EllipticCurvePrivateKey:
@@ -71,13 +105,26 @@ def load_private_key(path: Path) -> ec.EllipticCurvePrivateKey:
     return key
 
 
-def load_public_key(path: Path) -> ec.EllipticCurvePublicKey:
-    """Reads the public key.
+def load_public_keys(path: Path) -> PublicKeys:
+    """Reads the public keys: one PEM after the other, with any text before and between them.
 
     Raises:
-        InputError: missing, or not a P-256 PEM key.
+        InputError: missing, or not P-256 PEM keys alone.
     """
     data, _ = _read(path, "public key")
+    _, *blocks = re.split(b"(?=-----BEGIN )", data)
+    keys = [_public_key(block, path) for block in blocks or [data]]
+    return PublicKeys(path, {fingerprint(key): key for key in keys})
+
+
+def write_public_keys(path: Path, keys: Sequence[ec.EllipticCurvePublicKey]) -> None:
+    """Replaces the file of public keys, for everybody to read; the first one is the current one."""
+    with whole_file(path, mode=0o644) as new:
+        new.write_bytes(b"".join(map(public_pem, keys)))
+        new.chmod(0o644)
+
+
+def _public_key(data: bytes, path: Path) -> ec.EllipticCurvePublicKey:
     try:
         key = serialization.load_pem_public_key(data)
     except (ValueError, UnsupportedAlgorithm) as error:
@@ -88,8 +135,13 @@ def load_public_key(path: Path) -> ec.EllipticCurvePublicKey:
 
 
 def public_pem(key: ec.EllipticCurvePublicKey) -> bytes:
-    """The key as PEM, the form that is hashed into a signature's key hint."""
+    """The key as PEM, the form that is hashed into its fingerprint."""
     return key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+
+
+def fingerprint(key: ec.EllipticCurvePublicKey) -> str:
+    """SHA-256 of its PEM, in hex: the key hint of a bundle's signature."""
+    return hashlib.sha256(public_pem(key)).hexdigest()
 
 
 def sign_payload(key: ec.EllipticCurvePrivateKey, payload_type: str, payload: bytes) -> bytes:

@@ -15,14 +15,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from feature_store.errors import InputError
+from feature_store.errors import InputError, RefusedError
 from feature_store.names import as_utf8
-from serving.keys import load_private_key, load_public_key
+from serving.keys import fingerprint, load_private_key, load_public_keys
 from serving.ledger_chain import Chain, Pair, verified_chain
 from serving.ledger_entry import Entry, check_move, sign_entry
 from serving.ledger_heads import Head, require_heads
 from serving.ledger_place import place_of
-from serving.moves import Move, Standing, after
+from serving.moves import KEY_ACTIONS, Move, Standing, after
 
 # A registration holds the ledger for seconds, on a busy machine for half a minute; eight at once wait for each other.
 # Who dies frees it at once, so that a long wait is never for nobody.
@@ -106,7 +106,7 @@ class Ledger:
             heads: see `verify`; nothing is put on top of a ledger that lacks one.
 
         Raises:
-            RefusedError: the ledger does not verify, or a move contradicts it.
+            RefusedError: the ledger does not verify, a move contradicts it, or the private key is no accepted one.
             InputError: the private key is missing or unusable.
             AssayError: the disk is full, the database is away, or the lock was not to be had.
         """
@@ -114,6 +114,9 @@ class Ledger:
             raise InputError(f"ledger: expected a private key to write with, got none ({self.path})")
         with self.locked():
             key = load_private_key(self._private_key_path)
+            if fingerprint(key.public_key()) not in load_public_keys(self._public_key_path).by_fingerprint:
+                raise RefusedError(f"private key must be one of {self._public_key_path}, got another "
+                                   f"({self._private_key_path}); was it rotated away and revoked?")
             chain = self._chain(heads, every_signature=True)
             standings, previous, added = dict(chain.standings), chain.last_hash, []
             for number, move in enumerate(moves, start=len(chain.entries)):
@@ -121,7 +124,8 @@ class Ledger:
                 _check_time(move.at, where)
                 move = replace(move, reason=as_utf8(move.reason), actor=as_utf8(move.actor))
                 check_move(move, where)
-                standings[pair] = after(standings.get(pair, Standing()), move, where)
+                if move.action not in KEY_ACTIONS:
+                    standings[pair] = after(standings.get(pair, Standing()), move, where)
                 added.append(sign_entry(key, move, number, previous))
                 previous = added[-1].hash
             self._place.append(added)
@@ -133,7 +137,7 @@ class Ledger:
         lines, rest = self._place.read()
         chain = Chain()
         if lines:
-            chain = verified_chain(self.path, lines, load_public_key(self._public_key_path), every_signature)
+            chain = verified_chain(self.path, lines, load_public_keys(self._public_key_path), every_signature)
         require_heads(chain, heads, self.path, is_torn=bool(rest))
         return chain
 

@@ -2,12 +2,13 @@
 
     hash       SHA-256 of the entry's canonical JSON without hash and signature; it covers previous_hash,
                so that no entry can be changed, removed, inserted or reordered without breaking the chain
-    signature  the project key's, over the same bytes as a DSSE payload of a type of its own
+    signature  by one of the project's keys, over the same bytes as a DSSE payload of a type of its own
 """
 
 import base64
 import binascii
 import hashlib
+import re
 from dataclasses import dataclass, fields
 from typing import Any, get_args
 
@@ -16,8 +17,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from feature_store.errors import InputError, RefusedError
 from feature_store.names import check_task_name, check_workload_name
 from serving.canonical import canonical_json, parse_json
-from serving.keys import is_signed, sign_payload
-from serving.moves import Action, Move
+from serving.keys import PublicKeys, sign_payload
+from serving.moves import KEY_ACTIONS, Action, Move
 
 GENESIS = "0" * 64
 PAYLOAD_TYPE = "application/vnd.assay.ledger-entry+json"
@@ -92,7 +93,13 @@ def parse_entry(line: bytes, where: str) -> Entry:
 
 
 def check_move(move: Move, where: str) -> None:
-    """Raises InputError where a name is none that a folder and a model can have."""
+    """Raises InputError where a name is none that a folder and a model can have, or a key's fingerprint is none."""
+    if move.action in KEY_ACTIONS:
+        said = (move.task, move.workload, move.model, move.version, move.previous_version, move.gates_passed)
+        if said != ("", "", "", 0, None, True) or not re.fullmatch("[0-9a-f]{64}", move.bundle_sha256):
+            raise InputError(f"entry about a key must name its fingerprint and no model, got {said}, "
+                             f"{move.bundle_sha256!r} ({where})")
+        return
     check_task_name(move.task, where)
     check_workload_name(move.workload, where)
 
@@ -107,14 +114,20 @@ def check_link(entry: Entry, number: int, previous_hash: str, where: str) -> Non
         raise RefusedError(f"hash must be that of the entry, got another ({where}); the entry was changed")
 
 
-def check_signature(entry: Entry, key: ec.EllipticCurvePublicKey, where: str) -> None:
-    """Raises RefusedError unless the entry is signed with the key."""
+def check_signature(entry: Entry, keys: PublicKeys, where: str) -> None:
+    """Raises RefusedError unless the entry is signed with one of the keys."""
+    if signer_of(entry, keys) is None:
+        raise RefusedError(f"ledger entry must be signed with the project's key, it is not ({where}); after `assay "
+                           f"keys rotate` or `revoke` copy the project's file of public keys to {keys.path}")
+
+
+def signer_of(entry: Entry, keys: PublicKeys) -> str | None:
+    """Fingerprint of the key that signed the entry; None: none of them."""
     try:
         signature = base64.b64decode(entry.signature, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise RefusedError(f"signature must be base64, got {error} ({where})") from error
-    if not is_signed(key, signature, PAYLOAD_TYPE, _payload(entry)):
-        raise RefusedError(f"ledger entry must be signed with the project's key, it is not ({where})")
+    except (binascii.Error, ValueError):
+        return None
+    return keys.signer(signature, PAYLOAD_TYPE, _payload(entry))
 
 
 def _payload(entry: Entry) -> bytes:

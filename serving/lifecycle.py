@@ -6,6 +6,7 @@
     stop_acting, resume_acting   all controllers of a workload, by a person's word
     reviews    what a reviewer decided in the store (serving/reviews.py)
     registry_audit   the store against the ledger (serving/registry_audit.py)
+    keys       of the project, rotated and revoked (serving/project_keys.py)
     open_champion, download_bundle                      what controllers and `assay` read
 
 The store (MLflow) holds copies and pointers; what counts is elsewhere: which version is champion says
@@ -30,6 +31,7 @@ from serving.ledger import Ledger
 from serving.ledger_entry import Entry
 from serving.moves import Action, Move, Standing
 from serving.outcomes import Promotion, Registration, Retirement
+from serving.project_keys import ProjectKeys
 from serving.promotion import Aliases, Drift, Promotions
 from serving.registration import Registrar
 from serving.registry_audit import RegistryAudit
@@ -65,6 +67,7 @@ class Lifecycle:
         )
         self.registry_audit = RegistryAudit(configuration, store, self._promotions, self._aliases, self._bundles)
         self.reviews = Reviews(configuration, store, self._promotions, self._bundles, self)
+        self.keys = ProjectKeys(configuration, store, self._ledger, actor, clock, checker)
 
     @property
     def actor(self) -> str:

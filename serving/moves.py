@@ -4,6 +4,7 @@
     any version that was registered    ->  retire
     a learned controller's version     ->  stage_offline, stage_online, stage_serving, stage_initialized
     all controllers of the workload    ->  stop_acting  ->  resume_acting
+    the project's signing keys         ->  rotate_key, revoke_key: of no workload, and without a standing
 
 `Standing` is the state of one (task, workload), folded from its moves in order. The ledger refuses to
 write a move that breaks a rule, and to read one: two processes that each thought they had promoted
@@ -20,7 +21,9 @@ from feature_store.names import printable
 from models.control.training.lifecycle import EDGES, Stage
 
 Action = Literal["register", "reject", "challenger", "champion", "approve", "rollback", "retire", "stage_initialized",
-                 "stage_offline", "stage_online", "stage_serving", "stop_acting", "resume_acting"]
+                 "stage_offline", "stage_online", "stage_serving", "stop_acting", "resume_acting", "rotate_key",
+                 "revoke_key"]
+KEY_ACTIONS: tuple[Action, ...] = ("rotate_key", "revoke_key")
 STAGE = "stage_"  # of the actions that tell the lifecycle of a learned controller
 
 
@@ -33,13 +36,16 @@ class Move:
             approve (champion by a person's word), rollback (back to the champion before), retire (taken out
             for good by a person's word; of the champion, the one before it becomes champion), stage_* (a version that
             acts entered that stage of Algorithm 5.1, models/control/training/lifecycle.py), stop_acting (no
-            controller of the workload acts, whatever is champion, until resume_acting).
+            controller of the workload acts, whatever is champion, until resume_acting), rotate_key (a key takes the
+            place of the one that signs this), revoke_key (a key is accepted no more, and what stands below is vouched
+            for by this).
         at: UTC time, ISO 8601.
         model: name in the registry.
         version: number in the registry; never used twice. Of stop_acting and resume_acting the champion's, 0 and no
             digest where there is none.
         previous_version: the champion before the move, None where there was none.
-        bundle_sha256: digest that names the version's bundle.
+        bundle_sha256: digest that names the version's bundle; of KEY_ACTIONS the key's fingerprint. Theirs are no task,
+            workload and model (""), version 0 and no version before.
         actor: who or what made the move.
     """
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from feature_store.errors import AssayError
+from feature_store.errors import AssayError, UnavailableError
 from models.configuration import Configuration
 from serving.admission import let_through, require_evidence
 from serving.bundle import Bundle, ProofChecker, check_bundle, open_bundle
@@ -72,9 +72,11 @@ class Registrar:
                 self._check_upload(bundle, upload)
                 return self._admit(bundle, champion, upload, name, command)
         except BaseException as error:
-            # Best effort: on a full disk this fails as well, and the next registration finds the ticket.
-            with contextlib.suppress(AssayError, OSError):
-                self.clean_up()
+            # Best effort: on a full disk this fails as well, and the next registration finds the ticket. A service that
+            # is away would be waited for once more.
+            if not isinstance(error, UnavailableError):
+                with contextlib.suppress(AssayError, OSError):
+                    self.clean_up()
             if isinstance(error, OSError):
                 raise AssayError(
                     f"registration must be written in full, got {error} ({folder}); nothing is registered, "

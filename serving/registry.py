@@ -22,8 +22,9 @@ from typing import Any
 import numpy as np
 import onnx
 import pandas as pd
+import requests
 
-from feature_store.errors import AssayError
+from feature_store.errors import AssayError, UnavailableError
 from models.configuration import Configuration
 from serving.bundle import Bundle, ProofChecker, write_folder
 from serving.card import TICKET_TAG
@@ -57,6 +58,8 @@ _NO_STAGE = (None, "None", "Archived")  # a version in none of these is one that
 _S3_CLIENTS = ("boto3", "botocore")  # MLflow passes on what they raise; they need not be installed
 # MLflow answers with the second code where an alias is not there.
 _ABSENT = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
+_NO_ANSWER = ("TEMPORARILY_UNAVAILABLE", "UNAUTHENTICATED", "PERMISSION_DENIED")
+_NO_ANSWER_STATUS = (401, 403, 408, 429)  # of HTTP, with all from 500 on
 
 
 class Registry(Lifecycle):
@@ -93,7 +96,7 @@ class MlflowStore:
         for name in ("alembic", "mlflow.store.db.utils"):  # forty lines of migrations on the first start
             logging.getLogger(name).setLevel(logging.WARNING)
         require_own_home(configuration)
-        with self._alone(), _errors("be reachable", configuration.tracking_uri):
+        with self._alone(), store_errors("be reachable", configuration.tracking_uri):
             if configuration.tracking_uri.startswith(_SQLITE):
                 Path(configuration.tracking_uri.removeprefix(_SQLITE)).parent.mkdir(
                     parents=True, exist_ok=True
@@ -105,7 +108,7 @@ class MlflowStore:
 
     def alias(self, model: str, alias: str) -> int | None:
         """See `serving.store.Store`."""
-        with _errors("give an alias", model):
+        with store_errors("give an alias", model):
             try:
                 return int(self._client.get_model_version_by_alias(model, alias).version)
             except MlflowException as error:
@@ -115,7 +118,7 @@ class MlflowStore:
 
     def set_alias(self, model: str, alias: str, version: int | None) -> None:
         """See `serving.store.Store`."""
-        with _errors(f"take version {version} as {alias}", model):
+        with store_errors(f"take version {version} as {alias}", model):
             if version is None:
                 self._client.delete_registered_model_alias(model, alias)
             else:
@@ -123,7 +126,7 @@ class MlflowStore:
 
     def head(self, model: str) -> str | None:
         """See `serving.store.Store`."""
-        with _errors("give its head tag", model):
+        with store_errors("give its head tag", model):
             try:
                 tags: dict[str, str] = self._client.get_registered_model(model).tags
                 return tags.get(HEAD_TAG)
@@ -139,13 +142,13 @@ class MlflowStore:
         return dict(self._heads)
 
     def _read_heads(self) -> dict[str, str]:
-        with _errors("list its head tags", self._configuration.tracking_uri):
+        with store_errors("list its head tags", self._configuration.tracking_uri):
             return {model.name: model.tags[HEAD_TAG] for model in self._listed(self._client.search_registered_models)
                     if HEAD_TAG in model.tags}
 
     def models(self) -> dict[str, StoredModel]:
         """See `serving.store.Store`."""
-        with _errors("list its models and versions", self._configuration.tracking_uri):
+        with store_errors("list its models and versions", self._configuration.tracking_uri):
             versions: dict[str, dict[int, StoredVersion]] = {}
             for item in self._listed(self._client.search_model_versions):
                 stage = "" if item.current_stage in _NO_STAGE else str(item.current_stage)
@@ -166,7 +169,7 @@ class MlflowStore:
 
     def set_tag(self, model: str, version: int, key: str, value: str | None) -> None:
         """See `serving.store.Store`."""
-        with _errors(f"take tag {key} of version {version}", model):
+        with store_errors(f"take tag {key} of version {version}", model):
             if value is not None:
                 self._client.set_model_version_tag(model, str(version), key, value)
             elif key in self._client.get_model_version(model, str(version)).tags:
@@ -174,18 +177,18 @@ class MlflowStore:
 
     def set_description(self, model: str, version: int, text: str) -> None:
         """See `serving.store.Store`."""
-        with _errors(f"take the description of version {version}", model):
+        with store_errors(f"take the description of version {version}", model):
             self._client.update_model_version(model, str(version), text)
 
     def clear_stage(self, model: str, version: int) -> None:
         """See `serving.store.Store`."""
-        with _errors(f"take version {version} out of its stage", model), warnings.catch_warnings():
+        with store_errors(f"take version {version} out of its stage", model), warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # stages are deprecated, and can still be set
             self._client.transition_model_version_stage(model, str(version), "None")
 
     def has_version(self, model: str, version: int) -> bool:
         """See `serving.store.Store`."""
-        with _errors(f"say whether it has version {version}", model):
+        with store_errors(f"say whether it has version {version}", model):
             try:
                 self._client.get_model_version(model, str(version))
             except MlflowException as error:
@@ -196,7 +199,7 @@ class MlflowStore:
 
     def set_head(self, model: str, head: str) -> None:
         """See `serving.store.Store`."""
-        with _errors("take its head tag", model):
+        with store_errors("take its head tag", model):
             self._client.set_registered_model_tag(model, HEAD_TAG, head)
         if self._heads is not None:
             self._heads[model] = head
@@ -204,7 +207,7 @@ class MlflowStore:
     def upload(self, bundle: Bundle, run_id: str | None, ticket: str, data_path: Path | None) -> Upload:
         """See `serving.store.Store`."""
         tags = {TICKET_TAG: ticket}
-        with _errors("take a bundle", bundle.contract.workload), self._as_global():
+        with store_errors("take a bundle", bundle.contract.workload), self._as_global():
             is_own = run_id is None
             if run_id is None:
                 run_id = self._start_run(bundle, tags)
@@ -225,29 +228,29 @@ class MlflowStore:
     def fetched(self, location: str) -> Iterator[Path]:
         """See `serving.store.Store`."""
         with tempfile.TemporaryDirectory(prefix="assay-bundle-") as temporary:
-            with _errors("give a bundle", location):
-                repository = self._artifacts(location)
-                # A local store answers with its own folder, without a copy.
-                is_local = isinstance(repository, LocalArtifactRepository)
-                folder = Path(repository.download_artifacts(_BUNDLE, None if is_local else temporary))
+            with store_errors("give a bundle", location):
+                folder = self._download(location, _BUNDLE, temporary)
             yield folder
 
     def location(self, model: str, version: int) -> str:
         """See `serving.store.Store`."""
-        with _errors(f"have version {version}", model):
+        with store_errors(f"have version {version}", model):
             location: str = self._client.get_model_version_download_uri(model, str(version))
             return location
 
     def served_model(self, location: str) -> bytes:
         """See `serving.store.Store`."""
-        with tempfile.TemporaryDirectory(prefix="assay-model-") as temporary, _errors("give a model", location):
-            repository = self._artifacts(location)
-            is_local = isinstance(repository, LocalArtifactRepository)
-            return Path(repository.download_artifacts(MODEL_FILE, None if is_local else temporary)).read_bytes()
+        with tempfile.TemporaryDirectory(prefix="assay-model-") as temporary, store_errors("give a model", location):
+            return self._download(location, MODEL_FILE, temporary).read_bytes()
+
+    def put_signature(self, location: str, signature: Path) -> None:
+        """See `serving.store.Store`."""
+        with store_errors("take a signature", location):
+            self._artifacts(location).log_artifact(str(signature), _BUNDLE)
 
     def copies(self, sha256: str) -> list[str]:
         """See `serving.store.Store`."""
-        with _errors("look for a bundle", sha256):
+        with store_errors("look for a bundle", sha256):
             experiments = [item.experiment_id for item in self._client.search_experiments()]
             logged_models = self._client.search_logged_models(experiments, f"tags.`{_SHA256_TAG}` = '{sha256}'")
             return [str(logged.artifact_location) for logged in logged_models]
@@ -256,7 +259,7 @@ class MlflowStore:
         self, model: str, upload: Upload, tags: Mapping[str, str], description: str, above: int
     ) -> int:
         """See `serving.store.Store`."""
-        with _errors("take a version", model), self._as_global():
+        with store_errors("take a version", model), self._as_global():
             try:
                 about = {key: tags[key] for key in ("task", "workload")}
                 self._client.create_registered_model(model, tags=about)
@@ -281,13 +284,13 @@ class MlflowStore:
 
     def tags(self, model: str) -> dict[int, dict[str, str]]:
         """See `serving.store.Store`."""
-        with _errors("list its versions", model):
+        with store_errors("list its versions", model):
             versions = self._client.search_model_versions(f"name = '{model}'")
             return {int(version.version): dict(version.tags) for version in versions}
 
     def discard(self, ticket: str, model: str, keep: Collection[int]) -> None:
         """See `serving.store.Store`."""
-        with _errors("be cleaned up", model):
+        with store_errors("be cleaned up", model):
             versions = [
                 version
                 for version in self._client.search_model_versions(f"name = '{model}'")
@@ -312,6 +315,17 @@ class MlflowStore:
         if isinstance(repository, LocalArtifactRepository):  # MLflow leaves the folder m-... around them
             with contextlib.suppress(OSError):  # not there, or something else lies in it
                 Path(repository.artifact_dir).parent.rmdir()
+
+    def _download(self, location: str, path: str, temporary: str) -> Path:
+        repository = self._artifacts(location)
+        # A local store answers with its own folder, without a copy.
+        is_local = isinstance(repository, LocalArtifactRepository)
+        try:
+            return Path(repository.download_artifacts(path, None if is_local else temporary))
+        except MlflowException:
+            # It keeps the text alone of what became of each file. A store that is away says so once more.
+            repository.list_artifacts(path)
+            raise
 
     def _artifacts(self, location: str) -> Any:
         repository: Any = get_artifact_repository(location, self._configuration.tracking_uri)
@@ -413,14 +427,42 @@ def _lineage(bundle: Bundle, data_path: Path | None) -> DatasetInput:
 
 
 @contextlib.contextmanager
-def _errors(rule: str, where: str) -> Iterator[None]:
-    """MLflow's, the disk's and an object store's errors as ours: the caller cleans up after all of them alike."""
+def store_errors(rule: str, where: str) -> Iterator[None]:
+    """MLflow's, the disk's and an object store's errors as ours: the caller cleans up after all of them alike.
+
+    Raises:
+        UnavailableError: a service gave no answer, or none that says anything about what was asked for.
+        AssayError: any other.
+    """
     try:
         yield
     except Exception as error:
-        of_store = type(error).__module__.partition(".")[0] in _S3_CLIENTS
-        if not of_store and not isinstance(error, MlflowException | OSError):
+        if not _of_object_store(error) and not isinstance(error, MlflowException | OSError):
             raise
         refused = isinstance(error, MlflowException) and error.error_code == "UNAUTHENTICATED"
         hint = "; are $MLFLOW_TRACKING_USERNAME and $MLFLOW_TRACKING_PASSWORD those of a user?" if refused else ""
-        raise AssayError(f"registry must {rule}, got {error} ({where}){hint}") from error
+        if not _is_unavailable(error):
+            raise AssayError(f"registry must {rule}, got {error} ({where}){hint}") from error
+        if isinstance(error.__context__, requests.exceptions.RetryError):  # it answered, with errors alone
+            hint = "; is the database up that MLflow keeps its data in?"
+        hint = hint or "; the same command goes on once it answers"
+        raise UnavailableError(f"registry must {rule}, got {error} ({where}){hint}") from error
+
+
+def _is_unavailable(error: BaseException) -> bool:
+    if isinstance(error, requests.RequestException):
+        return error.response is None or _says_nothing(error.response.status_code)
+    if _of_object_store(error):
+        answer = getattr(error, "response", {})  # those that are no answer to a request have none
+        return _says_nothing(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 500))
+    if isinstance(error, MlflowException) and error.error_code in _NO_ANSWER:
+        return True
+    return error.__context__ is not None and _is_unavailable(error.__context__)
+
+
+def _says_nothing(status: int) -> bool:
+    return status >= 500 or status in _NO_ANSWER_STATUS
+
+
+def _of_object_store(error: BaseException) -> bool:
+    return type(error).__module__.partition(".")[0] in _S3_CLIENTS

@@ -229,7 +229,8 @@ class RegistryAudit:
 
     def _last(self, entries: tuple[Entry, ...]) -> dict[str, Entry]:
         """The last entry about each model."""
-        return {self._configuration.model_name(entry.move.task, entry.move.workload): entry for entry in entries}
+        return {self._configuration.model_name(entry.move.task, entry.move.workload): entry for entry in entries
+                if entry.move.task}
 
 
 def _head(model: str, found: StoredModel, last: Entry) -> Iterator[Finding]:

@@ -5,6 +5,8 @@ other file of the folder with its SHA-256. Anyone can check it without this proj
 
     model_signing verify key FOLDER --signature FOLDER/model.sig --public_key PUB
 
+where PUB holds the one key that signed it: `assay keys show --pem FINGERPRINT`.
+
 `verify_files` needs `cryptography` alone and is what controllers use; `verify_with_library` asks the
 model-signing package (94 MB of dependencies). The first is never more lenient than the second; it is
 stricter where the format leaves room: one signature, SHA-256 only, no ignored paths but the signature
@@ -19,6 +21,7 @@ import hashlib
 import os
 import re
 import stat
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,7 +29,7 @@ from typing import Any
 from feature_store.errors import InputError, MissingToolError, RefusedError
 from feature_store.whole_files import whole_file
 from serving.canonical import parse_json
-from serving.keys import is_signed, load_private_key, load_public_key, public_pem
+from serving.keys import is_signed, load_private_key, load_public_keys, public_pem
 
 SIGNATURE_FILE = "model.sig"
 
@@ -97,7 +100,7 @@ def sign_folder(folder: Path, private_key_path: Path) -> Path:
 
 
 def verify_with_library(folder: Path, public_key_path: Path) -> None:
-    """Verifies the folder with the model-signing package.
+    """Verifies the folder with the model-signing package, which takes one key at a time.
 
     Raises:
         RefusedError: the library does not accept it.
@@ -106,22 +109,31 @@ def verify_with_library(folder: Path, public_key_path: Path) -> None:
     hashing, _, verifying = _library()
     folder = folder.resolve()
     config = hashing.Config().set_ignored_paths(paths=[Path(SIGNATURE_FILE)], ignore_git_paths=False)
-    verifier = verifying.Config().use_elliptic_key_verifier(public_key=public_key_path)
-    try:
-        verifier.set_hashing_config(config).verify(folder, folder / SIGNATURE_FILE)
-    except Exception as error:  # the library raises whatever its parsers raise
-        raise RefusedError(
-            f"signature must verify, got {type(error).__name__}: {error or 'no further word'} ({folder})"
-        ) from error
+    errors: list[Exception] = []
+    with tempfile.NamedTemporaryFile(prefix="assay-key-", suffix=".pub") as file:
+        for key in load_public_keys(public_key_path).by_fingerprint.values():
+            Path(file.name).write_bytes(public_pem(key))
+            verifier = verifying.Config().use_elliptic_key_verifier(public_key=Path(file.name))
+            try:
+                verifier.set_hashing_config(config).verify(folder, folder / SIGNATURE_FILE)
+                return
+            except Exception as error:  # the library raises whatever its parsers raise
+                errors.append(error)
+    raise RefusedError(
+        f"signature must verify, got {type(errors[0]).__name__}: {errors[0] or 'no further word'} ({folder})"
+    ) from errors[0]
 
 
-def verify_files(files: Mapping[str, bytes], public_key_path: Path, where: str) -> None:
+def verify_files(files: Mapping[str, bytes], public_key_path: Path, where: str) -> str:
     """Verifies files that were read by `read_folder`, with `cryptography` alone.
 
     Args:
         files: content by name, the signature among them.
-        public_key_path: PEM file of the key that the files must be signed with.
+        public_key_path: PEM file of the keys one of which the files must be signed with.
         where: the folder's name for messages.
+
+    Returns:
+        Fingerprint of the key that signed them.
 
     Raises:
         RefusedError: there is no signature, it is malformed, of another key, or does not cover exactly
@@ -133,7 +145,7 @@ def verify_files(files: Mapping[str, bytes], public_key_path: Path, where: str) 
             f"bundle must be signed, got no {SIGNATURE_FILE} ({where}); "
             "an unsigned bundle is one that the gates did not let through"
         )
-    payload = _signed_payload(files[SIGNATURE_FILE], public_key_path, f"{where}/{SIGNATURE_FILE}")
+    payload, signer = _signed_payload(files[SIGNATURE_FILE], public_key_path, f"{where}/{SIGNATURE_FILE}")
     signed = _signed_digests(payload, where)
     actual = {name: hashlib.sha256(data).hexdigest() for name, data in files.items() if name != SIGNATURE_FILE}
     if added := sorted(set(actual) - set(signed)):
@@ -142,11 +154,12 @@ def verify_files(files: Mapping[str, bytes], public_key_path: Path, where: str) 
         raise RefusedError(f"signed files: expected all of them, missing {', '.join(removed)} ({where})")
     if changed := sorted(name for name in actual if actual[name] != signed[name]):
         raise RefusedError(f"files: expected them as they were signed, got {', '.join(changed)} changed ({where})")
+    return signer
 
 
-def _signed_payload(data: bytes, public_key_path: Path, where: str) -> bytes:
-    """The payload of the envelope, once its signature is found to be this key's."""
-    key = load_public_key(public_key_path)
+def _signed_payload(data: bytes, public_key_path: Path, where: str) -> tuple[bytes, str]:
+    """The payload of the envelope, once its signature is found to be that of the key which it names; and that key."""
+    keys = load_public_keys(public_key_path).by_fingerprint
     bundle = parse_json(data, where)
     _shape(bundle, {"mediaType": str, "verificationMaterial": dict, "dsseEnvelope": dict}, where)
     material, envelope = bundle["verificationMaterial"], bundle["dsseEnvelope"]
@@ -158,14 +171,19 @@ def _signed_payload(data: bytes, public_key_path: Path, where: str) -> bytes:
     # A second signature could be anyone's: one reader may look at the first, another at the last.
     _require(len(envelope["signatures"]) == 1, "number of signatures", len(envelope["signatures"]), where)
     _shape(envelope["signatures"][0], {"sig": str, "keyid": str}, where)
-    if material["publicKey"]["hint"] != hashlib.sha256(public_pem(key)).hexdigest():
-        raise RefusedError(f"bundle must be signed with {public_key_path.name}, got another key ({where})")
+    signer = material["publicKey"]["hint"]
+    if signer not in keys:
+        raise RefusedError(
+            f"bundle must be signed with {public_key_path.name}, got another key, {signer[:12]!r} ({where}); after "
+            f"`assay keys rotate` copy the project's file of public keys to {public_key_path}, after `assay keys "
+            "revoke` get a bundle that was signed again"
+        )
     payload = _from_base64(envelope["payload"], where)
-    if not is_signed(key, _from_base64(envelope["signatures"][0]["sig"], where), _PAYLOAD_TYPE, payload):
+    if not is_signed(keys[signer], _from_base64(envelope["signatures"][0]["sig"], where), _PAYLOAD_TYPE, payload):
         raise RefusedError(
             f"signature must be {public_key_path.name}'s over its payload, it is not ({where})"
         )
-    return payload
+    return payload, signer
 
 
 def _signed_digests(payload: bytes, where: str) -> dict[str, str]:

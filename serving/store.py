@@ -64,6 +64,9 @@ class Store(AliasStore, Protocol):
     def served_model(self, location: str) -> bytes:
         """The registry's own copy of the ONNX file beside the bundle at a location, which its tools load."""
 
+    def put_signature(self, location: str, signature: Path) -> None:
+        """Replaces the signature of the bundle at a location by this file, perhaps the very one that lies there."""
+
     def copies(self, sha256: str) -> Sequence[str]:
         """Locations of uploaded bundles that claim this digest, whether a version is made of them or not."""
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from feature_store.errors import AssayError, InputError
+from feature_store.errors import AssayError, InputError, UnavailableError
 from models.configuration import PromotionRule
 from models.paired_cases import LEFT_OUT, UNCLAIMED, Cases, measured_cases, same_cases, unseen_cases
 from models.paired_comparison import compare
@@ -66,11 +66,16 @@ def decide(
         opened: opens a version's checked bundle; raises AssayError where it cannot be had.
         rule: `promotion` of mlflow.yaml.
         attempt: the how many-th version this is that is held to this champion since it stands, from 1.
+
+    Raises:
+        UnavailableError: as `opened` did.
     """
     if standing is None:
         return Decision(True, "no champion yet")
     try:
         champion = opened(standing)
+    except UnavailableError:  # a challenger for that would wait for a person
+        raise
     except AssayError as error:
         return Decision(False, f"champion version {standing} cannot be compared: {error}")
     is_better, reason = _better(bundle, champion, standing, measured, rule, attempt)

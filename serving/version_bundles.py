@@ -3,12 +3,13 @@
     the registry's version  ->  artifacts that a deleted version left in the store  ->  the copy in the state folder
 
 The next place is asked where the one before has nothing to give; where it gives something else than was registered,
-that is refused and not passed over. Whatever is refused here has a way out, which the message names.
+that is refused and not passed over. Whatever is refused here has a way out, which the message names. Where a place does
+not answer and no other has the bundle, it is not known to be lost: that is no refusal, but an UnavailableError.
 """
 
 import contextlib
 
-from feature_store.errors import AssayError, InputError, RefusedError
+from feature_store.errors import AssayError, InputError, RefusedError, UnavailableError
 from models.configuration import Configuration
 from serving.bundle import Bundle, CheckedBundle, check_bundle, open_bundle
 from serving.kept_bundles import kept_bundle
@@ -28,6 +29,7 @@ class VersionBundles:
 
         Raises:
             RefusedError: the version did not pass its gates or was retired, or its bundle is lost or another one.
+            UnavailableError: the store does not answer, and there is no copy.
         """
         sha256 = self.registered_sha256(task, workload, standing, version)
         try:
@@ -106,6 +108,8 @@ class VersionBundles:
         kept = kept_bundle(self._configuration.home, task, workload, version)
         if kept.is_dir():
             return check_bundle(kept, key)
+        if isinstance(gone, UnavailableError):
+            raise gone  # it may be whole
         raise RefusedError(
             f"bundle of {model} version {version} must be in the registry or kept in {kept}, got neither ({gone})"
         ) from gone

@@ -14,6 +14,8 @@ is measured of one held-out application under a rule that stays as it is (HPA on
 features; 24 hours of 15 s train, 8 hours go by, then it changes. Looked for are drift, and the end of SERVING by
 Algorithm 5.1 (episodes of 100 steps, the mean of ten at least 2.6 % below that of training, as section 5.5.3 has it, or
 twice its deviation).
+
+Policies: the same for what a policy sees and sets (changed_policies.py), of changes of the load and of one payload.
 """
 
 import argparse
@@ -22,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.gates.changed_policies import STATIONARY, policy_delays
 from benchmarks.gates.changed_services import delays
 from benchmarks.gates.unchanged_telemetry import FEATURES, KINDS, WAYS, false_alarms
 from benchmarks.harness.code_digest import code_digest
@@ -38,22 +41,26 @@ SCENARIOS = {  # of systems/autoscaling/simulator/episodes.py; "": nothing chang
     "payload_operations": "operations 1 to 20 times 10^8", "payload_image": "images 40x40 to 160x160",
     "payload_text": "texts 250 B-1 KB to 2-5 KB", "payload_model": "matrices 50 to 150",
     "load_high_to_low": "load high to low", "load_low_to_high": "load low to high"}
+OF_POLICIES = ("", "payload_operations", "load_high_to_low", "load_low_to_high")
 
 
 def run(options: argparse.Namespace) -> None:
     """Measures what the same code has not measured yet."""
     monitors = code_digest("models.monitoring.drift", "models")
     codes = {"false alarms": monitors + code_digest("benchmarks.gates.unchanged_telemetry", "benchmarks"),
-             "delays": monitors + code_digest("benchmarks.gates.changed_services", ("benchmarks", "systems", "models"))}
+             "delays": monitors + code_digest("benchmarks.gates.changed_services", ("benchmarks", "systems", "models")),
+             "policies": code_digest("benchmarks.gates.changed_policies", ("benchmarks", "systems", "models"))}
     entries = Entries(options.output, FORMAT, lambda entry: tuple(entry["key"]),
                       lambda _, entry: entry.get("code") == codes[entry["key"][0]])
     entries.content |= {"machine": {**describe_machine(), "date": now_utc()}}
     wanted = [("delays", scenario, 0, options.applications) for scenario in SCENARIOS]
+    wanted += [("policies", scenario, 0, options.applications) for scenario in OF_POLICIES]
     wanted += [("false alarms", kind, seed, options.weeks) for seed in range(options.repeats) for kind in KINDS]
     for key in wanted:
         if not entries.has(key):
             what, of, seed, size = key
-            made = delays(of, size) if what == "delays" else false_alarms(of, size, seed)
+            measured = {"delays": delays, "policies": policy_delays}
+            made = measured[what](of, size) if what in measured else false_alarms(of, size, seed)
             entries.add({"key": list(key), "code": codes[what], **made})
 
 
@@ -61,7 +68,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """See benchmarks/harness/runner.py."""
     parser.add_argument("--weeks", type=int, default=WEEKS, help="of looks in each series")
     parser.add_argument("--repeats", type=int, default=REPEATS, help="series of each kind of telemetry")
-    parser.add_argument("--applications", type=int, default=APPLICATIONS, help="that each scenario concerns")
+    parser.add_argument("--applications", type=int, default=APPLICATIONS,
+                        help=f"that each scenario concerns; of policies without a change {STATIONARY} times as many")
 
 
 def _of(results: Mapping[str, Any], what: str, of: str) -> list[Mapping[str, Any]]:
@@ -90,6 +98,14 @@ def delays_table(results: Mapping[str, Any]) -> str:
     header = ["change", "applications", "CPU time a request, times", "drift seen after: median, longest",
               "before the change", "never", "SERVING ends after: median, longest", "before the change", "never"]
     return table(header, rows, range(1, 9))
+
+
+def policies_table(results: Mapping[str, Any]) -> str:
+    """A row a scenario."""
+    rows = [[SCENARIOS[name], str(len(one["drift"])), f"{one['looks']:,}", *_told(one["drift"], changes=bool(name))]
+            for name in OF_POLICIES for one in _of(results, "policies", name)]
+    return table(["change", "applications", "looks", "drift seen after: median, longest", "before the change", "never"],
+                 rows, range(1, 6))
 
 
 def _told(minutes: list[float | None], changes: bool) -> list[str]:

@@ -18,9 +18,18 @@ def page(task: str, at: str, seen: Sequence[Seen]) -> str:
     if broken:
         lead.append(Note(f"Incident: {', '.join(broken)}: a model that was proved breaks its specification on live "
                          "telemetry. Stop its controllers (assay stop-acting) and find out which file runs.", "bad"))
-    verdict = (f"{count(len(asks), 'champion')} of {len(seen)} {'need' if len(asks) > 1 else 'needs'} something."
-               if asks else "No champion needs anything.")
-    lead += [Note(verdict, "statement"), _overview(seen)]
+    unseen = [one for one in seen if one["decision"] == "no data"]
+    verdict = "No champion needs anything."
+    if asks:
+        verdict = f"{count(len(asks), 'champion')} of {len(seen)} {'need' if len(asks) > 1 else 'needs'} something."
+    elif unseen:
+        verdict = ("No champion that was looked at needs anything." if len(unseen) < len(seen) else
+                   "Nothing was looked at.")
+    lead.append(Note(verdict, "statement"))
+    if unseen:
+        lead.append(Note(f"No data of {', '.join(one['workload'] for one in unseen)}.",
+                         "bad" if any(one["exit_code"] for one in unseen) else ""))
+    lead.append(_overview(seen))
     sections = [Section(f"workload-{place}", one["workload"], _workload(one)) for place, one in enumerate(seen)]
     return render(Document(f"{task}: champions", f"A check of {at}",
                            (Badge("incident", "bad"),) if broken else (), tuple(lead), tuple(sections)))
@@ -52,10 +61,10 @@ def _drift(found: Mapping[str, Any]) -> Table:
     rows = tuple((text(one["feature"]), *figures([
         significant(one["before"]), significant(one["now"]), percent(one["distance"]), f"{one['chance']:.2g}",
         number(one["rows"]), number(one["worth"])]),
-        Cell("differs", tone="bad") if one["chance"] <= found["level"] else text("as in training"))
+        Cell("differs", tone="bad") if one["chance"] <= found["level"] else text("as before"))
         for one in found["features"])
-    return Table(("Feature", "Median in training", "Now", "Distance", "Chance", "Newest rows", "Worth", ""), rows,
-                 "Each feature against the rows that the model was trained on",
+    return Table(("Feature", "Median before", "Now", "Distance", "Chance", "Newest rows", "Worth", ""), rows,
+                 f"Each feature against {found['reference']}",
                  "A Kolmogorov-Smirnov test; worth: how many independent rows the newest ones are worth. A feature "
                  f"differs where the chance of its distance without any drift is at most {found['level']:.2g}.",
                  sortable=True)

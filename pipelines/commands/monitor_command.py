@@ -21,13 +21,17 @@ from pipelines.console import (
     reported,
     working,
 )
+from pipelines.notification import Notice, notified, tell
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from models.configuration import Configuration
-    from pipelines.monitor import MonitorRequest
+    from pipelines.monitor import MonitorRequest, Seen
 
 
 @reported
+@notified()
 def monitor(
     task: Annotated[str, typer.Option(help="Name of a task, or the path of its YAML.")] = "performance",
     telemetry: TelemetryOption = None, mapping: MappingOption = None, workload: WorkloadOption = None,
@@ -48,7 +52,7 @@ def monitor(
     from models.monitoring.page import page as page_of
     from pipelines.monitor import MonitorRequest
     from pipelines.monitor import monitor as check
-    from pipelines.run_lock import LOCK_NAME, acquire_run_lock
+    from pipelines.run_lock import LOCK_NAME, MONITOR, BusyError, acquire_run_lock
     from serving.relocation import require_own_home
 
     configuration = configuration_from(config)
@@ -59,8 +63,8 @@ def monitor(
         require_writable(output, "page", ())
     with ExitStack() as held:
         try:
-            held.enter_context(acquire_run_lock(configuration.home / LOCK_NAME))
-        except RefusedError as error:  # whatever runs will be over by a later look
+            held.enter_context(acquire_run_lock(configuration.home / LOCK_NAME, MONITOR))
+        except BusyError as error:  # whatever runs will be over by a later look
             print_json({"status": "busy", "message": str(error)}) if json_output else print_line(str(error))
             return
         with working("looking at the champions", json_output):
@@ -68,9 +72,18 @@ def monitor(
     entries = [one.to_json() for one in seen]
     page = output or configuration.home / "monitor" / f"{name}.html"
     write_whole(page, page_of(name, now.isoformat(timespec="seconds"), entries), "page")
+    tell(configuration, "assay monitor", _notices(name, seen, str(page)), str(page))
     code = max((one.exit_code for one in seen), default=0)
     _show(entries, page, code, now, json_output)
     raise typer.Exit(code)
+
+
+def _notices(task: str, seen: "Sequence[Seen]", page: str) -> list[Notice]:
+    """Incidents, of one version once a day; and what --act tried in vain."""
+    found = [Notice("incident", "; ".join(one.decision.reasons), task, one.workload, one.version, "specification", page)
+             for one in seen if one.exit_code == 3]
+    return found + [Notice("run_failed", one.done, task, one.workload, one.version, page=page)
+                    for one in seen if one.failed and one.done.startswith("failed: ")]
 
 
 def _show(entries: list[dict[str, Any]], page: Path, code: int, now: datetime, json_output: bool) -> None:
@@ -93,10 +106,11 @@ def _show(entries: list[dict[str, Any]], page: Path, code: int, now: datetime, j
 
 
 def _trained(request: "MonitorRequest", configuration: "Configuration", workloads: tuple[str, ...]) -> str:
-    """One run of the train pipeline, as `assay run` makes it."""
+    """One run of the train pipeline, as `assay run` makes it. Raises RefusedError: a workload failed, or its gates."""
     from pipelines.local_run import run_local
     from pipelines.request import make_request
     from pipelines.run_display import RunDisplay
+    from pipelines.run_summary import run_exit_code
 
     name = datetime.now(UTC).strftime("monitor-%Y%m%d-%H%M%S-") + f"{os.getpid():05d}"
     run = make_request(request.task, request.telemetry, request.mapping, workloads, request.seed, name,
@@ -105,4 +119,7 @@ def _trained(request: "MonitorRequest", configuration: "Configuration", workload
         outcome = run_local(run, configuration.home, display.show)
     became = ", ".join(f"{entry['workload']}: {entry['alias'] or entry['status']}"
                        for entry in outcome.summary["entries"])
-    return f"trained in run {name} ({became})"
+    said = f"trained in run {name} ({became})"
+    if run_exit_code(outcome.summary):
+        raise RefusedError(said)
+    return said

@@ -1,8 +1,9 @@
-"""`assay schedule create | list | delete`: recurring runs on a cluster, or in this user's crontab."""
+"""`assay schedule create | list | delete`: recurring runs on a cluster; runs and monitors in this user's crontab."""
 
 import os
 from dataclasses import asdict
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -16,16 +17,25 @@ from pipelines.console import ConfigOption, JsonOption, configuration_from, out,
 from pipelines.request import check_run_name, make_request
 from pipelines.schedules.schedule import ScheduleInfo
 
-app = typer.Typer(no_args_is_help=True, help="Run the train pipeline at set times.")
+app = typer.Typer(no_args_is_help=True, help="Run the train pipeline, or look at its champions, at set times.")
 LocalOption = Annotated[bool, typer.Option("--local", help="This user's crontab (or systemd timers), no cluster.")]
 EndpointOption = Annotated[str | None, typer.Option(help="Address of the KFP API; default: $ASSAY_KFP_ENDPOINT.")]
-NameOption = Annotated[str | None, typer.Option(help="Name of the schedule; default: train-<task>.")]
+NameOption = Annotated[str | None, typer.Option(help="Name of the schedule; default: train-<task>, monitor-<task>.")]
+
+
+class Job(StrEnum):
+    """What is started at set times."""
+
+    TRAIN = "train"
+    MONITOR = "monitor"
 
 
 @app.command()
 @reported
 def create(
     cron: Annotated[str, typer.Option(help="Five fields: minute hour day month weekday.")],
+    job: Annotated[Job, typer.Argument(help="assay run --scheduled, or assay monitor (--local alone).")] = Job.TRAIN,
+    act: Annotated[bool, typer.Option("--act", help="For monitor: also do what is decided.")] = False,
     task: TaskOption = "performance", telemetry: TelemetryOption = None,
     mapping: MappingOption = None, seed: SeedOption = 0, name: NameOption = None, local: LocalOption = False,
     endpoint: EndpointOption = None, values: ValuesOption = None, config: ConfigOption = None,
@@ -42,23 +52,25 @@ def create(
     from pipelines.kfp_connection import resolve_endpoint
     from pipelines.schedules.cron import parse_cron
     from pipelines.schedules.local import create_local_schedule
-    from pipelines.schedules.local_job import training_job
+    from pipelines.schedules.local_job import assay_job
 
     parsed, placed = parse_cron(cron), read_values(values)
     if local and placed:
         raise InputError("values: expected a cluster, which they are about, got --local (--values)")
+    _check(job, act, local, task)
     request = make_request(task, telemetry, mapping, (), seed, name or "", scheduled=True, config=config)
-    chosen = name or f"train-{request.task.name}"
+    chosen = name or f"{job}-{request.task.name}"
     if local:
         configuration = configuration_from(config)
         # the job runs in another folder and environment: all paths are absolute, and it says which mlflow.yaml
-        options = ["--telemetry", request.telemetry, "--seed", str(seed), "--config", os.environ["ASSAY_CONFIG"]]
-        if mapping:
-            options += ["--mapping", str(mapping.resolve())]
-        job = training_job(chosen, str(Path(task).resolve()) if Path(task).suffix else task,
-                           directory=Path(__file__).resolve().parents[2], home=configuration.home,
-                           environment=os.environ, arguments=options)
-        made = create_local_schedule(job, parsed)
+        options = ["--task", str(Path(task).resolve()) if Path(task).suffix else task, "--telemetry", request.telemetry,
+                   "--seed", str(seed), "--config", os.environ["ASSAY_CONFIG"],
+                   *(["--mapping", str(mapping.resolve())] if mapping else [])]
+        command = ["run", *options, "--scheduled"] if job is Job.TRAIN else [
+            "monitor", *options, *(["--act"] if act else [])]
+        made = create_local_schedule(
+            assay_job(chosen, command, directory=Path(__file__).resolve().parents[2], home=configuration.home,
+                      environment=os.environ), parsed)
     else:
         arguments = {**request.arguments(), "run_name": check_run_name(chosen)}
         del arguments["data_version"]  # create_schedule makes one
@@ -67,6 +79,19 @@ def create(
             made = create_schedule(chosen, cron, package, arguments, resolve_endpoint(endpoint, os.environ),
                                    service_account=placed.service_account if placed else None, now=datetime.now(UTC))
     _show([made], json_output)
+
+
+def _check(job: Job, act: bool, local: bool, task: str) -> None:
+    """Options that do not go together, and a task that cannot be monitored. Raises InputError."""
+    from pipelines.monitor import monitored
+
+    if job is Job.MONITOR:
+        monitored(task)
+        if not local:
+            raise InputError("monitor: expected this machine (--local), got a cluster; there it is the CronJob "
+                             "assay-monitor (docs/recipes/run-on-a-cluster.md)")
+    elif act:
+        raise InputError("act: expected `assay schedule create monitor`, got train, which always acts (--act)")
 
 
 @app.command("list")

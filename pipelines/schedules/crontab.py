@@ -1,7 +1,7 @@
 """Local schedules as lines of the user's crontab; the rest of the crontab stays as it is, byte for byte.
 
 One of the two places that pipelines/schedules/local.py writes to. An entry is one line, which /bin/sh reads up to `#`:
-  0 2 * * * cd <folder> && env PATH=... <program> run --task <task> --scheduled >> <log> 2>&1 # assay schedule <name>
+  0 2 * * * cd <folder> && env PATH=... <program> run --task <task> ... >> <log> 2>&1 # assay schedule <name>
 Every `%` is escaped: to cron an unescaped one ends the command (crontab(5)). No environment lines (`PATH=...`) are
 written: in a crontab they would change every entry below them. python-crontab would write the other lines anew, in its
 own spacing.

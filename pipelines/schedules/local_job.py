@@ -2,7 +2,7 @@
 
 Written into a crontab line by crontab.py or into a unit by systemd_timer.py. Both start programs with almost no
 environment, so the job carries PATH, HOME and ASSAY_HOME along. That runs never overlap is the command's own doing:
-`assay run --scheduled` takes the lock of pipelines/run_lock.py.
+`assay run --scheduled` and `assay monitor` take the lock of pipelines/run_lock.py.
 """
 
 import shlex
@@ -53,19 +53,18 @@ class LocalEntry:
     enabled: bool
 
 
-def training_job(
-    name: str, task: str, *, directory: Path, home: Path, environment: Mapping[str, str],
-    arguments: Sequence[str] = (), program: Path | None = None,
+def assay_job(
+    name: str, arguments: Sequence[str], *, directory: Path, home: Path, environment: Mapping[str, str],
+    program: Path | None = None,
 ) -> LocalJob:
-    """The job `assay run --task <task> --scheduled`.
+    """The job `assay <arguments>`.
 
     Args:
         name: the schedule's name.
-        task: the task to train.
+        arguments: the command of `assay` and its options.
         directory: the folder to run in.
         home: the state folder ($ASSAY_HOME or `.assay/`); the log goes to `<home>/logs/`.
         environment: where PATH and HOME are taken from, usually os.environ.
-        arguments: further arguments of `assay run`.
         program: the `assay` program; without it the one beside the running Python.
 
     Raises:
@@ -80,7 +79,7 @@ def training_job(
     path = ":".join(dict.fromkeys(environment.get("PATH", "/usr/bin:/bin").split(":")))  # a crontab line is short
     job = LocalJob(
         name=check_schedule_name(name),
-        command=(str(program.absolute()), "run", "--task", task, *arguments, "--scheduled"),
+        command=(str(program.absolute()), *arguments),
         directory=directory.absolute(),
         environment={"PATH": path, "HOME": environment.get("HOME", str(Path.home())),
                      "ASSAY_HOME": str(home.absolute())},

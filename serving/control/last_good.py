@@ -25,6 +25,7 @@ from feature_store.finite_numbers import is_finite_number
 from feature_store.whole_files import whole_folder, write_file
 from serving.bundle import CheckedBundle, check_bundle
 from serving.control.champion import BundleAwayError
+from serving.signature import SIGNATURE_FILE
 
 _KEYS = {"sha256", "known_at", "refused"}
 
@@ -112,7 +113,7 @@ class LastGood:
     def _keep(self, bundle: CheckedBundle) -> None:
         """Keeps it; where that fails an older one is put aside, and `unkept` says why."""
         try:
-            if self._kept_sha256 != bundle.sha256 or not self._bundle.is_dir():
+            if self._kept_sha256 != bundle.sha256 or not self._has_signature(bundle):
                 self._made()
                 with whole_folder(self._bundle) as new:
                     for name, content in bundle.files.items():
@@ -124,6 +125,12 @@ class LastGood:
             self.unkept = f"last good champion cannot be kept: {error.strerror} ({self._bundle})"
             if self._kept_sha256 != bundle.sha256:
                 self._put_aside()
+
+    def _has_signature(self, bundle: CheckedBundle) -> bool:
+        """Whether the copy is there as it was signed last: the same bundle may have been signed again."""
+        with suppress(FileNotFoundError):
+            return (self._bundle / SIGNATURE_FILE).read_bytes() == bundle.files[SIGNATURE_FILE]
+        return False
 
     def _refuse(self, reason: str) -> None:
         try:

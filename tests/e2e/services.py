@@ -4,21 +4,28 @@ A guard of the recorder ends them with the test, however that ends. PostgreSQL r
 Debian's user `postgres`, in a folder of its own that this user can reach.
 """
 
+import http.client
 import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import urlsplit
 
 import boto3
 import psycopg
+import pytest
 import requests
 
+from feature_store.sources import object_store
 from recording.loopback import free_port
 from recording.processes import Guard, Running
+from tests.components.small_disk import mounted
 from tests.e2e.processes import wait_until
 
 BUCKET = "assay"
@@ -37,6 +44,7 @@ class Server:
     guard: Guard
     command: list[str]
     is_ready: Callable[[], bool]
+    port: int
     environment: Mapping[str, str] = field(default_factory=dict)
     folder: Path | None = None  # that it runs in
     running: Running | None = None
@@ -63,12 +71,68 @@ class Server:
         return self.is_ready()
 
 
+class ObjectStore(Server):
+    """moto keeps objects in memory: what it held is there again after a start, as with a store that has a disk."""
+
+    held: Mapping[str, bytes] | None = None
+
+    @property
+    def bucket(self) -> "boto3.client":
+        return boto3.client("s3", endpoint_url=f"http://127.0.0.1:{self.port}", region_name="us-east-1",
+                            aws_access_key_id=USER, aws_secret_access_key=PASSWORD)
+
+    def start(self) -> None:
+        super().start()
+        if self.held is not None:
+            self.bucket.create_bucket(Bucket=BUCKET)
+            for key, content in self.held.items():
+                self.bucket.put_object(Bucket=BUCKET, Key=key, Body=content)
+            self.held = None
+
+    def kill(self) -> None:
+        if self.running is not None and self.running.is_alive():
+            pages = self.bucket.get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
+            self.held = {one["Key"]: self.bucket.get_object(Bucket=BUCKET, Key=one["Key"])["Body"].read()
+                         for page in pages for one in page.get("Contents", [])}
+        super().kill()
+
+
+@contextmanager
+def killed_at(server: Server, request: int, asked: Server) -> Iterator[list[int]]:
+    """Kills `server` as this process is about to send `asked` its `request`-th request, from 1.
+
+    A connection to PostgreSQL is one request, and the content of an object that is read as telemetry.
+
+    Yields:
+        The numbers of the requests so far.
+    """
+    seen: list[int] = []
+
+    def before(call: Callable[..., Any], port: Callable[..., object]) -> Callable[..., Any]:
+        def asking(*arguments: Any, **options: Any) -> Any:
+            if port(*arguments, **options) == asked.port:
+                seen.append(len(seen) + 1)
+                if seen[-1] == request:
+                    server.kill()
+            return call(*arguments, **options)
+
+        return asking
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(http.client.HTTPConnection, "putrequest",
+                      before(http.client.HTTPConnection.putrequest, lambda connection, *_, **__: connection.port))
+        patch.setattr(psycopg, "connect", before(psycopg.connect, lambda *_, **options: int(options["port"])))
+        copied = before(shutil.copyfileobj, lambda *_: urlsplit(os.environ["AWS_ENDPOINT_URL"]).port)
+        patch.setattr(object_store, "shutil", SimpleNamespace(copyfileobj=copied))
+        yield seen
+
+
 @dataclass(frozen=True)
 class Services:
     """Addresses, and what a client needs in its environment."""
 
     database: Server
-    objects: Server
+    objects: ObjectStore
     mlflow: Server
     database_url: str
     mlflow_url: str
@@ -76,8 +140,7 @@ class Services:
 
     @property
     def bucket(self) -> "boto3.client":
-        return boto3.client("s3", endpoint_url=self.environment["AWS_ENDPOINT_URL"], region_name="us-east-1",
-                            aws_access_key_id=USER, aws_secret_access_key=PASSWORD)
+        return self.objects.bucket
 
 
 def postgresql(guard: Guard, folder: Path) -> tuple[Server, str]:
@@ -97,7 +160,7 @@ def postgresql(guard: Guard, folder: Path) -> tuple[Server, str]:
     # no power cut is tried here: what was written survives a killed server without fsync too
     command = [*_AS_POSTGRES, str(programs / "postgres"), "-D", str(folder / "data"), "-h", "127.0.0.1",
                "-p", str(port), "-c", "unix_socket_directories=", "-c", "fsync=off"]
-    return Server("postgresql", guard, command, lambda: _connects(url), folder=folder), url
+    return Server("postgresql", guard, command, lambda: _connects(url), port, folder=folder), url
 
 
 def _connects(url: str) -> bool:
@@ -116,9 +179,12 @@ def _responds(url: str) -> bool:
 
 
 @contextmanager
-def database() -> Iterator[tuple[Server, str]]:
-    """A started PostgreSQL alone, and its address."""
-    with Guard() as guard, _reachable_folder() as folder:
+def database(disk_kb: int | None = None) -> Iterator[tuple[Server, str]]:
+    """A started PostgreSQL alone, and its address; on a disk of this size of its own, where that can be mounted."""
+    with Guard() as guard, _reachable_folder() as folder, ExitStack() as stack:
+        if disk_kb is not None:
+            stack.enter_context(mounted(folder := folder / "disk", disk_kb))
+            _hand_over(folder)
         server, url = postgresql(guard, folder)
         server.start()
         yield server, url
@@ -133,8 +199,8 @@ def services() -> Iterator[Services]:
         store.start()
         port = free_port()
         s3 = f"http://127.0.0.1:{port}"
-        objects = Server("s3", guard, [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-                         lambda: _responds(s3))
+        objects = ObjectStore("s3", guard, [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+                              lambda: _responds(s3), port)
         objects.start()
         aws = {"AWS_ENDPOINT_URL": s3, "AWS_ACCESS_KEY_ID": USER, "AWS_SECRET_ACCESS_KEY": PASSWORD,
                "AWS_DEFAULT_REGION": "us-east-1"}
@@ -164,8 +230,9 @@ def _mlflow(guard: Guard, database_url: str, aws: Mapping[str, str]) -> tuple[Se
     command = [sys.executable, "-m", "mlflow", "server", "--app-name", "basic-auth", "--host", "127.0.0.1", "--port",
                str(port), "--workers", "1", "--artifacts-destination", f"s3://{BUCKET}/proxied"]
     environment = {**aws, "MLFLOW_BACKEND_STORE_URI": f"{with_password}/mlflow", "MLFLOW_FLASK_SERVER_SECRET_KEY": "k",
-                   "MLFLOW_AUTH_CONFIG_PATH": str(guard.folder / "auth.ini"), "MLFLOW_DISABLE_TELEMETRY": "true"}
-    return Server("mlflow", guard, command, lambda: _responds(f"{url}/health"), environment), url
+                   "MLFLOW_AUTH_CONFIG_PATH": str(guard.folder / "auth.ini"), "MLFLOW_DISABLE_TELEMETRY": "true",
+                   "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # six processes that nobody asks for anything
+    return Server("mlflow", guard, command, lambda: _responds(f"{url}/health"), port, environment), url
 
 
 @contextmanager
@@ -173,8 +240,12 @@ def _reachable_folder() -> Iterator[Path]:
     """Not below pytest's, which only their owner may enter."""
     folder = Path(tempfile.mkdtemp(prefix="assay-postgresql-"))
     try:
-        if _AS_POSTGRES:
-            shutil.chown(folder, "postgres")
+        _hand_over(folder)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _hand_over(folder: Path) -> None:
+    if _AS_POSTGRES:
+        shutil.chown(folder, "postgres")

@@ -1,7 +1,6 @@
 """A whole run against what a cluster has: MLflow over HTTP with basic-auth on PostgreSQL, artifacts and telemetry in an
-object store, the ledger in a table. Then what happens where one of them goes away, and where several act at once.
-
-Every "machine" is a state folder of its own; they share the services and the key.
+object store, the ledger in a table. Then what happens where one of them goes away (in each step of a run:
+test_killed_services.py), and where several act at once.
 """
 
 import json
@@ -9,7 +8,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +16,12 @@ import pytest
 
 from feature_store.errors import AssayError, SourceError
 from feature_store.sources.object_store import as_local
-from serving.keys import create_key_pair
-from serving.ledger import Ledger
 from serving.registry import Registry
 from tests.components.steps import IGNORED_WARNING
 from tests.e2e import tiny
-from tests.e2e.processes import Project, finish, new_project, wait_until
-from tests.e2e.services import BUCKET, IS_INSTALLED, Services, services
+from tests.e2e.cluster import Cluster, running_cluster
+from tests.e2e.processes import Project, finish, wait_until
+from tests.e2e.services import BUCKET, IS_INSTALLED
 from tests.serving.conftest import accept, write_bundle
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.filterwarnings(IGNORED_WARNING),
@@ -47,49 +44,10 @@ print(made.version, made.alias, flush=True)
 """
 
 
-@dataclass(frozen=True)
-class Cluster:
-    """The services, and machines that use them."""
-
-    services: Services
-    folder: Path
-
-    def machine(self, name: str, approval: str = "auto") -> Project:
-        made = new_project(self.folder / name, ("redis",), approval)
-        written = tiny.configuration(approval)
-        written["tracking"] = {"uri": self.services.mlflow_url, "artifacts": f"s3://{BUCKET}/artifacts"}
-        written["ledger"] = self.ledger_address
-        written["keys"] = {"private": str(self.folder / "assay.key"), "public": str(self.folder / "assay.pub")}
-        tiny.write_yaml(written, made.folder / "mlflow.yaml")
-        return made
-
-    @property
-    def ledger_address(self) -> str:
-        return self.services.database_url.removesuffix("/postgres") + "/mlflow"
-
-    @property
-    def ledger(self) -> Ledger:
-        return Ledger(self.ledger_address, self.folder / "assay.pub", self.folder / "assay.key")
-
-    def aliases(self, model: str) -> dict[str, int]:
-        client = mlflow.MlflowClient(self.services.mlflow_url, self.services.mlflow_url)
-        return {alias: int(version) for alias, version in client.get_registered_model(model).aliases.items()}
-
-    def objects(self, prefix: str) -> set[str]:
-        listed = self.services.bucket.list_objects_v2(Bucket=BUCKET, Prefix=prefix)
-        return {Path(one["Key"]).name for one in listed.get("Contents", [])}
-
-
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    folder = tmp_path_factory.mktemp("cluster")
-    create_key_pair(folder / "assay.key", folder / "assay.pub")
-    with pytest.MonkeyPatch.context() as patch, services() as made:
-        for name, value in made.environment.items():
-            patch.setenv(name, value)
-        # a call that fails is tried again for 15 s, not for two minutes
-        patch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")
-        yield Cluster(made, folder)
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

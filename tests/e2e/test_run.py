@@ -5,6 +5,7 @@ scheduled one on good telemetry and one with another seed on telemetry whose ngi
 scheduled one comes while the first is at work. After them: a plain run like the first, and a scheduled one.
 """
 
+import base64
 import html
 import json
 import re
@@ -23,7 +24,7 @@ import pytest
 import yaml
 
 from serving.bundle import check_bundle
-from serving.keys import create_key_pair
+from serving.keys import create_key_pair, load_private_key
 from serving.ledger import Ledger
 from tests.components.steps import IGNORED_WARNING
 from tests.e2e import tiny
@@ -236,7 +237,7 @@ def test_a_scheduled_run_without_new_data_registers_nothing(scene: Scene) -> Non
 
 
 def test_a_scheduled_run_does_not_overlap_with_another(scene: Scene) -> None:
-    assert scene.overlapping.returncode == 1
+    assert scene.overlapping.returncode == 75
     assert "another run has not ended: process" in scene.overlapping.stderr
     assert not scene.project.run_folder("overlapping").exists()
 
@@ -306,3 +307,69 @@ class TestMoves:
         key = shutil.copy(scene.project.configuration.public_key_path, tmp_path / "assay.pub")
         checked = check_bundle(copy, Path(key), deep=True)
         assert yaml.safe_dump(checked.contract.to_json())
+
+
+class TestKeys:
+    """The project's key is replaced and then revoked, after all that was done above; in this order."""
+
+    def test_after_a_rotation_all_goes_on_and_strangers_check_with_the_key_that_signed(
+        self, scene: Scene, tmp_path: Path
+    ) -> None:
+        made = scene.project.json("keys", "rotate")
+        assert [entry.move.bundle_sha256 for entry in scene.ledger.verify()[-1:]] == [made["new"]]
+        scene.project.json("check", scene.bundle())
+        scene.project.json("predict", "--task", "tiny", "-w", "redis", "--row", json.dumps(ROW))
+        shown = scene.project.json("keys", "show")
+        assert [(one["fingerprint"], one["state"]) for one in shown["keys"]] == [
+            (made["new"], "current"), (made["old"], "accepted")]
+        assert [one["bundles"] > 0 for one in shown["keys"]] == [False, True]
+        assert verified_by_a_stranger(scene, made["old"], tmp_path / "old.pub")
+        assert not verified_by_a_stranger(scene, made["new"], tmp_path / "new.pub")
+
+    def test_what_a_revoked_key_signed_is_refused_until_it_is_signed_again(self, scene: Scene, tmp_path: Path) -> None:
+        new, old = (one["fingerprint"] for one in scene.project.json("keys", "show")["keys"])
+        before = check_bundle(scene.bundle(), scene.project.configuration.public_key_path).sha256
+        revoke = ("keys", "revoke", old[:12], "--reason", "its machine was sold")
+        assert scene.project.json(*revoke)["signed_again"] == []
+        predict = ("predict", "--task", "tiny", "-w", "redis", "--row", json.dumps(ROW))
+        for command in (("check", scene.bundle()), predict):
+            done = scene.project.call(*command)
+            assert done.returncode == 1 and "got another key" in done.stderr, command
+        assert scene.project.call("history", "--task", "tiny").returncode == 0
+
+        again = scene.project.json(*revoke, "--sign-again")["signed_again"]
+        assert {one["model"] for one in again} == {"assay.tiny.nginx", "assay.tiny.redis"}
+        assert {one["problem"] for one in again} == {""}
+        scene.project.json(*predict)
+        assert scene.project.json("check", scene.bundle())["sha256"] == before
+        assert verified_by_a_stranger(scene, new, tmp_path / "new.pub")
+
+    def test_no_private_key_is_in_anything_that_was_written(self, scene: Scene) -> None:
+        """Neither in artifacts, bundles, logs, pages and databases, nor in what was printed."""
+        configuration = scene.project.configuration
+        folder = configuration.private_key_path.parent
+        secrets = {form for path in folder.glob("assay.key*") for form in forms_of(path)}
+        assert len(list(folder.glob("assay.key*"))) == 2
+        written = [path for path in scene.project.folder.rglob("*") if path.is_file() and path.parent != folder]
+        assert len(written) > 100 and any(path.suffix == ".html" for path in written)
+        printed = [(done.stdout + done.stderr).encode() for done in (scene.first, scene.other, scene.second)]
+        for content in [*(path.read_bytes() for path in written), *printed]:
+            assert not any(form in content for form in secrets)
+        assert any(form in path.read_bytes() for path in folder.glob("assay.key*") for form in secrets)
+
+
+def verified_by_a_stranger(scene: Scene, fingerprint: str, file: Path) -> bool:
+    """Whether the OpenSSF tool accepts the bundle with one key of the project in a file of its own."""
+    file.write_text(scene.project.call("keys", "show", "--pem", fingerprint).stdout)
+    command = [str(Path(sys.executable).with_name("model_signing")), "verify", "key", str(scene.bundle()),
+               "--signature", str(scene.bundle() / "model.sig"), "--public_key", str(file)]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def forms_of(private_key: Path) -> set[bytes]:
+    """What a private key may look like in a file: its number raw, in decimal, hex and base64, and its PEM."""
+    number = load_private_key(private_key).private_numbers().private_value
+    raw = number.to_bytes(32, "big")
+    body = private_key.read_bytes().splitlines()[1:-1]
+    return {raw, raw.hex().encode(), raw.hex().upper().encode(), base64.b64encode(raw)[:-4], str(number).encode(),
+            b"PRIVATE KEY-----", *body[:1]}

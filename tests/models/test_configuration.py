@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from feature_store.errors import InputError
-from models.configuration import PromotionRule, load_configuration
+from models.configuration import NotificationRule, PromotionRule, load_configuration
 from models.gates import MetricGate, VerdictGate
 from models.paired_comparison import ComparisonRule
 
@@ -93,6 +93,25 @@ def test_a_file_without_the_section_promotion_has_the_shipped_values(tmp_path: P
 def test_a_rule_of_promotion_that_means_nothing_is_refused(edited, old: str, new: str, message: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(InputError, match=message):
         edited(old, new)
+
+
+def test_nobody_is_told_unless_the_file_says_so(edited) -> None:  # type: ignore[no-untyped-def]
+    assert load_configuration(SHIPPED, {}).notify is None
+    rule = edited("approval: auto", "approval: auto\nnotify: {command: [tell, -x], on: [refused]}").notify
+    assert rule == NotificationRule(("tell", "-x"), "", frozenset({"refused"}))
+
+
+@pytest.mark.parametrize(("written", "message"), [
+    ("{}", "expected a command, a webhook or both, got neither"),
+    ("{webhook: 'ftp://host/s3cret'}", r"^notify.webhook: expected an address such as https://host/path"),
+    ("{command: [tell], on: []}", r"^notify.on: expected"),
+    ("{command: [tell], on: [promotet]}", r"^notify.on\S*: expected .*promoted.*got 'promotet'"),
+    ("{comand: [tell]}", "did you mean 'command'"),
+])
+def test_a_notification_that_reaches_nobody_is_refused(edited, written: str, message: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(InputError, match=message) as refused:
+        edited("approval: auto", f"approval: auto\nnotify: {written}")
+    assert "s3cret" not in str(refused.value), "an address may carry a token"
 
 
 def test_every_gate_of_the_shipped_file_is_explained_by_a_comment_above_it() -> None:

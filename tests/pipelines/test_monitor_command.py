@@ -4,11 +4,13 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from models.configuration import load_configuration
@@ -16,16 +18,21 @@ from models.control.training.trajectory_log import Header, Step, TrajectoryLog
 from models.monitoring.findings import Decision, Looked
 from pipelines import monitor as monitoring
 from pipelines.command_line import app
-from pipelines.monitor import REST, MonitorRequest, Seen, monitor
+from pipelines.local_run import RunOutcome
+from pipelines.monitor import REST, SILENCE, MonitorRequest, Seen, monitor
 from pipelines.run_lock import LOCK_NAME, acquire_run_lock
 from serving.bundle import check_bundle
 from serving.kept_bundles import kept_bundle
+from serving.ledger import Ledger
 from systems.autoscaling.interface import CONTROLS, SIGNALS
 from tests.e2e.tiny import ROOT
+from tests.feature_store.prometheus_server import faulty_server, reply
+from tests.feature_store.sources.recorded import metric_map
 from tests.serving.control.policy_bundle import write_champion
 
 TASK = ("monitor", "--task", "autoscaling")
 NOW = datetime(2026, 1, 6, tzinfo=UTC)
+PROMOTED = datetime(2026, 11, 23, tzinfo=UTC)  # as of policy_bundle.py
 
 
 def command(home: Path, *options: str) -> Any:
@@ -83,13 +90,54 @@ def test_an_incident_is_exit_code_3_and_first_on_the_page(home: Path, monkeypatc
     assert "Incident: nginx: a model that was proved" in (home / "monitor/autoscaling.html").read_text()
 
 
-def test_without_a_champion_or_a_log_there_is_no_data(home: Path, tmp_path: Path) -> None:
+def test_without_a_champion_there_is_no_data(home: Path, tmp_path: Path) -> None:
     done = command(home, "--workload", "redis")
     assert done.exit_code == 0 and "redis: no data: there is no champion: run the train pipeline" in done.stdout
-    done = command(home)
-    assert done.exit_code == 0 and "there is no log of a controller" in done.stdout
     done = command(tmp_path / "empty")
     assert done.exit_code == 0 and "no workload of this task is in the ledger yet" in done.stdout
+
+
+@pytest.mark.parametrize("steps", [None, 0, 19], ids=["no log", "an empty log", "too few steps"])
+def test_a_champion_of_which_nothing_arrives_is_no_data_and_after_a_day_to_be_seen_to(home: Path,
+                                                                                  steps: int | None) -> None:
+    if steps is not None:
+        write_log(home, steps)
+    first = checked(home, PROMOTED + SILENCE)
+    assert (first.decision.choice, first.exit_code) == ("no data", 0) and not (home / "monitor/autoscaling").exists()
+    later = checked(home, PROMOTED + SILENCE + timedelta(seconds=1))
+    assert (later.decision.choice, later.exit_code) == ("no data", 1)
+    assert later.decision.reasons == (
+        f"{steps or 0} new, and a look needs 20", f"no look since {PROMOTED.isoformat()}",
+        "that is more than a day ago: see to what measures it")
+    write_log(home, 40, first=steps or 0)
+    assert checked(home, NOW).decision.choice == "fine"
+    assert [checked(home, NOW + wait).exit_code for wait in (SILENCE, 2 * SILENCE)] == [0, 1]
+
+
+def test_the_page_of_a_champion_that_is_not_seen_does_not_say_that_it_needs_nothing(home: Path) -> None:
+    done = command(home)
+    page = (home / "monitor/autoscaling.html").read_text()
+    assert done.exit_code == 1 and "there is no log of a controller" in done.stdout
+    assert "Nothing was looked at." in page and "No data of nginx." in page and "needs anything" not in page
+
+
+@pytest.mark.parametrize(("is_there", "said"), [(True, "metric psi_"), (False, "server must answer, got ")],
+                         ids=["has nothing", "is away"])
+def test_a_server_that_has_nothing_or_is_away_is_something_to_be_done(
+        home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_there: bool, said: str) -> None:
+    monkeypatch.setattr("feature_store.sources.prometheus_api._FIRST_BACKOFF_S", 0.01)
+    ledger = Ledger(home / "ledger/promotions.jsonl", home / "keys/assay.pub", home / "keys/assay.key")
+    ledger.append([replace(entry.move, task="performance", model="assay.performance.nginx")
+                   for entry in ledger.verify()])
+    mapping = tmp_path / "map.yaml"
+    mapping.write_text(yaml.safe_dump(metric_map(0.0)))
+    with faulty_server(reply({"status": "success", "data": {"resultType": "matrix", "result": []}})) as (url, _):
+        done = command(home, "--task", "performance", "--telemetry", url if is_there else "http://127.0.0.1:1",
+                       "--mapping", str(mapping), "--json")
+    (one,) = json.loads(done.stdout)["champions"]
+    assert (done.exit_code, one["decision"], one["exit_code"]) == (1, "no data", 1), done.output
+    assert one["reasons"][0].startswith(f"its telemetry could not be read: {said}")
+    assert "Nothing was looked at." in (home / "monitor/performance.html").read_text()
 
 
 def test_a_bundle_that_is_gone_costs_its_workload_alone_and_is_no_success(home: Path) -> None:
@@ -135,9 +183,9 @@ def test_a_monitor_that_is_killed_in_the_middle_has_read_nothing(home: Path) -> 
     assert (one["rows"], one["look"]) == (30, 2)
 
 
-def checked(home: Path, now: datetime, train: Any) -> Seen:
+def checked(home: Path, now: datetime, train: Any = None) -> Seen:
     configuration = load_configuration(ROOT / "mlflow.yaml", {"ASSAY_HOME": str(home)})
-    name, (one,) = monitor(MonitorRequest("autoscaling", act=True), configuration, now, train)
+    name, (one,) = monitor(MonitorRequest("autoscaling", act=train is not None), configuration, now, train)
     assert name == "autoscaling"
     return one
 
@@ -171,6 +219,19 @@ def test_an_act_that_fails_is_exit_code_1_and_not_tried_again_at_once(home: Path
     assert (one.done, one.exit_code) == ("failed: no telemetry", 1)
     write_log(home, 400, actor="fallback", first=400)
     assert checked(home, NOW + REST / 2, train).done.startswith("nothing was done: ")
+
+
+@pytest.mark.parametrize(("status", "exit_code"), [("registered", 0), ("unchanged", 0), ("rejected", 1), ("failed", 1)])
+def test_an_act_whose_run_comes_to_nothing_has_failed(home: Path, monkeypatch: pytest.MonkeyPatch, status: str,
+                                                      exit_code: int) -> None:
+    summary = {"entries": [{"workload": "nginx", "status": status, "alias": None}]}
+    monkeypatch.setattr("pipelines.local_run.run_local", lambda *_: RunOutcome(home, summary, (), 1.0))
+    write_log(home, 400, actor="fallback")
+    done = command(home, "--act", "--json")
+    (one,) = json.loads(done.stdout)["champions"]
+    assert (done.exit_code, one["exit_code"]) == (exit_code, exit_code)
+    assert one["done"].startswith(f"{'failed: ' if exit_code else ''}trained in run monitor-")
+    assert one["done"].endswith(f"(nginx: {status})")
 
 
 def test_one_that_asks_for_retraining_trains_all() -> None:

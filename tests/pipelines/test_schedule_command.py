@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,35 @@ class TestLocalSchedule:
         # without it the shipped mlflow.yaml would decide, with its approval: auto
         assert words[words.index("--config") + 1] == str(project / "mlflow.yaml")
 
+    def test_a_monitor_is_scheduled_listed_and_deleted_like_training(self, project: Path) -> None:
+        create()
+        done = call("schedule", "create", "monitor", "--cron", "*/5 * * * *", "--local", "--task", "tiny.yaml",
+                    "--telemetry", "samples.parquet", "--act", "--json")
+        assert done.exit_code == 0, done.output
+        assert [one["name"] for one in json.loads(done.stdout)] == ["monitor-tiny"]
+        line = (read_crontab() or b"").decode().splitlines()[-1]
+        words = shlex.split(line.replace("\\%", "%"), comments=True)
+        assert line.startswith("*/5 * * * * cd ") and line.endswith(" # assay schedule monitor-tiny")
+        assert words[words.index("monitor"):words.index(">>") + 2] == [
+            "monitor", "--task", str(project / "tiny.yaml"), "--telemetry", str(project / "samples.parquet"), "--seed",
+            "0", "--config", str(project / "mlflow.yaml"), "--act", ">>",
+            str(project / "home/logs/schedule-monitor-tiny.log")]
+        listed = json.loads(call("schedule", "list", "--local", "--json").stdout)
+        assert [(one["name"], one["cron"]) for one in listed] == [("nightly", "0 2 * * *"), (
+            "monitor-tiny", "*/5 * * * *")]
+        assert call("schedule", "delete", "monitor-tiny", "--local").exit_code == 0
+        entry()  # the other one is still there, and nothing else
+
+    def test_what_the_crontab_says_is_a_monitor_that_looks(self, project: Path) -> None:
+        """Its line, as cron starts it: without our environment, in another folder."""
+        call("schedule", "create", "monitor", "--cron", "*/5 * * * *", "--local", "--task", "tiny.yaml", "--telemetry",
+             "samples.parquet")
+        line = (read_crontab() or b"").decode().splitlines()[-1].removeprefix("*/5 * * * * ").replace("\\%", "%")
+        subprocess.run(["/bin/sh", "-c", line], env={}, cwd="/", check=True)
+        log = (project / "home/logs/schedule-monitor-tiny.log").read_text()
+        assert log.startswith("no workload of this task is in the ledger yet\npage: ")
+        assert (project / "home/monitor/tiny.html").is_file()
+
     def test_it_is_listed_replaced_and_deleted(self) -> None:
         create()
         done = create()
@@ -78,4 +108,10 @@ class TestLocalSchedule:
     def test_bad_input_writes_no_entry(self) -> None:
         assert create("--workload", "x").exit_code == 2
         assert call("schedule", "create", "--cron", "x", "--local").exit_code == 2
+        assert "expected `assay schedule create monitor`" in create("--act").stderr
+        unmonitored = call("schedule", "create", "monitor", "--cron", "0 2 * * *", "--local", "--task",
+                           str(tiny.ROOT / "tests/kinds/table_controller.yaml"))
+        assert unmonitored.exit_code == 2 and "must be of a kind that is monitored" in unmonitored.stderr
+        cluster = call("schedule", "create", "monitor", "--cron", "0 2 * * *", "--endpoint", "http://127.0.0.1:1")
+        assert cluster.exit_code == 2 and "the CronJob assay-monitor" in cluster.stderr
         assert read_crontab() == OWN

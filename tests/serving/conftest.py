@@ -392,6 +392,10 @@ class FakeStore:
             found: str = self.versions[model, version]["source"]
             return found
 
+    def put_signature(self, location: str, signature: Path) -> None:
+        with self._call():
+            (Path(location) / signature.name).write_bytes(signature.read_bytes())
+
     def copies(self, sha256: str) -> list[str]:
         with self._call():
             return [location for location in self.uploads.values() if open_bundle(Path(location)).sha256 == sha256]

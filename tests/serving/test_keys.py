@@ -11,9 +11,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from feature_store.errors import InputError, RefusedError
 from serving.keys import (
     create_key_pair,
+    fingerprint,
     is_signed,
     load_private_key,
-    load_public_key,
+    load_public_keys,
     public_pem,
     sign_payload,
 )
@@ -92,7 +93,7 @@ def test_keys_of_another_kind_are_refused(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="must be EC P-256"):
             load_private_key(private)
         with pytest.raises(InputError, match="must be EC P-256"):
-            load_public_key(public)
+            load_public_keys(public)
 
 
 def test_an_encrypted_a_broken_and_a_missing_key_are_named(tmp_path: Path) -> None:
@@ -103,7 +104,7 @@ def test_an_encrypted_a_broken_and_a_missing_key_are_named(tmp_path: Path) -> No
     with pytest.raises(InputError, match="must be an unencrypted PEM key"):
         load_private_key(path)
     path.write_bytes(b"")
-    for load in (load_private_key, load_public_key):
+    for load in (load_private_key, load_public_keys):
         with pytest.raises(InputError, match="PEM key"):
             load(path)
         with pytest.raises(InputError, match="No such file"):
@@ -113,12 +114,13 @@ def test_an_encrypted_a_broken_and_a_missing_key_are_named(tmp_path: Path) -> No
 def test_a_signature_is_bound_to_key_type_and_payload(
     keys: tuple[Path, Path], other_keys: tuple[Path, Path]
 ) -> None:
-    private, public = load_private_key(keys[0]), load_public_key(keys[1])
+    private = load_private_key(keys[0])
+    public = private.public_key()
     signature = sign_payload(private, "text/a", b"payload")
     assert is_signed(public, signature, "text/a", b"payload")
     assert not is_signed(public, signature, "text/b", b"payload")
     assert not is_signed(public, signature, "text/a", b"payloae")
-    assert not is_signed(load_public_key(other_keys[1]), signature, "text/a", b"payload")
+    assert not is_signed(load_private_key(other_keys[0]).public_key(), signature, "text/a", b"payload")
     for broken in (b"", signature[:-1], signature + b"\0", b"\x30\x00"):
         assert not is_signed(public, broken, "text/a", b"payload")
 
@@ -136,3 +138,39 @@ def test_processes_that_start_at_once_end_up_with_one_pair(tmp_path: Path) -> No
     assert sorted(path.name for path in (tmp_path / "keys").iterdir()) == ["a.key", "a.pub"]
     private = load_private_key(tmp_path / "keys" / "a.key")
     assert public_pem(private.public_key()) == (tmp_path / "keys" / "a.pub").read_bytes()
+
+
+def test_a_file_may_hold_several_keys_with_text_between_them(
+    keys: tuple[Path, Path], other_keys: tuple[Path, Path], tmp_path: Path
+) -> None:
+    path = tmp_path / "a.pub"
+    path.write_bytes(b"# of today\n" + keys[1].read_bytes() + b"\nof last year\n" + other_keys[1].read_bytes())
+    read = load_public_keys(path)
+    expected = [fingerprint(load_private_key(pair[0]).public_key()) for pair in (keys, other_keys)]
+    assert (list(read.by_fingerprint), read.current) == (expected, expected[0])
+    for pair, name in zip((keys, other_keys), expected, strict=True):
+        signature = sign_payload(load_private_key(pair[0]), "text/a", b"payload")
+        assert read.signer(signature, "text/a", b"payload") == name
+        assert read.signer(signature, "text/b", b"payload") is None
+
+
+@pytest.mark.parametrize("added", ["private", "cut"])
+def test_a_file_with_anything_else_among_its_keys_is_refused(
+    keys: tuple[Path, Path], tmp_path: Path, added: str
+) -> None:
+    public = keys[1].read_bytes()
+    path = tmp_path / "a.pub"
+    path.write_bytes(public + (keys[0].read_bytes() if added == "private" else public[: len(public) // 2]))
+    with pytest.raises(InputError, match="public key must be a PEM key"):
+        load_public_keys(path)
+
+
+def test_the_pair_may_be_any_key_of_the_file(keys: tuple[Path, Path], other_keys: tuple[Path, Path],
+                                             tmp_path: Path) -> None:
+    """While keys are rotated the new one is the first of the file before it is the private key."""
+    path = tmp_path / "a.pub"
+    path.write_bytes(other_keys[1].read_bytes() + keys[1].read_bytes())
+    create_key_pair(keys[0], path)
+    path.write_bytes(other_keys[1].read_bytes())
+    with pytest.raises(RefusedError, match="must belong to"):
+        create_key_pair(keys[0], path)

@@ -239,3 +239,23 @@ def test_an_address_with_a_password_or_another_mistake_is_refused(address: str, 
     with pytest.raises(InputError, match=message) as caught:
         Ledger(address, keys[1])
     assert "secret" not in str(caught.value)
+
+
+def test_keys_are_rotated_and_revoked_on_a_ledger_in_a_table(address: str, tmp_path: Path) -> None:
+    configuration = load_configuration(ROOT / "mlflow.yaml", {"ASSAY_HOME": str(tmp_path / "home")})
+    lifecycle = Lifecycle(replace(configuration, ledger_path=address), FakeStore(tmp_path / "store"), "ann",
+                          lambda: datetime(2026, 1, 31, 12, tzinfo=UTC), accept)
+    lifecycle.register(write_bundle(tmp_path / "bundle"))
+    old, new = lifecycle.keys.rotate()
+    lifecycle.keys.revoke(old, "stolen")
+    ledger = Ledger(address, configuration.public_key_path)
+    assert [(entry.move.action, entry.move.bundle_sha256) for entry in ledger.verify()[3:]] == [
+        ("rotate_key", new), ("revoke_key", old)]
+    assert ledger.champion_of(*PAIR) == 1
+    with pytest.raises(RefusedError, match="got another key"):
+        lifecycle.open_champion(*PAIR)
+    assert [one.problem for one in lifecycle.keys.sign_again()] == [""]
+    assert lifecycle.open_champion(*PAIR)
+    execute(address, f"delete from {TABLE} where sequence = 4")
+    with pytest.raises(RefusedError, match="must be signed with the project's key"):
+        ledger.standings()

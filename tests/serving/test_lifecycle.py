@@ -13,7 +13,7 @@ from typing import Any
 import onnx
 import pytest
 
-from feature_store.errors import AssayError, InputError, RefusedError
+from feature_store.errors import AssayError, InputError, RefusedError, UnavailableError
 from models.configuration import Configuration, PromotionRule
 from models.gates import parse_gate, parse_gates
 from serving.bundle import check_bundle, open_bundle
@@ -801,6 +801,21 @@ def test_a_deleted_version_is_read_from_the_artifacts_that_it_left_by_its_digest
     (location / "model.onnx").write_bytes(b"")
     with pytest.raises(RefusedError, match="got neither"):
         lifecycle.open_champion(*PAIR)
+
+
+def test_a_store_that_is_away_is_no_lost_bundle_and_a_kept_copy_does_without_it(
+    lifecycle: Lifecycle, write: Writer, fake_store: Any, configuration: Configuration, monkeypatch: Any
+) -> None:
+    def away(location: str) -> Any:
+        raise UnavailableError("registry must give a bundle, got nothing")
+
+    folder = write()
+    sha256 = lifecycle.register(folder).bundle_sha256
+    monkeypatch.setattr(fake_store, "fetched", away)
+    with pytest.raises(UnavailableError, match=r"^registry must give a bundle, got nothing$"):
+        lifecycle.open_champion(*PAIR)
+    keep(lifecycle, folder, configuration, 1)
+    assert lifecycle.open_champion(*PAIR).sha256 == sha256
 
 
 def test_a_kept_copy_that_is_another_bundle_is_not_served(

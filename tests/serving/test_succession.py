@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feature_store.errors import RefusedError
+from feature_store.errors import RefusedError, UnavailableError
 from models.configuration import PromotionRule
 from models.paired_cases import Cases
 from models.paired_comparison import ComparisonRule
@@ -70,6 +70,14 @@ def test_a_champion_that_cannot_be_opened_is_not_replaced(better: Bundle) -> Non
     found = decide(better, 3, measured_champion(3, 1.0), gone, RULE)
     assert (found.wins, found.reason) == (
         False, "champion version 3 cannot be compared: its artifacts were exchanged")
+
+
+def test_a_champion_whose_store_is_away_makes_no_challenger(better: Bundle) -> None:
+    def away(version: int) -> Bundle:
+        raise UnavailableError("registry must give a bundle, got nothing")
+
+    with pytest.raises(UnavailableError):
+        decide(better, 3, None, away, PromotionRule())
 
 
 def test_each_attempt_against_one_champion_is_let_in_on_less(better: Bundle, champion: Bundle) -> None:

@@ -4,6 +4,7 @@
                                 serves until mean or deviation of recent episodes leave its profile
     steps of its version     -> shares: beyond what training saw, outside of the box, changed by the shield, not its own
     what it observed         -> live pairs of its specification
+    what it observed and set -> drift from its first steps (monitored_steps.py)
 
 A controller's log counts steps from 0 at each start; episodes of a profile are shorter. So each start is cut into
 episodes of the evidence's length, numbered on from look to look; what a restart cuts short has no reward. Steps are
@@ -20,11 +21,12 @@ import numpy as np
 from feature_store.errors import InputError
 from models.control.training.lifecycle import Profile, Stage, State
 from models.control.training.lifecycle_track import Track, Tracks
-from models.control.training.trajectory_log import Step, read_log
+from models.control.training.trajectory_log import Header, Step, read_log
 from models.monitoring.chances import WINDOWS, excess, level_of, share_at_least, windows
 from models.monitoring.findings import OFTEN, Before, Finding, Looked
 from models.monitoring.live_pairs import specification_finding
 from models.reporting.formatting import count, percent, significant
+from models.tasks.control.monitored_steps import LOOKS, drift_of_steps
 from models.tasks.control.task import ControlTask
 from models.tasks.monitored_kind import Watched
 
@@ -39,35 +41,39 @@ class Read:
     """What a log has of one version.
 
     Attributes:
+        header: None: there is no log.
         steps: all of them, in order.
         new: those that were not counted before.
         earlier: measured rewards of the policy before, in order.
         notes: what was lost, or is strange.
     """
 
-    steps: tuple[Step, ...]
-    new: tuple[Step, ...]
-    earlier: tuple[float, ...]
-    notes: tuple[str, ...]
+    header: Header | None = None
+    steps: tuple[Step, ...] = ()
+    new: tuple[Step, ...] = ()
+    earlier: tuple[float, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def watch_log(task: ControlTask, workload: str, watched: Watched) -> Looked:
     """See `MonitoredKind.watch`."""
     read = _read(task, workload, watched)
-    if len(read.new) < WINDOWS[0]:
+    if read.header is None or len(read.new) < WINDOWS[0]:
         return Looked(len(read.new), False, notes=read.notes)
     reward, unknown, episode = _reward(workload, watched, read.new)
+    has_truth = any(one.figures["rewards"] for one in reward)
+    drift, unjudged, looks = drift_of_steps(watched, read.header, read.new, has_truth)
     last, latest = read.new[-1], max(*map(_at, read.new), watched.memory.get("latest", ""))
     return Looked(
-        len(read.new), True, (_specification(watched, read.steps), *reward, *_shares(watched, read.steps)),
-        _before(watched, read), (*read.notes, *unknown),
-        {"counted": _place(last), "latest": latest, "episode": episode})
+        len(read.new), True, (_specification(watched, read.steps), *reward, *drift, *_shares(watched, read.steps)),
+        _before(watched, read), (*read.notes, *unknown, *unjudged),
+        {"counted": _place(last), "latest": latest, "episode": episode, LOOKS: looks})
 
 
 def _read(task: ControlTask, workload: str, watched: Watched) -> Read:
     folder = watched.log / "steps"
     if not any(folder.glob("steps-*.jsonl")):
-        return Read((), (), (), (f"there is no log of a controller ({folder})",))
+        return Read(notes=(f"there is no log of a controller ({folder})",))
     log = read_log(folder)
     if log.header.task != task.name:
         raise InputError(f"log must be of the task {task.name}, got one of {log.header.task} ({folder})")
@@ -89,7 +95,7 @@ def _read(task: ControlTask, workload: str, watched: Watched) -> Read:
     earlier = () if watched.before is None else tuple(
         step.reward for step in of(watched.before.sha256[:12]) if step.actor == "policy" and step.mark == "measured")
     new = tuple(step for step in of(own) if not counted or _place(step) > tuple(counted))
-    return Read(of(own), new, earlier, tuple(notes))
+    return Read(log.header, of(own), new, earlier, tuple(notes))
 
 
 def _place(step: Step) -> tuple[int, int]:
@@ -142,7 +148,7 @@ def profile_of(evidence: Mapping[str, Any]) -> Profile:
 
 def _shares(watched: Watched, steps: Sequence[Step]) -> tuple[Finding, ...]:
     sizes = windows(len(steps))
-    level = level_of(watched.look, watched.champions, len(_SHARES) * len(sizes))
+    level = level_of(watched.look, watched.champions, 2 * len(_SHARES) * len(sizes))  # drift has a half of it
     details = [step.detail or {} for step in steps[-sizes[-1]:]]
     found = []
     for what, (key, said) in _SHARES.items():

@@ -23,7 +23,7 @@ from feature_store.schema import TelemetrySchema
 from feature_store.sources.files import has_synthetic_time
 from models.export.row_errors import residuals
 from models.monitoring.chances import WINDOWS, excess, level_of, share_at_least, windows
-from models.monitoring.drift import drifts, references
+from models.monitoring.drift_finding import drift_finding
 from models.monitoring.findings import (
     COVERED,
     ERROR_DOUBLED,
@@ -37,7 +37,7 @@ from models.monitoring.findings import (
 from models.monitoring.live_pairs import specification_finding
 from models.paired_cases import Cases
 from models.paired_comparison import ComparisonRule, compare
-from models.reporting.formatting import count, number, percent, significant
+from models.reporting.formatting import count, number, percent
 from models.tasks.monitored_kind import Watched
 from models.tasks.supervised.task import SupervisedTask
 
@@ -46,7 +46,6 @@ FloatArray = NDArray[np.float64]
 RECENT = "recent.parquet"
 KEPT = WINDOWS[-1]  # rows
 AHEAD = timedelta(minutes=5)  # by which clocks may differ: a row from further ahead is not read yet
-NAMED = 5  # features in a sentence
 _CLAIMS = 4  # beside drift, which has a half of the level: two of the error, coverage, the box
 
 
@@ -98,20 +97,9 @@ def _drift(task: SupervisedTask, workload: str, watched: Watched, recent: pd.Dat
     if watched.training is None:
         return (), ("drift was not looked at: the rows that the model was trained on are nowhere to be found",)
     units = {quantity.name: quantity.unit for quantity in task.measured_features(workload)}
-    known = references(watched.training.sort_values("window_start", kind="stable"), tuple(units))
-    tested = drifts(known, recent)
-    level = level_of(watched.look, watched.champions, 2)
-    found = [one for one in tested if one.chance <= level]
-    said = [f"{one.feature} (median {significant(one.now)}, was {significant(one.before)}"
-            f"{f' {units[one.feature]}' if units[one.feature] else ''})" for one in found[:NAMED]]
-    more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
-    sentence = (f"{len(found)} of {count(len(known), 'feature')} differ from training: {', '.join(said)}{more}"
-                if found else f"none of {count(len(tested), 'feature')} differs from training by more than luck does")
-    slow = [name for name, one in known.items() if not one.worth]
-    notes = (f"training was too short to say how it varies, so that its drift is not judged: {', '.join(slow)}",) if (
-        slow) else ()
-    return (Finding("drift" if has_truth else "drift, no truth", bool(found), sentence,
-                    {"level": level, "features": [vars(one) for one in tested]}),), notes
+    finding, notes = drift_finding(watched.training.sort_values("window_start", kind="stable"), recent, units,
+                                   level_of(watched.look, watched.champions, 2), has_truth)
+    return (finding,), notes
 
 
 def _errors(task: SupervisedTask, watched: Watched, truth: pd.DataFrame) -> tuple[tuple[Finding, ...], Before | None]:

@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.gates import changed_services, unchanged_telemetry
-from benchmarks.gates.monitor import SCENARIOS, alarms_table, delays_table
+from benchmarks.gates import changed_policies, changed_services, unchanged_telemetry
+from benchmarks.gates.monitor import OF_POLICIES, SCENARIOS, alarms_table, delays_table, policies_table
 from systems.autoscaling.simulator.episodes import SCENARIOS as SIMULATED
 
 
 def test_the_scenarios_are_the_simulators() -> None:
-    assert set(SCENARIOS) == {"", *SIMULATED}
+    assert set(SCENARIOS) == {"", *SIMULATED} > set(OF_POLICIES)
 
 
 @pytest.mark.parametrize("kind", unchanged_telemetry.KINDS)
@@ -33,6 +33,15 @@ def test_a_change_is_seen_after_it_and_no_change_never() -> None:
     assert feature == "a" and minutes is not None and 0 < minutes <= 15
 
 
+def test_of_a_policy_a_change_is_seen_after_it_and_no_change_never() -> None:
+    rng = np.random.default_rng(0)
+    steps = pd.DataFrame({"a": rng.normal(size=changed_services.STEPS - 1 - changed_services.WARM_UP)})
+    assert changed_policies._delay(steps) == (None, "", 128)  # a look every 80 steps, from 5,120 steps on
+    steps.loc[changed_services.CHANGE - changed_services.WARM_UP:, "a"] += 3.0
+    minutes, feature, looks = changed_policies._delay(steps)
+    assert feature == "a" and minutes is not None and 0 < minutes <= 25 and looks < 40
+
+
 def test_the_end_of_serving_is_dated_by_its_episode() -> None:
     rewards = 1.5 + 0.05 * np.random.default_rng(0).normal(size=changed_services.STEPS - 1)
     assert changed_services._reward_delay(rewards) is None
@@ -45,9 +54,13 @@ def test_tables_tell_alarms_before_a_change_apart() -> None:
     entries: list[dict[str, Any]] = [
         {"key": ["false alarms", "daily", 0, 4], "looks": 2016, "judged": 50, "monitor": 1, "each look": 7,
          "each feature": 2016},
+        {"key": ["policies", "", 0, 2], "drift": [None, 20.0, None], "looks": 1280},
+        {"key": ["policies", "load_high_to_low", 0, 2], "drift": [10.0, 20.0, -5.0], "looks": 300},
         {"key": ["delays", "", 0, 2], "drift": [None, 20.0], "reward": [None, -20.0], "cpu": [1.0, 1.0]},
         {"key": ["delays", "payload_file", 0, 2], "drift": [10.0, 20.0], "reward": [-10.0, None], "cpu": [2.0, 2.5]}]
     assert "| daily | 4 | 2,016 | 50 of 50 | 1 | 7 | 2,016 |" in alarms_table({"entries": entries})
     none, payload = delays_table({"entries": entries}).splitlines()[2:]
     assert none.startswith("| none | 2 | 1.00 | - | 1 | 1 | - | 1 | 1 |")
     assert payload.endswith("| 2 | 2.25 | 15.0, 20.0 min | 0 | 0 | - | 1 | 1 |")
+    assert policies_table({"entries": entries}).splitlines()[2:] == [
+        "| none | 3 | 1,280 | - | 1 | 2 |", "| load high to low | 3 | 300 | 15.0, 20.0 min | 1 | 0 |"]

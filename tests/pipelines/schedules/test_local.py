@@ -24,7 +24,7 @@ from pipelines.schedules.local import (
     list_local_schedules,
     local_time_zone,
 )
-from pipelines.schedules.local_job import LocalJob, training_job
+from pipelines.schedules.local_job import LocalJob, assay_job
 
 NIGHTLY = parse_cron("0 2 * * *")
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -83,11 +83,11 @@ def make_job(tmp_path: Path, name: str = "nightly", **changes: object) -> LocalJ
         "directory": odd / "project",
         "home": odd / "state",
         "environment": {"PATH": f"{odd}/bin:/usr/bin:/bin:/usr/bin", "HOME": str(odd)},
-        "arguments": ("--telemetry", "a b%c.parquet"),
+        "arguments": ("run", "--task", "performance", "--telemetry", "a b%c.parquet", "--scheduled"),
         "program": make_program(odd / "bin"),
     }
     (odd / "project").mkdir(exist_ok=True)
-    return training_job(name, "performance", **{**options, **changes})  # type: ignore[arg-type]
+    return assay_job(name, **{**options, **changes})  # type: ignore[arg-type]
 
 
 def expected_output(job: LocalJob) -> str:

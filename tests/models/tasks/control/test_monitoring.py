@@ -57,6 +57,11 @@ def log(folder: Path, *records: Step) -> TrajectoryLog:
     return made
 
 
+def besides_drift(looked: Looked) -> tuple[str, ...]:
+    """Its notes; too few steps for drift are said in each look of this file."""
+    return tuple(note for note in looked.notes if not note.startswith("drift is looked at from 5,120 "))
+
+
 def found(looked: Looked) -> set[str]:
     return {one.what for one in looked.findings if one.found}
 
@@ -141,7 +146,7 @@ def test_a_log_whose_oldest_part_is_gone_goes_on_and_one_that_begins_anew_is_rea
     later = START + timedelta(hours=1)
     log(tmp_path, *steps(30, first=60, begin=later))
     second = look(tmp_path, 2, first.memory)
-    assert (second.rows, second.notes) == (30, ())
+    assert (second.rows, besides_drift(second)) == (30, ())
     (tmp_path / "steps/steps-000001.jsonl").unlink()
     log(tmp_path, *steps(40, begin=later + timedelta(hours=1)))
     third = look(tmp_path, 3, second.memory)
@@ -160,7 +165,7 @@ def test_a_broken_record_is_lost_alone_and_told(tmp_path: Path) -> None:
     part = tmp_path / "steps/steps-000001.jsonl"
     part.write_bytes(part.read_bytes() + b'{"application": "w", "epis\n')
     seen = look(tmp_path)
-    assert seen.rows == 40 and seen.notes == ("1 record of the log cannot be read: left out",)
+    assert seen.rows == 40 and besides_drift(seen) == ("1 record of the log cannot be read: left out",)
 
 
 def test_no_log_a_log_of_another_task_and_a_bundle_without_a_profile(tmp_path: Path) -> None:
