@@ -28,7 +28,7 @@ from typing import Any
 from feature_store.digests import content_digest
 from feature_store.errors import AssayError, InputError, SourceError
 from feature_store.names import inside
-from feature_store.sources.object_store import as_local
+from feature_store.samples import Samples
 from feature_store.whole_files import whole_folder
 from models.configuration import Configuration
 from models.monitoring.findings import Decision, Looked, decide, incidents
@@ -113,19 +113,19 @@ def monitor(request: MonitorRequest, configuration: Configuration, now: datetime
     from serving.ledger import Ledger
 
     task, kind = monitored(request.task)
-    telemetry, problem = None, ""
-    if kind.watches_telemetry:
-        try:
-            telemetry = _telemetry(request, kind)
-        except SourceError as error:  # a server is away, or has nothing: of that no champion is fine
-            problem = f"its telemetry could not be read: {error}"
     standings = {workload: standing for (name, workload), standing in Ledger(
         configuration.ledger_path, configuration.public_key_path).standings().items() if name == task.name}
     asked = request.workloads or tuple(sorted(standings))
     champions = sum(standing.champion is not None for standing in standings.values())
     folders = {workload: inside(configuration.home / "monitor", task.name, workload) for workload in asked}
+    samples, problem = None, ""
     with TemporaryDirectory(dir=_made(configuration.home / "monitor"), prefix=".look-") as place:
-        seen = [_look(configuration, task, kind, workload, standings.get(workload, Standing()), champions, telemetry,
+        if kind.watches_telemetry:
+            try:
+                samples = _samples(request, kind, Path(place) / "_samples")
+            except SourceError as error:  # a server is away, or has nothing: of that no champion is fine
+                problem = f"its telemetry could not be read: {error}"
+        seen = [_look(configuration, task, kind, workload, standings.get(workload, Standing()), champions, samples,
                       folders[workload], _made(inside(Path(place), workload)), now, problem) for workload in asked]
         if request.act:
             seen = _acted(seen, configuration, task.name, now, train)
@@ -149,17 +149,18 @@ def monitored(task: str) -> tuple[Any, MonitoredKind]:
     return loaded, kind
 
 
-def _telemetry(request: MonitorRequest, kind: Any) -> Any:
-    """Of all workloads."""
+def _samples(request: MonitorRequest, kind: Any, folder: Path) -> Samples:
+    """Telemetry of all workloads, which is written to `folder` and read from there."""
+    from components.ingest import ingest_samples
     from pipelines.request import make_request
 
     made = make_request(request.task, request.telemetry, request.mapping, (), request.seed, "monitor")
-    with TemporaryDirectory() as folder, as_local(made.telemetry) as local:
-        return kind.ingest(made.task, local, made.mapping_yaml, Path(folder))
+    ingest_samples(made.task, kind, made.telemetry, made.mapping_yaml, folder)
+    return Samples(folder)
 
 
 def _look(configuration: Configuration, task: Any, kind: MonitoredKind, workload: str, standing: Standing,
-          champions: int, telemetry: Any, folder: Path, keep: Path, now: datetime, problem: str) -> Seen:
+          champions: int, samples: Samples | None, folder: Path, keep: Path, now: datetime, problem: str) -> Seen:
     """One workload; what goes wrong costs it alone. problem: why there is no telemetry."""
     if standing.champion is None:
         return Seen(workload, None, Decision("no data", ("there is no champion: run the train pipeline, or promote a "
@@ -171,8 +172,9 @@ def _look(configuration: Configuration, task: Any, kind: MonitoredKind, workload
         memory = _memory(folder, bundle.sha256)
         look = int(memory.get("looks", 0)) + 1
         before, notes = _before(configuration, task.name, workload, standing)
-        rows = None if telemetry is None else telemetry[telemetry["workload"] == workload]
-        training = _training(configuration.home, workload, bundle.evidence, folder if memory else None, telemetry)
+        rows = None if samples is None else samples.to_judge(workload)
+        rows = None if rows is None else rows[rows["workload"] == workload]
+        training = _training(configuration.home, workload, bundle.evidence, folder if memory else None, rows)
         looked = kind.watch(task, workload, Watched(
             bundle, before, rows, training, configuration.home / "controllers" / task.name / workload, folder, keep,
             memory.get("kind", {}), look, champions, now))
@@ -229,7 +231,7 @@ def _memory(folder: Path, champion: str) -> dict[str, Any]:
         return {}
 
 
-def _training(home: Path, workload: str, evidence: Mapping[str, Any], past: Path | None, telemetry: Any) -> Any:
+def _training(home: Path, workload: str, evidence: Mapping[str, Any], past: Path | None, rows: Any) -> Any:
     """The rows that a model was trained on: kept by the last look, left by its run, or found again in the telemetry by
     the digests that its bundle carries; None: they are nowhere, or its kind reads no telemetry.
     """
@@ -237,7 +239,7 @@ def _training(home: Path, workload: str, evidence: Mapping[str, Any], past: Path
 
     from feature_store.seen_rows import SEEN, SeenRows
 
-    if telemetry is None:
+    if rows is None:
         return None
     if past is not None and (past / TRAINING).is_file():
         return pd.read_parquet(past / TRAINING)
@@ -248,7 +250,6 @@ def _training(home: Path, workload: str, evidence: Mapping[str, Any], past: Path
             return pd.read_parquet(found)
     try:
         seen = replace(SeenRows.from_json(evidence.get(SEEN)), split_by=())
-        rows = telemetry[telemetry["workload"] == workload]
         found_again = rows[seen.among(rows)]
     except InputError:
         return None

@@ -15,6 +15,7 @@ import mlflow
 import pytest
 
 from feature_store.errors import AssayError, SourceError
+from feature_store.sources.data_set import version_of
 from feature_store.sources.object_store import as_local
 from serving.registry import Registry
 from tests.components.steps import IGNORED_WARNING
@@ -88,6 +89,23 @@ def test_an_object_that_is_not_there_is_one_line(cluster: Cluster) -> None:
     with pytest.raises(SourceError, match=r"telemetry must be an object that can be read.*s3://assay/none\.parquet"):
         with as_local(f"s3://{BUCKET}/none.parquet"):
             pass
+
+
+def test_a_folder_of_the_store_is_a_data_set(cluster: Cluster, tmp_path: Path) -> None:
+    """Its paths name the workloads; its version follows names, sizes and times, without a look into the objects."""
+    table, folder, versions = tiny.telemetry(rows=40), f"s3://{BUCKET}/parts/", []
+    for name, rows in table.groupby("workload"):
+        rows.drop(columns="workload").to_parquet(tmp_path / "part.parquet", index=False)
+        cluster.services.bucket.upload_file(str(tmp_path / "part.parquet"), BUCKET, f"parts/workload={name}/0.parquet")
+        versions += [version_of(folder), version_of(folder)]
+    assert versions[0] == versions[1] != versions[2] == versions[3]
+    project = cluster.machine("folder")
+    tiny.write_yaml(tiny.task(), project.folder / "tiny.yaml")
+    done = project.call("validate", "--task", "tiny.yaml", "--telemetry", folder, "--json")
+    found = {one["name"]: (one["rows"], one["fits"]) for one in json.loads(done.stdout)["workloads"]}
+    assert found == {"nginx": (40, True), "redis": (40, True)}, done.stderr
+    with pytest.raises(SourceError, match=r"telemetry must be a folder .*s3://assay/none/"):
+        version_of(f"s3://{BUCKET}/none/")
 
 
 def test_an_error_about_an_object_names_the_object(cluster: Cluster) -> None:
