@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from feature_store.errors import InputError, nearest
 from feature_store.names import TASK, WORKLOAD, check_task_name, check_workload_name
@@ -20,6 +20,8 @@ from models.paired_comparison import ComparisonRule
 
 Approval = Literal["auto", "manual"]
 LEDGER_DATABASE = "postgresql://"
+Event = Literal["promoted", "rolled_back", "waits_for_approval", "refused", "run_failed", "incident"]
+EVENTS: tuple[Event, ...] = get_args(Event)
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,21 @@ class PromotionRule:
 
     comparison: ComparisonRule = field(default_factory=ComparisonRule)
     specification_leeway: float = 0.0
+
+
+@dataclass(frozen=True)
+class NotificationRule:
+    """Who is told what (pipelines/notification.py).
+
+    Attributes:
+        command: program and arguments that get each notice; () for none.
+        webhook: address that each notice is posted to; "" for none.
+        events: those that are told.
+    """
+
+    command: tuple[str, ...]
+    webhook: str
+    events: frozenset[Event]
 
 
 @dataclass(frozen=True)
@@ -51,6 +68,7 @@ class Configuration:
         private_key_path, public_key_path: EC P-256 key pair, PEM.
         gates: gates[task], in the order of the file; asking for a task that is not listed is an InputError.
         promotion: what replaces a champion without a person's word.
+        notify: who is told what; None: nobody.
     """
 
     home: Path
@@ -66,6 +84,7 @@ class Configuration:
     public_key_path: Path
     gates: dict[str, tuple[Gate, ...]]
     promotion: PromotionRule = field(default_factory=PromotionRule)
+    notify: NotificationRule | None = None
 
     def model_name(self, task: str, workload: str) -> str:
         """Name of the registered model of one task and workload, e.g. "assay.performance.redis".
@@ -133,6 +152,8 @@ def load_configuration(path: Path, environment: Mapping[str, str] = os.environ) 
         public_key_path=home / file.keys.public,
         gates=_gates(data["gates"], str(path), lines),
         promotion=PromotionRule(comparison, file.promotion.specification_leeway),
+        notify=None if file.notify is None else NotificationRule(
+            tuple(file.notify.command), file.notify.webhook, frozenset(file.notify.events)),
     )
 
 

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 from feature_store.written.field_errors import FieldError
 from feature_store.written.fields import TaskName, Text
 from feature_store.written.model import Written
-from models.configuration import LEDGER_DATABASE
+from models.configuration import EVENTS, LEDGER_DATABASE, Event
 
 # MLflow reserves "latest" and names such as "v3" as aliases.
 _ALIAS = re.compile(r"(?!(?:latest|[vV]\d+)$)[A-Za-z][A-Za-z0-9_-]*")
@@ -103,6 +103,31 @@ class PromotionFields(Written):
                     "champion's, and by which share the violation that the tolerance allows may be larger")
 
 
+def _webhook(address: str) -> str:
+    if address and not re.match(r"https?://[^/\s]", address):
+        raise ValueError("expected an address such as https://host/path")  # not the address: it may carry a token
+    return address
+
+
+class NotifyFields(Written):
+    """Who is told when something happened to a model."""
+
+    command: list[Text] = Field(
+        default_factory=list,
+        description="Program and arguments; run without a shell for each event, with one JSON document on standard "
+                    "input, for at most 10 s")
+    webhook: Annotated[str, AfterValidator(_webhook)] = Field(
+        default="", description="`https://...` (or `http://...`), to which the same document is posted; signed with "
+                                "the secret in $ASSAY_WEBHOOK_SECRET")
+    events: list[Event] = Field(default=list(EVENTS), min_length=1, description="Those that are told")
+
+    @model_validator(mode="after")
+    def _somebody(self) -> "NotifyFields":
+        if not self.command and not self.webhook:
+            raise FieldError(["command"], "expected a command, a webhook or both, got neither")
+        return self
+
+
 class KeyFields(Written):
     """EC P-256 key pair, PEM."""
 
@@ -155,6 +180,8 @@ class ConfigurationFile(Written):
         description="`auto`: a version that passes every gate, is better than the champion and promises no less "
                     "becomes champion at once; `manual`: it stays challenger until `assay promote`")
     promotion: PromotionFields = Field(default=PromotionFields(), description="What replaces a champion by itself")
+    notify: NotifyFields | None = Field(
+        default=None, description="Who is told when something happened to a model; without it nobody")
     ledger: Annotated[Name, AfterValidator(_ledger)] = Field(
         description="Promotion ledger: a file, or `postgresql://user@host/database` for several machines, with the "
                     "password in $PGPASSWORD or a file that $PGPASSFILE names")

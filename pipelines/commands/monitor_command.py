@@ -80,8 +80,11 @@ def monitor(
 
 def _notices(task: str, seen: "Sequence[Seen]", page: str) -> list[Notice]:
     """Incidents, of one version once a day; and what --act tried in vain."""
-    found = [Notice("incident", "; ".join(one.decision.reasons), task, one.workload, one.version, "specification", page)
-             for one in seen if one.exit_code == 3]
+    from models.monitoring.findings import incidents
+
+    broken = [(one, "; ".join(finding.sentence for finding in incidents(one.looked.findings))) for one in seen]
+    found = [Notice("incident", why, task, one.workload, one.version, "specification", page)
+             for one, why in broken if why]
     return found + [Notice("run_failed", one.done, task, one.workload, one.version, page=page)
                     for one in seen if one.failed and one.done.startswith("failed: ")]
 

@@ -19,6 +19,7 @@ from pipelines.console import (
     working,
 )
 from pipelines.history_lines import history_lines
+from pipelines.notification import Notice, notified, tell
 
 if TYPE_CHECKING:
     from models.configuration import Configuration
@@ -31,6 +32,7 @@ ReasonOption = Annotated[str, typer.Option(help="Why; goes into the ledger.")]
 
 
 @reported
+@notified()
 def promote(
     workload: Annotated[str | None, typer.Option("--workload", "-w", help="Name of the workload.")] = None,
     task: Annotated[
@@ -65,6 +67,7 @@ def promote(
 
 
 @reported
+@notified()
 def rollback(
     workload: WorkloadOption, task: TaskOption = "performance", reason: ReasonOption = "",
     config: ConfigOption = None, json_output: JsonOption = False,
@@ -79,6 +82,7 @@ def rollback(
 
 
 @reported
+@notified()
 def retire(
     workload: WorkloadOption, version: Annotated[int, typer.Option(help="Version to take out.")],
     task: TaskOption = "performance", reason: ReasonOption = "", config: ConfigOption = None,
@@ -118,7 +122,7 @@ def history(
     if configuration.home.exists() or isinstance(configuration.ledger_path, str):  # else reading would make them
         with working("checking the ledger", json_output):
             entries = _open(configuration).history()
-    require_known(((entry.move.task, entry.move.workload) for entry in entries), task, workload)
+    require_known(((entry.move.task, entry.move.workload) for entry in entries if entry.move.task), task, workload)
     found = [entry.to_json() for entry in entries
              if task in (None, entry.move.task) and workload in (None, entry.move.workload)]
     if json_output:
@@ -179,6 +183,7 @@ def ui(
 
 
 @reported
+@notified()
 def audit_registry(
     heal: Annotated[bool, typer.Option("--heal", help="Set aliases, tags and descriptions to what the ledger and the "
                                                       "bundles say; no artifact or version is touched.")] = False,
@@ -210,6 +215,10 @@ def audit_registry(
         for one in left:
             print_line(str(one))
         print_line(f"{len(left):,} wrong" if left else "the registry is as the ledger and the bundles say")
+    if left:
+        first, more = str(left[0]), f"; and {len(left) - 1:,} more" if len(left) > 1 else ""
+        tell(configuration, "assay audit-registry",
+             [Notice("incident", first + more, once="\n".join(sorted(map(str, left))))])
     raise typer.Exit(int(bool(left)))
 
 

@@ -18,15 +18,17 @@ from pipelines.console import (
     out,
     print_json,
     print_line,
+    print_note,
     reported,
     working,
 )
+from pipelines.notification import Notice, notified, tell
 from pipelines.request import Fanout, check_run_name, make_request
 
 TaskOption = Annotated[str, typer.Option(help="Name of a task, or the path of its YAML.")]
 TelemetryOption = Annotated[
-    str | None, typer.Option(help="Parquet or CSV file, or the http address of a Prometheus server; default: what "
-                                  "comes with the task.")]
+    str | None, typer.Option(help="Parquet or CSV file, folder of Parquet files, the s3:// address of one, or the http "
+                                  "address of a Prometheus server; default: what comes with the task.")]
 MappingOption = Annotated[
     Path | None, typer.Option(help="For a file: how its columns map. For Prometheus: the metric map.")]
 WorkloadOption = Annotated[list[str] | None, typer.Option("--workload", "-w", help="Only this workload; repeatable.")]
@@ -43,6 +45,7 @@ ParallelismOption = Annotated[
 
 
 @reported
+@notified("run_failed")
 def run(
     task: TaskOption = "performance", telemetry: TelemetryOption = None,
     mapping: MappingOption = None, workload: WorkloadOption = None, seed: SeedOption = 0, method: MethodOption = None,
@@ -54,15 +57,16 @@ def run(
 ) -> None:
     """Run the whole train pipeline on this machine.
 
-    A killed run resumes where it was when the command is given again.
+    A killed run resumes where it was when the command is given again. It waits for no other one, and says who is at
+    work; with --scheduled it does nothing beside another scheduled one, with exit code 75.
 
     Example: assay run --telemetry mine.parquet --mapping mapping.yaml
     """
-    from contextlib import nullcontext
+    from contextlib import ExitStack
 
     from pipelines.local_run import run_local
     from pipelines.run_display import RunDisplay
-    from pipelines.run_lock import LOCK_NAME, acquire_run_lock
+    from pipelines.run_lock import LOCK_NAME, PATIENCE_S, acquire_run_lock, beside_others
     from pipelines.run_summary import run_exit_code, summary_notes, summary_table
     from pipelines.schedules.freshness import STATE_NAME, is_new_data, record_data_version
     from serving.relocation import require_own_home
@@ -76,7 +80,11 @@ def run(
         request = make_request(task, telemetry, mapping, workload or (), seed, run_name, method, scheduled, config,
                                Fanout(shards, parallelism), budget)
     gates = configuration.gates[request.task.name]  # a task without gates is refused before hours of training
-    with acquire_run_lock(configuration.home / LOCK_NAME) if scheduled else nullcontext():
+    with ExitStack() as held:
+        if scheduled:
+            held.enter_context(acquire_run_lock(configuration.home / LOCK_NAME, patience_s=PATIENCE_S))
+        elif other := held.enter_context(beside_others(configuration.home)):
+            print_note(f"{other} is at work, too; this run goes on beside it")
         state = configuration.home / STATE_NAME
         if scheduled and not is_new_data(state, request.task.name, request.data_version, request.code_version):
             message = f"no new data since the last run (data {request.data_version[:12]}): nothing was registered"
@@ -90,6 +98,10 @@ def run(
         # what could not be registered (a full disk) is tried again; what the gates refused would be refused again
         if scheduled and not any(entry["status"] == "error" for entry in outcome.summary["entries"]):
             record_data_version(state, request.task.name, request.data_version, request.code_version)
+    tell(configuration, "assay run",
+         [Notice("run_failed", entry["message"], request.task.name, entry["workload"], page=outcome.summary["report"])
+          for entry in outcome.summary["entries"] if entry["status"] in ("failed", "error")],
+         page=outcome.summary["report"])
     if json_output:
         print_json({**outcome.summary, "run": run_name, "seconds": outcome.seconds})
     else:

@@ -93,7 +93,7 @@ def test_an_object_that_is_not_there_is_one_line(cluster: Cluster) -> None:
 
 def test_a_folder_of_the_store_is_a_data_set(cluster: Cluster, tmp_path: Path) -> None:
     """Its paths name the workloads; its version follows names, sizes and times, without a look into the objects."""
-    table, folder, versions = tiny.telemetry(rows=40), f"s3://{BUCKET}/parts/", []
+    table, folder, versions = tiny.telemetry(), f"s3://{BUCKET}/parts/", []
     for name, rows in table.groupby("workload"):
         rows.drop(columns="workload").to_parquet(tmp_path / "part.parquet", index=False)
         cluster.services.bucket.upload_file(str(tmp_path / "part.parquet"), BUCKET, f"parts/workload={name}/0.parquet")
@@ -103,7 +103,7 @@ def test_a_folder_of_the_store_is_a_data_set(cluster: Cluster, tmp_path: Path) -
     tiny.write_yaml(tiny.task(), project.folder / "tiny.yaml")
     done = project.call("validate", "--task", "tiny.yaml", "--telemetry", folder, "--json")
     found = {one["name"]: (one["rows"], one["fits"]) for one in json.loads(done.stdout)["workloads"]}
-    assert found == {"nginx": (40, True), "redis": (40, True)}, done.stderr
+    assert found == {"nginx": (300, True), "redis": (300, True)}, done.stderr
     with pytest.raises(SourceError, match=r"telemetry must be a folder .*s3://assay/none/"):
         version_of(f"s3://{BUCKET}/none/")
 

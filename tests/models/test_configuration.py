@@ -97,15 +97,15 @@ def test_a_rule_of_promotion_that_means_nothing_is_refused(edited, old: str, new
 
 def test_nobody_is_told_unless_the_file_says_so(edited) -> None:  # type: ignore[no-untyped-def]
     assert load_configuration(SHIPPED, {}).notify is None
-    rule = edited("approval: auto", "approval: auto\nnotify: {command: [tell, -x], on: [refused]}").notify
+    rule = edited("approval: auto", "approval: auto\nnotify: {command: [tell, -x], events: [refused]}").notify
     assert rule == NotificationRule(("tell", "-x"), "", frozenset({"refused"}))
 
 
 @pytest.mark.parametrize(("written", "message"), [
     ("{}", "expected a command, a webhook or both, got neither"),
     ("{webhook: 'ftp://host/s3cret'}", r"^notify.webhook: expected an address such as https://host/path"),
-    ("{command: [tell], on: []}", r"^notify.on: expected"),
-    ("{command: [tell], on: [promotet]}", r"^notify.on\S*: expected .*promoted.*got 'promotet'"),
+    ("{command: [tell], events: []}", r"^notify.events: expected"),
+    ("{command: [tell], events: [promotet]}", r"^notify.events.*promoted.*got 'promotet'"),
     ("{comand: [tell]}", "did you mean 'command'"),
 ])
 def test_a_notification_that_reaches_nobody_is_refused(edited, written: str, message: str) -> None:  # type: ignore[no-untyped-def]

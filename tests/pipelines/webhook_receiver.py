@@ -1,0 +1,44 @@
+"""A real HTTP server on loopback that keeps what is posted to it."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from email.message import Message
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+@dataclass
+class Receiver:
+    """Answers each post with `status`; `posts` are headers and body."""
+
+    url: str = ""
+    status: int = 200
+    posts: list[tuple[Message, bytes]] = field(default_factory=list)
+
+
+@contextmanager
+def receiver() -> Iterator[Receiver]:
+    """Listens for the length of the block."""
+    made = Receiver()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            made.posts.append((self.headers, self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(made.status)
+            self.send_header("Location", made.url)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        made.url = f"http://127.0.0.1:{server.server_port}/hook"
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield made
+        finally:
+            server.shutdown()
+            thread.join()
