@@ -16,7 +16,7 @@ def rows_table(results: Mapping[str, Any]) -> str:
     """A row a point: seconds and peak memory of each step."""
     rows = [[TITLES[entry["curve"]], f"{entry['rows']:,}", with_unit(entry["telemetry_mb"] / 1000, "GB"),
              *(f"{with_unit(entry['steps'][step]['seconds'], 's')}, {with_unit(entry['steps'][step]['peak_gb'], 'GB')}"
-               for step in STEPS)] for entry in results["entries"]]
+               for step in STEPS)] for curve in TITLES for entry in results["entries"] if entry["curve"] == curve]
     return table(["telemetry", "rows", "Parquet", *STEPS], rows, range(1, 3 + len(STEPS)))
 
 
