@@ -38,7 +38,7 @@ def run_export(task_yaml: str, workloads: list[str], seed: int, code_version: st
                 "format": "assay-evidence/1", "kind": task.kind, "task": task.name, "workload": name,
                 "seed": int(seed), **own,
                 "verdict": json.loads((verified / name / VERDICT).read_text()),
-                "data": _data(features / name, quality, validation[name].get("bad_rows")),
+                "data": _data(features / name, quality, validation[name].get("bad_rows") or quality.get("bad_rows")),
                 "reproduce": {"command": command, **versions, **installed}}
             folder.rmdir()  # complete_bundle makes it whole
             complete_bundle(product, folder, evidence, guarantee)

@@ -4,6 +4,7 @@
     bad_rows: {drop: [not_null, range], at_most: 0.01}
 
 Flow: mapping.py reads it, origin.py carries it beside the telemetry, dropping.py applies it before the data gate.
+Of measurements: measurement_mapping.py reads it, measurement_dropping.py applies it while the file is read.
 """
 
 import math
@@ -20,6 +21,8 @@ from feature_store.written.model import ListOf, Written
 RowRule = Literal["numeric", "not_null", "finite", "range", "time_plausible", "unique_windows", "time_order",
                   "time_overlap", "time_gap"]
 ROW_RULES: tuple[str, ...] = get_args(RowRule)
+RunRule = Literal["numeric", "not_null", "finite", "range"]  # those that a run of a file of measurements can break
+RUN_RULES: tuple[str, ...] = get_args(RunRule)
 DROP_THEM = "have a few such rows dropped by `bad_rows` in the mapping"  # what a message advises
 MOST_ADVISED_PERCENT = 10  # of the rows; where more are bad, it is not they that are to go
 _PERCENT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?%")
@@ -66,4 +69,19 @@ class BadRowsFields(Written):
     def policy(self) -> BadRows:
         """As a plain value."""
         return BadRows(ROW_RULES if self.drop is True else tuple(rule for rule in ROW_RULES if rule in self.drop),
+                       self.at_most)
+
+
+class BadRunsFields(Written):
+    """Bad runs are dropped, counted and listed, as long as they are few."""
+
+    drop: Literal[True] | Annotated[ListOf[RunRule], Field(min_length=1)] = Field(
+        default=True, description="`true`: runs that break any of the rules; a list: of these alone")
+    at_most: Share = Field(
+        description="Share of a workload's runs that did not fail that may be dropped: `1 %` or 0.01. Where more are "
+                    "bad, the file is refused")
+
+    def policy(self) -> BadRows:
+        """As a plain value."""
+        return BadRows(RUN_RULES if self.drop is True else tuple(rule for rule in RUN_RULES if rule in self.drop),
                        self.at_most)

@@ -25,6 +25,7 @@ from feature_store.rules import WINDOW, Rule, check_table, rules_for, workload_r
 from feature_store.schema import TelemetrySchema
 
 LISTED = 20  # bad rows of a workload that are listed
+SERVER_WINDOW = "window"  # what the rows of a server's windows are called, as files have rows and records
 BESIDE_OTHERS = ("unique_windows", "time_order", "time_overlap", "time_gap")  # rules that are judged beside other rows
 
 Mask = npt.NDArray[np.bool_]
@@ -48,7 +49,7 @@ class BadRowsFound:
         rows: that the workload had.
         allowed: how many of them may be bad; at_most: the share that its user allows.
         by_rule: how many are bad, each by the first rule that it breaks.
-        first: the first LISTED of them; unit: what their numbers count, "row" or "record".
+        first: the first LISTED of them; unit: what their numbers count, "row", "record" or "window".
     """
 
     rows: int
@@ -136,7 +137,7 @@ def _bad_of(rows: pd.DataFrame, schema: TelemetrySchema, origin: Origin, policy:
     gone = np.ones(len(rows), dtype=bool)
     gone[left] = False
     listed.sort(key=lambda one: one.row)
-    unit = RECORD if rows.index.name == RECORD else ROW
+    unit = str(rows.index.name) if rows.index.name in (RECORD, SERVER_WINDOW) else ROW
     return gone, BadRowsFound(len(rows), policy.allowed(len(rows)), policy.at_most,
                               {kind: count for kind, count in by_rule.items() if count}, tuple(listed[:LISTED]), unit)
 
@@ -187,4 +188,6 @@ def _bad_row(kind: str, column: str, position: int, judged: Judged) -> BadRow:
         value = f"a hole of {judged.table['gap_s'].iloc[position]:,.0f} s before it"
     else:
         value = file_value(column, position, judged)
+    if judged.rows.index.name == SERVER_WINDOW:  # its number leads nowhere, its time does
+        value += f" at {judged.rows['window_start'].iloc[position]}"
     return BadRow(row_number(index, position), kind, source.column, value)

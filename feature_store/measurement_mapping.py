@@ -12,6 +12,7 @@ r"""The mapping of a file of measurements, read from YAML: what `measurements.py
     metrics: {cpu_s: {column: cpu, unit: s}}    # optional; may be missing in some runs
     groups: {algorithm: {column: workload, pattern: '^[^-]+-(.+)$'}}    # optional; what splits may hold out
     failed: [{column: status, is_not: ok}, {column: runtime_s, equals: 3600}, {column: target_runtime, missing: true}]
+    bad_rows: {drop: true, at_most: 1 %}        # optional; without it a bad run stops the load (bad_rows.py)
     task: {demand: {nodes: decreasing}}         # optional, passed on unread: what the `sizing` task is made from
 
 `column` may be a list: the first that holds a value counts, and `default` where none does. `within` sets another
@@ -25,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from feature_store.bad_rows import BadRows
 from feature_store.measurement_mapping_file import (
     CATEGORY,
     ColumnFields,
@@ -75,6 +77,7 @@ class MeasurementMapping:
     metrics: tuple[ColumnRule, ...] = ()
     groups: tuple[ColumnRule, ...] = ()
     failed: tuple[FailureRule, ...] = ()
+    bad_rows: BadRows | None = None
     task: Mapping[str, Any] | None = None
 
     def source_columns(self) -> tuple[str, ...]:
@@ -110,6 +113,7 @@ def parse_measurement_mapping(content: Any, where: str, lines: Lines | None = No
         groups=tuple(_rule(name, column) for name, column in file.groups.items()),
         failed=tuple(FailureRule(rule.column, texts(rule.is_not), rule.equals, rule.at_least, bool(rule.missing))
                      for rule in file.failed),
+        bad_rows=None if file.bad_rows is None else file.bad_rows.policy(),
         task=file.task,
     )
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from feature_store.bad_rows import BadRunsFields
 from feature_store.errors import nearest
 from feature_store.written.field_errors import FieldError
 from feature_store.written.fields import ColumnName, PositiveNumber, Text, Unit
@@ -151,6 +152,8 @@ class MeasurementMappingFile(Written):
         default_factory=dict, description="What was measured while it ran; may be missing in some runs")
     groups: dict[ColumnName, GroupFields] = Field(default_factory=dict, description="What splits may hold out")
     failed: ListOf[FailureFields] = Field(default=(), description="Which runs failed")
+    bad_rows: BadRunsFields | None = Field(
+        default=None, description="Lets a few bad runs be dropped; without it one stops the load")
     task: dict[str, Any] | None = Field(default=None, description="What the `sizing` task of `assay run` is made from")
 
     @model_validator(mode="after")

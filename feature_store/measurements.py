@@ -7,8 +7,9 @@ failed runs, which are counted and left out.
     workload  <configuration>  <metrics>  <target>  <cost>  <groups>
 
 Raises and flags, rather than guesses: a value that is missing or that a logarithm does not take stops the load with its
-row; workloads whose level lies far from all others' are flagged, for their units may differ, and so are metrics below
-0, for they count as 0 (encoding.py).
+row, unless the mapping lets a few such runs be dropped (`bad_rows`, measurement_dropping.py); workloads whose level
+lies far from all others' are flagged, for their units may differ, and so are metrics below 0, for they count as 0
+(encoding.py).
 """
 
 import lzma
@@ -22,7 +23,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from feature_store.dropping import BadRowsFound
 from feature_store.errors import InputError, nearest
+from feature_store.measurement_dropping import BadRunsError, without_bad_runs
 from feature_store.measurement_mapping import ColumnRule, FailureRule, MeasurementMapping
 from feature_store.measurement_mapping_file import label
 from feature_store.origin import RECORD, ROW, numbered, row_text
@@ -42,6 +45,7 @@ class Measurements:
         failed: number of failed runs by workload; workloads without any are left out.
         only_failed: workloads of which no run is left.
         flags: what a reader should look at, one sentence each.
+        bad_rows: what was bad, by workload; {} where the mapping lets nothing be dropped.
     """
 
     frame: pd.DataFrame
@@ -49,6 +53,7 @@ class Measurements:
     failed: Mapping[str, int] = field(default_factory=dict)
     only_failed: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
+    bad_rows: Mapping[str, BadRowsFound] = field(default_factory=dict)
 
     @property
     def workloads(self) -> tuple[str, ...]:
@@ -87,6 +92,18 @@ def measurements_of(raw: pd.DataFrame, mapping: MeasurementMapping, where: str) 
     only_failed = tuple(sorted(set(workload) - set(names)))
     if kept.empty:
         raise InputError(f"file must have runs that did not fail, got none of {len(raw)} ({where})")
+    frame, found = without_bad_runs(kept, names, mapping.bad_rows, where,
+                                    lambda runs: _canonical(runs, names[runs.index], mapping, where))
+    flags = [sentence for rule in (*mapping.metrics, mapping.target) for sentence in _far_levels(frame, rule.name)]
+    for rule in mapping.metrics:
+        below = int((frame[rule.name] < 0).sum())
+        flags += [f"metric {rule.name} is below 0 in {below} of {len(frame)} runs, which count as 0"] if below else []
+    flags += [f"workload {name}: {one.sentence()}" for name, one in found.items() if one.count]
+    return Measurements(frame, mapping, failed, only_failed, tuple(flags), found)
+
+
+def _canonical(kept: pd.DataFrame, names: pd.Series, mapping: MeasurementMapping, where: str) -> pd.DataFrame:
+    """The table of runs that did not fail. Raises BadRunsError: at the first column that some of them spoil."""
     columns: dict[str, pd.Series] = {"workload": names}
     for rule in (*mapping.configuration, *mapping.groups):
         columns[rule.name] = _column(kept, rule, columns, where)
@@ -95,12 +112,7 @@ def measurements_of(raw: pd.DataFrame, mapping: MeasurementMapping, where: str) 
     positive = [mapping.target, *([mapping.cost] if mapping.cost else [])]
     for rule in positive:
         columns[rule.name] = _positive(_numbers(kept, rule, where, may_miss=False), rule, where)
-    frame = pd.DataFrame(columns).reset_index(drop=True)
-    flags = [sentence for rule in (*mapping.metrics, mapping.target) for sentence in _far_levels(frame, rule.name)]
-    for rule in mapping.metrics:
-        below = int((frame[rule.name] < 0).sum())
-        flags += [f"metric {rule.name} is below 0 in {below} of {len(frame)} runs, which count as 0"] if below else []
-    return Measurements(frame, mapping, failed, only_failed, tuple(flags))
+    return pd.DataFrame(columns).reset_index(drop=True)
 
 
 def _read(path: Path) -> pd.DataFrame:
@@ -195,15 +207,16 @@ def _numbers(raw: pd.DataFrame, rule: ColumnRule, where: str, may_miss: bool) ->
         unknown = known.isna() & values.notna()
         if unknown.any():
             first = label(values[unknown].iloc[0])
-            raise InputError(f"value of {rule.name!r} must be one that the mapping gives a number, got {first!r} "
-                             f"({where}, {_row(unknown)}); " + nearest(first, rule.values))
+            raise BadRunsError("numeric", rule, unknown,
+                               f"value of {rule.name!r} must be one that the mapping gives a number, got {first!r} "
+                               f"({where}, {_row(unknown)}); " + nearest(first, rule.values))
         values = known
     moment = values.dtype.kind in "mM"  # a date or a duration, which pandas would count in units of its own
     numbers = pd.Series(np.full(len(values), np.nan) if moment else _coerced(values), index=values.index)
     odd = numbers.isna() & values.notna()
     if odd.any():
-        raise InputError(f"column {' or '.join(rule.columns)!r} must hold numbers, got {str(values[odd].iloc[0])!r} "
-                         f"({where}, {_row(odd)})")
+        raise BadRunsError("numeric", rule, odd, f"column {' or '.join(rule.columns)!r} must hold numbers, got "
+                                                 f"{str(values[odd].iloc[0])!r} ({where}, {_row(odd)})")
     numbers = _with_default(numbers, rule).astype(float)
     if not may_miss:
         _complete(numbers, rule, where)
@@ -213,8 +226,9 @@ def _numbers(raw: pd.DataFrame, rule: ColumnRule, where: str, may_miss: bool) ->
 def _finite(numbers: pd.Series, rule: ColumnRule, where: str) -> pd.Series:
     infinite = pd.Series(np.isinf(numbers.to_numpy()), index=numbers.index)
     if infinite.any():
-        raise InputError(f"column {' or '.join(rule.columns or (rule.name,))!r} must hold finite numbers, got "
-                         f"{numbers[infinite].iloc[0]} ({where}, {_row(infinite)})")
+        raise BadRunsError("finite", rule, infinite,
+                           f"column {' or '.join(rule.columns or (rule.name,))!r} must hold finite numbers, got "
+                           f"{numbers[infinite].iloc[0]} ({where}, {_row(infinite)})")
     return numbers
 
 
@@ -222,15 +236,17 @@ def _complete(values: pd.Series, rule: ColumnRule, where: str, must: str = "hold
     empty = values.isna()
     if empty.any():
         runs = "run" if rule.name == "workload" else "run that did not fail"
-        raise InputError(f"column {' or '.join(rule.columns)!r} must {must} in every {runs}, got none "
-                         f"in {int(empty.sum())} of {len(values)} ({where}, {_row(empty)} first)")
+        raise BadRunsError("not_null", rule, empty,
+                           f"column {' or '.join(rule.columns)!r} must {must} in every {runs}, got none "
+                           f"in {int(empty.sum())} of {len(values)} ({where}, {_row(empty)} first)")
 
 
 def _positive(values: pd.Series, rule: ColumnRule, where: str) -> pd.Series:
     bad = ~(values > 0)
     if bad.any():
-        raise InputError(f"column {' or '.join(rule.columns)!r} must hold numbers above 0 (predictions are ratios), "
-                         f"got {values[bad].iloc[0]} ({where}, {_row(bad)}); name failed runs in the mapping")
+        raise BadRunsError("range", rule, bad,
+                           f"column {' or '.join(rule.columns)!r} must hold numbers above 0 (predictions are ratios), "
+                           f"got {values[bad].iloc[0]} ({where}, {_row(bad)}); name failed runs in the mapping")
     return values
 
 

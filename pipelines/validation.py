@@ -19,6 +19,7 @@ import pandas as pd
 from components.ingest import ingest_samples
 from feature_store.dropping import BadRowsFound, drop_bad_rows
 from feature_store.mapping_file import ColumnFields, MappingFile
+from feature_store.measurement_dropping import bad_runs_in
 from feature_store.measurement_mapping import is_measurement_mapping
 from feature_store.measurement_mapping_file import MeasurementMappingFile, texts
 from feature_store.origin import Origin
@@ -124,6 +125,8 @@ def understand(request: TrainRequest) -> Understanding:
         with tempfile.TemporaryDirectory() as folder:
             ingest_samples(request.task, kind, request.telemetry, request.mapping_yaml, Path(folder))
             numbers, workloads = _judged(Samples(Path(folder)), schemas, Origin.read(Path(folder)))
+            bad_runs = bad_runs_in(Path(folder))
+            workloads = [replace(one, bad_rows=bad_runs.get(one.name, one.bad_rows)) for one in workloads]
     sources = _sources(request.mapping_yaml)
     return Understanding(request.task.name, request.task.kind, tuple(_columns(numbers, schemas, sources)),
                          tuple(workloads))

@@ -45,12 +45,13 @@ def _measurements() -> pd.DataFrame:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("few-shot")
     path = folder / "runs.csv"
-    _measurements().to_csv(path, index=False)
+    made = _measurements()
+    pd.concat([made, made[made["app"] == "w00"].head(1).assign(seconds=-1.0)]).to_csv(path, index=False)
     task = expand(TEMPLATE, measurements_of(_measurements(), parse_measurement_mapping(MAPPING, "m"), "m"), ADAPTED, 0,
                   "task")
     with project(folder) as configuration:
         steps = Steps(folder / "run", task, str(path), tuple(ADAPTED))
-        steps.ingest(yaml.safe_dump(MAPPING))
+        steps.ingest(yaml.safe_dump({**MAPPING, "bad_rows": {"at_most": "20 %"}}))
         steps.validate()
         steps.featurize()
         steps.audit()
@@ -74,6 +75,13 @@ def test_a_bundle_says_which_configurations_it_was_given(trained: Any) -> None:
     assert sorted(given) == [int(place) for place in seen.nonzero()[0]] and len(given) == 2
     test = pd.read_parquet(steps.folder / "features" / "w00" / "test.parquet")
     assert not SeenRows.from_json(evidence["seen"]).among(test).any()
+
+
+def test_a_bad_run_that_was_dropped_stands_in_the_evidence_with_its_row(trained: Any) -> None:
+    steps, _, _ = trained
+    found = json.loads((steps.folder / "bundle" / "w00" / "evidence.json").read_text())["data"]["bad_rows"]
+    assert (found["dropped"], found["by_rule"]) == (1, {"range": 1})
+    assert found["first"] == [{"row": len(_measurements()) + 2, "rule": "range", "column": "seconds", "value": "-1.0"}]
 
 
 def test_every_workload_is_registered_or_says_why_not(trained: Any) -> None:

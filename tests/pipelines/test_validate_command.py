@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 
 from pipelines.command_line import app
 from tests.e2e import tiny
+from tests.models.adaptation import simulation
 
 MAPPING = {
     "workload": {"column": "app"}, "environment": {"constant": "lab"},
@@ -222,3 +223,21 @@ def test_a_kind_of_its_own_with_two_targets_is_understood_too(project: Path) -> 
 def test_the_help_has_an_example() -> None:
     done = CliRunner().invoke(app, ["validate", "--help"], env={**os.environ, "COLUMNS": "200"})
     assert "Example: assay validate --telemetry mine.parquet --mapping mapping.yaml" in done.stdout
+
+
+def test_bad_runs_of_measurements_are_listed_with_their_rows(project: Path) -> None:
+    runs = simulation.frame()
+    runs.loc[0, "seconds"] = -1.0
+    runs.to_csv(project / "runs.csv", index=False)
+    mapping = {"workload": {"column": "app"},
+               "configuration": {"nodes": {"column": "nodes"}, "type": {"column": "type", "kind": "category"}},
+               "target": {"name": "runtime_s", "column": "seconds", "unit": "s"},
+               "task": {"demand": {"nodes": "decreasing"}}}
+    tiny.write_yaml(mapping, project / "runs.yaml")
+    asked = ["validate", "--telemetry", "runs.csv", "--mapping", "runs.yaml", "-w", str(runs.loc[0, "app"]), "--json"]
+    refused = CliRunner().invoke(app, asked)
+    assert refused.exit_code == 2 and "row 2" in refused.output
+    tiny.write_yaml({**mapping, "bad_rows": {"at_most": "20 %"}}, project / "runs.yaml")
+    (found,) = json.loads(CliRunner().invoke(app, asked).stdout)["workloads"]
+    assert found["bad_rows"]["by_rule"] == {"range": 1}
+    assert found["bad_rows"]["first"] == [{"row": 2, "rule": "range", "column": "seconds", "value": "-1.0"}]

@@ -38,10 +38,10 @@ class Control:
 
     @property
     def other_files(self) -> Mapping[str, type[Written]]:
-        """What to ask of a Prometheus server."""
-        from models.tasks.control.load_map import LoadMap
+        """What to ask of a Prometheus server, and what may be said of a file."""
+        from models.tasks.control.load_map import LoadFile, LoadMap
 
-        return {"load-map": LoadMap}
+        return {"load-map": LoadMap, "load-file": LoadFile}
 
     def check(self, task: ControlTask, workload: str, where: str, lines: Lines | None) -> None:
         """Names of settings, limits and rules, and the specification, against the environment."""
@@ -77,19 +77,23 @@ class Control:
         return tuple(part for folder in folders for part in sorted(folder.glob(PARTS)))
 
     def recognises(self, mapping: Any) -> bool:
-        """No mapping of its own form: a load map is for a server, and needs no telling apart."""
-        return False
+        """What may be said of a file of load; a load map is for a server, and needs no telling apart."""
+        from models.tasks.control.telemetry import is_load_file
+
+        return is_load_file(mapping)
 
     def own_task(self, mapping: Path, telemetry: Path, workloads: Sequence[str], seed: int) -> OwnTask:
-        """Never asked."""
-        raise InputError(f"mapping: a control task's brings no task along, got {mapping}")
+        """None: what is said of a file of load brings no task along."""
+        return OwnTask(None, mapping.read_text(encoding="utf-8"))
 
     def ingest(self, task: ControlTask, telemetry: str, mapping_yaml: str, output: Path) -> pd.DataFrame:
-        """The load of each workload."""
+        """The load of each workload, whose origin it keeps."""
         from models.control.contract.systems import environment_of
         from models.tasks.control.telemetry import read_load
 
-        return read_load(telemetry, mapping_yaml, tuple(environment_of(task.environment).columns))
+        load, origin = read_load(telemetry, mapping_yaml, tuple(environment_of(task.environment).columns))
+        origin.write(output)
+        return load
 
     def asked(self, task: ControlTask, mapping_yaml: str) -> Mapping[str, set[str]]:
         """By the load map."""

@@ -1,7 +1,8 @@
 """ingest and featurize of control tasks: the load of each workload, as the environment replays it.
 
 A file has the columns `workload`, `window_start` (with a zone), `window_s` and those of the environment; `environment`
-and `combination` may be left out. A gap is never filled in: the longest stretch without one is what is replayed.
+and `combination` may be left out. A gap is never filled in: the longest stretch without one is what is replayed. The
+few bad rows that `bad_rows` lets be dropped (load_map.py) are gaps too; how many is judged before (dropping.py).
 
     features/<workload>/load.parquet    window_start, window_s and the environment's columns, no gap
     features/<workload>/quality.json    data_version, rows, rows outside of the stretch, results of the data gate
@@ -19,14 +20,15 @@ import pandas as pd
 
 from feature_store.errors import InputError
 from feature_store.features import combined_digest, write_whole
-from feature_store.mapping import Label, TelemetryMapping, TimeSource
-from feature_store.origin import row_text
+from feature_store.mapping import ColumnSource, Label, TelemetryMapping, TimeSource
+from feature_store.origin import Origin, row_text
 from feature_store.schema import IDENTITY, TelemetrySchema
-from feature_store.sources.files import read_telemetry
+from feature_store.sources.files import read_with_origin
 from feature_store.sources.production import is_prometheus
+from feature_store.strict_yaml import parse_yaml
 from feature_store.written.model import parse_written
 from models.control.contract.environment import ControlledSystem
-from models.tasks.control.load_map import LoadMap, read_server
+from models.tasks.control.load_map import LoadFile, LoadMap, combination_of, read_server
 from models.tasks.control.task import ControlTask
 
 FILE_COLUMNS = ("workload", "window_start", "window_s")
@@ -35,8 +37,13 @@ LOAD = "load.parquet"
 SAME_STEP = 0.01  # share by which the distance of two windows may differ from their length
 
 
-def read_load(telemetry: str, mapping_yaml: str, columns: Sequence[str]) -> pd.DataFrame:
-    """The table of all workloads. Arguments as of `Kind.ingest`; columns: of the environment.
+def is_load_file(mapping: Any) -> bool:
+    """Whether a mapping, as parsed YAML, is that of a file of load."""
+    return isinstance(mapping, dict) and set(mapping) == set(LoadFile.model_fields)
+
+
+def read_load(telemetry: str, mapping_yaml: str, columns: Sequence[str]) -> tuple[pd.DataFrame, Origin]:
+    """The table of all workloads, and its origin. Arguments as of `Kind.ingest`; columns: of the environment.
 
     Raises:
         InputError: the file cannot be read or lacks a column, with the nearest one.
@@ -44,13 +51,19 @@ def read_load(telemetry: str, mapping_yaml: str, columns: Sequence[str]) -> pd.D
     if is_prometheus(telemetry):
         if not mapping_yaml:
             raise InputError("mapping: expected a load map (--mapping), which says what to ask of the server, got none")
-        return read_server(telemetry, parse_written(LoadMap, mapping_yaml, "load map", "--mapping"), tuple(columns))
-    if mapping_yaml:
-        raise InputError(f"mapping: expected none for a file of load, which has the columns {', '.join(FILE_COLUMNS)} "
-                         f"and {', '.join(columns)}, got one; rename the file's columns ({telemetry})")
-    plain = TelemetryMapping(workload=Label(column="workload"), columns={}, time=TimeSource("window_start"),
-                             keep=("window_s", *columns), where="a control task")
-    return _numbers(read_telemetry(Path(telemetry), plain), columns, telemetry)
+        written = parse_written(LoadMap, mapping_yaml, "load map", "--mapping")
+        policy = None if written.bad_rows is None else written.bad_rows.policy()
+        return read_server(telemetry, written, tuple(columns)), Origin(bad_rows=policy)
+    if mapping_yaml and not is_load_file(parse_yaml(mapping_yaml, "mapping", "--mapping")):
+        raise InputError(f"mapping: expected none or `bad_rows` alone for a file of load, which has the columns "
+                         f"{', '.join(FILE_COLUMNS)} and {', '.join(columns)}, got another; rename the file's columns "
+                         f"({telemetry})")
+    policy = parse_written(LoadFile, mapping_yaml, "mapping", "--mapping").bad_rows.policy() if mapping_yaml else None
+    plain = TelemetryMapping(workload=Label(column="workload"), columns={name: ColumnSource(name) for name in columns},
+                             combination=Label(constant=combination_of(policy)), time=TimeSource("window_start"),
+                             keep=("window_s",), bad_rows=policy, where="a control task")
+    table, origin = read_with_origin(Path(telemetry), plain)
+    return _numbers(table, columns, telemetry), origin
 
 
 def _numbers(table: pd.DataFrame, columns: Sequence[str], where: str) -> pd.DataFrame:

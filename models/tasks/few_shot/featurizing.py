@@ -17,6 +17,7 @@ import yaml
 from feature_store.data_quality import summarise
 from feature_store.errors import InputError
 from feature_store.features import combined_digest, write_whole
+from feature_store.measurement_dropping import KNOWN
 from feature_store.measurement_mapping import is_measurement_mapping, parse_measurement_mapping
 from feature_store.measurements import Measurements, load_measurements
 from feature_store.names import inside
@@ -51,8 +52,9 @@ def ingest_measurements(telemetry: str, mapping_yaml: str, output: Path) -> pd.D
     measurements = load_measurements(Path(telemetry), parse_measurement_mapping(content, "mapping"))
     measurements.frame.to_parquet(output / MEASUREMENTS, index=False, compression="zstd")
     (output / "measurements.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
-    (output / "measurements.json").write_text(json.dumps(
-        {"failed": dict(measurements.failed), "only_failed": measurements.only_failed, "flags": measurements.flags}))
+    (output / KNOWN).write_text(json.dumps(
+        {"failed": dict(measurements.failed), "only_failed": measurements.only_failed, "flags": measurements.flags,
+         "bad_rows": {name: found.to_dict() for name, found in measurements.bad_rows.items()}}))
     return samples_of(measurements)
 
 
@@ -82,11 +84,11 @@ def featurize_few_shot(task: FewShotTask, samples: Mapping[str, pd.DataFrame],
     pool.to_parquet(folder / "rows.parquet", index=False)
     knowledge.table.configurations.to_parquet(folder / "configurations.parquet", index=False)
     (folder / "pool.json").write_text(json.dumps({**knowledge.to_json(), "products": products}, indent=1))
-    failed = json.loads((validated / "measurements.json").read_text())["failed"]
+    known = json.loads((validated / KNOWN).read_text())
     for name, adapted in made.items():
         own = samples[name].reset_index(drop=True)
         status[name] = attempt(partial(_write, task, seed, knowledge, scaling, inside(output, name), adapted, own,
-                                       failed.get(name, 0), checks[name]))
+                                       known["failed"].get(name, 0), known["bad_rows"].get(name), checks[name]))
     return status
 
 
@@ -122,7 +124,8 @@ def _knowledge(settings: FewShot, seed: int, validated: Path,
 
 
 def _write(task: FewShotTask, seed: int, knowledge: Knowledge, scaling: FeatureScaling, folder: Path,
-           made: Adapted, own: pd.DataFrame, failed: int, checks: Sequence[Mapping[str, Any]]) -> None:
+           made: Adapted, own: pd.DataFrame, failed: int, bad_rows: dict[str, Any] | None,
+           checks: Sequence[Mapping[str, Any]]) -> None:
     sides = {"train": made.train, "test": made.test}
     names = [*(one.name for one in knowledge.inputs), task.target.name]
     quality = {
@@ -130,7 +133,8 @@ def _write(task: FewShotTask, seed: int, knowledge: Knowledge, scaling: FeatureS
         "measured_runs_of_the_support": made.facts["runs"], "pool_workloads": knowledge.pool.workloads,
         "data_version": combined_digest(sides), "split_by": list(task.split_by), "seed": seed,
         "dropped": {"failed runs": failed} if failed else {},
-        "checks": [dict(check) for check in checks], "data": summarise(own, names).to_dict()}
+        "checks": [dict(check) for check in checks], "data": summarise(own, names).to_dict(),
+        **({"bad_rows": bad_rows} if bad_rows else {})}
     write_whole(folder, {**sides, "options": made.options},
                 {"scaling.json": scaling.to_json(), "quality.json": json.dumps(quality, indent=2),
                  "few_shot.json": json.dumps(made.facts, indent=1)})

@@ -29,7 +29,7 @@ def write(table: pd.DataFrame, folder: Path) -> None:
 
 def test_a_file_without_environment_and_combination_is_read(tmp_path: Path) -> None:
     trace(70).to_csv(tmp_path / "load.csv", index=False)
-    table = read_load(str(tmp_path / "load.csv"), "", COLUMNS)
+    table, _ = read_load(str(tmp_path / "load.csv"), "", COLUMNS)
     np.testing.assert_allclose(table["rate_rps"], trace(70)["rate_rps"])
     assert set(table["environment"]) == {"base"} and str(table["window_start"].dt.tz) == "UTC"
 
