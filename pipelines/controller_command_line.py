@@ -153,7 +153,8 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
     add("--task", help="task of the champions; default: all")
     add("--bundle", dest="bundles", type=_path, action="append", default=[],
         help="a bundle folder instead of the ledger's champions, as often as needed")
-    add("--folder", type=_path, help="remembers the ledger there, so that an older one is refused after a restart too")
+    add("--folder", type=_path, help="keeps the ledger and the champions there: after a restart an older ledger is "
+                                     "refused, and what was served goes on while the real one is away")
     add("--extender", type=_path, help="file of a Kubernetes scheduler's extender: answers at /scheduler/prioritize "
                                        "and /scheduler/filter")
     add("--host", default=default.host, help="address to listen at; default: this machine alone")
@@ -161,6 +162,10 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
     add("--max-body", type=_positive, default=default.max_body, help="largest body of a request, bytes")
     add("--max-rate", type=float, help="most requests a second; default: any number")
     add("--poll", type=float, default=default.poll, help="seconds between two looks at the ledger")
+    add("--tls-certificate", type=_path, help="certificate (PEM) to answer over HTTPS with; one that is renewed in its "
+                                              "place is taken over")
+    add("--tls-key", type=_path, help="its private key (PEM, without a password)")
+    add("--tls-client-ca", type=_path, help="answers only clients with a certificate of these issuers (PEM)")
 
 
 def _serve(given: argparse.Namespace) -> int:

@@ -174,7 +174,8 @@ def _parse_series(data: dict[str, Any], where: str) -> list[Series]:
             case "matrix":
                 return [Series(one["metric"], *_points(one["values"])) for one in result]
             case "vector":
-                return [Series(one["metric"], *_points([one["value"]])) for one in result]
+                times, values = _points([one["value"] for one in result])  # at once: there may be thousands of series
+                return [Series(one["metric"], times[at:at + 1], values[at:at + 1]) for at, one in enumerate(result)]
             case "scalar":
                 return [Series({}, *_points([result]))]
     except (KeyError, TypeError, ValueError, IndexError) as error:

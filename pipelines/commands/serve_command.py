@@ -19,7 +19,8 @@ def serve(
                                                            "often as needed.")] = None,
     public_key: Annotated[Path | None, typer.Option(help="Key of the signer; default: the project's.")] = None,
     folder: Annotated[Path | None, typer.Option(
-        help="Remembers the ledger there, so that an older one is refused after a restart too.")] = None,
+        help="Keeps the ledger and the champions there: after a restart an older ledger is refused, and what was "
+             "served goes on while the real one is away.")] = None,
     extender: Annotated[Path | None, typer.Option(
         help="File of a Kubernetes scheduler's extender: answers at /scheduler/prioritize and /scheduler/filter.")
         ] = None,
@@ -28,6 +29,11 @@ def serve(
     max_body: Annotated[int, typer.Option(min=1, help="Largest body of a request, bytes.")] = 4_000_000,
     max_rate: Annotated[float | None, typer.Option(help="Most requests a second; default: any number.")] = None,
     poll: Annotated[float, typer.Option(help="Seconds between two looks at the ledger.")] = 30.0,
+    tls_certificate: Annotated[Path | None, typer.Option(
+        help="Certificate (PEM) to answer over HTTPS with; one that is renewed in its place is taken over.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its private key (PEM, without a password).")] = None,
+    tls_client_ca: Annotated[Path | None, typer.Option(
+        help="Answers only clients with a certificate of these issuers (PEM).")] = None,
     config: ConfigOption = None,
 ) -> None:
     """Serve predictions of checked champions over HTTP: Open Inference Protocol v2, /metrics, /healthz.
@@ -48,4 +54,4 @@ def serve(
     for name in workload or ():
         require_in_ledger(configuration, task, name)
     run_service(ServeRequest(task, tuple(workload or ()), tuple(bundle or ()), folder, extender, host, port, max_body,
-                             max_rate, poll), configuration, print_line)
+                             max_rate, poll, tls_certificate, tls_key, tls_client_ca), configuration, print_line)

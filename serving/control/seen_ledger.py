@@ -34,7 +34,11 @@ class SeenLedger:
         self._seen: tuple[Head, ...] = ()
 
     def standings(self) -> dict[Pair, Standing]:
-        """See `serving.ledger.Ledger.standings`.
+        """See `serving.ledger.Ledger.standings`, and `chain`."""
+        return dict(self.chain().standings)
+
+    def chain(self) -> Chain:
+        """See `serving.ledger.Ledger.chain`.
 
         Raises:
             RefusedError: it does not verify, or does not hold what was seen: it was cut, or is an older one.
@@ -51,7 +55,7 @@ class SeenLedger:
                 if self._kept() == kept:  # else somebody saw more meanwhile: what was read may be older than that
                     require_heads(chain, (*kept, *self._seen), self.path, is_torn=False)
                     self._see(chain, kept)
-                    return dict(chain.standings)
+                    return chain
 
     def _kept(self) -> tuple[Head, ...]:
         return () if self._file is None else read_head_file(self._file)

@@ -9,6 +9,9 @@ A model comes only as a checked bundle. What follows from a look at the ledger (
     no champion, or acting is stopped       nothing is served
     the ledger is away, or does not verify  all go on as they are
 
+At a start, "the one before" is the copy in the service's own folder (serving/predictions/last_good.py), with the
+standing that the ledger had when it was seen last, where it is away. A ledger that does not verify starts nothing.
+
 Unlike a controller's (serving/control/champion.py), who has a fallback to go to, whoever asks here has nothing but the
 answer: so the last good model goes on answering.
 """
@@ -24,8 +27,12 @@ from models.configuration import Configuration
 from serving.bundle import CheckedBundle, check_bundle
 from serving.control.champion import open_version
 from serving.control.seen_ledger import SeenLedger
+from serving.control.side_by_side import Within
+from serving.control.start import WITHIN_S
+from serving.ledger_chain import Chain, Pair
 from serving.moves import Standing
 from serving.polling import poll_in_thread
+from serving.predictions.last_good import LastGood
 from serving.session import Predictor
 from serving.state_folder import StateFolder
 
@@ -40,11 +47,13 @@ class Served:
         predictor: None: it is not served.
         version: in the ledger, or the first digits of a folder's bundle; "" where nothing is served.
         reason: why it is not served, or why what the ledger names cannot take its place; "" where all is well.
+        is_last_good: it was started from the service's own copy, as the ledger or its bundle was away.
     """
 
     predictor: Predictor | None
     version: str = ""
     reason: str = ""
+    is_last_good: bool = False
 
 
 Models = Callable[[], Mapping[str, Served]]  # asked once a request: a change never splits one
@@ -85,17 +94,24 @@ class Champions:
             tell: called with a line for every change.
             task: None: all.
             workloads: none: all.
-            folder: where what was seen of the ledger is kept, so that after a restart an older one is refused too;
-                None: it is known to this process alone.
+            folder: where what was seen of the ledger is kept, so that after a restart an older one is refused too, and
+                what was served, for a start while that is away; None: it is known to this process alone.
             clock: seconds, never going back.
 
         Raises:
-            AssayError: the ledger is away, or does not verify.
+            AssayError: the ledger is away and nothing was kept, or it does not verify.
             RefusedError: there is no champion that can be served.
         """
         self._state, self._tell, self._task, self._workloads = state, tell, task, frozenset(workloads)
         self._ledger, self._clock, self._models = SeenLedger(state, folder), clock, dict[str, Served]()
-        self._take(self._looked())
+        self._last_good = None if folder is None else LastGood(folder, state.public_key_path, tell)
+        try:
+            # only here does a file system that hangs keep somebody waiting
+            self._take(self._looked(Within(self._ledger.chain, WITHIN_S, f"ledger {self._ledger.path}")))
+        except RefusedError:
+            raise
+        except Exception as error:  # as in `look`
+            self._take(self._restarted(error))
         if not any(one.predictor for one in self._models.values()):
             reasons = [one.reason for one in self._models.values()]
             raise RefusedError(f"a champion must be there to be served, got {reasons[0] if reasons else 'none'} "
@@ -113,7 +129,7 @@ class Champions:
     def look(self) -> None:
         """Looks once who is champion now. Raises nothing."""
         try:
-            models = self._looked()
+            models = self._looked(self._ledger.chain)
         except Exception as error:  # whatever a file system or a registry's client raises: all go on as they are
             reason = f"ledger: {_line(error)}"
             models = {name: replace(one, reason=reason) if one.predictor else one for name, one in self._models.items()}
@@ -123,30 +139,60 @@ class Champions:
         """Looks in a thread of its own until `stopped`: a check or a registry that hangs delays no answer."""
         return poll_in_thread(self.look, every_s, stopped, "champions")
 
-    def _looked(self) -> dict[str, Served]:
-        standings = self._ledger.standings()
+    def _looked(self, seen: Callable[[], Chain]) -> dict[str, Served]:
+        chain = seen()
         self._seen_at = self._clock()
-        return {name_of(*pair): self._served(pair, standings[pair]) for pair in sorted(standings)
+        served = self._each(dict(chain.standings), self._served)
+        if self._last_good is not None:
+            self._last_good.keep_ledger(chain, {pair: one.version for pair, one in served.items()})
+        return _named(served)
+
+    def _restarted(self, away: Exception) -> dict[str, Served]:
+        """What was kept, as the ledger was seen last. Raises: nothing was, or it does not verify."""
+        standings, age_s = ({}, 0.0) if self._last_good is None else self._last_good.standings()
+        if not standings:
+            raise away
+        self._seen_at, reason = self._clock() - age_s, f"ledger: {_line(away)}"
+        return _named(self._each(standings, lambda pair, standing: self._kept(pair, standing, reason)))
+
+    def _each(self, standings: Mapping[Pair, Standing],
+              served: Callable[[Pair, Standing], Served]) -> dict[Pair, Served]:
+        """Of those that were asked for, `served` is called with each that has a champion and is not stopped."""
+        return {pair: _barred(pair, standings[pair]) or served(pair, standings[pair]) for pair in sorted(standings)
                 if self._task in (None, pair[0]) and (not self._workloads or pair[1] in self._workloads)}
 
-    def _served(self, pair: tuple[str, str], standing: Standing) -> Served:
-        version = standing.champion
-        if standing.stopped:
-            return Served(None, reason=f"acting is stopped ({standing.stopped})")
-        if version is None:
-            return Served(None, reason=f"workload must have a champion, got none for {', '.join(pair)}")
+    def _served(self, pair: Pair, standing: Standing) -> Served:
+        version = standing.champions[-1]
         before = self._models.get(name_of(*pair), Served(None))
-        if before.predictor and before.predictor.sha256 == standing.registered[version]:
-            return Served(before.predictor, str(version))
+        if before.predictor and not before.is_last_good and (before.version, before.predictor.sha256) == (
+                str(version), standing.registered[version]):
+            return replace(before, reason="")
         try:
-            return Served(Predictor(self._opened(pair, version, standing.registered[version])), str(version))
+            bundle = self._opened(self._state, pair, version, standing)
+            served = Served(Predictor(bundle), str(version))
         except Exception as error:  # as in `look`
             reason = f"version {version} cannot be served: {_line(error)}"
             goes_on = before.predictor and int(before.version) in standing.champions
-            return replace(before, reason=reason) if goes_on else Served(None, reason=reason)
+            return replace(before, reason=reason) if goes_on else self._kept(pair, standing, reason)
+        if self._last_good is not None:
+            self._last_good.keep_bundle(pair, version, bundle)
+        return served
 
-    def _opened(self, pair: tuple[str, str], version: int, sha256: str) -> CheckedBundle:
-        bundle = open_version(self._state, *pair, version, sha256)
+    def _kept(self, pair: Pair, standing: Standing, reason: str) -> Served:
+        """The copy of what was served last. reason: why nothing better is."""
+        if self._last_good is None:
+            return Served(None, reason=reason)
+        try:
+            version = self._last_good.version(pair, standing)
+            bundle = self._opened(self._last_good.state, pair, version, standing)
+            return Served(Predictor(bundle), str(version), reason, is_last_good=True)
+        except Exception as error:  # as in `look`
+            return Served(None, reason=f"{reason}; {_line(error)}")
+
+    def _opened(self, state: Configuration | StateFolder, pair: Pair, version: int,
+                standing: Standing) -> CheckedBundle:
+        sha256 = standing.registered[version]
+        bundle = open_version(state, *pair, version, sha256)
         if bundle.sha256 != sha256 or (bundle.contract.task, bundle.contract.workload) != pair:
             raise RefusedError(f"bundle must be {sha256} of {', '.join(pair)} as the ledger says, got {bundle.sha256} "
                                f"of {bundle.contract.task}, {bundle.contract.workload} ({bundle.folder})")
@@ -157,7 +203,21 @@ class Champions:
         for name, one in models.items():
             if one != before.get(name):
                 does = f"version {one.version} is served" if one.predictor else "is not served"
+                does += ", the last good one, from this service's copy" if one.is_last_good else ""
                 self._tell(f"{name}: {does}{f'; {one.reason}' if one.reason else ''}")
+
+
+def _barred(pair: Pair, standing: Standing) -> Served | None:
+    """Why none is served, whatever there is; None: nothing speaks against it."""
+    if standing.stopped:
+        return Served(None, reason=f"acting is stopped ({standing.stopped})")
+    if standing.champion is None:
+        return Served(None, reason=f"workload must have a champion, got none for {', '.join(pair)}")
+    return None
+
+
+def _named(served: Mapping[Pair, Served]) -> dict[str, Served]:
+    return {name_of(*pair): one for pair, one in served.items()}
 
 
 def _line(error: Exception) -> str:

@@ -6,7 +6,8 @@ are made for): what kube-scheduler's extender is asked.
 
 A score is a function of the node's own prediction alone: 10 at `best` and below, 0 at `worst` and above, a straight
 line between, rounded down; so it never rises with the prediction, whichever nodes stand beside. A node whose features
-are missing, no numbers, or outside of the proved box has no prediction: it gets 0 and a reason, never a made-up one.
+are missing, too old, no numbers, or outside of the proved box has no prediction: it gets 0 and a reason, never a
+made-up one. Features come with the question, or from Prometheus's last answers (node_queries.py).
 
 Source: k8s.io/kube-scheduler, extender/v1 (field names have no JSON tags there, so they begin with capitals).
 """
@@ -20,6 +21,7 @@ from typing import Any
 from feature_store.errors import AssayError, InputError, nearest
 from serving.predictions.champions import Served
 from serving.predictions.extender_file import ExtenderFile, FeatureFields, WorkloadFields
+from serving.predictions.node_queries import NOTHING_MEASURED, Measured, NodeQueries
 from serving.session import Predictor
 
 MOST_SCORE = 10  # MaxExtenderPriority
@@ -57,6 +59,18 @@ class Ranking:
     workload: WorkloadFields | None
 
 
+@dataclass(frozen=True)
+class Extender:
+    """What nodes are ranked by. queries: None: the file asks Prometheus for nothing."""
+
+    file: ExtenderFile
+    queries: NodeQueries | None = None
+
+    def rank(self, arguments: Mapping[str, Any], models: Mapping[str, Served]) -> Ranking:
+        """See `rank`."""
+        return rank(self.file, arguments, models, self.queries() if self.queries else NOTHING_MEASURED)
+
+
 def require_known(file: ExtenderFile, models: Mapping[str, Served], where: str) -> None:
     """Refuses a file that does not fit the models that are served.
 
@@ -80,8 +94,9 @@ def require_known(file: ExtenderFile, models: Mapping[str, Served], where: str) 
                              f"{contract.workload}, got {', '.join(fields.features)} {place}")
 
 
-def rank(file: ExtenderFile, arguments: Mapping[str, Any], models: Mapping[str, Served]) -> Ranking:
-    """Predicts for each node of ExtenderArgs.
+def rank(file: ExtenderFile, arguments: Mapping[str, Any], models: Mapping[str, Served],
+         measured: Measured = NOTHING_MEASURED) -> Ranking:
+    """Predicts for each node of ExtenderArgs. measured: what Prometheus says of the nodes.
 
     Raises:
         InputError: they are not what kube-scheduler sends to an extender that is not nodeCacheCapable.
@@ -102,7 +117,8 @@ def rank(file: ExtenderFile, arguments: Mapping[str, Any], models: Mapping[str, 
     if served.predictor is None:
         reason = f"{fields.model} is not served: {served.reason}"[:_REASON]
         return Ranking(nodes, [Verdict(host, None, reason) for host in hosts], fields)
-    verdicts = [_verdict(host, node, pod, fields, served.predictor) for host, node in zip(hosts, nodes, strict=True)]
+    verdicts = [_verdict(host, node, pod, fields, served.predictor, measured)
+                for host, node in zip(hosts, nodes, strict=True)]
     return Ranking(nodes, verdicts, fields)
 
 
@@ -137,9 +153,10 @@ def _failed(ranking: Ranking) -> Iterator[tuple[str, str]]:
 
 
 def _verdict(host: str, node: Mapping[str, Any], pod: Mapping[str, Any], fields: WorkloadFields,
-             predictor: Predictor) -> Verdict:
+             predictor: Predictor, measured: Measured) -> Verdict:
     try:
-        prediction = predictor.predict({name: _number(name, one, node, pod) for name, one in fields.features.items()})
+        prediction = predictor.predict({name: _number(name, one, host, node, pod, measured)
+                                        for name, one in fields.features.items()})
         if prediction.outside_box:
             raise InputError(f"{', '.join(prediction.outside_box)} must be inside of the proved box")
         return Verdict(host, prediction.columns[_output(fields, predictor, "")][0])
@@ -147,9 +164,12 @@ def _verdict(host: str, node: Mapping[str, Any], pod: Mapping[str, Any], fields:
         return Verdict(host, None, str(error)[:_REASON])
 
 
-def _number(name: str, feature: FeatureFields, node: Mapping[str, Any], pod: Mapping[str, Any]) -> float:
+def _number(name: str, feature: FeatureFields, host: str, node: Mapping[str, Any], pod: Mapping[str, Any],
+            measured: Measured) -> float:
     if feature.constant is not None:
         return feature.constant
+    if feature.node_query is not None:
+        return measured.number(feature.node_query, (host, *_addresses(node)))
     for source, item, part in (("node_annotation", node, "annotations"), ("node_label", node, "labels"),
                                ("pod_annotation", pod, "annotations"), ("pod_label", pod, "labels")):
         if key := getattr(feature, source):
@@ -175,6 +195,15 @@ def _host(node: Any) -> str:
     if not isinstance(name, str):
         raise InputError(f"node must have a name in its metadata, got {node!r:.60} (ExtenderArgs)")
     return name
+
+
+def _addresses(node: Mapping[str, Any]) -> Iterator[str]:
+    """Of a node, as its status has them."""
+    status = node.get("status")
+    found = status.get("addresses") if isinstance(status, dict) else None
+    for one in found if isinstance(found, list) else ():
+        if isinstance(one, dict) and isinstance(address := one.get("address"), str):
+            yield address
 
 
 def _texts(item: Mapping[str, Any], part: str) -> Mapping[str, str]:

@@ -5,8 +5,10 @@
     assay_serve_rows_total{model}                    rows predicted
     assay_serve_rows_outside_box_total{model}        of them those that were moved to the edge of the proved box
     assay_serve_nodes_total{model,outcome}           nodes that a scheduler asked for: predicted, no_prediction
+    assay_serve_node_query_age_seconds{query}        of an extender's query: since its last answer was asked for
     assay_serve_model_ready{model}                   1: it is served
     assay_serve_model_trouble{model}                 1: it is not, or what the ledger names cannot take its place
+    assay_serve_model_last_good{model}               1: the service's own copy answers (last_good.py)
     assay_serve_model_info{model,version,sha256}     1 of the version that answers
     assay_serve_ledger_unseen_seconds                since the ledger was looked at; NaN where none is followed
 """
@@ -69,12 +71,14 @@ class _Now(Collector):
         """See prometheus_client."""
         ready = GaugeMetricFamily("assay_serve_model_ready", "1: it is served", labels=("model",))
         trouble = GaugeMetricFamily("assay_serve_model_trouble", "1: see the model's ready address", labels=("model",))
+        last_good = GaugeMetricFamily("assay_serve_model_last_good", "1: the service's own copy", labels=("model",))
         info = GaugeMetricFamily("assay_serve_model_info", "1 of the version that answers",
                                  labels=("model", "version", "sha256"))
         for name, one in self._models().items():
             ready.add_metric((name,), one.predictor is not None)
             trouble.add_metric((name,), bool(one.reason))
+            last_good.add_metric((name,), one.is_last_good)
             if one.predictor:
                 info.add_metric((name, one.version, one.predictor.sha256), 1)
-        yield from (ready, trouble, info)
+        yield from (ready, trouble, last_good, info)
         yield GaugeMetricFamily("assay_serve_ledger_unseen_seconds", "since the ledger was looked at", self._unseen_s())

@@ -23,8 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from feature_store.errors import AssayError, InputError, RefusedError, nearest
 from serving.predictions.champions import Models, Served
-from serving.predictions.extender import Ranking, filtered, prioritized, rank
-from serving.predictions.extender_file import ExtenderFile
+from serving.predictions.extender import Extender, Ranking, filtered, prioritized
 from serving.predictions.limits import Limits
 from serving.predictions.metrics import Metrics
 from serving.predictions.tensors import answer, read_object, read_question
@@ -41,7 +40,7 @@ class Service:
     models: Models
     limits: Limits
     metrics: Metrics
-    extender: ExtenderFile | None = None
+    extender: Extender | None = None
 
     def application(self) -> ASGIApp:
         """What a server runs."""
@@ -63,12 +62,14 @@ class Service:
         return _json({"live": True})
 
     async def ready(self, _: Request) -> Response:
-        """At least one model is served."""
+        """At least one model is served; last_good: names of those that are from the service's own copy."""
         models = self.models()
         if not any(one.predictor for one in models.values()):
             reason = next((one.reason for one in models.values()), "")
             raise HTTPException(503, f"at least one model must be served, got none of {len(models)} ({reason})")
-        return _json({"ready": True})
+        last_good = [name for name, one in models.items() if one.is_last_good]
+        told = {"parameters": {"last_good": orjson.dumps(last_good).decode()}} if last_good else {}
+        return _json({"ready": True, **told})
 
     async def server(self, _: Request) -> Response:
         """Server metadata."""
@@ -128,7 +129,7 @@ class Service:
         body, extender = await self.limits.body(request), self.extender
 
         def answered() -> Response:
-            ranking = rank(extender, read_object(body, "ExtenderArgs"), self.models())
+            ranking = extender.rank(read_object(body, "ExtenderArgs"), self.models())
             if ranking.workload is not None:
                 predicted = sum(one.value is not None for one in ranking.verdicts)
                 self.metrics.ranked(ranking.workload.model, predicted, len(ranking.verdicts) - predicted)

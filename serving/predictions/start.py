@@ -12,6 +12,7 @@ from models.configuration import Configuration
 from serving.control.run import stops_on_signals
 from serving.control.start import POLL_S
 from serving.predictions.champions import Champions, Models, models_of_folders
+from serving.predictions.tls import Tls
 from serving.state_folder import StateFolder
 
 _OWN = ("serving", "feature_store", "models")  # packages whose absence is no missing extra
@@ -25,11 +26,13 @@ class ServeRequest:
         task: None: all.
         workloads: (): all.
         bundles: folders that are served in place of the ledger's champions.
-        folder: where what was seen of the ledger is kept; None: nowhere.
+        folder: where what was seen of the ledger, and what was served, is kept; None: nowhere.
         extender: file of a Kubernetes scheduler's extender; None: there is none.
         max_body: bytes.
         max_rate: requests a second; None: any number.
         poll: seconds between two looks at the ledger.
+        tls_certificate, tls_key: files; None: answers in the clear.
+        tls_client_ca: whose issue a client's certificate must be; None: none is asked for.
     """
 
     task: str | None = None
@@ -42,6 +45,9 @@ class ServeRequest:
     max_body: int = 4_000_000
     max_rate: float | None = None
     poll: float = POLL_S
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    tls_client_ca: Path | None = None
 
 
 def serve(request: ServeRequest, state: Configuration | StateFolder, tell: Callable[[str], None]) -> None:
@@ -62,14 +68,27 @@ def serve(request: ServeRequest, state: Configuration | StateFolder, tell: Calla
         if value is not None and not 0 < value < math.inf:
             raise InputError(f"--{name} must be a number above 0, got {value!r}")
     server, stopped = _server(), stops_on_signals()
+    tls = _tls(request, tell, stopped)
     models, unseen_s = _models(request, state, tell, stopped)
-    extender = None if request.extender is None else server.read_extender(request.extender, models)
+    extender = None if request.extender is None else server.read_extender(request.extender, models, tell, stopped)
     with server.listen(request.host, request.port) as sock:
         host = f"[{request.host}]" if ":" in request.host else request.host
-        tell(f"serving {', '.join(models())} at http://{host}:{sock.getsockname()[1]}")
+        scheme = "http" if tls is None else "https"
+        tell(f"serving {', '.join(models())} at {scheme}://{host}:{sock.getsockname()[1]}")
         if not stopped.is_set():
-            server.run(sock, models, unseen_s, request.max_body, request.max_rate, extender)
+            server.run(sock, models, unseen_s, request.max_body, request.max_rate, extender, tls)
     stopped.set()
+
+
+def _tls(request: ServeRequest, tell: Callable[[str], None], stopped: threading.Event) -> Tls | None:
+    if request.tls_certificate is None and request.tls_key is None and request.tls_client_ca is None:
+        return None
+    if request.tls_certificate is None or request.tls_key is None:
+        raise InputError("--tls-certificate and --tls-key must be given together, got one of them or --tls-client-ca "
+                         "alone")
+    tls = Tls(request.tls_certificate, request.tls_key, request.tls_client_ca, tell)
+    tls.follow(stopped)
+    return tls
 
 
 def _models(request: ServeRequest, state: Configuration | StateFolder, tell: Callable[[str], None],

@@ -93,8 +93,8 @@ def running(*options: str | Path, command: str = LIGHT) -> Iterator[Running]:
     reader = threading.Thread(target=read, daemon=True)
     reader.start()
     try:
-        made.wait_for(lambda: any(" at http://" in line for line in made.lines), 60.0)
-        made.url = next(line for line in made.lines if " at http://" in line).rpartition(" ")[2]
+        made.wait_for(lambda: any(" at http" in line for line in made.lines), 60.0)
+        made.url = next(line for line in made.lines if " at http" in line).rpartition(" ")[2]
         yield made
     finally:
         process.kill()
