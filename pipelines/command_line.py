@@ -9,6 +9,7 @@ from feature_store.terminal import escape_what_python_says
 from pipelines.commands import (
     acting_commands,
     bundle_commands,
+    clean_command,
     compile_command,
     control_command,
     culprit_command,
@@ -34,7 +35,7 @@ os.environ.setdefault("GX_ANALYTICS_ENABLED", "False")
 app = typer.Typer(
     name="assay", no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False,
     help="Assay proves a learned cloud controller before it ships.\n\n"
-         "Exit codes: 0 done, 1 the job said no, 2 bad usage or input.")
+         "Exit codes: 0 done, 1 the job said no, 2 bad usage or input, 75 another scheduled run is at work.")
 
 app.command("run")(train_commands.run)
 app.command("validate")(validate_command.validate)
@@ -63,6 +64,7 @@ app.command("retire")(registry_commands.retire)
 app.command("audit-registry")(registry_commands.audit_registry)
 app.command("history")(registry_commands.history)
 app.add_typer(key_commands.app, name="keys")
+app.command("clean")(clean_command.clean)
 app.command("adopt")(registry_commands.adopt)
 app.command("ui")(registry_commands.ui)
 

@@ -1,6 +1,6 @@
 """Runs the `train` pipeline on this machine: kfp.local in a child process, its events on this side.
 
-    <state>/runs/<name>/   train.yaml, request.json, kfp.log, events.jsonl, the steps' outputs
+    <state>/runs/<name>/   train.yaml, request.json, kfp.log, events.jsonl, the steps' outputs, lock
     <state>/cache/         kfp's step cache: what makes a killed run resume where it was
 
 The child and all its steps form one process group, which dies with this process.
@@ -13,18 +13,23 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from filelock import Timeout
+
 from components.finished_learners import RESUME_VARIABLE
 from components.progress import PROGRESS_VARIABLE, read_events
 from feature_store.errors import AssayError, InputError
+from feature_store.file_lock import file_lock
 from pipelines.process_group import start_group, stop_group
 from pipelines.request import TrainRequest
 
 KEPT_RUNS = 20  # more than stages: a run that was killed at each of them still finds its cached steps
 POLL_SECONDS = 0.1
+AT_WORK_NAME = "lock"  # held as long as the run is at work, so that nobody cleans beside it (pipelines/cleaning.py)
 FULL_DISK_MB = 1.0  # less than any step writes
 
 
@@ -72,7 +77,7 @@ def run_local(
         message = f"run: expected a folder that can be written, got {error.strerror} ({folder})"
         raise RunFailedError(message, 2) from error
     events: list[dict[str, Any]] = []
-    with (folder / "kfp.log").open("wb") as log:
+    with file_lock(folder / AT_WORK_NAME), (folder / "kfp.log").open("wb") as log:
         child = start_group(
             [sys.executable, "-m", "pipelines.local_process", str(folder / "request.json")],
             stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=_environment(folder, resume),
@@ -143,7 +148,8 @@ def _failure(events: list[dict[str, Any]], folder: Path) -> RunFailedError:
 
 
 def _drop_old_runs(runs: Path) -> None:
-    """Keeps the newest runs; the cache treats outputs that are gone as not cached."""
+    """Keeps the newest runs, and those at work; the cache treats outputs that are gone as not cached."""
     folders = sorted((path for path in runs.iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime)
     for old in folders[:-KEPT_RUNS]:
-        shutil.rmtree(old, ignore_errors=True)
+        with suppress(Timeout, OSError), file_lock(old / AT_WORK_NAME).acquire(blocking=False):
+            shutil.rmtree(old, ignore_errors=True)

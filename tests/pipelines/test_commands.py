@@ -14,7 +14,8 @@ from tests.e2e import tiny
 COMMANDS = ("run", "record", "compile", "submit", "schedule create", "schedule list", "schedule delete", "check",
             "predict", "promote", "rollback", "retire", "history", "adopt", "ui", "validate", "verify", "recommend",
             "audit", "control", "serve", "release", "demo", "stop-acting", "resume-acting", "init", "shadow-report",
-            "monitor", "audit-registry", "culprit", "keys rotate", "keys revoke", "keys show")
+            "monitor", "audit-registry", "culprit", "keys rotate", "keys revoke", "keys show",
+            "clean")
 ROW = json.dumps({"psi_cpu_some": 0.1, "psi_io_some": 0.1, "connections": 1})
 
 

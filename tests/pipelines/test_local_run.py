@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from feature_store.errors import AssayError, InputError
+from feature_store.file_lock import file_lock
 from models.tasks.task import parse_task
 from pipelines import local_run, process_group
-from pipelines.local_run import KEPT_RUNS, RunFailedError, RunOutcome, run_local
+from pipelines.local_run import AT_WORK_NAME, KEPT_RUNS, RunFailedError, RunOutcome, run_local
 from pipelines.request import TrainRequest
 from tests.e2e import tiny
 from tests.e2e.processes import processes_of, wait_until
@@ -131,15 +132,18 @@ def test_a_runner_that_ignores_sigterm_is_killed(runner: Runner, monkeypatch: py
     wait_until(lambda: not processes_of(runner.home), 5, "no process is left")
 
 
-def test_only_the_newest_runs_are_kept(runner: Runner) -> None:
+def test_only_the_newest_runs_and_those_at_work_are_kept(runner: Runner) -> None:
     for number in range(KEPT_RUNS + 2):
         folder = runner.home / "runs" / f"old-{number}"
         folder.mkdir(parents=True)
         os.utime(folder, (number, number))
     runner.does("exit 0", {"event": "result", "summary": SUMMARY})
-    runner.run()
+    at_work = runner.home / "runs" / "old-1"
+    with file_lock(at_work / AT_WORK_NAME):
+        os.utime(at_work, (1, 1))
+        runner.run()
     names = {path.name for path in (runner.home / "runs").iterdir()}
-    assert len(names) == KEPT_RUNS and {"mine", f"old-{KEPT_RUNS + 1}"} <= names and "old-0" not in names
+    assert len(names) == KEPT_RUNS + 1 and {"mine", "old-1", f"old-{KEPT_RUNS + 1}"} <= names and "old-0" not in names
 
 
 def test_a_folder_that_cannot_be_written_is_an_error_of_ours(runner: Runner) -> None:
