@@ -41,7 +41,8 @@ LONGEST = ("tests/e2e/test_tutorial.py", "tests/e2e/test_kill.py", "tests/enviro
            "tests/recording/live/test_replicated_service.py", "tests/benchmarks/learning/test_job.py",
            "tests/serving/test_lifecycle.py", "tests/systems/autoscaling/test_queueing_against_requests.py",
            "tests/serving/control/test_faults.py", "tests/models/verification/bounds/test_relaxation.py",
-           "tests/e2e/test_bad_input.py", "tests/e2e/test_cleaning.py", "tests/serving/predictions/test_node_queries.py",
+           "tests/e2e/test_bad_input.py", "tests/e2e/test_cleaning.py",
+           "tests/serving/predictions/test_node_queries.py",
            "tests/models/control/training/offline/test_offline_methods.py")
 
 
