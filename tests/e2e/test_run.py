@@ -245,7 +245,7 @@ def test_a_scheduled_run_does_not_overlap_with_another(scene: Scene) -> None:
 def test_a_run_leaves_neither_processes_nor_temporary_files_behind(scene: Scene) -> None:
     assert processes_of(scene.project.home) == []
     assert {path.name for path in scene.project.run_folder("second").iterdir()} == {
-        "request.json", "train.yaml", "kfp.log", "events.jsonl", "outputs"}
+        "request.json", "train.yaml", "kfp.log", "events.jsonl", "outputs", "lock"}
     assert list(scene.temporary.iterdir()) == []
 
 
