@@ -9,9 +9,10 @@ import pandas as pd
 
 from components.kind import task_and_kind
 from components.progress import step
+from feature_store.errors import InputError
 from feature_store.origin import Origin
 from feature_store.samples import write_samples
-from feature_store.sources.data_set import files_of, is_data_set
+from feature_store.sources.data_set import files_of, has_rows, is_data_set
 from feature_store.sources.files import has_synthetic_time
 from feature_store.sources.object_store import as_local
 from feature_store.sources.production import is_prometheus
@@ -36,7 +37,8 @@ def ingest_samples(task: Any, kind: Kind, telemetry: str, mapping_yaml: str, out
     output.mkdir(parents=True, exist_ok=True)
     name = telemetry if is_prometheus(telemetry) else Path(telemetry).name
     try:
-        return write_samples(_parts(task, kind, telemetry, mapping_yaml, output, progress), name, output)
+        return write_samples(_parts(task, kind, telemetry, mapping_yaml, output, progress), name, output,
+                             in_time=is_data_set(telemetry))
     except BaseException:
         shutil.rmtree(output)  # half of it must not be taken for the whole
         raise
@@ -54,10 +56,14 @@ def _parts(task: Any, kind: Kind, telemetry: str, mapping_yaml: str, output: Pat
     for number, address in enumerate(files, 1):
         progress({"done": number / len(files), "said": f"file {number:,} of {len(files):,}"})
         with as_local(address) as local:
+            if not has_rows(Path(local)):
+                continue
             part = kind.ingest(task, local, mapping_yaml, output)
         if has_synthetic_time(part):
             part = part.assign(window_start=part["window_start"] + pd.Timedelta(before, "s"))
         origin = origin.joined(Origin.read(output), before)
         yield part.set_axis(part.index + before)
         before += int(part.index.max())
+    if not before:
+        raise InputError(f"telemetry must hold rows, got {len(files):,} files without any ({telemetry})")
     origin.write(output)

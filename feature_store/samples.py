@@ -22,6 +22,7 @@ import pandas as pd
 
 from feature_store.bad_rows import BadRows
 from feature_store.digests import content_digest
+from feature_store.errors import InputError
 from feature_store.names import is_workload_name
 
 SOURCE = "source.json"
@@ -60,14 +61,17 @@ class Samples(Mapping[str, pd.DataFrame]):
 
 
 def write_samples(parts: Iterable[pd.DataFrame], telemetry: str, folder: Path,
-                  bad_rows: BadRows | None = None) -> dict[str, Any]:
+                  bad_rows: BadRows | None = None, in_time: bool = False) -> dict[str, Any]:
     """Writes the rows to `folder`, and source.json, which it returns.
 
     Args:
-        parts: tables with a row an observation, each of any workloads; the rows of a workload that stand in several are
-            put in the order of time.
+        parts: tables with a row an observation, each of any workloads.
         telemetry: name of the file or data set, or address of the server.
         bad_rows: by what policy rows were dropped.
+        in_time: a workload's rows are put in the order of time; else they stay as they come.
+
+    Raises:
+        InputError: a column is of different types in different parts.
     """
     workloads: Counter[str] = Counter()
     digests: dict[str, str] = {}
@@ -83,7 +87,7 @@ def write_samples(parts: Iterable[pd.DataFrame], telemetry: str, folder: Path,
                 place.mkdir(exist_ok=True)
                 rows.to_parquet(place / f"{number:08}.parquet", compression="zstd", index=True)
         for file, name in sorted(names.items()):
-            rows = _joined(sorted((Path(made) / file).iterdir()), folder / ROWS / file)
+            rows = _joined(sorted((Path(made) / file).iterdir()), folder / ROWS / file, in_time)
             digests[file] = content_digest(rows)
             workloads[name or ""] += len(rows)
     version = hashlib.sha256(json.dumps(sorted(digests.items())).encode()).hexdigest()
@@ -94,12 +98,21 @@ def write_samples(parts: Iterable[pd.DataFrame], telemetry: str, folder: Path,
     return source
 
 
-def _joined(parts: list[Path], path: Path) -> pd.DataFrame:
+def _joined(parts: list[Path], path: Path, in_time: bool) -> pd.DataFrame:
     """A workload's rows out of their parts, which become the file `path`."""
-    if len(parts) == 1:
-        return pd.read_parquet(parts[0].rename(path))
-    rows = pd.concat([pd.read_parquet(part) for part in parts]).sort_values("window_start", kind="stable")
-    rows.to_parquet(path, compression="zstd", index=True)
+    from pyarrow import ArrowException
+
+    rows = pd.concat([pd.read_parquet(part) for part in parts]) if len(parts) > 1 else pd.read_parquet(parts[0])
+    if in_time and not rows["window_start"].is_monotonic_increasing:
+        rows = rows.sort_values("window_start", kind="stable")
+    elif len(parts) == 1:
+        parts[0].rename(path)
+        return rows
+    try:
+        rows.to_parquet(path, compression="zstd", index=True)
+    except ArrowException as error:
+        raise InputError(f"a column must be of one type in all files, got {str(error).splitlines()[0]} (rows of "
+                         f"{path.stem}); write them alike, or name the columns that are needed in a mapping") from error
     return rows
 
 

@@ -2,13 +2,15 @@
 
     telemetry/workload=redis/date=2026-01-05/part-0.parquet       or s3://bucket/telemetry/
 
-Parts of a path that say `name=value` (Hive's way) are columns of the files below them. The order of the files means
-nothing: a workload's rows are put in the order of time. Records are counted through all files in the order of their
-paths. Files and folders whose names begin with `.` or `_` are passed over, as Spark and Arrow do.
+Folders directly above a file that say `name=value` (Hive's way) are columns that it lacks. The order of files and rows
+means nothing: a workload's rows are put in the order of time. Records are counted through all files in the order of
+their paths. Files and folders whose names begin with `.` or `_` are passed over, as Spark and Arrow do, and so are
+files without rows.
 """
 
 import hashlib
 import json
+from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote
 
@@ -17,6 +19,7 @@ from feature_store.errors import InputError, SourceError
 from feature_store.sources.object_store import is_object
 
 PARQUET = (".parquet", ".pq")
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 def is_data_set(telemetry: str) -> bool:
@@ -38,13 +41,25 @@ def version_of(telemetry: str) -> str:
     """SHA-256 (hex) of paths and contents; of a store's objects, which are not read for it, paths, sizes and times."""
     found = [(address.removeprefix(telemetry).lstrip("/"), state)
              for address, state in _files_and_states(telemetry, digests=True)]
-    return hashlib.sha256(json.dumps(found).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([found, partitions_of(Path(telemetry) / "file")]).encode()).hexdigest()
 
 
-def partitions_of(path: Path) -> dict[str, str]:
-    """Column -> value, of each `name=value` in the path of a file."""
-    found = dict(part.split("=", 1) for part in path.parts[:-1] if "=" in part[1:])
-    return {name: unquote(value) for name, value in found.items()}
+def partitions_of(path: Path) -> dict[str, str | None]:
+    """Column -> value, of each `name=value` of the folders directly above a file; None is Hive's for no value."""
+    own = takewhile(lambda part: "=" in part[1:], reversed(path.parts[:-1]))
+    found = dict(part.split("=", 1) for part in reversed(list(own)))
+    return {name: None if value == NO_VALUE else unquote(value) for name, value in found.items()}
+
+
+def has_rows(path: Path) -> bool:
+    """Whether there is anything to read in a Parquet file; of one that is none, whoever reads it says so."""
+    from pyarrow import ArrowException
+    from pyarrow.parquet import read_metadata
+
+    try:
+        return bool(read_metadata(path).num_rows)
+    except (ArrowException, OSError):
+        return True
 
 
 def _files_and_states(telemetry: str, digests: bool = False) -> list[tuple[str, str]]:

@@ -30,6 +30,7 @@ from feature_store.timestamps import carries_zone, is_time, utc_timestamps
 SYNTHETIC_EPOCH = pd.Timestamp(0, tz="UTC")
 NUMERIC = {"window_s", *METRICS, *CONFIGURATION, *TARGETS}
 PARQUET, CSV = (".parquet", ".pq"), (".csv", ".csv.gz")
+MOST_UNREADABLE = 0.5  # cells a row of a file
 
 
 def read_telemetry(path: Path, mapping: TelemetryMapping | None = None) -> pd.DataFrame:
@@ -58,15 +59,17 @@ def read_with_origin(path: Path, mapping: TelemetryMapping | None = None) -> tup
     _require(needed, columns, f"{path}, asked for by {mapping.where}")
     raw, unreadable = _read(path, needed, header), list[Unreadable]()
     if mapping.bad_rows is not None and "numeric" in mapping.bad_rows.rules:
-        raw, unreadable = _without_unreadable(raw, mappings, mapping.bad_rows.allowed(len(raw)))
+        raw, unreadable = _without_unreadable(raw, mappings)
     frame = pd.concat([_mapped(raw, one, str(path)) for one in mappings])
     sources = {one.workload.constant or ALL_WORKLOADS: one.sources() for one in mappings}
     return frame, Origin(sources, tuple(unreadable), mapping.bad_rows)
 
 
-def _without_unreadable(raw: pd.DataFrame, mappings: Sequence[TelemetryMapping],
-                        allowed: int) -> tuple[pd.DataFrame, list[Unreadable]]:
-    """The rows with nothing in those cells of which no number or time can be read; all stay where they are too many."""
+def _without_unreadable(raw: pd.DataFrame,
+                        mappings: Sequence[TelemetryMapping]) -> tuple[pd.DataFrame, list[Unreadable]]:
+    """The rows with nothing in those cells of which no number or time can be read: whether they are too many is known
+    when a workload is whole (dropping.py). All stay where the column is no column of numbers.
+    """
     unreadable: list[Unreadable] = []
     time = mappings[0].time
     numbers = {source.column for one in mappings for source in one.columns.values()}
@@ -79,7 +82,7 @@ def _without_unreadable(raw: pd.DataFrame, mappings: Sequence[TelemetryMapping],
             unreadable += [Unreadable(int(row), name, str(text)) for row, text in raw.loc[bad, name].items()]
             left = raw[name].where(~bad)
             read = read.assign(**{name: pd.to_numeric(left) if name in numbers else left})
-    return (raw, []) if len({cell.row for cell in unreadable}) > allowed else (read, unreadable)
+    return (raw, []) if len(unreadable) > MOST_UNREADABLE * len(raw) else (read, unreadable)
 
 
 def has_synthetic_time(frame: pd.DataFrame) -> bool:

@@ -137,3 +137,28 @@ def test_a_file_of_a_data_set_that_is_damaged_is_named_and_nothing_is_left(tmp_p
     with pytest.raises(InputError, match=r"whole Parquet table, got .*1\.parquet"):
         run_ingest(TASK, str(folder), "", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_files_without_rows_are_passed_over_and_nothing_but_them_is_an_error(tmp_path: Path) -> None:
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    table = tiny.telemetry(rows=5)
+    table[:0].to_parquet(folder / "0.parquet", index=False)
+    with pytest.raises(InputError, match=r"telemetry must hold rows, got 1 files without any"):
+        run_ingest(TASK, str(folder), "", tmp_path / "out")
+    table.to_parquet(folder / "1.parquet", index=False)
+    assert run_ingest(TASK, str(folder), "", tmp_path / "out")["rows"] == 10
+
+
+@pytest.mark.parametrize("parts", [1, 2, 6])
+def test_how_a_data_set_is_cut_changes_nothing_about_its_bad_rows(tmp_path: Path, parts: int) -> None:
+    """4 bad cells of 300 rows, all in the last part: too many for that part alone, few enough for the workload."""
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    table = tiny.telemetry(("redis",), rows=300).astype({"latency_ms": str})
+    table.loc[[280, 285, 290, 295], "latency_ms"] = "timeout"
+    for number in range(parts):
+        table[number * 300 // parts:(number + 1) * 300 // parts].to_parquet(folder / f"{number}.parquet", index=False)
+    mapping = DATA_SET | {"bad_rows": {"drop": True, "at_most": 0.02}}
+    run_ingest(TASK, str(folder), yaml.safe_dump(mapping), tmp_path / "out")
+    assert sorted(row for row, _ in Origin.read(tmp_path / "out").cells) == [281, 286, 291, 296]

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from feature_store.errors import InputError
 from feature_store.samples import Samples, write_samples
 from tests.e2e import tiny
 
@@ -24,10 +25,24 @@ def test_a_workloads_rows_come_back_with_their_numbers_in_the_source(tmp_path: P
 
 def test_parts_of_a_workload_are_joined_in_the_order_of_time(tmp_path: Path) -> None:
     table = tiny.telemetry(("redis",), rows=9)
-    source = write_samples([table[6:], table[:3], table[3:6]], "folder", tmp_path / "parts")
+    source = write_samples([table[6:], table[:3], table[3:6]], "folder", tmp_path / "parts", in_time=True)
     whole = write_samples([table], "folder", tmp_path / "whole")
     assert source == whole, "the version of the data is that of one file"
     pd.testing.assert_frame_equal(Samples(tmp_path / "parts")["redis"], table)
+
+
+def test_a_part_that_is_not_in_the_order_of_time_is_put_in_it_where_that_is_asked_for(tmp_path: Path) -> None:
+    table = tiny.telemetry(("redis",), rows=9)
+    write_samples([table[::-1]], "folder", tmp_path / "in-time", in_time=True)
+    write_samples([table[::-1]], "file", tmp_path / "as-it-is")
+    assert Samples(tmp_path / "in-time")["redis"].index.tolist() == list(range(9))
+    assert Samples(tmp_path / "as-it-is")["redis"].index.tolist() == list(range(8, -1, -1))
+
+
+def test_a_column_of_two_types_is_one_clear_line(tmp_path: Path) -> None:
+    table = tiny.telemetry(("redis",), rows=4)
+    with pytest.raises(InputError, match=r"a column must be of one type in all files, got .*\(rows of redis\)"):
+        write_samples([table[:2].assign(pod="a"), table[2:].assign(pod=7)], "folder", tmp_path, in_time=True)
 
 
 def test_rows_without_a_workload_are_judged_with_each(tmp_path: Path) -> None:

@@ -39,7 +39,9 @@ def test_parts_of_a_path_are_columns_unless_the_file_has_them(tmp_path: Path) ->
     redis = folder_of(tmp_path) / "workload=redis" / "date=2026-01-05" / "part-0.parquet"
     table = read_telemetry(redis)
     assert set(table["workload"]) == {"redis"} and set(table["date"]) == {"2026-01-05"}
-    assert partitions_of(Path("/a/zone=eu%20west/x=1=2/=3/y=/part.parquet")) == {"zone": "eu west", "x": "1=2", "y": ""}
+    assert partitions_of(Path("/run=7/telemetry/zone=eu%20west/x=1=2/y=/part.parquet")) == {
+        "zone": "eu west", "x": "1=2", "y": ""}, "not of folders above the data set"
+    assert partitions_of(Path("zone=__HIVE_DEFAULT_PARTITION__/part.parquet")) == {"zone": None}
     tiny.telemetry(("mysql",), rows=5).to_parquet(redis.with_name("own.parquet"), index=False)
     assert set(read_telemetry(redis.with_name("own.parquet"))["workload"]) == {"mysql"}
 

@@ -71,11 +71,11 @@ class TableController:
         return TelemetrySchema(workload, {name: Column(unit, *RANGES[name], name) for name, unit in INPUTS.items()},
                                {name: Column(unit, None, None, name) for name, unit in OUTPUTS.items()}, (), 4)
 
-    def featurize(self, task: TableControllerTask, samples: pd.DataFrame,
+    def featurize(self, task: TableControllerTask, samples: Mapping[str, pd.DataFrame],
                   checks: Mapping[str, Sequence[Mapping[str, Any]]], seed: int, validated: Path, output: Path,
                   state: Path) -> dict[str, str]:
         def work(name: str) -> None:
-            table = samples.loc[samples["workload"] == name, [*INPUTS, *OUTPUTS]].reset_index(drop=True)
+            table = samples[name][[*INPUTS, *OUTPUTS]].reset_index(drop=True)
             quality = {"data_version": combined_digest({"table": table}), "rows": len(table),
                        "checks": [dict(check) for check in checks[name]]}
             write_whole(output / name, {"table": table}, {"quality.json": json.dumps(quality)})
