@@ -110,9 +110,14 @@ def monitor(request: MonitorRequest, configuration: Configuration, now: datetime
         InputError: the task is of a kind that is not monitored, or its telemetry is no telemetry.
         RefusedError: the ledger does not verify.
     """
+    from models.tasks.task import load_task
+    from pipelines.request import make_request
     from serving.ledger import Ledger
 
-    task, kind = monitored(request.task)
+    task, made = load_task(request.task), None
+    if (kind := monitored(task, request.task)).watches_telemetry:
+        made = make_request(request.task, request.telemetry, request.mapping, (), request.seed, "monitor")
+        task, kind = made.task, monitored(made.task, request.task)  # a mapping may have a task of its own
     standings = {workload: standing for (name, workload), standing in Ledger(
         configuration.ledger_path, configuration.public_key_path).standings().items() if name == task.name}
     asked = request.workloads or tuple(sorted(standings))
@@ -120,9 +125,9 @@ def monitor(request: MonitorRequest, configuration: Configuration, now: datetime
     folders = {workload: inside(configuration.home / "monitor", task.name, workload) for workload in asked}
     samples, problem = None, ""
     with TemporaryDirectory(dir=_made(configuration.home / "monitor"), prefix=".look-") as place:
-        if kind.watches_telemetry:
+        if made is not None:
             try:
-                samples = _samples(request, kind, Path(place) / "_samples")
+                samples = _samples(made, kind, Path(place) / "_samples")
             except SourceError as error:  # a server is away, or has nothing: of that no champion is fine
                 problem = f"its telemetry could not be read: {error}"
         seen = [_look(configuration, task, kind, workload, standings.get(workload, Standing()), champions, samples,
@@ -137,24 +142,20 @@ def monitor(request: MonitorRequest, configuration: Configuration, now: datetime
     return task.name, tuple(seen)
 
 
-def monitored(task: str) -> tuple[Any, MonitoredKind]:
-    """The task of that name or path, and its kind. Raises InputError: it is none that is monitored."""
+def monitored(task: Any, where: str) -> MonitoredKind:
+    """The kind of a task. Raises InputError: it is none that is monitored."""
     from models.tasks.kinds import kind_of
-    from models.tasks.task import load_task
 
-    loaded = load_task(task)
-    kind: Any = kind_of(loaded.kind, task)
+    kind: Any = kind_of(task.kind, where)
     if not isinstance(kind, MonitoredKind):
-        raise InputError(f"task must be of a kind that is monitored, got one of the kind {loaded.kind} (--task)")
-    return loaded, kind
+        raise InputError(f"task must be of a kind that is monitored, got one of the kind {task.kind} (--task)")
+    return kind
 
 
-def _samples(request: MonitorRequest, kind: Any, folder: Path) -> Samples:
+def _samples(made: Any, kind: Any, folder: Path) -> Samples:
     """Telemetry of all workloads, which is written to `folder` and read from there."""
     from components.ingest import ingest_samples
-    from pipelines.request import make_request
 
-    made = make_request(request.task, request.telemetry, request.mapping, (), request.seed, "monitor")
     ingest_samples(made.task, kind, made.telemetry, made.mapping_yaml, folder)
     return Samples(folder)
 

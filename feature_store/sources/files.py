@@ -168,14 +168,17 @@ def _read(path: Path, columns: list[str] | None, header: Header) -> pd.DataFrame
         frame = frame if columns is None else frame[columns]
     else:
         from pyarrow import ArrowException
-        from pyarrow.parquet import read_table
+        from pyarrow.parquet import ParquetFile
 
-        try:  # a table that it was made of row by row would have no columns where all that is asked for is in the path
-            frame = read_table(path, columns=columns, partitioning=None).to_pandas(ignore_metadata=True)
+        try:
+            file = ParquetFile(path)
+            own = [name for name in file.schema_arrow.names if columns is None or name in columns]
+            frame = file.read(own).to_pandas(ignore_metadata=True)
         except (ArrowException, OSError) as error:
             raise _damaged(path, error) from error
-        frame = frame.assign(**{name: value for name, value in partitions_of(path).items() if name not in frame
-                                and (columns is None or name in columns)})
+        named = {name: value for name, value in partitions_of(path).items() if columns is None or name in columns}
+        frame = frame.assign(**{name: value for name, value in named.items() if name not in own})
+        frame = frame if columns is None else frame[columns]
     if frame.empty:
         raise InputError(f"telemetry file must hold rows, got a header alone ({path})")
     return numbered(frame, header.rows + 1, ROW) if csv else numbered(frame, 1, RECORD)

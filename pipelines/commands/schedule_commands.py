@@ -47,9 +47,11 @@ def create(
     """
     import tempfile
 
+    from models.tasks.task import load_task
     from pipelines.cluster import create_schedule
     from pipelines.compiled import compile_train
     from pipelines.kfp_connection import resolve_endpoint
+    from pipelines.monitor import monitored
     from pipelines.schedules.cron import parse_cron
     from pipelines.schedules.local import create_local_schedule
     from pipelines.schedules.local_job import assay_job
@@ -57,8 +59,12 @@ def create(
     parsed, placed = parse_cron(cron), read_values(values)
     if local and placed:
         raise InputError("values: expected a cluster, which they are about, got --local (--values)")
-    _check(job, act, local, task)
+    _check(job, act, local)
+    if job is Job.MONITOR:
+        monitored(load_task(task), task)
     request = make_request(task, telemetry, mapping, (), seed, name or "", scheduled=True, config=config)
+    if job is Job.MONITOR:  # a mapping may have a task of its own
+        monitored(request.task, task)
     chosen = name or f"{job}-{request.task.name}"
     if local:
         configuration = configuration_from(config)
@@ -81,12 +87,9 @@ def create(
     _show([made], json_output)
 
 
-def _check(job: Job, act: bool, local: bool, task: str) -> None:
-    """Options that do not go together, and a task that cannot be monitored. Raises InputError."""
-    from pipelines.monitor import monitored
-
+def _check(job: Job, act: bool, local: bool) -> None:
+    """Raises InputError: options that do not go together."""
     if job is Job.MONITOR:
-        monitored(task)
         if not local:
             raise InputError("monitor: expected this machine (--local), got a cluster; there it is the CronJob "
                              "assay-monitor (docs/recipes/run-on-a-cluster.md)")

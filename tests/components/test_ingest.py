@@ -162,3 +162,15 @@ def test_how_a_data_set_is_cut_changes_nothing_about_its_bad_rows(tmp_path: Path
     mapping = DATA_SET | {"bad_rows": {"drop": True, "at_most": 0.02}}
     run_ingest(TASK, str(folder), yaml.safe_dump(mapping), tmp_path / "out")
     assert sorted(row for row, _ in Origin.read(tmp_path / "out").cells) == [281, 286, 291, 296]
+
+
+def test_a_mapping_may_name_what_stands_in_the_path(tmp_path: Path) -> None:
+    table, folder = tiny.telemetry(rows=20), tmp_path / "parts"
+    for name, rows in table.groupby("workload"):
+        place = folder / f"app={name}" / "day=1"
+        place.mkdir(parents=True)
+        rows.drop(columns="workload").to_parquet(place / "part.parquet", index=False)
+    mapping = DATA_SET | {"workload": {"column": "app"}, "environment": {"column": "day"}}
+    source = run_ingest(TASK, str(folder), yaml.safe_dump(mapping), tmp_path / "out")
+    assert source["workloads"] == {"nginx": 20, "redis": 20}
+    assert set(Samples(tmp_path / "out")["redis"]["environment"]) == {"1"}
