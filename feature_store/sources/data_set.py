@@ -70,6 +70,10 @@ def _files_and_states(telemetry: str, digests: bool = False) -> list[tuple[str, 
 
 
 def _local(folder: Path, digests: bool) -> list[tuple[str, str]]:
+    for path in folder.rglob("*"):
+        if path.is_symlink() and not path.is_file():
+            raise InputError(f"telemetry: expected files, folders and links to files, got a link to "
+                             f"{'a folder' if path.is_dir() else 'nothing'} ({path}); take it out, or name its target")
     files = sorted(path for path in folder.rglob("*") if path.is_file() and _is_read(path.relative_to(folder)))
     return [(str(path), content_digest(path) if digests else "") for path in files]
 

@@ -60,3 +60,12 @@ def test_a_folder_without_parquet_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.csv").write_text("a,b")
     with pytest.raises(InputError, match=r"expected a folder with files in \.parquet or \.pq, got none"):
         files_of(str(tmp_path))
+
+
+@pytest.mark.parametrize(("target", "said"), [("elsewhere", "a folder"), ("gone", "nothing")])
+def test_a_link_behind_which_telemetry_would_be_missed_is_refused(tmp_path: Path, target: str, said: str) -> None:
+    folder = folder_of(tmp_path / "telemetry")
+    (tmp_path / "elsewhere").mkdir()
+    (folder / "linked").symlink_to(tmp_path / target)
+    with pytest.raises(InputError, match=f"got a link to {said} "):
+        files_of(str(folder))
