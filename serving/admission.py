@@ -27,6 +27,7 @@ from serving.bundle import (
     check_content,
     check_leaves,
     open_bundle,
+    parse_bundle,
     write_folder,
 )
 from serving.contract import ENCODER_FILE, MODEL_FILE
@@ -64,11 +65,7 @@ def let_through(
             raise RefusedError(f"bundle must not be signed where a gate fails, got a signature ({folder})")
         return bundle
     bundle = _with_champion(bundle, champion)
-    require_evidence(bundle, configuration, champion)
-    check_content(bundle)
-    _refuse_external_data(bundle)
-    check_leaves(bundle, checker)
-    _sign(bundle, configuration.private_key_path)
+    _sign_sound(bundle, configuration, champion, checker)
     return check_bundle(folder, configuration.public_key_path, library=True)
 
 
@@ -76,13 +73,15 @@ def sign_again(folder: Path, configuration: Configuration, sha256: str, checker:
     """Signs a registered bundle with the current key where no accepted one has signed it; changes model.sig alone.
 
     Args:
-        sha256: the digest under which the ledger, which is verified, knows it as registered: its gates held then.
+        sha256: the digest under which the ledger, which is verified, knows it as registered. That its gates held then
+            is not taken from the ledger, for whoever had the key could write it.
 
     Returns:
         Whether it was signed.
 
     Raises:
-        RefusedError: it is another bundle, a gate of it failed, or its proof proves nothing. Nothing is signed.
+        RefusedError: it is another bundle, its evidence does not bear the gates of mlflow.yaml, as it is now, or its
+            proof proves nothing. Nothing is signed.
         InputError: the folder or a key cannot be read.
     """
     files = read_folder(folder)
@@ -92,10 +91,8 @@ def sign_again(folder: Path, configuration: Configuration, sha256: str, checker:
     with contextlib.suppress(RefusedError):
         verify_files(files, configuration.public_key_path, str(folder))
         return False
-    bundle = open_bundle(folder)
-    check_content(bundle)
-    check_leaves(bundle, checker)
-    _sign(bundle, configuration.private_key_path)
+    bundle = parse_bundle(folder, files)  # not read anew: what is signed is what has the digest
+    _sign_sound(bundle, configuration, bundle.evidence.get(CHAMPION, {}), checker)
     check_bundle(folder, configuration.public_key_path)
     return True
 
@@ -154,6 +151,15 @@ def _with_champion(bundle: Bundle, champion: Mapping[str, Any] | None) -> Bundle
     write_file(bundle.folder / "evidence.json", json.dumps({**bundle.evidence, CHAMPION: known}, indent=1) + "\n",
                folder=bundle.folder.parent)
     return open_bundle(bundle.folder)
+
+
+def _sign_sound(bundle: Bundle, configuration: Configuration, champion: Mapping[str, Any] | None,
+                checker: ProofChecker | None) -> None:
+    require_evidence(bundle, configuration, champion)
+    check_content(bundle)
+    _refuse_external_data(bundle)
+    check_leaves(bundle, checker)
+    _sign(bundle, configuration.private_key_path)
 
 
 def _sign(bundle: Bundle, private_key_path: Path) -> None:

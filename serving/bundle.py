@@ -114,7 +114,7 @@ def open_bundle(folder: Path) -> Bundle:
         InputError: the folder cannot be read.
         RefusedError: a file is missing, unexpected or not plain, or does not parse.
     """
-    return _parse(Path(folder), read_folder(Path(folder)))
+    return parse_bundle(Path(folder), read_folder(Path(folder)))
 
 
 def check_bundle(
@@ -145,7 +145,7 @@ def check_bundle(
     verify_files(files, public_key_path, str(folder))
     if library:
         verify_with_library(folder, public_key_path)
-    bundle = _parse(folder, files)
+    bundle = parse_bundle(folder, files)
     check_content(bundle)
     if deep:
         check_leaves(bundle, checker)
@@ -256,7 +256,8 @@ def write_folder(bundle: Bundle, destination: Path) -> None:
             (new / name).write_bytes(data)
 
 
-def _parse(folder: Path, files: Mapping[str, bytes]) -> Bundle:
+def parse_bundle(folder: Path, files: Mapping[str, bytes]) -> Bundle:
+    """A bundle from its files as `read_folder` read them; `folder` is for messages. Raises RefusedError."""
     unexpected = sorted(set(files) - _FILES - _OPTIONAL - {SIGNATURE_FILE})
     missing = sorted(_FILES - set(files))
     if unexpected or missing:

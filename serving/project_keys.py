@@ -8,12 +8,16 @@
 Each is safe after a kill at any point: the same again finishes it. Only assay.pub says which keys are accepted
 (serving/keys.py). The entries tell what was done; revoke_key also vouches, by the hash of the entry before it, for all
 that stands below it (serving/ledger_chain.py). Not for bundles: whoever loads one that a revoked key signed refuses it
-until it was signed again, and that is done to what has the digest of a registered version alone.
+until it was signed again, and that is done to what has the digest of a registered version alone. Never to a version
+that the revoked key registered after another had taken its place: revoke_key names such entries by number, for once the
+key has left assay.pub nobody can tell which they were.
 
 The ledger is held while keys change, so that nothing is appended with a key that is about to go.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,6 +44,8 @@ from serving.signature import SIGNATURE_FILE, read_folder, verify_files
 from serving.store import Store
 
 SHOWN_DIGITS = 12  # of a fingerprint, in names of files and in sentences
+_LATE = "; signed with it after it was replaced: "  # in the reason of revoke_key, before the numbers of entries
+_LATE_NUMBERS = re.compile(re.escape(_LATE) + r"([0-9]{1,18}(?:, [0-9]{1,18})*)\Z")
 
 
 @dataclass(frozen=True)
@@ -100,15 +106,19 @@ class ProjectKeys:
 
         Raises:
             InputError: there is no private key yet, or a key file cannot be read.
-            RefusedError: the ledger does not verify, or the private key is none of the accepted ones.
-            AssayError: registry or disk failed; the old key still signs.
+            RefusedError: the ledger does not verify, the private key is none of the accepted ones, or the one that lies
+                ready was revoked or is the current one.
+            AssayError: registry or disk failed; the same again finishes it.
         """
-        with self._ledger.locked():
+        with self._changing():
             old = fingerprint(load_private_key(self._private).public_key())
             following = self._private.with_name(f"{self._private.name}.next")
             key = create_private_key(following).public_key()
-            new = fingerprint(key)
-            if not any(_is(entry, "rotate_key", new) for entry in self._verified()):
+            new, entries = fingerprint(key), self._verified()
+            if new == old or new in _revoked(entries):
+                raise RefusedError(f"key to rotate to must be a new one, got {new[:SHOWN_DIGITS]} ({following}), which "
+                                   f"{'is the current one' if new == old else 'was revoked'}; remove that file")
+            if not any(_is(entry, "rotate_key", new) for entry in entries):
                 self._append("rotate_key", new, f"takes the place of key {old[:SHOWN_DIGITS]}")
             others = load_public_keys(self._public).by_fingerprint
             write_public_keys(self._public, [key, *(other for name, other in others.items() if name != new)])
@@ -127,8 +137,9 @@ class ProjectKeys:
         Raises:
             InputError: no key, or several, begin like that.
             RefusedError: it is the current one, a rotation was interrupted, or the ledger does not verify.
+            AssayError: registry or disk failed; the same again finishes it.
         """
-        with self._ledger.locked():
+        with self._changing():
             entries, keys = self._verified(), load_public_keys(self._public)
             revoked = find_key(given, [*keys.by_fingerprint, *_revoked(entries)])
             signing = fingerprint(load_private_key(self._private).public_key())
@@ -139,44 +150,44 @@ class ProjectKeys:
                 raise RefusedError(f"key to revoke must not be the current one, got {revoked[:SHOWN_DIGITS]}; first "
                                    "`assay keys rotate`")
             if revoked not in keys.by_fingerprint:
-                return Revocation(revoked, _revoked(entries)[revoked].sequence, ())
+                known = _revoked(entries)[revoked]
+                return Revocation(revoked, known.sequence, tuple(entries[number] for number in _late_below(known)))
             signers = [signer_of(entry, keys) for entry in entries]
             replaced = [number for number, entry in enumerate(entries)
                         if entry.move.action == "rotate_key" and signers[number] == revoked]
             after = replaced[0] if replaced else len(entries)  # the first: a thief can add others
             late = tuple(entry for entry in entries[after + 1:] if signers[entry.sequence] == revoked)
             if late:
-                reason += f"; signed with it after it was replaced: {', '.join(str(entry.sequence) for entry in late)}"
+                reason += _LATE + ", ".join(str(entry.sequence) for entry in late)
             if not entries or not _is(entries[-1], "revoke_key", revoked) or signers[-1] != signing:
                 self._append("revoke_key", revoked, reason)  # else a kill came right after it
             write_public_keys(self._public, [key for name, key in keys.by_fingerprint.items() if name != revoked])
         return Revocation(revoked, len(entries), late)
 
-    def sign_again(self, late: Iterable[Entry] = ()) -> Iterator[SignedAgain]:
+    def sign_again(self) -> Iterator[SignedAgain]:
         """Signs, with the current key, every registered bundle that no accepted key has signed, wherever it lies.
 
-        The bundle must be the one of the ledger, by its digest, its gates must hold and its proof be one.
-
-        Args:
-            late: of `Revocation`; what these registered is left to a person.
+        The bundle must be the one of the ledger, by its digest, its gates must hold and its proof be one. What a
+        revoked key registered after it was replaced is left to a person, each time.
 
         Raises:
             RefusedError: the ledger does not verify.
         """
-        doubtful = {(entry.move.model, entry.move.version) for entry in late if entry.move.action == "register"}
+        late = [entry.move for entry in _late(self._verified()) if entry.move.action == "register"]
+        doubtful = {(move.task, move.workload, move.version) for move in late}  # the model's name is what he wrote
         for pair, standing in sorted(self._ledger.standings(registry_heads(self._store.heads())).items()):
             model = self._configuration.model_name(*pair)
             for version, sha256 in sorted(standing.registered.items()):
-                if (model, version) in doubtful:
-                    yield SignedAgain(model, version, "it was registered with the revoked key after that was replaced; "
-                                      "take it out with `assay retire`, or repeat the command to sign it again")
+                if (*pair, version) in doubtful:
+                    yield SignedAgain(model, version, "it was registered with a revoked key after that was replaced: "
+                                      "it is never signed again; `assay retire` it; if it is yours, register it anew")
                     continue
                 try:
                     is_new = self._sign_copy(kept_bundle(self._configuration.home, *pair, version), sha256)
                     is_there = self._store.has_version(model, version)
                     for place in [self._store.location(model, version)] if is_there else self._store.copies(sha256):
                         is_new |= self._sign_stored(place, sha256)
-                except AssayError as error:
+                except (AssayError, OSError) as error:
                     yield SignedAgain(model, version, str(error))
                 else:
                     if is_new:
@@ -191,6 +202,15 @@ class ProjectKeys:
             if is_new:
                 self._store.put_signature(location, folder / SIGNATURE_FILE)
             return is_new
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        with self._ledger.locked():
+            try:
+                yield
+            except OSError as error:
+                raise AssayError(f"key files must be writable, got {error} ({self._private.parent}); mend that and "
+                                 "repeat the command, which finishes what was begun") from error
 
     def _verified(self) -> tuple[Entry, ...]:
         return self._ledger.verify(registry_heads(self._store.heads()))
@@ -246,6 +266,21 @@ def _signer_of_bundle(folder: Path, public_key_path: Path) -> str:
 
 def _revoked(entries: tuple[Entry, ...]) -> dict[str, Entry]:
     return {entry.move.bundle_sha256: entry for entry in entries if entry.move.action == "revoke_key"}
+
+
+def _late(entries: tuple[Entry, ...]) -> list[Entry]:
+    """What revocations name as signed after its key was replaced; one that is so named itself is not believed."""
+    late: set[int] = set()
+    for entry in reversed(entries):
+        if entry.move.action == "revoke_key" and entry.sequence not in late:
+            late.update(_late_below(entry))
+    return [entries[number] for number in sorted(late)]
+
+
+def _late_below(revocation: Entry) -> list[int]:
+    found = _LATE_NUMBERS.search(revocation.move.reason)
+    numbers = [] if found is None else [int(number) for number in found[1].split(", ")]
+    return [number for number in numbers if number < revocation.sequence]
 
 
 def _is(entry: Entry, action: Action, key: str) -> bool:

@@ -60,7 +60,7 @@ def revoke(
     with working("revoking the key", json_output):
         keys = open_registry(config, None, None).keys
         done = keys.revoke(fingerprint, reason)
-        again = list(keys.sign_again(done.late)) if sign_again else []
+        again = list(keys.sign_again()) if sign_again else []
     public = configuration_from(config).public_key_path
     if json_output:
         print_json({"fingerprint": done.fingerprint, "vouched_for": done.vouched_for, "public_keys": str(public),

@@ -15,6 +15,7 @@ import pytest
 
 from feature_store.errors import AssayError, RefusedError
 from models.configuration import Configuration
+from serving.admission import sign_again
 from serving.bundle import CheckedBundle, check_bundle, open_bundle
 from serving.control.champion import Champion, champion_of_ledger
 from serving.control.last_good import LastGood
@@ -134,8 +135,11 @@ def about_key(key: str) -> dict[str, Any]:
 
 
 @contextmanager
-def dying(point: int) -> Iterator[list[str]]:
-    """The process dies before its `point`-th change of a file, and changes nothing more. Yields where it died."""
+def dying(point: int, failure: type[BaseException] = Crash) -> Iterator[list[str]]:
+    """The process dies before its `point`-th change of a file, and changes nothing more. Yields where it died.
+
+    `failure`: what every further change raises; of an OSError the process lives on, on a full disk.
+    """
     died: list[str] = []
     changes = iter(range(point))
 
@@ -146,7 +150,7 @@ def dying(point: int) -> Iterator[list[str]]:
             is_change = name != "open" or arguments[1] & (os.O_WRONLY | os.O_RDWR)
             if is_change and next(changes, None) is None:
                 died.append(name)
-                raise Crash
+                raise failure
             return original(*arguments, **options)
 
         return call
@@ -216,12 +220,17 @@ def test_a_run_whose_key_is_revoked_before_it_registers_is_refused(
     assert set(project.ledger.standing(*PAIR).registered) == {1}
 
 
-def killed_everywhere(project: Project, work: Callable[[], object]) -> Iterator[int]:
+FAILURES = pytest.mark.parametrize("failure", [Crash, OSError], ids=["killed", "full disk"])
+
+
+def killed_everywhere(project: Project, work: Callable[[], object],
+                      failure: type[BaseException]) -> Iterator[int]:
     """Yields after the death at each change of a file, on a state folder as it was before; ends with a whole run."""
+    told = AssayError if failure is OSError else failure
     home, backup = project.configuration.home, project.configuration.home.with_name("backup")
     shutil.copytree(home, backup)
     for point in range(200):
-        with dying(point) as died, suppress(Crash):
+        with dying(point, failure) as died, suppress(told):
             work()
         if not died:
             return
@@ -231,9 +240,12 @@ def killed_everywhere(project: Project, work: Callable[[], object]) -> Iterator[
     pytest.fail("it goes on changing files")
 
 
-def test_a_rotation_that_was_killed_anywhere_is_finished_by_the_next(project: Project, second: Path) -> None:
+@FAILURES
+def test_a_rotation_that_was_killed_anywhere_is_finished_by_the_next(
+    project: Project, second: Path, failure: type[BaseException]
+) -> None:
     points = 0
-    for point in killed_everywhere(project, project.lifecycle.keys.rotate):
+    for point in killed_everywhere(project, project.lifecycle.keys.rotate, failure):
         points += 1
         assert len(project.ledger.verify()) in (3, 4), point
         assert project.lifecycle.open_champion(*PAIR).sha256 == open_bundle(project.kept).sha256, point
@@ -248,10 +260,28 @@ def test_a_rotation_that_was_killed_anywhere_is_finished_by_the_next(project: Pr
     assert points > 20
 
 
-def test_a_revocation_that_was_killed_anywhere_is_finished_by_the_next(project: Project) -> None:
+@pytest.mark.parametrize(("whose", "why"), [("current", "is the current one"), ("revoked", "was revoked")])
+def test_a_key_that_was_left_lying_ready_does_not_come_back(project: Project, whose: str, why: str) -> None:
+    revoked(project)
+    private = project.configuration.private_key_path
+    ready = private.with_name("assay.key.next")
+    ready.write_bytes({"current": private, "revoked": project.stolen}[whose].read_bytes())
+    ready.chmod(0o600)
+    public = project.public.read_bytes()
+    with pytest.raises(RefusedError, match=f"must be a new one, got .*{why}; remove that file"):
+        project.lifecycle.keys.rotate()
+    assert project.public.read_bytes() == public and len(project.ledger.verify()) == 5
+    ready.unlink()
+    assert project.lifecycle.keys.rotate()[1] == project.current()
+
+
+@FAILURES
+def test_a_revocation_that_was_killed_anywhere_is_finished_by_the_next(
+    project: Project, failure: type[BaseException]
+) -> None:
     project.lifecycle.keys.rotate()
     points = 0
-    for point in killed_everywhere(project, lambda: project.lifecycle.keys.revoke(project.old, "stolen")):
+    for point in killed_everywhere(project, lambda: project.lifecycle.keys.revoke(project.old, "stolen"), failure):
         points += 1
         assert len(project.ledger.verify()) in (4, 5), point
         project.lifecycle.keys.revoke(project.old, "stolen")
@@ -383,22 +413,73 @@ def test_entries_that_the_key_signed_after_it_was_replaced_are_named(project: Pr
     assert len(entries) == 8 and signer_of(entries[-1], keys) == project.current()
 
 
-def test_what_the_key_registered_after_it_was_replaced_is_left_to_a_person(project: Project, second: Path) -> None:
+def test_what_the_key_registered_after_it_was_replaced_is_never_signed_again(project: Project, second: Path) -> None:
     keys = project.lifecycle.keys
     current = project.configuration.private_key_path
-    keys.rotate()
+    _, between = keys.rotate()
     own = current.read_bytes()
     current.write_bytes(project.stolen.read_bytes())  # a thief, or a run that read its key before
     register(project.lifecycle, second)
+    project.lifecycle.promote(*PAIR)
     current.write_bytes(own)
     done = keys.revoke(project.old, "stolen")
-    assert [entry.move.action for entry in done.late] == ["register", "challenger"]
-    first, other = keys.sign_again(done.late)
+    assert [entry.move.action for entry in done.late] == ["register", "challenger", "approve"]
+    assert keys.revoke(project.old, "again").late == done.late, "as often as it is asked"
+    keys.rotate()
+    keys.revoke(between, "another one")
+    first, other = keys.sign_again()
     assert first == SignedAgain(MODEL, 1, "") and "assay retire" in other.problem
+    (other,) = keys.sign_again()
+    assert other.version == 2 and "never signed again" in other.problem
     with pytest.raises(RefusedError, match="got another key"):
-        project.lifecycle.promote(*PAIR)
+        project.lifecycle.open_champion(*PAIR)
     project.lifecycle.retire(*PAIR, 2)
-    assert list(keys.sign_again()) == []
+    assert list(keys.sign_again()) == [] and project.lifecycle.open_champion(*PAIR)
+
+
+def test_a_thief_does_not_say_which_entries_are_late(project: Project) -> None:
+    project.lifecycle.keys.rotate()
+    reason = "; signed with it after it was replaced: 0, 99"
+    append(project, forged(project, "revoke_key", **about_key(project.old), reason=reason))
+    append(project, forged(project, "register", version=2, model="another"))
+    project.lifecycle.keys.revoke(project.old, f"stolen{reason}")  # and no person by accident, beside what is true
+    assert project.ledger.verify()[-1].move.reason == f"stolen{reason}; signed with it after it was replaced: 4, 5"
+    first, other = project.lifecycle.keys.sign_again()
+    assert first == SignedAgain(MODEL, 1, "") and (other.version, "never" in other.problem) == (2, True)
+
+
+def test_gates_that_a_thief_forged_are_not_signed_again(project: Project, bundle_writer: Writer,
+                                                        tmp_path: Path) -> None:
+    """Registered before anybody noticed, past `let_through`, so that the ledger calls it registered."""
+    bad = bundle_writer(tmp_path / "bad", slope=3.0, test_mse=99999.0)
+    (bad / "gates.json").write_bytes((project.kept / "gates.json").read_bytes())
+    sign_folder(bad, project.stolen)
+    append(project, forged(project, "register", version=2, bundle_sha256=open_bundle(bad).sha256))
+    kept = kept_bundle(project.configuration.home, *PAIR, 2)
+    keep_bundle(bad, kept)
+    first, other = revoked(project).lifecycle.keys.sign_again()
+    assert first == SignedAgain(MODEL, 1, "") and "must say what the evidence bears" in other.problem
+    with pytest.raises(RefusedError, match="got another key"):
+        check_bundle(kept, project.public)
+
+
+def test_a_folder_that_is_exchanged_while_it_is_signed_again_gains_nothing(
+    project: Project, second: Path, checker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sha256 = open_bundle(project.kept).sha256
+
+    def read_and_exchange(folder: Path) -> dict[str, bytes]:
+        files = read_folder(folder)
+        shutil.rmtree(folder)
+        shutil.copytree(second, folder)
+        return files
+
+    revoked(project)
+    monkeypatch.setattr("serving.admission.read_folder", read_and_exchange)
+    with pytest.raises(RefusedError, match="expected them as they were signed"):
+        sign_again(project.kept, project.configuration, sha256, checker)
+    with pytest.raises(RefusedError):
+        check_bundle(project.kept, project.public)
 
 
 def test_a_champion_that_is_not_signed_again_is_not_replaced_unseen(project: Project, second: Path) -> None:
